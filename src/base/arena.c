@@ -1,0 +1,238 @@
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    ALIGNMENT = 16,
+    FIRST_CHUNK = 64 << 10,
+    LAST_CHUNK = 1 << 20,
+    // From here on an allocation is a mapping of its own, which can be remapped.
+    LARGE = 256 << 10,
+};
+
+struct chunk {
+    struct chunk *prev, *next;
+    size_t size;
+    size_t pad; // keeps what follows aligned
+};
+
+struct arena {
+    struct chunk *small, *large;
+    char *at, *end;
+    size_t held, limit, next_chunk;
+    struct arena_trap *trap;
+    struct err why;
+};
+
+static _Noreturn void jump_out(struct arena *arena)
+{
+    if (!arena->trap) {
+        fprintf(stderr, "kiln: %s\n", arena->why.message);
+        exit(2);
+    }
+    struct arena_trap *trap = arena->trap;
+    arena->trap = trap->outer;
+    longjmp(trap->jump, 1);
+}
+
+static _Noreturn void out_of_memory(struct arena *arena, size_t wanted)
+{
+    if (arena->limit && arena->held + wanted > arena->limit)
+        err_set(&arena->why, "this needs more than the limit of %zu MiB of memory",
+                arena->limit >> 20);
+    else
+        err_set(&arena->why, "out of memory: %zu more bytes could not be had", wanted);
+    jump_out(arena);
+}
+
+void arena_fail(struct arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
+    va_end(args);
+    jump_out(arena);
+}
+
+static void *map_pages(size_t size)
+{
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static size_t round_to_pages(size_t size)
+{
+    return (size + 4095) & ~(size_t)4095;
+}
+
+struct arena *arena_new(size_t limit)
+{
+    struct arena *arena = calloc(1, sizeof *arena);
+    if (arena) {
+        arena->limit = limit;
+        arena->next_chunk = FIRST_CHUNK;
+    }
+    return arena;
+}
+
+static void unmap_all(struct chunk *chunk)
+{
+    while (chunk) {
+        struct chunk *next = chunk->next;
+        munmap(chunk, chunk->size);
+        chunk = next;
+    }
+}
+
+void arena_free(struct arena *arena)
+{
+    if (!arena)
+        return;
+    unmap_all(arena->small);
+    unmap_all(arena->large);
+    free(arena);
+}
+
+static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t size)
+{
+    if (arena->limit && (size > arena->limit || arena->held > arena->limit - size))
+        out_of_memory(arena, size);
+    struct chunk *chunk = map_pages(size);
+    if (!chunk)
+        out_of_memory(arena, size);
+    chunk->size = size;
+    chunk->next = *list;
+    if (*list)
+        (*list)->prev = chunk;
+    *list = chunk;
+    arena->held += size;
+    return chunk;
+}
+
+static void *alloc_large(struct arena *arena, size_t size)
+{
+    if (size > SIZE_MAX / 2)
+        out_of_memory(arena, size);
+    return chunk_new(arena, &arena->large, round_to_pages(size + sizeof(struct chunk))) + 1;
+}
+
+void *arena_alloc(struct arena *arena, size_t size)
+{
+    if (size >= LARGE)
+        return alloc_large(arena, size);
+    size = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    if ((size_t)(arena->end - arena->at) < size) {
+        struct chunk *chunk = chunk_new(arena, &arena->small,
+                                        arena->next_chunk < size + sizeof *chunk
+                                            ? round_to_pages(size + sizeof *chunk)
+                                            : arena->next_chunk);
+        arena->at = (char *)(chunk + 1);
+        arena->end = (char *)chunk + chunk->size;
+        if (arena->next_chunk < LAST_CHUNK)
+            arena->next_chunk *= 2;
+    }
+    void *p = arena->at;
+    arena->at += size;
+    return p;
+}
+
+void *arena_array(struct arena *arena, size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        out_of_memory(arena, SIZE_MAX);
+    return arena_alloc(arena, total);
+}
+
+static void *grow_large(struct arena *arena, void *old, size_t new_size)
+{
+    struct chunk *chunk = (struct chunk *)old - 1;
+    if (new_size > SIZE_MAX / 2)
+        out_of_memory(arena, new_size);
+    size_t was = chunk->size, size = round_to_pages(new_size + sizeof *chunk);
+    if (size <= was)
+        return old;
+    if (arena->limit && arena->held + (size - was) > arena->limit)
+        out_of_memory(arena, size - was);
+    struct chunk *moved = mremap(chunk, was, size, MREMAP_MAYMOVE);
+    if (moved == MAP_FAILED)
+        out_of_memory(arena, size - was);
+    moved->size = size;
+    arena->held += size - was;
+    if (moved->next)
+        moved->next->prev = moved;
+    if (moved->prev)
+        moved->prev->next = moved;
+    else
+        arena->large = moved;
+    return moved + 1;
+}
+
+void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size)
+{
+    if (new_size <= old_size)
+        return old;
+    if (old && old_size >= LARGE)
+        return grow_large(arena, old, new_size);
+    void *p = arena_alloc(arena, new_size);
+    if (old_size)
+        memcpy(p, old, old_size);
+    return p;
+}
+
+void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element)
+{
+    if (n < *cap)
+        return items;
+    size_t want = *cap ? *cap * 2 : 8, bytes;
+    if (__builtin_mul_overflow(want, element, &bytes))
+        out_of_memory(arena, SIZE_MAX);
+    items = arena_grow(arena, items, *cap * element, bytes);
+    *cap = want;
+    return items;
+}
+
+char *arena_copy(struct arena *arena, const char *text, size_t n)
+{
+    char *p = arena_alloc(arena, n + 1);
+    if (n)
+        memcpy(p, text, n);
+    return p;
+}
+
+char *arena_printf(struct arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    char *p = arena_alloc(arena, (size_t)n + 1);
+    va_start(args, format);
+    vsnprintf(p, (size_t)n + 1, format, args);
+    va_end(args);
+    return p;
+}
+
+size_t arena_size(const struct arena *arena)
+{
+    return arena->held;
+}
+
+void arena_trap_push(struct arena *arena, struct arena_trap *trap)
+{
+    trap->outer = arena->trap;
+    arena->trap = trap;
+}
+
+void arena_try_end(struct arena *arena)
+{
+    arena->trap = arena->trap->outer;
+}
+
+int arena_caught(struct arena *arena, struct err *e)
+{
+    return err_set(e, "%s", arena->why.message);
+}

@@ -1,0 +1,62 @@
+// One arena per profile or request: everything that belongs to it is allocated
+// here and freed whole. Memory comes zeroed.
+//
+// Running out (of the arena's limit or of the machine's memory) does not return
+// NULL: it jumps to the innermost ARENA_TRY of that arena, which turns it into an
+// error; without one it ends the process with a sentence. Code between ARENA_TRY
+// and the end of its scope must hold nothing that the arena does not own.
+//
+//     struct arena_trap trap;
+//     if (ARENA_TRY(arena, trap))
+//         return arena_caught(arena, e);
+//     ... allocate freely ...
+//     arena_try_end(arena);
+//
+// An arena is used by one thread at a time.
+#pragma once
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct arena;
+
+// limit: the most bytes that the arena may hold, 0 for no limit.
+// NULL when there is no memory at all.
+struct arena *arena_new(size_t limit);
+void arena_free(struct arena *arena);
+
+void *arena_alloc(struct arena *arena, size_t size);
+// The product is checked; a wrap counts as running out of memory.
+void *arena_array(struct arena *arena, size_t count, size_t size);
+// Grows the allocation at old to new_size bytes and returns where it is now; the
+// added bytes are zero. Large allocations are moved by remapping, not by copying.
+void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size);
+// A NUL-terminated copy of n bytes.
+char *arena_copy(struct arena *arena, const char *text, size_t n);
+char *arena_printf(struct arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+// Bytes held now.
+size_t arena_size(const struct arena *arena);
+
+// Makes room for one more element of an arena-owned array whose length is n and
+// whose capacity is *cap: `items = arena_push(a, items, n, &cap, sizeof *items)`.
+void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element);
+
+struct arena_trap {
+    jmp_buf jump;
+    struct arena_trap *outer;
+};
+// 0 at first, nonzero when it comes back because memory ran out.
+#define ARENA_TRY(arena, trap) (arena_trap_push((arena), &(trap)), setjmp((trap).jump))
+void arena_trap_push(struct arena *arena, struct arena_trap *trap);
+void arena_try_end(struct arena *arena);
+// Fills e with what ran out; returns -1.
+int arena_caught(struct arena *arena, struct err *e);
+// Gives up as if memory had run out, with the caller's own sentence: for limits
+// that are met deep inside a parser or a report.
+void arena_fail(struct arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));

@@ -1,0 +1,151 @@
+#include "base/out.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { BUFFER = 256 << 10 };
+
+void out_init_fd(struct out *out, int fd)
+{
+    *out = (struct out){.fd = fd};
+}
+
+void out_init_memory(struct out *out, size_t limit)
+{
+    *out = (struct out){.fd = -1, .limit = limit};
+}
+
+static void drain(struct out *out, const char *p, size_t n)
+{
+    while (n && !out->error) {
+        ssize_t done = write(out->fd, p, n);
+        if (done < 0) {
+            if (errno != EINTR)
+                out->error = errno;
+            continue;
+        }
+        p += done;
+        n -= (size_t)done;
+    }
+}
+
+// Makes room for need more bytes; false once output has failed.
+bool out_flush_slow(struct out *out, size_t need)
+{
+    if (out->error)
+        return false;
+    if (out->fd >= 0) {
+        drain(out, out->p, out->n);
+        out->n = 0;
+        if (out->cap >= need)
+            return !out->error;
+    }
+    size_t cap = out->cap ? out->cap : out->fd >= 0 ? BUFFER : 4096;
+    while (cap < out->n + need)
+        cap *= 2;
+    if (out->fd < 0 && out->n + need > out->limit) {
+        out->error = EFBIG;
+        return false;
+    }
+    char *p = realloc(out->p, cap);
+    if (!p) {
+        out->error = ENOMEM;
+        return false;
+    }
+    out->p = p;
+    out->cap = cap;
+    return true;
+}
+
+void out_write(struct out *out, const void *data, size_t n)
+{
+    if (n > out->cap - out->n) {
+        if (out->fd >= 0 && n > BUFFER) {
+            drain(out, out->p, out->n);
+            out->n = 0;
+            drain(out, data, n);
+            return;
+        }
+        if (!out_flush_slow(out, n))
+            return;
+    }
+    if (n)
+        memcpy(out->p + out->n, data, n);
+    out->n += n;
+}
+
+void out_printf(struct out *out, const char *format, ...)
+{
+    char small[512];
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    int n = vsnprintf(small, sizeof small, format, args);
+    if (n >= 0 && (size_t)n < sizeof small) {
+        out_write(out, small, (size_t)n);
+    } else if (n >= 0) {
+        char *text = NULL;
+        if (vasprintf(&text, format, again) < 0)
+            out->error = ENOMEM;
+        else
+            out_write(out, text, (size_t)n);
+        free(text);
+    }
+    va_end(again);
+    va_end(args);
+}
+
+void out_u64(struct out *out, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof digits;
+    do
+        digits[--at] = (char)('0' + value % 10);
+    while (value /= 10);
+    out_write(out, digits + at, sizeof digits - at);
+}
+
+void out_i64(struct out *out, int64_t value)
+{
+    if (value < 0)
+        out_char(out, '-');
+    out_u64(out, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
+}
+
+void out_spaces(struct out *out, size_t n)
+{
+    static const char blank[] = "                                                                ";
+    for (; n > sizeof blank - 1; n -= sizeof blank - 1)
+        out_write(out, blank, sizeof blank - 1);
+    out_write(out, blank, n);
+}
+
+void out_right(struct out *out, struct str s, size_t width)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < s.n; i++)
+        columns += ((unsigned char)s.p[i] & 0xc0) != 0x80;
+    if (columns < width)
+        out_spaces(out, width - columns);
+    out_str(out, s);
+}
+
+int out_finish(struct out *out, struct err *e)
+{
+    if (out->fd >= 0 && !out->error) {
+        drain(out, out->p, out->n);
+        out->n = 0;
+    }
+    if (out->error == EFBIG && out->fd < 0)
+        return err_set(e, "the output is larger than %zu bytes", out->limit);
+    return out->error ? err_set(e, "writing output: %s", strerror(out->error)) : 0;
+}
+
+void out_fini(struct out *out)
+{
+    free(out->p);
+    *out = (struct out){.fd = -1};
+}

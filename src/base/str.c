@@ -1,0 +1,96 @@
+#include "base/str.h"
+
+#include <stdlib.h>
+
+size_t str_find(struct str s, struct str needle, size_t from)
+{
+    if (from > s.n)
+        return SIZE_MAX;
+    if (needle.n == 0)
+        return from;
+    const char *hit = memmem(s.p + from, s.n - from, needle.p, needle.n);
+    return hit ? (size_t)(hit - s.p) : SIZE_MAX;
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+struct str str_trim(struct str s)
+{
+    while (s.n && is_space(s.p[0])) {
+        s.p++;
+        s.n--;
+    }
+    while (s.n && is_space(s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
+
+bool str_next_line(struct str *rest, struct str *line)
+{
+    if (rest->n == 0)
+        return false;
+    const char *end = memchr(rest->p, '\n', rest->n);
+    size_t n = end ? (size_t)(end - rest->p) : rest->n;
+    *line = (struct str){rest->p, n};
+    if (line->n && line->p[line->n - 1] == '\r')
+        line->n--;
+    size_t eaten = end ? n + 1 : n;
+    rest->p += eaten;
+    rest->n -= eaten;
+    return true;
+}
+
+static int digit_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A' + 10;
+    return 99;
+}
+
+bool str_to_u64(struct str s, int base, uint64_t *value)
+{
+    if (s.n == 0)
+        return false;
+    uint64_t v = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        int d = digit_value(s.p[i]);
+        if (d >= base || __builtin_mul_overflow(v, (uint64_t)base, &v) ||
+            __builtin_add_overflow(v, (uint64_t)d, &v))
+            return false;
+    }
+    *value = v;
+    return true;
+}
+
+bool str_to_i64(struct str s, int64_t *value)
+{
+    bool negative = s.n && s.p[0] == '-';
+    if (s.n && (s.p[0] == '-' || s.p[0] == '+')) {
+        s.p++;
+        s.n--;
+    }
+    uint64_t v;
+    if (!str_to_u64(s, 10, &v) || v > (uint64_t)INT64_MAX + negative)
+        return false;
+    *value = negative ? (int64_t)(0 - v) : (int64_t)v;
+    return true;
+}
+
+bool str_to_double(struct str s, double *value)
+{
+    char text[64];
+    if (s.n == 0 || s.n >= sizeof text || is_space(s.p[0]))
+        return false;
+    memcpy(text, s.p, s.n);
+    text[s.n] = '\0';
+    char *end;
+    *value = strtod(text, &end);
+    return *end == '\0' && end == text + s.n;
+}

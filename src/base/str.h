@@ -1,0 +1,65 @@
+// A borrowed piece of text: not NUL-terminated, may contain any byte.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct str {
+    const char *p;
+    size_t n;
+};
+
+#define STR(literal) ((struct str){(literal), sizeof(literal) - 1})
+
+static inline struct str str_from(const char *text)
+{
+    return (struct str){text, strlen(text)};
+}
+
+static inline bool str_eq(struct str a, struct str b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+// Bytewise, shorter first: the order of Go's strings.
+static inline int str_cmp(struct str a, struct str b)
+{
+    size_t n = a.n < b.n ? a.n : b.n;
+    int c = n ? memcmp(a.p, b.p, n) : 0;
+    return c ? c : (a.n > b.n) - (a.n < b.n);
+}
+
+static inline bool str_starts(struct str s, struct str prefix)
+{
+    return s.n >= prefix.n && (prefix.n == 0 || memcmp(s.p, prefix.p, prefix.n) == 0);
+}
+
+static inline bool str_ends(struct str s, struct str suffix)
+{
+    return s.n >= suffix.n &&
+           (suffix.n == 0 || memcmp(s.p + s.n - suffix.n, suffix.p, suffix.n) == 0);
+}
+
+static inline struct str str_from_to(struct str s, size_t from, size_t to)
+{
+    return (struct str){s.p + from, to - from};
+}
+
+// Position of the first occurrence of needle at or after from; SIZE_MAX if none.
+size_t str_find(struct str s, struct str needle, size_t from);
+
+// Without white space at both ends.
+struct str str_trim(struct str s);
+
+// Takes the next line (without its \n and a \r before it) off the front of *rest;
+// false when nothing is left.
+bool str_next_line(struct str *rest, struct str *line);
+
+// The whole of s as a number; false if it is not one or does not fit. The
+// unsigned form takes base 10 or 16 and no prefix.
+bool str_to_i64(struct str s, int64_t *value);
+bool str_to_u64(struct str s, int base, uint64_t *value);
+// The whole of s as a decimal floating-point number.
+bool str_to_double(struct str s, double *value);
