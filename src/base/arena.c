@@ -5,6 +5,25 @@
 #include <string.h>
 #include <sys/mman.h>
 
+// Under AddressSanitizer every allocation is followed by bytes that must not be touched.
+#if defined(__SANITIZE_ADDRESS__)
+#define ARENA_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ARENA_ASAN 1
+#endif
+#endif
+#ifdef ARENA_ASAN
+#include <sanitizer/asan_interface.h>
+enum { REDZONE = 16 };
+#define POISON(p, n) __asan_poison_memory_region(p, n)
+#define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
+#else
+enum { REDZONE = 0 };
+#define POISON(p, n) ((void)(p), (void)(n))
+#define UNPOISON(p, n) ((void)(p), (void)(n))
+#endif
+
 enum {
     ALIGNMENT = 16,
     FIRST_CHUNK = 64 << 10,
@@ -82,6 +101,7 @@ static void unmap_all(struct chunk *chunk)
 {
     while (chunk) {
         struct chunk *next = chunk->next;
+        UNPOISON(chunk, chunk->size);
         munmap(chunk, chunk->size);
         chunk = next;
     }
@@ -116,14 +136,18 @@ static void *alloc_large(struct arena *arena, size_t size)
 {
     if (size > SIZE_MAX / 2)
         out_of_memory(arena, size);
-    return chunk_new(arena, &arena->large, round_to_pages(size + sizeof(struct chunk))) + 1;
+    struct chunk *chunk =
+        chunk_new(arena, &arena->large, round_to_pages(size + REDZONE + sizeof(struct chunk)));
+    POISON((char *)(chunk + 1) + size, chunk->size - sizeof *chunk - size);
+    return chunk + 1;
 }
 
 void *arena_alloc(struct arena *arena, size_t size)
 {
     if (size >= LARGE)
         return alloc_large(arena, size);
-    size = (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    size_t asked = size;
+    size = (size + REDZONE + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
     if ((size_t)(arena->end - arena->at) < size) {
         struct chunk *chunk = chunk_new(arena, &arena->small,
                                         arena->next_chunk < size + sizeof *chunk
@@ -131,11 +155,13 @@ void *arena_alloc(struct arena *arena, size_t size)
                                             : arena->next_chunk);
         arena->at = (char *)(chunk + 1);
         arena->end = (char *)chunk + chunk->size;
+        POISON(arena->at, (size_t)(arena->end - arena->at));
         if (arena->next_chunk < LAST_CHUNK)
             arena->next_chunk *= 2;
     }
     void *p = arena->at;
     arena->at += size;
+    UNPOISON(p, asked);
     return p;
 }
 
@@ -152,9 +178,10 @@ static void *grow_large(struct arena *arena, void *old, size_t new_size)
     struct chunk *chunk = (struct chunk *)old - 1;
     if (new_size > SIZE_MAX / 2)
         out_of_memory(arena, new_size);
-    size_t was = chunk->size, size = round_to_pages(new_size + sizeof *chunk);
+    size_t was = chunk->size, size = round_to_pages(new_size + REDZONE + sizeof *chunk);
+    UNPOISON(chunk, was);
     if (size <= was)
-        return old;
+        size = was;
     if (arena->limit && arena->held + (size - was) > arena->limit)
         out_of_memory(arena, size - was);
     struct chunk *moved = mremap(chunk, was, size, MREMAP_MAYMOVE);
@@ -168,6 +195,7 @@ static void *grow_large(struct arena *arena, void *old, size_t new_size)
         moved->prev->next = moved;
     else
         arena->large = moved;
+    POISON((char *)(moved + 1) + new_size, size - sizeof *moved - new_size);
     return moved + 1;
 }
 

@@ -38,7 +38,7 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_siz
 // A NUL-terminated copy of n bytes.
 char *arena_copy(struct arena *arena, const char *text, size_t n);
 char *arena_printf(struct arena *arena, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+    __attribute__((format(printf, 2, 3), nonnull(2)));
 // Bytes held now.
 size_t arena_size(const struct arena *arena);
 

@@ -51,7 +51,7 @@ struct model_profile *codec_read_speedscope(struct arena *arena, const uint8_t *
                                             struct err *e);
 
 // pprof as google/pprof writes it, byte for byte, before compression.
-void codec_write_pprof(const struct model_profile *p, struct out *out);
+int codec_write_pprof(const struct model_profile *p, struct out *out, struct err *e);
 int codec_write_pprof_gzip(const struct model_profile *p, struct out *out, struct err *e);
 // One value column (an index of a sample type) of each stack, root first.
 void codec_write_folded(const struct model_profile *p, uint32_t type, struct out *out);

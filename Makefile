@@ -1,0 +1,43 @@
+# The front door; meson and ninja do the work. `make build` needs what `tools/setup build`
+# installs, `make test` what `tools/setup test` adds: both are called here and cost nothing
+# when everything is there. KILN_SETUP=no leaves the system alone.
+
+KILN_SETUP ?= yes
+FUZZ_SECONDS ?= 600
+PREFIX ?= /usr/local
+setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
+
+.PHONY: build run test bench fuzz format install clean
+
+# Leaves build/kiln.
+build:
+	$(call setup,build)
+	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX)
+	@ninja -C build
+
+# A generated profile, drawn in the terminal and as an HTML flame graph.
+run: build
+	@tools/example build/kiln
+
+# Everything, in order, with one line a part; see tests/run.
+test: build
+	$(call setup,test)
+	@tests/run
+
+# kiln against google/pprof on generated profiles; see bench/read.
+bench: build
+	@bench/read
+
+# Every fuzz target for FUZZ_SECONDS each.
+fuzz:
+	$(call setup,test)
+	@fuzz/run $(FUZZ_SECONDS)
+
+format:
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+
+install: build
+	@meson install -C build
+
+clean:
+	@rm -rf build build-asan build-fuzz build-bench

@@ -1,0 +1,95 @@
+#include "cli/flags.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/str.h"
+
+static const struct flag *find(const struct flag *flags, size_t n, struct str name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (str_eq(str_from(flags[i].name), name))
+            return &flags[i];
+    return NULL;
+}
+
+static int parse_bool(const char *text)
+{
+    static const char *const yes[] = {"1", "t", "T", "true", "TRUE", "True"};
+    static const char *const no[] = {"0", "f", "F", "false", "FALSE", "False"};
+    for (int i = 0; i < 6; i++) {
+        if (strcmp(text, yes[i]) == 0)
+            return 1;
+        if (strcmp(text, no[i]) == 0)
+            return 0;
+    }
+    return -1;
+}
+
+static int set(const struct flag *flag, const char *text, struct err *e)
+{
+    int64_t number;
+    int truth;
+    switch (flag->kind) {
+    case FLAG_BOOL:
+        truth = parse_bool(text);
+        if (truth < 0)
+            return err_set(e, "invalid boolean value \"%s\" for -%s: parse error", text,
+                           flag->name);
+        *(bool *)flag->value = truth;
+        return 0;
+    case FLAG_INT:
+        if (!str_to_i64(str_from(text), &number) || number < INT32_MIN || number > INT32_MAX)
+            return err_set(e, "invalid value \"%s\" for flag -%s: parse error", text, flag->name);
+        *(int *)flag->value = (int)number;
+        return 0;
+    case FLAG_DOUBLE:
+        if (!str_to_double(str_from(text), flag->value))
+            return err_set(e, "invalid value \"%s\" for flag -%s: parse error", text, flag->name);
+        return 0;
+    case FLAG_STRING:
+        *(const char **)flag->value = text;
+        return 0;
+    }
+    return -1;
+}
+
+int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, bool interspersed,
+                int *n_rest, struct err *e)
+{
+    int kept = 1, i = 1;
+    for (; i < argc; i++) {
+        char *argument = argv[i];
+        if (argument[0] != '-' || argument[1] == '\0') {
+            if (!interspersed)
+                break;
+            argv[kept++] = argument;
+            continue;
+        }
+        if (strcmp(argument, "--") == 0) {
+            i++;
+            break;
+        }
+        const char *name = argument + (argument[1] == '-' ? 2 : 1);
+        const char *equals = strchr(name, '=');
+        struct str bare = {name, equals ? (size_t)(equals - name) : strlen(name)};
+        if (bare.n == 0 || name[0] == '-')
+            return err_set(e, "bad flag syntax: %s", argument);
+        const struct flag *flag = find(flags, n, bare);
+        if (!flag && (str_eq(bare, STR("help")) || str_eq(bare, STR("h"))))
+            return 1;
+        if (!flag)
+            return err_set(e, "flag provided but not defined: -%.*s", (int)bare.n, bare.p);
+        const char *value = equals ? equals + 1 : NULL;
+        if (!value && flag->kind == FLAG_BOOL)
+            value = "true";
+        if (!value && ++i >= argc)
+            return err_set(e, "flag needs an argument: -%.*s", (int)bare.n, bare.p);
+        if (set(flag, value ? value : argv[i], e))
+            return -1;
+    }
+    while (i < argc)
+        argv[kept++] = argv[i++];
+    *n_rest = kept - 1;
+    return 0;
+}

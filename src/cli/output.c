@@ -1,0 +1,149 @@
+#include "cli/output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/source.h"
+
+enum { LARGEST_GRAPH = 1 << 30 };
+
+int output_new_file(struct arena *arena, const char *prefix, const char *suffix, char **name,
+                    struct err *e)
+{
+    for (int i = 1; i < 10000; i++) {
+        *name = arena_printf(arena, "%s%03d%s", prefix, i, suffix);
+        int fd = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            return err_set(e, "%s: %s", *name, strerror(errno));
+    }
+    return err_set(e, "could not create file of the form %s001%s", prefix, suffix);
+}
+
+// Runs `dot -Tformat` with text as input and its output going to fd.
+static int run_dot(const char *format, const struct out *text, int fd, struct err *e)
+{
+    int in[2];
+    if (pipe2(in, O_CLOEXEC))
+        return err_set(e, "pipe: %s", strerror(errno));
+    char option[16];
+    snprintf(option, sizeof option, "-T%s", format);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(in[0], STDIN_FILENO);
+        dup2(fd, STDOUT_FILENO);
+        execlp("dot", "dot", option, (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    // A dot that dies early must not take us along.
+    void (*old)(int) = signal(SIGPIPE, SIG_IGN);
+    struct out to;
+    out_init_fd(&to, in[1]);
+    out_write(&to, text->p, text->n);
+    out_finish(&to, NULL);
+    out_fini(&to);
+    close(in[1]);
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) < 0)
+        status = -1;
+    signal(SIGPIPE, old);
+    if (status == 0)
+        return 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return err_set(e, "failed to execute dot. Is Graphviz installed? Without it use -dot, or "
+                          "`kiln flame`");
+    return err_set(e, "dot failed to draw the graph (status %d)", status);
+}
+
+static int write_to(struct report *r, const struct view_command *command, int fd, struct err *e)
+{
+    struct out out;
+    if (!command->post) {
+        out_init_fd(&out, fd);
+        int result = report_write(r, &out, e);
+        if (out_finish(&out, result ? NULL : e))
+            result = -1;
+        out_fini(&out);
+        return result;
+    }
+    out_init_memory(&out, LARGEST_GRAPH);
+    int result = report_write(r, &out, e) || out_finish(&out, e) ? -1 : 0;
+    if (result == 0)
+        result = run_dot(command->post, &out, fd, e);
+    out_fini(&out);
+    return result;
+}
+
+// Shows a file in the first viewer that can be started.
+static int show(const struct view_command *command, const char *file, bool in_shell, struct err *e)
+{
+    const char *first = getenv("BROWSER");
+    bool is_web = strcmp(command->name, "web") == 0;
+    for (int i = is_web && first ? -1 : 0; i < 0 || command->viewers[i]; i++) {
+        const char *viewer = i < 0 ? first : command->viewers[i];
+        int report[2];
+        if (pipe2(report, O_CLOEXEC))
+            return err_set(e, "pipe: %s", strerror(errno));
+        pid_t child = fork();
+        if (child == 0) {
+            execlp(viewer, viewer, file, (char *)NULL);
+            int failure = errno;
+            _exit(write(report[1], &failure, sizeof failure) < 0 ? 126 : 127);
+        }
+        close(report[1]);
+        int failure;
+        bool started = child > 0 && read(report[0], &failure, sizeof failure) == 0;
+        close(report[0]);
+        if (!started && child > 0)
+            waitpid(child, NULL, 0);
+        if (!started)
+            continue;
+        if (!in_shell)
+            waitpid(child, NULL, 0);
+        sleep(1); // a wrapper may return before the file is read
+        return 0;
+    }
+    return err_set(e, "no program could be started to show the report: tried %s first",
+                   command->viewers[0]);
+}
+
+int output_report(struct report *r, const struct view_command *command, const char *output,
+                  bool in_shell, struct err *e)
+{
+    char *name = NULL;
+    int fd = STDOUT_FILENO;
+    if (*output) {
+        source_complain(arena_printf(r->arena, "Generating report in %s", output));
+        fd = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return err_set(e, "%s: %s", output, strerror(errno));
+    } else if (command->viewers) {
+        const char *dir = getenv("TMPDIR");
+        const char *kind = command->post ? command->post : command->extension;
+        fd = output_new_file(r->arena, arena_printf(r->arena, "%s/pprof", dir ? dir : "/tmp"),
+                             arena_printf(r->arena, ".%s", kind), &name, e);
+    } else if (command->extension && (in_shell || isatty(STDOUT_FILENO))) {
+        fd = output_new_file(r->arena, "profile", arena_printf(r->arena, ".%s", command->extension),
+                             &name, e);
+        if (fd >= 0)
+            source_complain(arena_printf(r->arena, "Generating report in %s", name));
+    }
+    if (fd < 0)
+        return -1;
+    int result = write_to(r, command, fd, e);
+    if (fd != STDOUT_FILENO && close(fd) && result == 0)
+        result = err_set(e, "%s: %s", *output ? output : name, strerror(errno));
+    if (result == 0 && command->viewers && !*output)
+        result = show(command, name, in_shell, e);
+    if (name && command->viewers && !in_shell)
+        unlink(name);
+    return result;
+}

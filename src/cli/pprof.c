@@ -1,0 +1,277 @@
+// `kiln pprof`: a drop-in for the pprof command.
+#include "cli/commands.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/flags.h"
+#include "cli/output.h"
+#include "cli/shell.h"
+#include "cli/source.h"
+
+enum { MOST_FLAGS = 160 };
+
+struct options {
+    struct config config;
+    struct source source;
+    const char *base, *diff_base, *symbolize, *tools, *http;
+    bool no_browser;
+    bool inuse_space, inuse_objects, alloc_space, alloc_objects, total_delay, contentions,
+        mean_delay;
+    // One for each entry of view_commands and of config_choices.
+    bool commands[64];
+    const char *arguments[64];
+    bool choices[16];
+};
+
+static int fail(const struct err *e)
+{
+    fprintf(stderr, "pprof: %s\n", e->message);
+    return 2;
+}
+
+static void add(struct flag *flags, size_t *n, const char *name, enum flag_kind kind, void *value)
+{
+    flags[(*n)++] = (struct flag){.name = name, .kind = kind, .value = value};
+}
+
+static size_t list_flags(struct options *o, struct flag *flags)
+{
+    static const enum flag_kind kinds[] = {[CONFIG_BOOL] = FLAG_BOOL,
+                                           [CONFIG_INT] = FLAG_INT,
+                                           [CONFIG_DOUBLE] = FLAG_DOUBLE,
+                                           [CONFIG_STRING] = FLAG_STRING};
+    size_t n = 0;
+    add(flags, &n, "diff_base", FLAG_STRING, &o->diff_base);
+    add(flags, &n, "base", FLAG_STRING, &o->base);
+    add(flags, &n, "symbolize", FLAG_STRING, &o->symbolize);
+    add(flags, &n, "buildid", FLAG_STRING, &o->source.build_id);
+    add(flags, &n, "timeout", FLAG_INT, &o->source.timeout);
+    add(flags, &n, "add_comment", FLAG_STRING, &o->source.comment);
+    add(flags, &n, "all_frames", FLAG_BOOL, &o->source.all_frames);
+    add(flags, &n, "seconds", FLAG_INT, &o->source.seconds);
+    add(flags, &n, "inuse_space", FLAG_BOOL, &o->inuse_space);
+    add(flags, &n, "inuse_objects", FLAG_BOOL, &o->inuse_objects);
+    add(flags, &n, "alloc_space", FLAG_BOOL, &o->alloc_space);
+    add(flags, &n, "alloc_objects", FLAG_BOOL, &o->alloc_objects);
+    add(flags, &n, "total_delay", FLAG_BOOL, &o->total_delay);
+    add(flags, &n, "contentions", FLAG_BOOL, &o->contentions);
+    add(flags, &n, "mean_delay", FLAG_BOOL, &o->mean_delay);
+    add(flags, &n, "tools", FLAG_STRING, &o->tools);
+    add(flags, &n, "http", FLAG_STRING, &o->http);
+    add(flags, &n, "no_browser", FLAG_BOOL, &o->no_browser);
+    add(flags, &n, "tls_cert", FLAG_STRING, &o->source.tls.cert);
+    add(flags, &n, "tls_key", FLAG_STRING, &o->source.tls.key);
+    add(flags, &n, "tls_ca", FLAG_STRING, &o->source.tls.ca);
+    for (const struct config_field *f = config_fields; f->name; f++)
+        if (f->kind != CONFIG_CHOICE)
+            add(flags, &n, f->name, kinds[f->kind], (char *)&o->config + f->offset);
+    for (size_t i = 0; config_choices[i].name; i++)
+        add(flags, &n, config_choices[i].name, FLAG_BOOL, &o->choices[i]);
+    for (size_t i = 0; view_commands[i].name; i++) {
+        bool takes = view_commands[i].takes_regexp;
+        o->arguments[i] = "";
+        add(flags, &n, view_commands[i].name, takes ? FLAG_STRING : FLAG_BOOL,
+            takes ? (void *)&o->arguments[i] : (void *)&o->commands[i]);
+    }
+    return n;
+}
+
+static int apply_choices(struct options *o, struct err *e)
+{
+    for (const struct config_field *f = config_fields; f->name; f++) {
+        const char *chosen = NULL;
+        for (size_t i = 0; f->choices && config_choices[i].name; i++) {
+            if (!o->choices[i] || config_find(config_choices[i].name) != f)
+                continue;
+            if (chosen)
+                return err_set(e, "conflicting options set: [%s %s]", chosen,
+                               config_choices[i].name);
+            chosen = config_choices[i].name;
+        }
+        if (chosen && config_set(&o->config, f, chosen, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int choose_command(const struct options *o, const struct view_command **command,
+                          const char **argument, struct err *e)
+{
+    *command = NULL;
+    *argument = NULL;
+    for (size_t i = 0; view_commands[i].name; i++) {
+        if (!o->commands[i] && !*o->arguments[i])
+            continue;
+        if (*command)
+            return err_set(e, "must set at most one output format");
+        *command = &view_commands[i];
+        if (view_commands[i].takes_regexp)
+            *argument = o->arguments[i];
+    }
+    return 0;
+}
+
+static void apply_legacy(struct options *o)
+{
+    const struct {
+        bool set;
+        const char *type, *option;
+    } legacy[] = {
+        {o->total_delay, "delay", "-total_delay"},
+        {o->mean_delay, "delay", "-mean_delay"},
+        {o->contentions, "contentions", "-contentions"},
+        {o->inuse_space, "inuse_space", "-inuse_space"},
+        {o->inuse_objects, "inuse_objects", "-inuse_objects"},
+        {o->alloc_space, "alloc_space", "-alloc_space"},
+        {o->alloc_objects, "alloc_objects", "-alloc_objects"},
+    };
+    for (size_t i = 0; i < sizeof legacy / sizeof *legacy; i++) {
+        if (!legacy[i].set)
+            continue;
+        if (!*o->config.sample_index) {
+            o->config.sample_index = legacy[i].type;
+            continue;
+        }
+        char text[80];
+        snprintf(text, sizeof text, "Multiple value selections, ignoring %s", legacy[i].option);
+        source_complain(text);
+    }
+    if (o->mean_delay)
+        o->config.mean = true;
+}
+
+static bool is_executable_file(const char *name)
+{
+    unsigned char magic[4];
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    bool yes = fd >= 0 && read(fd, magic, 4) == 4 && memcmp(magic, "\177ELF", 4) == 0;
+    if (fd >= 0)
+        close(fd);
+    return yes;
+}
+
+static int check_options(struct options *o, const struct view_command *command, struct err *e)
+{
+    if (*o->http)
+        return err_set(e, command ? "-http is not compatible with an output format on the command "
+                                    "line"
+                                  : "-http: this version has no web interface; try `kiln flame -o "
+                                    "out.html`");
+    if (o->no_browser)
+        return err_set(e, "-no_browser only makes sense with -http");
+    if (*o->base && *o->diff_base)
+        return err_set(e, "-base and -diff_base flags cannot both be specified");
+    if (o->config.normalize && !*o->base && !*o->diff_base)
+        return err_set(e, "must have base profile to normalize by");
+    const char *cert = o->source.tls.cert, *key = o->source.tls.key;
+    if ((cert && *cert) != (key && *key))
+        return err_set(e, "-tls_cert and -tls_key go together: one of them is missing");
+    return 0;
+}
+
+static void usage(void)
+{
+    fputs("usage:\n\n"
+          "Produce output in the specified format.\n\n"
+          "   pprof <format> [options] [binary] <source> ...\n\n"
+          "Omit the format to get an interactive shell.\n\n"
+          "   pprof [options] [binary] <source> ...\n\n"
+          "Details:\n",
+          stderr);
+    shell_usage(stderr, "-");
+    fputs("\n\n"
+          "  Source options:\n"
+          "    -seconds              Duration of a profile that is taken now\n"
+          "    -timeout              Seconds to wait for a profile\n"
+          "    -buildid              Build id of the main binary\n"
+          "    -add_comment          A comment to add to the profile\n"
+          "    -diff_base source     Compare with this profile\n"
+          "    -base source          Subtract this profile\n"
+          "    -symbolize=none       Take names as they are in the profile\n"
+          "    -tls_cert, -tls_key   Client certificate and key for fetching\n"
+          "    -tls_ca               Certificates of authorities to trust\n"
+          "    -all_frames           Ignore drop_frames and keep_frames\n"
+          "  A source is a file (pprof, jemalloc, folded, perf script, speedscope),\n"
+          "  - for standard input, or a URL such as http://host/debug/pprof/profile.\n\n"
+          "  Legacy convenience options:\n"
+          "   -inuse_space -inuse_objects -alloc_space -alloc_objects\n"
+          "   -total_delay -contentions -mean_delay\n\n"
+          "  Environment Variables:\n"
+          "   PPROF_TMPDIR       Where fetched profiles are saved (default $HOME/pprof)\n"
+          "   KILN_MAX_MIB       Largest profile after decompression (default 1024)\n",
+          stderr);
+}
+
+static int run(struct options *o, int argc, char **argv, struct arena *arena, struct err *e)
+{
+    static struct flag flags[MOST_FLAGS];
+    size_t n_flags = list_flags(o, flags);
+    int n;
+    int parsed = flags_parse(flags, n_flags, argc, argv, false, &n, e);
+    if (parsed > 0) {
+        usage();
+        return 0;
+    }
+    if (parsed < 0) {
+        fprintf(stderr, "%s\n", e->message);
+        usage();
+        return 2;
+    }
+    if (n == 0) {
+        usage();
+        err_set(e, "no profile source specified");
+        return fail(e);
+    }
+    char **names = argv + 1;
+    if (n > 1 && is_executable_file(names[0])) {
+        o->source.exec_name = names[0];
+        names++;
+        n--;
+    }
+    const struct view_command *command;
+    const char *argument;
+    if (apply_choices(o, e) || choose_command(o, &command, &argument, e) ||
+        check_options(o, command, e))
+        return fail(e);
+    apply_legacy(o);
+    const char *base = *o->base ? o->base : o->diff_base;
+    o->source.names = (const char *const *)names;
+    o->source.n_names = (size_t)n;
+    o->source.bases = &base;
+    o->source.n_bases = *base ? 1 : 0;
+    o->source.diff_base = *o->diff_base;
+    o->source.normalize = o->config.normalize;
+    struct model_profile *p = source_load(&o->source, arena, e);
+    if (!p)
+        return fail(e);
+    if (!command)
+        return shell_run(p, &o->config, arena);
+    struct report report;
+    if (view_prepare(&report, p, command, argument, &o->config, arena, source_complain, e) ||
+        output_report(&report, command, o->config.output, false, e))
+        return fail(e);
+    return 0;
+}
+
+int command_pprof(int argc, char **argv)
+{
+    struct err e = {""};
+    struct options o = {
+        .config = config_default(),
+        .source = {.seconds = -1, .timeout = -1},
+        .base = "",
+        .diff_base = "",
+        .symbolize = "",
+        .tools = "",
+        .http = "",
+    };
+    struct arena *arena = arena_new(0);
+    if (!arena)
+        return 2;
+    int status = run(&o, argc, argv, arena, &e);
+    arena_free(arena);
+    return status;
+}

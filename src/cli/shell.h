@@ -1,0 +1,13 @@
+// The interactive shell of `kiln pprof`.
+#pragma once
+
+#include <stdio.h>
+
+#include "cli/config.h"
+#include "model/profile.h"
+
+// Reads commands until the end of input; returns the exit status.
+int shell_run(const struct model_profile *p, const struct config *config, struct arena *arena);
+
+// Commands and options with their summaries; prefix stands before each name.
+void shell_usage(FILE *to, const char *prefix);

@@ -1,0 +1,30 @@
+// Where profiles come from: files, standard input, URLs; several merged into one, a base
+// taken away.
+#pragma once
+
+#include "codec/codec.h"
+#include "net/fetch.h"
+
+struct source {
+    const char *const *names;
+    size_t n_names;
+    const char *const *bases;
+    size_t n_bases;
+    bool diff_base; // percentages refer to the base
+    bool normalize; // scale to the base's total first
+    const char *exec_name, *build_id, *comment;
+    int seconds, timeout; // -1: not given
+    bool all_frames;      // ignore drop_frames and keep_frames
+    struct net_tls tls;
+};
+
+// Loads everything into arena. NULL with e filled if nothing could be had; what failed
+// among several is told on standard error.
+struct model_profile *source_load(const struct source *source, struct arena *arena, struct err *e);
+
+// One file ("-" is standard input), nothing done to it.
+struct model_profile *source_read_file(const char *name, struct arena *arena,
+                                       enum codec_format *format, struct err *e);
+
+// A message to the user on standard error, red on a terminal.
+void source_complain(const char *text);

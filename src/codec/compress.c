@@ -1,0 +1,115 @@
+#include "codec/compress.h"
+
+#include <libdeflate.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <zstd.h>
+
+bool compress_is_gzip(const uint8_t *data, size_t n)
+{
+    return n >= 2 && data[0] == 0x1f && data[1] == 0x8b;
+}
+
+bool compress_is_zstd(const uint8_t *data, size_t n)
+{
+    return n >= 4 && data[0] == 0x28 && data[1] == 0xb5 && data[2] == 0x2f && data[3] == 0xfd;
+}
+
+static int too_large(size_t limit, struct err *e)
+{
+    return err_set(e,
+                   "decompressing profile: it inflates to more than %zu MiB; set KILN_MAX_MIB to "
+                   "allow more",
+                   limit >> 20);
+}
+
+// Pages that are never written take no memory, so asking for the limit is free.
+static int reserve(struct compress_bytes *bytes, size_t size, struct err *e)
+{
+    size = (size + 4095) & ~(size_t)4095;
+    void *p = bytes->p ? mremap(bytes->p, bytes->mapped, size, MREMAP_MAYMOVE)
+                       : mmap(NULL, size, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return err_set(e, "decompressing profile: out of memory for %zu bytes", size);
+    bytes->p = p;
+    bytes->mapped = size;
+    return 0;
+}
+
+static int inflate_gzip(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
+                        struct err *e)
+{
+    struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
+    int result = d ? 0 : err_set(e, "decompressing profile: out of memory");
+    size_t at = 0;
+    while (result == 0 && at < n) {
+        size_t used, made;
+        enum libdeflate_result r = libdeflate_gzip_decompress_ex(
+            d, data + at, n - at, bytes->p + bytes->n, limit - bytes->n, &used, &made);
+        if (r == LIBDEFLATE_INSUFFICIENT_SPACE) {
+            result = too_large(limit, e);
+        } else if (r != LIBDEFLATE_SUCCESS) {
+            result = err_set(e, "decompressing profile: the gzip data is %s at or after byte %zu",
+                             n - at < 18 ? "cut short" : "cut short or corrupt", at);
+        } else {
+            at += used;
+            bytes->n += made;
+        }
+    }
+    libdeflate_free_decompressor(d);
+    return result;
+}
+
+static int inflate_zstd(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
+                        struct err *e)
+{
+    ZSTD_DCtx *d = ZSTD_createDCtx();
+    if (!d)
+        return err_set(e, "decompressing profile: out of memory");
+    ZSTD_inBuffer in = {data, n, 0};
+    ZSTD_outBuffer out = {bytes->p, limit, 0};
+    size_t left = 0;
+    int result = 0;
+    do {
+        size_t before_in = in.pos, before_out = out.pos;
+        left = ZSTD_decompressStream(d, &out, &in);
+        if (ZSTD_isError(left))
+            result = err_set(e, "decompressing profile: zstd: %s at byte %zu",
+                             ZSTD_getErrorName(left), in.pos);
+        else if (out.pos == limit && left)
+            result = too_large(limit, e);
+        else if (in.pos == before_in && out.pos == before_out)
+            break;
+    } while (result == 0 && (in.pos < in.size || left));
+    if (result == 0 && left)
+        result = err_set(e, "decompressing profile: the zstd data is cut short");
+    bytes->n = out.pos;
+    ZSTD_freeDCtx(d);
+    return result;
+}
+
+int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
+                     struct err *e)
+{
+    *bytes = (struct compress_bytes){0};
+    // Deflate reaches 1032:1 at the most; zstd can do better, so it gets the whole limit.
+    bool gzip = compress_is_gzip(data, n);
+    size_t most = gzip && n < limit / 1040 ? n * 1040 + 64 : limit;
+    if (reserve(bytes, most, e))
+        return -1;
+    int result =
+        gzip ? inflate_gzip(data, n, most, bytes, e) : inflate_zstd(data, n, most, bytes, e);
+    if (result == 0)
+        result = reserve(bytes, bytes->n ? bytes->n : 1, e);
+    if (result)
+        compress_bytes_fini(bytes);
+    return result;
+}
+
+void compress_bytes_fini(struct compress_bytes *bytes)
+{
+    if (bytes->p)
+        munmap(bytes->p, bytes->mapped);
+    *bytes = (struct compress_bytes){0};
+}

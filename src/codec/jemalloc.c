@@ -1,0 +1,257 @@
+#include <math.h>
+
+#include "codec/codec.h"
+#include "codec/detect.h"
+#include "codec/maps.h"
+
+// Heap dumps of jemalloc:
+//
+//     heap_v2/<sampling interval>
+//       t*: <objects>: <bytes> [<accumulated objects>: <accumulated bytes>]
+//       t<thread>: ...
+//     @ 0x<address> 0x<address> ...
+//       t*: ...
+//       t<thread>: ...
+//
+//     MAPPED_LIBRARIES:
+//     <lines of /proc/self/maps>
+enum { OBJECTS, BYTES, ACC_OBJECTS, ACC_BYTES, N_COUNTS };
+
+struct reader {
+    struct arena *arena;
+    struct err *e;
+    struct model_builder b;
+    double interval;
+    bool has_accumulated;
+    // The stack that is being read: its counts are those of t*, or the sum of its threads.
+    bool in_stack, has_total;
+    uint32_t *frames;
+    size_t n_frames, cap_frames;
+    int64_t total[N_COUNTS], threads[N_COUNTS];
+};
+
+static int bad_line(struct reader *r, const struct scan_lines *lines, const char *expected)
+{
+    return err_set(r->e, "jemalloc dump: line %zu: expected %s, found `%s`", lines->number,
+                   expected, scan_quote(lines->line).text);
+}
+
+// `<objects>: <bytes> [<objects>: <bytes>]`
+static bool scan_counts(struct scan *s, int64_t counts[N_COUNTS])
+{
+    static const char after[N_COUNTS] = {':', '[', ':', ']'};
+    for (int i = 0; i < N_COUNTS; i++) {
+        scan_blanks(s);
+        if (!str_to_i64(scan_run(s, scan_is_digit), &counts[i]))
+            return false;
+        scan_blanks(s);
+        if (!scan_char(s, after[i]))
+            return false;
+    }
+    return true;
+}
+
+// A dump holds what was sampled. A block of size S is sampled with the probability
+// 1 - exp(-S/interval), so the sum of such blocks is divided by it.
+static bool unsample(const struct reader *r, const int64_t sampled[2], int64_t scaled[2])
+{
+    scaled[0] = sampled[0];
+    scaled[1] = sampled[1];
+    if (sampled[0] == 0 || sampled[1] == 0 || r->interval <= 1)
+        return true;
+    double average = (double)sampled[1] / (double)sampled[0];
+    double probability = -expm1(-average / r->interval);
+    return scan_round((double)sampled[0] / probability, &scaled[0]) &&
+           scan_round((double)sampled[1] / probability, &scaled[1]);
+}
+
+static int end_stack(struct reader *r, const struct scan_lines *lines)
+{
+    if (!r->in_stack)
+        return 0;
+    r->in_stack = false;
+    const int64_t *counts = r->has_total ? r->total : r->threads;
+    int64_t values[N_COUNTS], *at = values;
+    if (!unsample(r, counts, values + 2) || !unsample(r, counts + ACC_OBJECTS, values))
+        return err_set(r->e, "jemalloc dump: the counts of the stack before line %zu are too large",
+                       lines->number);
+    if (!r->has_accumulated)
+        at += 2;
+    if (values[0] | values[1] | values[2] | values[3])
+        model_build_sample(&r->b, r->frames, r->n_frames, at);
+    return 0;
+}
+
+static void begin_stack(struct reader *r)
+{
+    r->in_stack = true;
+    r->has_total = false;
+    r->n_frames = 0;
+    memset(r->threads, 0, sizeof r->threads);
+}
+
+static int read_stack_line(struct reader *r, struct scan_lines *lines, struct str line)
+{
+    if (end_stack(r, lines))
+        return -1;
+    begin_stack(r);
+    struct scan s = scan_from(line, 1);
+    while (scan_run(&s, scan_is_space).n && s.at < s.end) {
+        uint64_t address;
+        if (!scan_text(&s, STR("0x")) || !str_to_u64(scan_run(&s, scan_is_hex), 16, &address))
+            return bad_line(r, lines, "`@ 0xaddress ...`");
+        // Return addresses: one less lies in the call. Nothing returns to 0.
+        r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
+        r->frames[r->n_frames++] =
+            model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
+    }
+    return s.at == s.end ? 0 : bad_line(r, lines, "`@ 0xaddress ...`");
+}
+
+// `t*: counts` or `t<uid>: counts name`. Before the first stack they sum up the dump.
+static int read_counts_line(struct reader *r, struct scan_lines *lines, struct str line)
+{
+    const char *expected = "`t*: objects: bytes [objects: bytes]`";
+    struct scan s = scan_from(line, 1);
+    bool is_total = scan_char(&s, '*');
+    if (!is_total && scan_run(&s, scan_is_digit).n == 0)
+        return bad_line(r, lines, expected);
+    int64_t counts[N_COUNTS];
+    if (!scan_char(&s, ':') || !scan_counts(&s, counts))
+        return bad_line(r, lines, expected);
+    if (!r->in_stack)
+        return 0;
+    if (is_total) {
+        if (r->has_total)
+            return bad_line(r, lines, "one `t*:` line a stack");
+        r->has_total = true;
+        memcpy(r->total, counts, sizeof counts);
+    } else {
+        for (int i = 0; i < N_COUNTS; i++)
+            if (__builtin_add_overflow(r->threads[i], counts[i], &r->threads[i]))
+                return bad_line(r, lines, "counts that fit 63 bits");
+    }
+    return 0;
+}
+
+// Whether any stack has accumulated counts: that decides which types the profile has, so it
+// is asked before the stacks are read.
+static bool has_accumulated(struct scan_lines lines)
+{
+    bool in_stack = false;
+    while (scan_next(&lines)) {
+        struct str line = str_trim(lines.line);
+        if (str_starts(line, STR("MAPPED_LIBRARIES:")))
+            break;
+        in_stack = in_stack || str_starts(line, STR("@"));
+        size_t bracket =
+            in_stack && str_starts(line, STR("t")) ? str_find(line, STR("["), 0) : SIZE_MAX;
+        if (bracket == SIZE_MAX)
+            continue;
+        struct scan s = scan_from(line, bracket + 1);
+        for (; s.at < s.end && *s.at != ']'; s.at++)
+            if (*s.at >= '1' && *s.at <= '9')
+                return true;
+    }
+    return false;
+}
+
+// The executable mappings as they are: the dump is of a live process, nothing was split or
+// misreported that would need mending.
+static void read_map(struct reader *r, struct scan_lines *lines)
+{
+    struct model_profile *p = r->b.p;
+    while (scan_next(lines)) {
+        struct maps_entry entry;
+        struct model_mapping mapping;
+        bool is_mapping;
+        if (!maps_parse_mapping(p->strings, lines->line, &mapping, &is_mapping) ||
+            !maps_parse(lines->line, &entry))
+            continue;
+        if (entry.file.n) {
+            // A path may have blanks in it.
+            const char *end = lines->line.p + lines->line.n;
+            struct str file = str_trim((struct str){entry.file.p, (size_t)(end - entry.file.p)});
+            mapping.file = model_intern(p->strings, file);
+        }
+        model_build_mapping(&r->b, mapping);
+    }
+    const struct maps_index *index = maps_index_new(r->arena, p);
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        p->locations[i].mapping = maps_find(index, p->locations[i].address);
+}
+
+static void add_types(struct reader *r)
+{
+    struct model_builder *b = &r->b;
+    if (r->has_accumulated) {
+        model_build_type(b, STR("alloc_objects"), STR("count"));
+        model_build_type(b, STR("alloc_space"), STR("bytes"));
+    }
+    model_build_type(b, STR("inuse_objects"), STR("count"));
+    model_build_type(b, STR("inuse_space"), STR("bytes"));
+    b->p->default_type = model_build_string(b, STR("inuse_space"));
+    b->p->period_type = (struct model_value_type){
+        model_build_string(b, STR("space")),
+        model_build_string(b, STR("bytes")),
+    };
+}
+
+static struct model_profile *read_dump(struct reader *r, struct scan_lines *lines)
+{
+    scan_next(lines);
+    struct scan s = scan_from(lines->line, 0);
+    int64_t interval;
+    if (!scan_text(&s, STR("heap_v2/")) || !str_to_i64(scan_run(&s, scan_is_digit), &interval)) {
+        bad_line(r, lines, "`heap_v2/<sampling interval>`");
+        return NULL;
+    }
+    model_build(&r->b, r->arena);
+    r->b.p->lines = arena_push(r->arena, NULL, 0, &r->b.cap_lines, sizeof *r->b.p->lines);
+    r->interval = (double)interval;
+    r->has_accumulated = has_accumulated(*lines);
+    add_types(r);
+    r->b.p->period = interval;
+    bool has_map = false;
+    while (!has_map && scan_next(lines)) {
+        struct str line = str_trim(lines->line);
+        int result = 0;
+        if (str_starts(line, STR("@")))
+            result = read_stack_line(r, lines, line);
+        else if (str_starts(line, STR("t")))
+            result = read_counts_line(r, lines, line);
+        else if (str_starts(line, STR("MAPPED_LIBRARIES:")))
+            has_map = true;
+        else if (line.n && line.p[0] != '#')
+            result = bad_line(r, lines, "a stack (`@ ...`), counts (`t...`) or MAPPED_LIBRARIES:");
+        if (result)
+            return NULL;
+    }
+    if (end_stack(r, lines))
+        return NULL;
+    read_map(r, lines);
+    return r->b.p;
+}
+
+struct model_profile *codec_read_jemalloc(struct arena *arena, const uint8_t *data, size_t n,
+                                          struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return NULL;
+    }
+    struct reader r = {.arena = arena, .e = e};
+    struct scan_lines lines = {.rest = n ? (struct str){(const char *)data, n} : STR("")};
+    struct model_profile *p = read_dump(&r, &lines);
+    arena_try_end(arena);
+    return p;
+}
+
+bool codec_looks_like_jemalloc(struct str head)
+{
+    struct scan s = scan_from(head.n ? head : STR(""), 0);
+    if (!scan_text(&s, STR("heap_v2/")) || scan_run(&s, scan_is_digit).n == 0)
+        return false;
+    return s.at == s.end || *s.at == '\n' || *s.at == '\r';
+}

@@ -1,0 +1,597 @@
+// Two passes over the message. The first reads everything but the samples, so that the
+// second can turn the ids in samples into indices as it meets them and never touch a
+// frame again.
+#include "codec/pprof.h"
+
+#include <sys/mman.h>
+
+#include "codec/proto.h"
+#include "model/builder.h"
+
+enum { RELEASE_STEP = 8 << 20 };
+
+struct reader {
+    struct arena *arena;
+    struct model_builder b;
+    struct model_profile *p;
+    struct err *e;
+    uint8_t *data;
+    size_t size;
+
+    // Strings as the file numbers them -> interned ids.
+    struct str *raw_strings;
+    size_t n_raw, cap_raw;
+    uint32_t *string_ids;
+
+    size_t n_samples, cap_types, cap_mappings, cap_functions, cap_locations, cap_lines,
+        cap_comments;
+
+    size_t n_frames, cap_frames;
+    bool dangling; // a frame's location is not in the profile
+    struct model_label *labels;
+    size_t n_labels, cap_labels;
+};
+
+static enum pprof_result not_pprof(struct reader *r, const uint8_t *at, const char *what)
+{
+    err_set(r->e, "not a pprof profile: %s at byte %zu", what, (size_t)(at - r->data));
+    return PPROF_NOT;
+}
+
+static enum pprof_result bad(struct reader *r, const char *what)
+{
+    err_set(r->e, "malformed profile: %s", what);
+    return PPROF_BAD;
+}
+
+// Holds a raw string index until the table is known; what no table can hold becomes
+// MODEL_NONE and is refused then.
+static uint32_t raw_index(uint64_t v)
+{
+    return v < MODEL_NONE ? (uint32_t)v : MODEL_NONE;
+}
+
+// Reads varint fields of a submessage into slots[field]; fields beyond are skipped.
+static bool read_scalars(struct proto_span s, uint64_t *slots, uint64_t n_slots)
+{
+    struct proto_field f;
+    while (s.p < s.end) {
+        if (!proto_next(&s, &f))
+            return false;
+        if (f.number == 0 || f.number >= n_slots)
+            continue;
+        if (f.wire != WIRE_VARINT)
+            return false;
+        slots[f.number] = f.value;
+    }
+    return true;
+}
+
+static bool read_value_type(struct proto_span s, struct model_value_type *type)
+{
+    uint64_t v[3] = {0};
+    if (!read_scalars(s, v, 3))
+        return false;
+    *type = (struct model_value_type){raw_index(v[1]), raw_index(v[2])};
+    return true;
+}
+
+static bool read_mapping(struct reader *r, struct proto_span s)
+{
+    uint64_t v[11] = {0};
+    if (!read_scalars(s, v, 11))
+        return false;
+    struct model_profile *p = r->p;
+    p->mappings =
+        arena_push(r->arena, p->mappings, p->n_mappings, &r->cap_mappings, sizeof *p->mappings);
+    p->mappings[p->n_mappings++] = (struct model_mapping){
+        .id = v[1],
+        .start = v[2],
+        .limit = v[3],
+        .offset = v[4],
+        .file = raw_index(v[5]),
+        .build_id = raw_index(v[6]),
+        .has_functions = v[7] != 0,
+        .has_filenames = v[8] != 0,
+        .has_line_numbers = v[9] != 0,
+        .has_inline_frames = v[10] != 0,
+    };
+    return true;
+}
+
+static bool read_function(struct reader *r, struct proto_span s)
+{
+    uint64_t v[6] = {0};
+    if (!read_scalars(s, v, 6))
+        return false;
+    struct model_profile *p = r->p;
+    p->functions =
+        arena_push(r->arena, p->functions, p->n_functions, &r->cap_functions, sizeof *p->functions);
+    p->functions[p->n_functions++] = (struct model_function){
+        .id = v[1],
+        .name = raw_index(v[2]),
+        .system_name = raw_index(v[3]),
+        .filename = raw_index(v[4]),
+        .start_line = (int64_t)v[5],
+    };
+    return true;
+}
+
+static bool read_location(struct reader *r, struct proto_span s, uint64_t *mapping_id,
+                          uint64_t **line_functions, size_t *cap_line_functions)
+{
+    struct model_profile *p = r->p;
+    struct model_location location = {.mapping = MODEL_NONE, .first_line = p->n_lines};
+    struct proto_field f;
+    *mapping_id = 0;
+    while (s.p < s.end) {
+        if (!proto_next(&s, &f))
+            return false;
+        if (f.number == 0 || f.number > 5)
+            continue;
+        if (f.wire != (f.number == 4 ? WIRE_BYTES : WIRE_VARINT))
+            return false;
+        if (f.number == 1)
+            location.id = f.value;
+        else if (f.number == 2)
+            *mapping_id = f.value;
+        else if (f.number == 3)
+            location.address = f.value;
+        else if (f.number == 5)
+            location.is_folded = f.value != 0;
+        else {
+            uint64_t v[4] = {0};
+            if (!read_scalars(f.span, v, 4))
+                return false;
+            *line_functions = arena_push(r->arena, *line_functions, p->n_lines, cap_line_functions,
+                                         sizeof **line_functions);
+            (*line_functions)[p->n_lines] = v[1];
+            p->lines = arena_push(r->arena, p->lines, p->n_lines, &r->cap_lines, sizeof *p->lines);
+            p->lines[p->n_lines++] =
+                (struct model_line){.line = (int64_t)v[2], .column = (int64_t)v[3]};
+            location.n_lines++;
+        }
+    }
+    p->locations =
+        arena_push(r->arena, p->locations, p->n_locations, &r->cap_locations, sizeof *p->locations);
+    p->locations[p->n_locations++] = location;
+    return true;
+}
+
+static bool read_comments(struct reader *r, const struct proto_field *f)
+{
+    struct model_profile *p = r->p;
+    struct proto_span s = f->span;
+    uint64_t v = f->value;
+    if (f->wire != WIRE_BYTES && f->wire != WIRE_VARINT)
+        return false;
+    while (f->wire == WIRE_VARINT || s.p < s.end) {
+        if (f->wire == WIRE_BYTES && !proto_varint(&s, &v))
+            return false;
+        p->comments =
+            arena_push(r->arena, p->comments, p->n_comments, &r->cap_comments, sizeof *p->comments);
+        p->comments[p->n_comments++] = raw_index(v);
+        if (f->wire == WIRE_VARINT)
+            break;
+    }
+    return true;
+}
+
+// What the first pass keeps until ids can be resolved.
+struct pending {
+    uint64_t *location_mappings; // mapping id of each location
+    uint64_t *line_functions;    // function id of each line
+    size_t cap_location_mappings, cap_line_functions;
+};
+
+// The wire type that each field of Profile must have.
+static const int8_t field_wire[16] = {-1, 2, 2, 2, 2, 2, 2, 0, 0, 0, 0, 2, 0, -1, 0, 0};
+
+static enum pprof_result read_tables(struct reader *r, struct pending *pending)
+{
+    struct model_profile *p = r->p;
+    struct proto_span s = {r->data, r->data + r->size};
+    while (s.p < s.end) {
+        struct proto_field f;
+        const uint8_t *at = s.p;
+        if (!proto_next(&s, &f))
+            return not_pprof(r, at, "no protobuf field");
+        if (f.number == 0 || f.number > 15)
+            continue;
+        if (f.number == 9 && p->time_nanos != 0) {
+            err_set(r->e, "concatenated profiles detected: split the file at byte %zu or earlier",
+                    (size_t)(at - r->data));
+            return PPROF_BAD;
+        }
+        if (field_wire[f.number] >= 0 && f.wire != field_wire[f.number])
+            return not_pprof(r, at, "unexpected wire type");
+        bool good = true;
+        switch (f.number) {
+        case 1:
+            p->types = arena_push(r->arena, p->types, p->n_types, &r->cap_types, sizeof *p->types);
+            good = read_value_type(f.span, &p->types[p->n_types++]);
+            break;
+        case 2:
+            r->n_samples++;
+            break;
+        case 3:
+            good = read_mapping(r, f.span);
+            break;
+        case 4:
+            pending->location_mappings =
+                arena_push(r->arena, pending->location_mappings, p->n_locations,
+                           &pending->cap_location_mappings, sizeof *pending->location_mappings);
+            good = read_location(r, f.span, &pending->location_mappings[p->n_locations],
+                                 &pending->line_functions, &pending->cap_line_functions);
+            break;
+        case 5:
+            good = read_function(r, f.span);
+            break;
+        case 6:
+            if (r->n_raw == 0 && f.span.p != f.span.end)
+                return not_pprof(r, at, "string_table[0] must be ''");
+            r->raw_strings =
+                arena_push(r->arena, r->raw_strings, r->n_raw, &r->cap_raw, sizeof *r->raw_strings);
+            r->raw_strings[r->n_raw++] =
+                (struct str){(const char *)f.span.p, (size_t)(f.span.end - f.span.p)};
+            break;
+        case 7:
+            p->drop_frames = raw_index(f.value);
+            break;
+        case 8:
+            p->keep_frames = raw_index(f.value);
+            break;
+        case 9:
+            p->time_nanos = (int64_t)f.value;
+            break;
+        case 10:
+            p->duration_nanos = (int64_t)f.value;
+            break;
+        case 11:
+            good = read_value_type(f.span, &p->period_type);
+            break;
+        case 12:
+            p->period = (int64_t)f.value;
+            break;
+        case 13:
+            good = read_comments(r, &f);
+            break;
+        case 14:
+            p->default_type = raw_index(f.value);
+            break;
+        case 15:
+            p->doc_url = raw_index(f.value);
+            break;
+        }
+        if (!good)
+            return not_pprof(r, at, "malformed submessage");
+    }
+    return PPROF_OK;
+}
+
+static void intern_strings(struct reader *r)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < r->n_raw; i++)
+        total += r->raw_strings[i].n;
+    char *text = arena_alloc(r->arena, total ? total : 1);
+    r->string_ids = arena_array(r->arena, r->n_raw ? r->n_raw : 1, sizeof *r->string_ids);
+    for (size_t i = 0; i < r->n_raw; i++) {
+        struct str s = r->raw_strings[i];
+        if (s.n)
+            memcpy(text, s.p, s.n);
+        r->string_ids[i] = model_intern_borrowed(r->p->strings, (struct str){text, s.n});
+        text += s.n;
+    }
+}
+
+static bool resolve_string(const struct reader *r, uint32_t *index)
+{
+    // A profile without a string table may only use index 0 if it uses none at all.
+    if (*index >= r->n_raw)
+        return false;
+    *index = r->string_ids[*index];
+    return true;
+}
+
+static bool resolve_strings(const struct reader *r)
+{
+    struct model_profile *p = r->p;
+    bool good = resolve_string(r, &p->drop_frames) && resolve_string(r, &p->keep_frames) &&
+                resolve_string(r, &p->default_type) && resolve_string(r, &p->doc_url) &&
+                resolve_string(r, &p->period_type.type) && resolve_string(r, &p->period_type.unit);
+    for (uint32_t i = 0; good && i < p->n_types; i++)
+        good = resolve_string(r, &p->types[i].type) && resolve_string(r, &p->types[i].unit);
+    for (uint32_t i = 0; good && i < p->n_mappings; i++)
+        good =
+            resolve_string(r, &p->mappings[i].file) && resolve_string(r, &p->mappings[i].build_id);
+    for (uint32_t i = 0; good && i < p->n_functions; i++)
+        good = resolve_string(r, &p->functions[i].name) &&
+               resolve_string(r, &p->functions[i].system_name) &&
+               resolve_string(r, &p->functions[i].filename);
+    for (uint32_t i = 0; good && i < p->n_comments; i++)
+        good = resolve_string(r, &p->comments[i]);
+    return good;
+}
+
+// id -> index of n things with ids, through id_of(i).
+struct id_index {
+    uint32_t *dense;
+    uint64_t n_dense;
+    struct hash_table sparse;
+    const uint64_t *ids;
+};
+
+static struct id_index index_ids(struct arena *arena, const uint64_t *ids, uint32_t n)
+{
+    struct id_index index = {.n_dense = (uint64_t)n * 2 + 1024, .ids = ids};
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] > largest)
+            largest = ids[i];
+    if (largest < index.n_dense)
+        index.n_dense = largest + 1;
+    index.dense = arena_array(arena, index.n_dense, sizeof *index.dense);
+    memset(index.dense, 0xff, index.n_dense * sizeof *index.dense);
+    hash_init(&index.sparse, arena, largest >= index.n_dense ? n : 0);
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] < index.n_dense)
+            index.dense[ids[i]] = i;
+        else
+            hash_add(&index.sparse, arena, hash_mix(ids[i], 1), i);
+    }
+    return index;
+}
+
+static uint32_t find_sparse(const struct id_index *index, uint64_t id)
+{
+    for (struct hash_probe at = hash_find(&index->sparse, hash_mix(id, 1));
+         hash_hit(&index->sparse, &at); hash_next(&index->sparse, &at))
+        if (index->ids[at.item] == id)
+            return at.item;
+    return MODEL_NONE;
+}
+
+static inline uint32_t find_id(const struct id_index *index, uint64_t id)
+{
+    return id < index->n_dense ? index->dense[id] : find_sparse(index, id);
+}
+
+#define COLLECT_IDS(arena, items, n)                                        \
+    ({                                                                      \
+        uint64_t *ids_ = arena_array((arena), (n) ? (n) : 1, sizeof *ids_); \
+        for (uint32_t i_ = 0; i_ < (n); i_++)                               \
+            ids_[i_] = (items)[i_].id;                                      \
+        ids_;                                                               \
+    })
+
+static enum pprof_result resolve_ids(struct reader *r, const struct pending *pending)
+{
+    struct model_profile *p = r->p;
+    struct id_index mappings =
+        index_ids(r->arena, COLLECT_IDS(r->arena, p->mappings, p->n_mappings), p->n_mappings);
+    struct id_index functions =
+        index_ids(r->arena, COLLECT_IDS(r->arena, p->functions, p->n_functions), p->n_functions);
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        if (pending->location_mappings[i])
+            p->locations[i].mapping = find_id(&mappings, pending->location_mappings[i]);
+    for (uint32_t i = 0; i < p->n_lines; i++) {
+        uint64_t id = pending->line_functions[i];
+        p->lines[i].function = id ? find_id(&functions, id) : MODEL_NONE;
+        if (p->lines[i].function == MODEL_NONE) {
+            err_set(r->e,
+                    "malformed profile: a location has a line with function id %llu, which is "
+                    "not in the profile",
+                    (unsigned long long)id);
+            return PPROF_BAD;
+        }
+    }
+    return PPROF_OK;
+}
+
+static bool read_frames(struct reader *r, const struct id_index *locations, struct proto_span s)
+{
+    size_t need = r->n_frames + (size_t)(s.end - s.p);
+    while (need > r->cap_frames)
+        r->p->frames =
+            arena_push(r->arena, r->p->frames, r->cap_frames, &r->cap_frames, sizeof(uint32_t));
+    uint32_t *to = r->p->frames + r->n_frames;
+    const uint8_t *p = s.p, *end = s.end;
+    bool dangling = false;
+    while (p < end) {
+        uint64_t id = *p;
+        if (id < 0x80) {
+            p++;
+        } else if (end - p >= 2 && p[1] < 0x80) {
+            id = (id & 0x7f) | (uint64_t)p[1] << 7;
+            p += 2;
+        } else if (end - p >= 3 && p[2] < 0x80) {
+            id = (id & 0x7f) | (uint64_t)(p[1] & 0x7f) << 7 | (uint64_t)p[2] << 14;
+            p += 3;
+        } else {
+            struct proto_span rest = {p, end};
+            if (!proto_varint(&rest, &id))
+                return false;
+            p = rest.p;
+        }
+        uint32_t index = find_id(locations, id);
+        dangling |= index == MODEL_NONE;
+        *to++ = index;
+    }
+    r->dangling |= dangling;
+    r->n_frames = (size_t)(to - r->p->frames);
+    return true;
+}
+
+static bool read_label(struct reader *r, struct proto_span s)
+{
+    uint64_t v[5] = {0};
+    if (!read_scalars(s, v, 5))
+        return false;
+    uint32_t key = raw_index(v[1]), str = raw_index(v[2]), unit = raw_index(v[4]);
+    if (!resolve_string(r, &key))
+        return false;
+    struct model_label label = {.key = key};
+    if (v[2]) {
+        if (!resolve_string(r, &str))
+            return false;
+        label.str = str;
+    } else if (v[3] || v[4]) {
+        if (!resolve_string(r, &unit))
+            return false;
+        label.is_number = true;
+        label.number = (int64_t)v[3];
+        label.unit = unit;
+    } else {
+        return true;
+    }
+    r->labels = arena_push(r->arena, r->labels, r->n_labels, &r->cap_labels, sizeof *r->labels);
+    r->labels[r->n_labels++] = label;
+    return true;
+}
+
+static bool read_sample(struct reader *r, const struct id_index *locations, struct proto_span s,
+                        size_t sample, uint32_t *n_values)
+{
+    struct model_profile *p = r->p;
+    int64_t *values = p->values + sample * p->n_types;
+    *n_values = 0;
+    r->n_labels = 0;
+    while (s.p < s.end) {
+        struct proto_field f;
+        if (!proto_next(&s, &f))
+            return false;
+        if (f.number == 1) {
+            uint8_t encoded[10];
+            if (f.wire == WIRE_VARINT) {
+                size_t n = 0;
+                for (; f.value >= 0x80; f.value >>= 7)
+                    encoded[n++] = (uint8_t)(f.value | 0x80);
+                encoded[n++] = (uint8_t)f.value;
+                f.span = (struct proto_span){encoded, encoded + n};
+            } else if (f.wire != WIRE_BYTES) {
+                return false;
+            }
+            if (!read_frames(r, locations, f.span))
+                return false;
+        } else if (f.number == 2) {
+            if (f.wire != WIRE_VARINT && f.wire != WIRE_BYTES)
+                return false;
+            do {
+                if (f.wire == WIRE_BYTES) {
+                    if (f.span.p == f.span.end)
+                        break;
+                    if (!proto_varint(&f.span, &f.value))
+                        return false;
+                }
+                if (*n_values < p->n_types)
+                    values[*n_values] = (int64_t)f.value;
+                ++*n_values;
+            } while (f.wire == WIRE_BYTES);
+        } else if (f.number == 3) {
+            if (f.wire != WIRE_BYTES || !read_label(r, f.span))
+                return false;
+        }
+    }
+    return true;
+}
+
+static void set_labels(struct reader *r, size_t sample)
+{
+    struct model_profile *p = r->p;
+    if (r->n_labels && !p->label_set)
+        p->label_set = arena_array(r->arena, r->n_samples, sizeof *p->label_set);
+    if (r->n_labels)
+        p->label_set[sample] = model_build_label_set(&r->b, r->labels, r->n_labels);
+}
+
+static enum pprof_result read_samples(struct reader *r, bool disposable)
+{
+    struct model_profile *p = r->p;
+    struct id_index locations =
+        index_ids(r->arena, COLLECT_IDS(r->arena, p->locations, p->n_locations), p->n_locations);
+    p->values =
+        arena_array(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
+    p->stack_first = arena_array(r->arena, r->n_samples, sizeof *p->stack_first);
+    p->stack_len = arena_array(r->arena, r->n_samples, sizeof *p->stack_len);
+
+    struct proto_span s = {r->data, r->data + r->size};
+    const uint8_t *released = s.p;
+    while (s.p < s.end) {
+        struct proto_field f;
+        if (!proto_next(&s, &f))
+            return bad(r, "cut short");
+        if (f.number != 2)
+            continue;
+        size_t sample = p->n_samples, first = r->n_frames;
+        uint32_t n_values;
+        if (!read_sample(r, &locations, f.span, sample, &n_values)) {
+            err_set(r->e, "malformed profile: sample %zu at byte %zu cannot be decoded", sample,
+                    (size_t)(f.span.p - r->data));
+            return PPROF_BAD;
+        }
+        if (n_values != p->n_types) {
+            err_set(r->e,
+                    p->n_types
+                        ? "malformed profile: mismatch: sample %zu has %u values vs. %u types"
+                        : "malformed profile: missing sample type information",
+                    sample, n_values, p->n_types);
+            return PPROF_BAD;
+        }
+        if (r->n_frames - first >= MODEL_NONE)
+            return bad(r, "a stack of more than 2^32 frames");
+        p->stack_first[sample] = first;
+        p->stack_len[sample] = (uint32_t)(r->n_frames - first);
+        p->n_samples++;
+        set_labels(r, sample);
+        if (disposable && s.p - released >= RELEASE_STEP) {
+            size_t n = (size_t)(s.p - released) & ~(size_t)(RELEASE_STEP - 1);
+            madvise((void *)released, n, MADV_DONTNEED);
+            released += n;
+        }
+    }
+    return r->dangling ? bad(r, "a sample refers to a location that is not in the profile")
+                       : PPROF_OK;
+}
+
+enum pprof_result pprof_read(struct arena *arena, uint8_t *data, size_t n, bool disposable,
+                             struct model_profile **profile, struct err *e)
+{
+    struct reader r = {.arena = arena, .e = e, .data = data, .size = n};
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return PPROF_BAD;
+    }
+    model_build(&r.b, arena);
+    r.p = r.b.p;
+    struct pending pending = {0};
+    enum pprof_result result = read_tables(&r, &pending);
+    if (result == PPROF_OK) {
+        intern_strings(&r);
+        if (!resolve_strings(&r)) {
+            err_set(e, "malformed profile: a string index is outside the string table of %zu",
+                    r.n_raw);
+            result = PPROF_NOT;
+        }
+    }
+    if (result == PPROF_OK)
+        result = resolve_ids(&r, &pending);
+    if (result == PPROF_OK)
+        result = read_samples(&r, disposable && r.p->n_types > 0);
+    if (result == PPROF_OK && model_check(r.p, e))
+        result = PPROF_BAD;
+    arena_try_end(arena);
+    if (result == PPROF_OK)
+        *profile = r.p;
+    return result;
+}
+
+struct model_profile *codec_read_pprof(struct arena *arena, const uint8_t *data, size_t n,
+                                       struct err *e)
+{
+    struct model_profile *p = NULL;
+    // Without disposable the reader does not write to or release the data.
+    pprof_read(arena, (uint8_t *)data, n, false, &p, e);
+    return p;
+}

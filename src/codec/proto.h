@@ -1,0 +1,79 @@
+// Protocol buffer wire format: a reader over a bounded span and the few writers
+// that pprof needs.
+#pragma once
+
+#include "base/out.h"
+
+enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
+
+struct proto_span {
+    const uint8_t *p, *end;
+};
+
+struct proto_field {
+    uint64_t number;
+    int wire;
+    uint64_t value;         // of a varint or fixed field
+    struct proto_span span; // of a bytes field
+};
+
+// At most ten bytes; what does not fit into 64 bits is cut off, as in Go.
+static inline bool proto_varint(struct proto_span *s, uint64_t *value)
+{
+    uint64_t v = 0;
+    const uint8_t *p = s->p;
+    for (unsigned shift = 0; shift < 70 && p < s->end; shift += 7) {
+        uint8_t byte = *p++;
+        v |= (uint64_t)(byte & 0x7f) << (shift & 63);
+        if (byte < 0x80) {
+            s->p = p;
+            *value = v;
+            return true;
+        }
+    }
+    return false;
+}
+
+// Takes the next field off s; false on malformed input. Call while s->p < s->end.
+static inline bool proto_next(struct proto_span *s, struct proto_field *f)
+{
+    uint64_t key, n;
+    if (!proto_varint(s, &key))
+        return false;
+    f->number = key >> 3;
+    f->value = 0;
+    f->wire = (int)(key & 7);
+    switch (f->wire) {
+    case WIRE_VARINT:
+        return proto_varint(s, &f->value);
+    case WIRE_FIXED64:
+        n = 8;
+        break;
+    case WIRE_BYTES:
+        if (!proto_varint(s, &n))
+            return false;
+        break;
+    case WIRE_FIXED32:
+        n = 4;
+        break;
+    default:
+        return false;
+    }
+    if (n > (uint64_t)(s->end - s->p))
+        return false;
+    f->span = (struct proto_span){s->p, s->p + n};
+    s->p += n;
+    return true;
+}
+
+static inline size_t proto_varint_size(uint64_t v)
+{
+    return (size_t)(63 - __builtin_clzll(v | 1)) / 7 + 1;
+}
+
+static inline void proto_put_varint(struct out *out, uint64_t v)
+{
+    for (; v >= 0x80; v >>= 7)
+        out_char(out, (char)(v | 0x80));
+    out_char(out, (char)v);
+}

@@ -1,0 +1,297 @@
+// What the SVG's and the page's scripts share: the tree, its widths, its words.
+
+// Nodes are in depth-first order; a node's children follow it, end[i] is the first node
+// after its subtree.
+function decode(data) {
+  const bytes = base64(data.tree);
+  const n = data.nodes;
+  const columns = data.types.length * (data.diff ? 2 : 1);
+  const tree = {
+    n,
+    data,
+    frame: new Uint32Array(n),
+    flags: new Uint8Array(n),
+    parent: new Int32Array(n),
+    depth: new Uint16Array(n),
+    end: new Uint32Array(n),
+    self: [],
+    total: [],
+    maxDepth: 0,
+  };
+  for (let c = 0; c < columns; c++) {
+    tree.self.push(new Float64Array(n));
+    tree.total.push(new Float64Array(n));
+  }
+  const next = reader(bytes);
+  let parent = -1;
+  for (let i = 0; i < n; i++) {
+    if (i > 0) {
+      parent = i - 1;
+      for (let up = next(); up > 0; up--) parent = tree.parent[parent];
+    }
+    const frame = next();
+    tree.frame[i] = frame >> 2;
+    tree.flags[i] = frame & 3;
+    tree.parent[i] = parent;
+    tree.depth[i] = parent < 0 ? 0 : tree.depth[parent] + 1;
+    if (tree.depth[i] > tree.maxDepth) tree.maxDepth = tree.depth[i];
+    for (let c = 0; c < columns; c++) tree.self[c][i] = tree.total[c][i] = next();
+  }
+  for (let i = n - 1; i >= 0; i--) {
+    if (!tree.end[i]) tree.end[i] = i + 1;
+    const up = tree.parent[i];
+    if (up < 0) continue;
+    if (!tree.end[up]) tree.end[up] = tree.end[i];
+    for (let c = 0; c < columns; c++) tree.total[c][up] += tree.total[c][i];
+  }
+  tree.isOther = (i) => tree.frame[i] === 1;
+  tree.name = (i) => data.names[tree.frame[i]];
+  return tree;
+}
+
+function base64(text) {
+  const chars = atob(text);
+  const bytes = new Uint8Array(chars.length);
+  for (let i = 0; i < chars.length; i++) bytes[i] = chars.charCodeAt(i);
+  return bytes;
+}
+
+// Numbers of seven bits a byte, the low ones first; doubles, since they may pass 2^32.
+function reader(bytes) {
+  let at = 0;
+  return () => {
+    let value = 0;
+    let scale = 1;
+    for (;;) {
+      const byte = bytes[at++];
+      value += (byte & 127) * scale;
+      if (byte < 128) return value;
+      scale *= 128;
+    }
+  };
+}
+
+// Widths and positions as shares of the root, for one sample type.
+function measure(tree, type, normalise) {
+  const { n, data } = tree;
+  const w = new Float64Array(n);
+  const x = new Float64Array(n);
+  const first = data.diff ? 2 * type : type;
+  const left = tree.total[first];
+  const right = data.diff ? tree.total[first + 1] : null;
+  const scale = right && normalise && left[0] && right[0] ? right[0] / left[0] : 1;
+  const weight = right ? (i) => left[i] * scale + right[i] : (i) => left[i];
+  const all = weight(0) || 1;
+  const used = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    w[i] = weight(i) / all;
+    const up = tree.parent[i];
+    if (up < 0) continue;
+    x[i] = x[up] + used[up];
+    used[up] += w[i];
+  }
+  const change = (i) => {
+    const l = left[i] * scale;
+    const r = right[i];
+    return l || r ? (r - l) / Math.max(l, r) : 0;
+  };
+  return { type, unit: data.types[type][1], first, scale, w, x, left, right, change };
+}
+
+const DIFF_BOUNDS = [0.02, 0.1, 0.25, 0.5];
+const HUE_SHADES = 3;
+const MUTED = 24;
+const GREY = 27;
+
+function diffStep(change) {
+  let step = 0;
+  while (step < 4 && Math.abs(change) >= DIFF_BOUNDS[step]) step++;
+  return change < 0 ? 4 - step : 4 + step;
+}
+
+// The name of the node's colour: a custom property without its dashes.
+function colourOf(tree, sizes, i) {
+  if (sizes.right) return "d" + diffStep(sizes.change(i));
+  if (i === 0 || tree.isOther(i)) return "c" + GREY;
+  const frame = tree.frame[i];
+  const group = tree.data.groups[tree.data.group[frame]];
+  return "c" + ((group[1] ? MUTED : group[2] * HUE_SHADES) + tree.data.shade[frame]);
+}
+
+const TIME = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9], ["hrs", 3.6e12]];
+const SIZE = ["B", "kB", "MB", "GB", "TB", "PB"].map((label, i) => [label, 1024 ** i]);
+const UNITS = {
+  nanosecond: [TIME, 1], ns: [TIME, 1], microsecond: [TIME, 1e3], us: [TIME, 1e3],
+  millisecond: [TIME, 1e6], ms: [TIME, 1e6], second: [TIME, 1e9], s: [TIME, 1e9],
+  byte: [SIZE, 1], b: [SIZE, 1], kilobyte: [SIZE, 1024], kb: [SIZE, 1024],
+  megabyte: [SIZE, 1048576], mb: [SIZE, 1048576],
+};
+
+function formatValue(value, unit) {
+  const known = UNITS[unit.toLowerCase()] || UNITS[unit.toLowerCase().replace(/s$/, "")];
+  if (!known) {
+    const text = Math.round(value).toLocaleString("en-US");
+    return unit && unit !== "count" ? text + " " + unit : text;
+  }
+  const [scales, factor] = known;
+  const base = value * factor;
+  let best = scales[0];
+  for (const scale of scales) if (Math.abs(base) >= scale[1]) best = scale;
+  return (base / best[1]).toFixed(2).replace(/\.00$/, "") + best[0];
+}
+
+function formatPercent(share) {
+  const percent = 100 * share;
+  const size = Math.abs(percent);
+  if (size > 0 && size < 0.0005) return "<0.001%";
+  return percent.toFixed(size === 0 || size >= 99.995 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 3) + "%";
+}
+
+const signed = (value, text) => (value > 0 ? "+" : value < 0 ? "\u2212" : "\u00b1") + text;
+
+// A regular expression if it is one, else plain text; without regard to case unless
+// the text has capitals.
+function matcher(text) {
+  const fold = text === text.toLowerCase();
+  try {
+    const re = new RegExp(text, fold ? "i" : "");
+    return (name) => re.test(name);
+  } catch {
+    const plain = fold ? text.toLowerCase() : text;
+    return (name) => (fold ? name.toLowerCase() : name).includes(plain);
+  }
+}
+
+// frames: 1 for each frame that counts. The share is of the node `within`, and a stack with
+// several matches counts once: below a match nothing more is added.
+function matchedShare(tree, sizes, frames, within) {
+  let share = 0;
+  for (let i = within; i < tree.end[within];) {
+    if (frames[tree.frame[i]]) {
+      share += sizes.w[i];
+      i = tree.end[i];
+    } else {
+      i++;
+    }
+  }
+  return sizes.w[within] ? share / sizes.w[within] : 0;
+}
+
+function matchFrames(tree, test) {
+  const frames = new Uint8Array(tree.data.names.length);
+  // "all" and "other" are no functions.
+  for (let i = 2; i < frames.length; i++) frames[i] = test(tree.data.names[i], i) ? 1 : 0;
+  return frames;
+}
+
+// Where a frame comes from: "src/main.rs:12".
+function placeOf(data, frame) {
+  const file = data.texts[data.file[frame]];
+  return file && data.line[frame] ? file + ":" + data.line[frame] : file;
+}
+
+// The rows of a tooltip: [label, value, more...].
+function describe(tree, sizes, i, zoomed) {
+  const { data } = tree;
+  const frame = tree.frame[i];
+  const rows = [];
+  const value = (v) => formatValue(v, sizes.unit);
+  const share = (of) => formatPercent(sizes.w[of] ? sizes.w[i] / sizes.w[of] : 0);
+  const column = (c) => tree.self[sizes.first + c][i];
+  if (sizes.right) {
+    const [l, r] = [sizes.left[i], sizes.right[i]];
+    const part = (v, all) => formatPercent(all ? v / all : 0);
+    const d = r - l * sizes.scale;
+    rows.push(["Left", value(l), part(l, sizes.left[0])]);
+    rows.push(["Right", value(r), part(r, sizes.right[0])]);
+    rows.push(["Change", signed(d, value(Math.abs(d))),
+      l ? signed(d, formatPercent(Math.abs(d) / (l * sizes.scale))) : r ? "new" : ""]);
+    if (!data.reverse && !tree.isOther(i)) {
+      rows.push(["Self", value(column(0)) + " \u2192 " + value(column(1))]);
+    }
+  } else {
+    rows.push(["Total", value(sizes.left[i]), share(0)]);
+    if (!data.reverse && !tree.isOther(i)) {
+      rows.push(["Self", value(column(0)), formatPercent(sizes.left[0] ? column(0) / sizes.left[0] : 0)]);
+    }
+  }
+  if (i > 0) {
+    const note = sizes.right ? "both sides" : "";
+    if (sizes.right) rows.push(["Of all", share(0), note]);
+    if (zoomed > 0 && zoomed !== i && i > zoomed && i < tree.end[zoomed]) {
+      rows.push(["Of zoomed", share(zoomed), note]);
+    }
+    const up = tree.parent[i];
+    if (up > 0 && up !== zoomed) rows.push(["Of parent", share(up), note]);
+  }
+  const kind = tree.isOther(i)
+    ? "smaller branches, merged"
+    : ["", "inlined", "inlined in some places"][tree.flags[i]];
+  const group = data.groups[data.group[frame]][0];
+  const module = data.texts[data.module[frame]];
+  return {
+    name: tree.name(i),
+    kind,
+    place: placeOf(data, frame),
+    module,
+    group: group !== module ? group : "",
+    rows,
+  };
+}
+
+// One line of the same, for screen readers and the SVG's titles.
+function sentence(tip) {
+  const rows = tip.rows.map((row) => row[0].toLowerCase() + " " + row.slice(1).join(", "));
+  return [tip.name + (tip.kind ? " (" + tip.kind + ")" : ""), ...rows].join("; ");
+}
+
+// The widest form of a name that fits: whole, its telling end, or cut off. width(text) in px.
+function fitName(data, frame, room, width, widths) {
+  const name = data.names[frame];
+  if (room < 12) return "";
+  if (!widths[frame]) widths[frame] = width(name) + 0.01;
+  if (widths[frame] <= room) return name;
+  const at = data.short[frame];
+  const rest = at ? name.slice(at) : name;
+  const size = at ? width(rest) : widths[frame];
+  if (size <= room) return rest;
+  let n = Math.floor((rest.length * room) / size);
+  while (n > 0 && width(rest.slice(0, n) + "\u2026") > room) n--;
+  return n > 1 ? rest.slice(0, n) + "\u2026" : "";
+}
+
+// Where a key leads from node i: parent, widest child, or the neighbour on the same level.
+function walk(tree, sizes, i, to) {
+  if (to === "parent") return Math.max(tree.parent[i], 0);
+  if (to === "child") {
+    let best = i;
+    for (let c = i + 1; c < tree.end[i]; c = tree.end[c]) {
+      if (best === i || sizes.w[c] > sizes.w[best]) best = c;
+    }
+    return best;
+  }
+  const depth = tree.depth[i];
+  if (to === "next") {
+    for (let k = tree.end[i]; k < tree.n; k++) if (tree.depth[k] === depth) return k;
+  } else {
+    for (let k = i - 1; k > 0; k--) if (tree.depth[k] === depth) return k;
+  }
+  return i;
+}
+
+// What was left out, in words; empty if nothing.
+function omissions(tree, sizes) {
+  const { data } = tree;
+  const notes = [];
+  if (!sizes.left[0] && !(sizes.right && sizes.right[0])) notes.push("no sample has a value above zero");
+  if (data.merged) {
+    let share = 0;
+    for (let i = 1; i < tree.n; i++) if (tree.isOther(i)) share += sizes.w[i];
+    const many = data.merged === 1 ? " small branch" : " small branches";
+    notes.push(data.merged.toLocaleString("en-US") + many + " (" + formatPercent(share) +
+      ") merged into \u201cother\u201d");
+  }
+  const negative = data.types[sizes.type][2];
+  if (negative) notes.push("values below zero (\u2212" + formatValue(negative, sizes.unit) + ") not drawn");
+  return notes;
+}

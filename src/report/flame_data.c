@@ -1,0 +1,173 @@
+// The tree as JSON for the scripts in src/report/flame: tables of distinct names, and the
+// nodes as base64 of variable-length numbers, some ten bytes each.
+#include "report/flame_internal.h"
+
+// Base64 of a stream of bytes, written as it comes.
+struct encoder {
+    struct out *out;
+    uint32_t bits;
+    int n; // bytes in bits
+};
+
+static void put_group(struct encoder *e)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint32_t bits = e->bits << (8 * (3 - e->n));
+    for (int i = 0; i < 4; i++)
+        out_char(e->out, i <= e->n ? digits[bits >> (18 - 6 * i) & 63] : '=');
+    e->bits = 0;
+    e->n = 0;
+}
+
+static void put_byte(struct encoder *e, uint8_t byte)
+{
+    e->bits = e->bits << 8 | byte;
+    if (++e->n == 3)
+        put_group(e);
+}
+
+static void put_number(struct encoder *e, uint64_t value)
+{
+    for (; value >= 0x80; value >>= 7)
+        put_byte(e, (uint8_t)(value | 0x80));
+    put_byte(e, (uint8_t)value);
+}
+
+static void put_end(struct encoder *e)
+{
+    if (e->n)
+        put_group(e);
+}
+
+// Totals are sums of selves, so only those are written; most are zero. For each node: how
+// far up from the node before its parent is, its frame and how it is inlined, its selves.
+static void write_tree(const struct report_flame *f, struct out *out)
+{
+    struct encoder e = {.out = out};
+    for (uint32_t i = 0; i < f->n_nodes; i++) {
+        if (i)
+            put_number(&e, f->depth[i - 1] + 1 - f->depth[i]);
+        put_number(&e, (uint64_t)f->frame[i] << 2 |
+                           (f->flags[i] & (REPORT_FLAME_INLINED | REPORT_FLAME_PARTLY)));
+        for (uint32_t c = 0; c < f->n_columns; c++)
+            put_number(&e, (uint64_t)f->self[(size_t)i * f->n_columns + c]);
+    }
+    put_end(&e);
+}
+
+static void write_functions(const struct report_flame *f, struct out *out)
+{
+    struct encoder e = {.out = out};
+    for (size_t i = 0; f->frame_self && i < (size_t)f->n_frames * f->n_columns; i++) {
+        put_number(&e, (uint64_t)f->frame_self[i]);
+        put_number(&e, (uint64_t)f->frame_total[i]);
+    }
+    put_end(&e);
+}
+
+static uint32_t utf16_length(struct str s)
+{
+    uint32_t n = 0;
+    while (s.n)
+        n += flame_next_char(&s) >= 0x10000 ? 2 : 1;
+    return n;
+}
+
+// One number for each frame.
+static void write_column(const struct report_flame *f, struct out *out, const char *name,
+                         int64_t (*get)(const struct report_flame_frame *))
+{
+    out_printf(out, ",\"%s\":[", name);
+    for (uint32_t i = 0; i < f->n_frames; i++) {
+        out_text(out, i ? "," : "");
+        out_i64(out, get(&f->frames[i]));
+    }
+    out_char(out, ']');
+}
+
+static int64_t short_of(const struct report_flame_frame *frame)
+{
+    return utf16_length(str_from_to(frame->name, 0, frame->short_at));
+}
+
+static int64_t shade_of(const struct report_flame_frame *frame)
+{
+    return flame_shade(frame->name);
+}
+
+static int64_t line_of(const struct report_flame_frame *frame)
+{
+    return frame->line;
+}
+
+static int64_t group_of(const struct report_flame_frame *frame)
+{
+    return frame->group;
+}
+
+static int64_t file_of(const struct report_flame_frame *frame)
+{
+    return frame->file_text;
+}
+
+static int64_t module_of(const struct report_flame_frame *frame)
+{
+    return frame->module_text;
+}
+
+static void write_frames(const struct report_flame *f, struct out *out)
+{
+    out_text(out, ",\"names\":[");
+    for (uint32_t i = 0; i < f->n_frames; i++) {
+        out_text(out, i ? ",\n" : "");
+        flame_write_json(out, f->frames[i].name);
+    }
+    out_char(out, ']');
+    write_column(f, out, "short", short_of);
+    write_column(f, out, "shade", shade_of);
+    write_column(f, out, "line", line_of);
+    write_column(f, out, "group", group_of);
+    write_column(f, out, "file", file_of);
+    write_column(f, out, "module", module_of);
+    out_text(out, ",\"texts\":[");
+    for (uint32_t i = 0; i < f->n_texts; i++) {
+        out_text(out, i ? "," : "");
+        flame_write_json(out, f->texts[i]);
+    }
+    out_char(out, ']');
+    out_text(out, ",\"groups\":[");
+    for (uint32_t i = 0; i < f->n_groups; i++) {
+        out_text(out, i ? ",[" : "[");
+        flame_write_json(out, f->groups[i].name);
+        out_printf(out, ",%d,%d]", f->groups[i].muted, f->groups[i].colour);
+    }
+    out_char(out, ']');
+}
+
+void flame_write_data(const struct report_flame *f, const struct report_flame_style *style,
+                      struct out *out)
+{
+    out_text(out, "{\"title\":");
+    flame_write_json(out, str_from(flame_title(f, style)));
+    out_text(out, ",\"subtitle\":");
+    flame_write_json(out, str_from(style->subtitle ? style->subtitle : ""));
+    out_printf(out, ",\"diff\":%d,\"reverse\":%d,\"normalise\":%d,\"flip\":%d,\"merged\":%u", f->diff,
+               f->reverse, f->normalise, style->flip, f->merged);
+    out_text(out, ",\"types\":[");
+    for (uint32_t t = 0; t < f->n_types; t++) {
+        out_text(out, t ? ",[" : "[");
+        flame_write_json(out, f->types[t].type);
+        out_char(out, ',');
+        flame_write_json(out, f->types[t].unit);
+        out_char(out, ',');
+        out_i64(out, f->types[t].negative);
+        out_char(out, ']');
+    }
+    out_char(out, ']');
+    write_frames(f, out);
+    out_printf(out, ",\"nodes\":%u,\"tree\":\"", f->n_nodes);
+    write_tree(f, out);
+    out_text(out, "\",\"functions\":\"");
+    write_functions(f, out);
+    out_text(out, "\"}");
+}

@@ -1,0 +1,20 @@
+// The writers behind report_write. They give up through arena_fail of the report's
+// arena, and only before they have written anything.
+#pragma once
+
+#include "report/graph.h"
+
+void report_text(struct report *r, struct out *out);
+void report_tree(struct report *r, struct out *out);
+void report_traces(struct report *r, struct out *out);
+void report_tags(struct report *r, struct out *out);
+void report_raw(struct report *r, struct out *out);
+void report_comments(struct report *r, struct out *out);
+void report_dot(struct report *r, struct out *out);
+void report_callgrind(struct report *r, struct out *out);
+void report_proto(struct report *r, struct out *out);
+void report_topproto(struct report *r, struct out *out);
+
+// A value or a percentage, right-aligned in width columns.
+void report_put_value(const struct report *r, struct out *out, int64_t value, size_t width);
+void report_put_percentage(struct out *out, int64_t value, int64_t total);

@@ -1,0 +1,593 @@
+// Nodes, values and edges. A frame costs a table look-up and a compare: nodes get dense
+// numbers, and a stamp per node or edge tells whether the current sample has counted it.
+#include "report/graph.h"
+
+#include <stdlib.h>
+
+#include "model/units.h"
+
+int64_t graph_value(int64_t value, int64_t divisor)
+{
+    return divisor ? units_div(value, divisor) : value;
+}
+
+// --- nodes ---
+
+static bool same_info(const struct node_info *a, const struct node_info *b)
+{
+    return a->name == b->name && a->address == b->address && a->line == b->line &&
+           a->file == b->file && a->object == b->object && a->column == b->column &&
+           a->start_line == b->start_line;
+}
+
+static uint64_t hash_info(const struct node_info *i)
+{
+    uint64_t h = hash_mix(((uint64_t)i->name << 32) | i->file, i->address);
+    h = hash_mix(h ^ i->object, (uint64_t)i->line);
+    return hash_mix(h ^ (uint64_t)i->start_line, (uint64_t)i->column);
+}
+
+static uint32_t find_or_add_node(struct graph *g, const struct node_info *info)
+{
+    uint64_t hash = hash_info(info);
+    for (struct hash_probe at = hash_find(&g->node_index, hash); hash_hit(&g->node_index, &at);
+         hash_next(&g->node_index, &at))
+        if (same_info(&g->nodes[at.item].info, info))
+            return at.item;
+    struct node_info function = *info;
+    function.address = 0;
+    function.line = function.column = 0;
+    g->nodes = arena_push(g->arena, g->nodes, g->n_nodes, &g->cap_nodes, sizeof *g->nodes);
+    g->nodes[g->n_nodes] = (struct node){.info = *info, .function = hash_info(&function)};
+    hash_add(&g->node_index, g->arena, hash, (uint32_t)g->n_nodes);
+    return (uint32_t)g->n_nodes++;
+}
+
+// The cleaned file name of each function, so that paths are worked on once.
+static uint32_t *clean_files(struct graph *g, bool trim)
+{
+    const struct model_profile *p = g->p;
+    const struct report_options *o = &g->r->o;
+    uint32_t *files = arena_array(g->arena, p->n_functions + 1, sizeof *files);
+    size_t n_strings = p->strings->n;
+    uint32_t *done = arena_array(g->arena, n_strings, sizeof *done); // id + 1
+    for (uint32_t i = 0; i < p->n_functions; i++) {
+        uint32_t id = p->functions[i].filename;
+        if (id == 0)
+            continue;
+        if (!done[id]) {
+            struct str path = model_str(p, id);
+            if (trim)
+                path = path_trim(path, o->trim_path, o->source_path);
+            if (path.n)
+                path = path_clean(g->arena, path);
+            done[id] = model_intern(p->strings, path) + 1;
+        }
+        files[i] = done[id] - 1;
+    }
+    return files;
+}
+
+static struct node_info line_info(const struct graph *g, const struct model_location *l,
+                                  const struct model_line *line, const uint32_t *files)
+{
+    const struct model_profile *p = g->p;
+    uint32_t object = l->mapping == MODEL_NONE ? 0 : p->mappings[l->mapping].file;
+    if (!line)
+        return (struct node_info){.address = l->address, .object = object};
+    const struct model_function *f = &p->functions[line->function];
+    struct node_info info = {
+        .address = l->address,
+        .line = line->line,
+        .column = line->column,
+        .name = f->name,
+        .file = files[line->function],
+    };
+    if (f->name == 0 || g->r->o.format == REPORT_CALLGRIND) {
+        info.object = object;
+        info.start_line = f->start_line;
+    }
+    return info;
+}
+
+static void make_nodes(struct graph *g, bool trim)
+{
+    const struct model_profile *p = g->p;
+    uint32_t *files = clean_files(g, trim);
+    g->first_node = arena_array(g->arena, (size_t)p->n_locations + 1, sizeof *g->first_node);
+    size_t total = 0;
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        g->first_node[i] = (uint32_t)total;
+        total += p->locations[i].n_lines ? p->locations[i].n_lines : 1;
+        g->has_inlines |= p->locations[i].n_lines > 1;
+    }
+    g->first_node[p->n_locations] = (uint32_t)total;
+    g->one_line_each = total == p->n_locations;
+    g->location_nodes = arena_array(g->arena, total + 1, sizeof *g->location_nodes);
+    hash_init(&g->node_index, g->arena, p->n_locations);
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        const struct model_location *l = &p->locations[i];
+        uint32_t *to = g->location_nodes + g->first_node[i];
+        struct node_info info =
+            line_info(g, l, l->n_lines ? p->lines + l->first_line : NULL, files);
+        to[0] = find_or_add_node(g, &info);
+        for (uint32_t k = 1; k < l->n_lines; k++) {
+            g->nodes[to[k - 1]].may_be_inlined = true;
+            info = line_info(g, l, p->lines + l->first_line + k, files);
+            to[k] = find_or_add_node(g, &info);
+        }
+    }
+}
+
+static struct graph *graph_alloc(struct report *r)
+{
+    struct graph *g = arena_alloc(r->arena, sizeof *g);
+    g->r = r;
+    g->arena = r->arena;
+    g->p = r->p;
+    return g;
+}
+
+struct graph *graph_new_nodes(struct report *r)
+{
+    struct graph *g = graph_alloc(r);
+    make_nodes(g, false);
+    return g;
+}
+
+// --- values ---
+
+struct weight {
+    int64_t value, divisor;
+};
+
+static inline struct weight sample_weight(const struct graph *g, size_t sample)
+{
+    const int64_t *values = model_values(g->p, sample);
+    return (struct weight){values[g->r->o.type], g->r->o.mean ? values[0] : 0};
+}
+
+struct sum {
+    int64_t cum;
+    size_t seen;
+};
+
+static void count_one_line_each(struct graph *g, struct sum *sums)
+{
+    const struct model_profile *p = g->p;
+    const uint32_t *node_of = g->location_nodes;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct weight w = sample_weight(g, s);
+        uint32_t len = p->stack_len[s];
+        if ((w.value == 0 && w.divisor == 0) || len == 0)
+            continue;
+        const uint32_t *frames = model_stack(p, s);
+        for (uint32_t i = 0; i < len; i++) {
+            struct sum *sum = &sums[node_of[frames[i]]];
+            if (sum->seen != s + 1) {
+                sum->seen = s + 1;
+                sum->cum = units_add(sum->cum, w.value);
+            }
+        }
+        struct node *leaf = &g->nodes[node_of[frames[0]]];
+        leaf->flat = units_add(leaf->flat, w.value);
+    }
+}
+
+static void count_lines(struct graph *g, struct sum *sums)
+{
+    const struct model_profile *p = g->p;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct weight w = sample_weight(g, s);
+        uint32_t len = p->stack_len[s];
+        if ((w.value == 0 && w.divisor == 0) || len == 0)
+            continue;
+        const uint32_t *frames = model_stack(p, s);
+        for (uint32_t i = 0; i < len; i++) {
+            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++) {
+                uint32_t node = g->location_nodes[k];
+                struct sum *sum = &sums[node];
+                if (sum->seen == s + 1)
+                    continue;
+                sum->seen = s + 1;
+                sum->cum = units_add(sum->cum, w.value);
+                if (w.divisor)
+                    g->nodes[node].cum_div = units_add(g->nodes[node].cum_div, w.divisor);
+            }
+        }
+        struct node *leaf = &g->nodes[g->location_nodes[g->first_node[frames[0]]]];
+        leaf->flat = units_add(leaf->flat, w.value);
+        leaf->flat_div = units_add(leaf->flat_div, w.divisor);
+    }
+}
+
+static bool is_selected(const struct graph *g, const struct node *n)
+{
+    if (n->cum == 0 && n->flat == 0)
+        return false;
+    return !(g->r->o.drop_negative && (n->flat < 0 || (n->flat == 0 && n->cum < 0)));
+}
+
+static void select_nodes(struct graph *g)
+{
+    g->selected = arena_array(g->arena, g->n_nodes + 1, sizeof *g->selected);
+    g->n_selected = 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        if (is_selected(g, &g->nodes[i]))
+            g->selected[g->n_selected++] = (uint32_t)i;
+}
+
+void graph_count_values(struct graph *g)
+{
+    make_nodes(g, true);
+    struct sum *sums = arena_array(g->arena, g->n_nodes + 1, sizeof *sums);
+    if (g->one_line_each && !g->r->o.mean)
+        count_one_line_each(g, sums);
+    else
+        count_lines(g, sums);
+    for (size_t i = 0; i < g->n_nodes; i++)
+        g->nodes[i].cum = sums[i].cum;
+    select_nodes(g);
+}
+
+// --- tags ---
+
+// What a label set contributes at a node: its strings joined, and the sizes in "bytes".
+struct tag_set {
+    bool ready;
+    uint32_t labels;
+    uint32_t first, n; // in numbers
+};
+
+struct number_tag {
+    uint32_t name, unit;
+    int64_t value;
+};
+
+struct tagger {
+    struct graph *g;
+    struct tag_set *sets;
+    struct number_tag *numbers;
+    size_t n_numbers, cap_numbers;
+    struct hash_table index;
+    uint32_t bytes_key, base_key;
+};
+
+static int compare_strs(const void *a, const void *b)
+{
+    return str_cmp(*(const struct str *)a, *(const struct str *)b);
+}
+
+static uint32_t join_labels(struct tagger *t, const struct model_label_set *set)
+{
+    const struct model_profile *p = t->g->p;
+    struct arena *arena = t->g->arena;
+    struct str *parts = arena_array(arena, set->n + 1, sizeof *parts);
+    size_t n = 0, total = 0;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const struct model_label *l = &p->labels[set->first + i];
+        if (l->is_number || l->key == t->base_key)
+            continue;
+        struct str key = model_str(p, l->key), value = model_str(p, l->str);
+        char *text = arena_alloc(arena, key.n + value.n + 1);
+        memcpy(text, key.p, key.n);
+        text[key.n] = ':';
+        memcpy(text + key.n + 1, value.p, value.n);
+        parts[n] = (struct str){text, key.n + value.n + 1};
+        total += parts[n++].n + 2;
+    }
+    if (n == 0)
+        return 0;
+    qsort(parts, n, sizeof *parts, compare_strs);
+    char *joined = arena_alloc(arena, total);
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i) {
+            memcpy(joined + at, "\\n", 2);
+            at += 2;
+        }
+        memcpy(joined + at, parts[i].p, parts[i].n);
+        at += parts[i].n;
+    }
+    return model_intern(p->strings, (struct str){joined, at});
+}
+
+static struct tag_set *tag_set_of(struct tagger *t, size_t sample)
+{
+    const struct model_profile *p = t->g->p;
+    if (!p->label_set)
+        return &t->sets[0];
+    uint32_t index = p->label_set[sample];
+    struct tag_set *to = &t->sets[index];
+    if (to->ready)
+        return to;
+    const struct model_label_set *set = &p->label_sets[index];
+    to->ready = true;
+    to->labels = join_labels(t, set);
+    to->first = (uint32_t)t->n_numbers;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const struct model_label *l = &p->labels[set->first + i];
+        if (!l->is_number || l->key != t->bytes_key)
+            continue;
+        uint32_t unit = t->g->r->o.label_units[l->key];
+        char text[256];
+        size_t n =
+            units_label(text, sizeof text, l->number, model_str(p, unit), t->g->r->o.output_unit);
+        t->numbers =
+            arena_push(t->g->arena, t->numbers, t->n_numbers, &t->cap_numbers, sizeof *t->numbers);
+        t->numbers[t->n_numbers++] =
+            (struct number_tag){model_intern(p->strings, (struct str){text, n}), unit, l->number};
+        to->n++;
+    }
+    return to;
+}
+
+static struct tag *find_or_add_tag(struct tagger *t, uint32_t node, uint32_t labels, uint32_t name,
+                                   uint32_t unit, int64_t value)
+{
+    struct graph *g = t->g;
+    uint64_t hash = hash_mix(((uint64_t)node << 32) | labels, name);
+    for (struct hash_probe at = hash_find(&t->index, hash); hash_hit(&t->index, &at);
+         hash_next(&t->index, &at)) {
+        struct tag *tag = &g->tags[at.item];
+        if (tag->node == node && tag->labels == labels && tag->name == name)
+            return tag;
+    }
+    g->tags = arena_push(g->arena, g->tags, g->n_tags, &g->cap_tags, sizeof *g->tags);
+    hash_add(&t->index, g->arena, hash, (uint32_t)g->n_tags);
+    struct tag *tag = &g->tags[g->n_tags++];
+    *tag = (struct tag){.node = node, .labels = labels, .name = name, .unit = unit, .value = value};
+    return tag;
+}
+
+static void add_to_tag(struct tag *tag, struct weight w, bool flat)
+{
+    int64_t *value = flat ? &tag->flat : &tag->cum, *div = flat ? &tag->flat_div : &tag->cum_div;
+    *value = units_add(*value, w.value);
+    *div = units_add(*div, w.divisor);
+}
+
+static void add_tags(struct tagger *t, const struct tag_set *set, uint32_t node, struct weight w,
+                     bool flat)
+{
+    if (set->labels)
+        add_to_tag(find_or_add_tag(t, node, set->labels, 0, 0, 0), w, flat);
+    for (uint32_t i = 0; i < set->n; i++) {
+        const struct number_tag *n = &t->numbers[set->first + i];
+        add_to_tag(find_or_add_tag(t, node, set->labels, n->name, n->unit, n->value), w, flat);
+    }
+}
+
+static void tagger_init(struct tagger *t, struct graph *g)
+{
+    const struct model_profile *p = g->p;
+    *t = (struct tagger){.g = g};
+    t->bytes_key = model_intern(p->strings, STR("bytes"));
+    t->base_key = model_intern(p->strings, STR("pprof::base"));
+    t->sets = arena_array(g->arena, p->label_set ? p->n_label_sets : 1, sizeof *t->sets);
+    hash_init(&t->index, g->arena, 64);
+    g->tags = NULL;
+    g->n_tags = g->cap_tags = 0;
+}
+
+// --- edges ---
+
+struct connector {
+    struct graph *g;
+    struct hash_table index;
+    // The edge by which each node was reached last: stacks repeat themselves.
+    struct {
+        uint32_t parent, edge;
+    } * last;
+    size_t *seen;
+    bool only_inlined; // edges into other nodes are of no interest
+    struct tagger tagger;
+    bool with_tags;
+};
+
+static uint32_t find_or_add_edge(struct connector *c, uint32_t src, uint32_t dst)
+{
+    struct graph *g = c->g;
+    if (c->last[dst].parent == src)
+        return c->last[dst].edge;
+    uint64_t hash = hash_mix(src, dst);
+    uint32_t edge = MODEL_NONE;
+    for (struct hash_probe at = hash_find(&c->index, hash); hash_hit(&c->index, &at);
+         hash_next(&c->index, &at)) {
+        if (g->edges[at.item].src == src && g->edges[at.item].dst == dst) {
+            edge = at.item;
+            break;
+        }
+    }
+    if (edge == MODEL_NONE) {
+        g->edges = arena_push(g->arena, g->edges, g->n_edges, &g->cap_edges, sizeof *g->edges);
+        edge = (uint32_t)g->n_edges++;
+        g->edges[edge] = (struct edge){.src = src, .dst = dst, .is_inline = true};
+        hash_add(&c->index, g->arena, hash, edge);
+    }
+    c->last[dst].parent = src;
+    c->last[dst].edge = edge;
+    return edge;
+}
+
+static void connect_sample(struct connector *c, size_t s)
+{
+    struct graph *g = c->g;
+    const struct model_profile *p = g->p;
+    struct weight w = sample_weight(g, s);
+    if (w.value == 0 && w.divisor == 0)
+        return;
+    const struct tag_set *tags = c->with_tags ? tag_set_of(&c->tagger, s) : NULL;
+    if (tags && !tags->labels && !tags->n)
+        tags = NULL;
+    const uint32_t *frames = model_stack(p, s);
+    uint32_t parent = MODEL_NONE;
+    bool residual = false;
+    for (uint32_t i = p->stack_len[s]; i-- > 0;) {
+        uint32_t first = g->first_node[frames[i]], last = g->first_node[frames[i] + 1] - 1;
+        for (uint32_t k = last + 1; k-- > first;) {
+            uint32_t node = g->location_nodes[k];
+            if (g->is_kept && !g->is_kept[node]) {
+                residual = true;
+                continue;
+            }
+            if (tags && c->seen[node] != s + 1) {
+                c->seen[node] = s + 1;
+                add_tags(&c->tagger, tags, node, w, false);
+            }
+            if (parent != MODEL_NONE && parent != node &&
+                (!c->only_inlined || g->nodes[node].may_be_inlined)) {
+                uint32_t edge = find_or_add_edge(c, parent, node);
+                struct edge *e = &g->edges[edge];
+                if (e->seen != s + 1) {
+                    e->seen = s + 1;
+                    e->weight = units_add(e->weight, w.value);
+                    e->weight_div = units_add(e->weight_div, w.divisor);
+                    e->residual |= residual;
+                    e->is_inline &= k != last;
+                }
+            }
+            parent = node;
+            residual = false;
+        }
+    }
+    if (tags && parent != MODEL_NONE && !residual)
+        add_tags(&c->tagger, tags, parent, w, true);
+}
+
+void graph_connect(struct graph *g, bool with_tags)
+{
+    struct connector c = {.g = g, .with_tags = with_tags};
+    g->edges = NULL;
+    g->n_edges = g->cap_edges = 0;
+    c.only_inlined = g->r->o.format == REPORT_TEXT || g->r->o.format == REPORT_TOPPROTO;
+    if (with_tags) {
+        tagger_init(&c.tagger, g);
+        c.seen = arena_array(g->arena, g->n_nodes + 1, sizeof *c.seen);
+    }
+    if (c.only_inlined && !g->has_inlines)
+        return;
+    hash_init(&c.index, g->arena, 1024);
+    c.last = arena_array(g->arena, g->n_nodes + 1, sizeof *c.last);
+    memset(c.last, 0xff, g->n_nodes * sizeof *c.last);
+    for (size_t s = 0; s < g->p->n_samples; s++)
+        connect_sample(&c, s);
+}
+
+// --- trees ---
+
+void graph_build_tree(struct graph *g)
+{
+    const struct model_profile *p = g->p;
+    make_nodes(g, true);
+    struct node *kinds = g->nodes;
+    g->nodes = NULL;
+    g->n_nodes = g->cap_nodes = 0;
+    struct hash_table index;
+    hash_init(&index, g->arena, p->n_samples);
+    uint32_t *kind_of = NULL, *edge_of = NULL, *parent_of = NULL;
+    size_t cap_kind = 0, cap_edge = 0, cap_parent = 0;
+    struct tagger tagger;
+    tagger_init(&tagger, g);
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct weight w = sample_weight(g, s);
+        if (w.value == 0 && w.divisor == 0)
+            continue;
+        const struct tag_set *tags = tag_set_of(&tagger, s);
+        const uint32_t *frames = model_stack(p, s);
+        uint32_t parent = MODEL_NONE;
+        for (uint32_t i = p->stack_len[s]; i-- > 0;) {
+            uint32_t first = g->first_node[frames[i]], last = g->first_node[frames[i] + 1] - 1;
+            for (uint32_t k = last + 1; k-- > first;) {
+                uint32_t kind = g->location_nodes[k], node = MODEL_NONE;
+                uint64_t hash = hash_mix(parent, kind);
+                for (struct hash_probe at = hash_find(&index, hash); hash_hit(&index, &at);
+                     hash_next(&index, &at)) {
+                    if (parent_of[at.item] == parent && kind_of[at.item] == kind) {
+                        node = at.item;
+                        break;
+                    }
+                }
+                if (node == MODEL_NONE) {
+                    node = (uint32_t)g->n_nodes;
+                    g->nodes =
+                        arena_push(g->arena, g->nodes, node, &g->cap_nodes, sizeof *g->nodes);
+                    kind_of = arena_push(g->arena, kind_of, node, &cap_kind, sizeof *kind_of);
+                    edge_of = arena_push(g->arena, edge_of, node, &cap_edge, sizeof *edge_of);
+                    parent_of =
+                        arena_push(g->arena, parent_of, node, &cap_parent, sizeof *parent_of);
+                    g->nodes[node] = (struct node){
+                        .info = kinds[kind].info,
+                        .function = hash_mix(kinds[kind].function, parent),
+                    };
+                    kind_of[node] = kind;
+                    parent_of[node] = parent;
+                    edge_of[node] = MODEL_NONE;
+                    hash_add(&index, g->arena, hash, node);
+                    g->n_nodes++;
+                }
+                struct node *n = &g->nodes[node];
+                n->cum = units_add(n->cum, w.value);
+                n->cum_div = units_add(n->cum_div, w.divisor);
+                add_tags(&tagger, tags, node, w, false);
+                if (parent != MODEL_NONE) {
+                    if (edge_of[node] == MODEL_NONE) {
+                        edge_of[node] = (uint32_t)g->n_edges;
+                        g->edges = arena_push(g->arena, g->edges, g->n_edges, &g->cap_edges,
+                                              sizeof *g->edges);
+                        g->edges[g->n_edges++] =
+                            (struct edge){.src = parent, .dst = node, .is_inline = true};
+                    }
+                    struct edge *e = &g->edges[edge_of[node]];
+                    e->weight = units_add(e->weight, w.value);
+                    e->weight_div = units_add(e->weight_div, w.divisor);
+                    e->is_inline &= k != last;
+                }
+                parent = node;
+            }
+        }
+        if (parent != MODEL_NONE) {
+            struct node *n = &g->nodes[parent];
+            n->flat = units_add(n->flat, w.value);
+            n->flat_div = units_add(n->flat_div, w.divisor);
+            add_tags(&tagger, tags, parent, w, true);
+        }
+    }
+    select_nodes(g);
+}
+
+// Takes the nodes that are not kept out of the tree: their children hang on the next kept
+// ancestor by a residual edge.
+void graph_trim_tree(struct graph *g, const bool *kept)
+{
+    uint32_t *edge_of = arena_array(g->arena, g->n_nodes + 1, sizeof *edge_of);
+    memset(edge_of, 0xff, g->n_nodes * sizeof *edge_of);
+    for (size_t i = 0; i < g->n_edges; i++)
+        if (!g->edges[i].dead)
+            edge_of[g->edges[i].dst] = (uint32_t)i;
+    // Parents come before their children, so what hangs above an edge is settled already.
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        if (edge_of[i] == MODEL_NONE)
+            continue;
+        struct edge *e = &g->edges[edge_of[i]];
+        if (!kept[e->src]) {
+            uint32_t above = edge_of[e->src];
+            if (above == MODEL_NONE) {
+                e->dead = true;
+                edge_of[i] = MODEL_NONE;
+                continue;
+            }
+            e->src = g->edges[above].src;
+            e->residual = true;
+            e->is_inline &= g->edges[above].is_inline;
+        }
+    }
+    for (size_t i = 0; i < g->n_edges; i++)
+        if (!kept[g->edges[i].dst])
+            g->edges[i].dead = true;
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_selected; i++)
+        if (kept[g->selected[i]])
+            g->selected[n++] = g->selected[i];
+    g->n_selected = n;
+}

@@ -1,0 +1,72 @@
+// Reports: a profile in, text out. Each format prints exactly what google/pprof prints.
+#pragma once
+
+#include "base/out.h"
+#include "model/profile.h"
+#include "model/regex.h"
+
+enum report_format {
+    REPORT_TEXT,
+    REPORT_TREE, // also peek: with a symbol
+    REPORT_TRACES,
+    REPORT_TAGS,
+    REPORT_RAW,
+    REPORT_COMMENTS,
+    REPORT_DOT,
+    REPORT_CALLGRIND,
+    REPORT_PROTO,
+    REPORT_TOPPROTO,
+};
+
+struct report_options {
+    enum report_format format;
+    bool cum_sort, call_tree, drop_negative, compact_labels;
+    bool mean;      // divide by the first value
+    double ratio;   // applied to every printed value
+    int node_count; // 0: all
+    double node_fraction, edge_fraction;
+    uint32_t type;          // index of the sample type shown
+    struct str type_name;   // as printed
+    struct str unit;        // of the values
+    struct str output_unit; // "minimum", "auto" or a unit
+    struct str title;
+    const struct str *filters; // shown in the header
+    size_t n_filters;
+    const uint32_t *label_units; // model_label_units
+    struct model_regex *symbol;  // peek
+    struct str source_path, trim_path;
+};
+
+struct report {
+    const struct model_profile *p;
+    struct arena *arena;
+    struct report_options o;
+    int64_t total;
+};
+
+// The value that percentages refer to: the sum of |value|, or only that of the diff base.
+// Taken before filters unless percentages are to be relative.
+int64_t report_total(const struct model_profile *p, uint32_t type, bool mean);
+
+// Writes the report. Nothing is written if it fails. Memory comes from r->arena.
+int report_write(struct report *r, struct out *out, struct err *e);
+
+// The lines above a report: file, build id, comments, type, time, duration. Joined by
+// newlines, without one at the end.
+struct str report_profile_labels(const struct report *r);
+
+// A value as the report prints it, in text of at least 64 bytes... returns its length.
+size_t report_format_value(const struct report *r, int64_t value, char *text, size_t size);
+
+// One row of REPORT_TEXT, for tables that are laid out differently.
+struct report_row {
+    struct str name;
+    const char *inline_label; // "", "(inline)", "(partial-inline)"
+    int64_t flat, cum;
+};
+struct report_rows {
+    struct report_row *rows;
+    size_t n;
+    struct str header; // what stands above the table
+};
+int report_text_rows(struct report *r, struct report_rows *rows, struct err *e);

@@ -1,0 +1,134 @@
+#include "report/formats.h"
+
+#include <stdlib.h>
+
+#include "model/units.h"
+
+struct value {
+    uint32_t key, name; // string ids
+    int64_t sum;
+};
+
+struct tally {
+    struct report *r;
+    struct value *values;
+    size_t n, cap;
+    struct hash_table index;
+};
+
+static struct value *find_or_add(struct tally *t, uint32_t key, uint32_t name)
+{
+    uint64_t hash = hash_mix(key, name);
+    for (struct hash_probe at = hash_find(&t->index, hash); hash_hit(&t->index, &at);
+         hash_next(&t->index, &at))
+        if (t->values[at.item].key == key && t->values[at.item].name == name)
+            return &t->values[at.item];
+    t->values = arena_push(t->r->arena, t->values, t->n, &t->cap, sizeof *t->values);
+    t->values[t->n] = (struct value){.key = key, .name = name};
+    hash_add(&t->index, t->r->arena, hash, (uint32_t)t->n);
+    return &t->values[t->n++];
+}
+
+static void add_set(struct tally *t, const struct model_label_set *set, int64_t sum)
+{
+    const struct model_profile *p = t->r->p;
+    for (uint32_t i = 0; i < set->n; i++) {
+        const struct model_label *l = &p->labels[set->first + i];
+        uint32_t name = l->str;
+        if (l->is_number) {
+            char text[256];
+            size_t n = units_label(text, sizeof text, l->number,
+                                   model_str(p, t->r->o.label_units[l->key]), t->r->o.output_unit);
+            name = model_intern(p->strings, (struct str){text, n});
+        }
+        struct value *v = find_or_add(t, l->key, name);
+        v->sum = units_add(v->sum, sum);
+    }
+}
+
+static int compare_values(const void *a, const void *b, void *profile)
+{
+    const struct model_profile *p = profile;
+    const struct value *x = a, *y = b;
+    if (x->key != y->key)
+        return str_cmp(model_str(p, x->key), model_str(p, y->key));
+    int64_t vx = units_abs(x->sum), vy = units_abs(y->sum);
+    if (vx != vy)
+        return vx > vy ? -1 : 1;
+    return str_cmp(model_str(p, x->name), model_str(p, y->name));
+}
+
+static size_t columns(struct str s)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++)
+        n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
+    return n;
+}
+
+// One key: its total, then its values right-aligned in two columns.
+static void put_key(struct tally *t, struct out *out, const struct value *values, size_t n)
+{
+    struct report *r = t->r;
+    const struct model_profile *p = r->p;
+    struct str key = model_str(p, values[0].key);
+    size_t key_width = columns(key) + 2, value_width = 0;
+    struct str *cells = arena_array(r->arena, n, sizeof *cells);
+    int64_t total = 0;
+    for (size_t i = 0; i < n; i++) {
+        char value[256], share[40] = "";
+        total = units_add(total, values[i].sum);
+        report_format_value(r, values[i].sum, value, sizeof value);
+        if (r->total > 0)
+            units_percentage(share, sizeof share, values[i].sum, r->total);
+        char *cell = arena_printf(r->arena, r->total > 0 ? "%s (%s):" : "%s%s:", value, share);
+        cells[i] = str_from(cell);
+        if (columns(cells[i]) + 1 > value_width)
+            value_width = columns(cells[i]) + 1;
+    }
+    char sum[256], all[256];
+    report_format_value(r, total, sum, sizeof sum);
+    report_format_value(r, r->total, all, sizeof all);
+    out_spaces(out, key_width - columns(key) - 1);
+    out_str(out, key);
+    out_printf(out, ": Total %s of %s", sum, all);
+    if (r->total > 0) {
+        out_text(out, " (");
+        report_put_percentage(out, total, r->total);
+        out_char(out, ')');
+    }
+    out_char(out, '\n');
+    for (size_t i = 0; i < n; i++) {
+        out_spaces(out, key_width);
+        out_right(out, cells[i], value_width);
+        out_char(out, ' ');
+        out_str(out, model_str(p, values[i].name));
+        out_char(out, '\n');
+    }
+    out_char(out, '\n');
+}
+
+void report_tags(struct report *r, struct out *out)
+{
+    const struct model_profile *p = r->p;
+    if (!p->label_set)
+        return;
+    struct tally t = {.r = r};
+    hash_init(&t.index, r->arena, 256);
+    int64_t *sums = arena_array(r->arena, p->n_label_sets, sizeof *sums);
+    bool *used = arena_array(r->arena, p->n_label_sets, sizeof *used);
+    for (size_t i = 0; i < p->n_samples; i++) {
+        int64_t *sum = &sums[p->label_set[i]];
+        *sum = units_add(*sum, model_values(p, i)[r->o.type]);
+        used[p->label_set[i]] = true;
+    }
+    for (uint32_t s = 0; s < p->n_label_sets; s++)
+        if (used[s])
+            add_set(&t, &p->label_sets[s], sums[s]);
+    qsort_r(t.values, t.n, sizeof *t.values, compare_values, (void *)p);
+    for (size_t i = 0, end; i < t.n; i = end) {
+        for (end = i; end < t.n && t.values[end].key == t.values[i].key; end++)
+            ;
+        put_key(&t, out, t.values + i, end - i);
+    }
+}

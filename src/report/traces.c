@@ -1,0 +1,395 @@
+// traces, raw and comments: every sample.
+#include "report/formats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "model/units.h"
+
+void report_comments(struct report *r, struct out *out)
+{
+    for (uint32_t i = 0; i < r->p->n_comments; i++) {
+        out_str(out, model_str(r->p, r->p->comments[i]));
+        out_char(out, '\n');
+    }
+}
+
+static int compare_strs(const void *a, const void *b)
+{
+    return str_cmp(*(const struct str *)a, *(const struct str *)b);
+}
+
+// Calls begin for each key of the labels of one kind, value for each of its values and
+// end; the pieces are sorted as whole texts and joined.
+struct label_text {
+    const struct report *r;
+    struct out scratch;
+    struct str *pieces;
+    size_t n, cap;
+    struct str *rendered; // by label set; p NULL: not yet
+};
+
+static void sort_and_join(struct label_text *t, struct out *out, const char *separator)
+{
+    qsort(t->pieces, t->n, sizeof *t->pieces, compare_strs);
+    for (size_t i = 0; i < t->n; i++) {
+        if (i)
+            out_text(out, separator);
+        out_str(out, t->pieces[i]);
+    }
+    t->n = 0;
+}
+
+static void end_piece(struct label_text *t)
+{
+    struct arena *arena = t->r->arena;
+    t->pieces = arena_push(arena, t->pieces, t->n, &t->cap, sizeof *t->pieces);
+    t->pieces[t->n++] = (struct str){arena_copy(arena, t->scratch.p, t->scratch.n), t->scratch.n};
+    t->scratch.n = 0;
+}
+
+// "       key:  value value\n" for each key, strings before numbers.
+static void trace_labels(struct label_text *t, const struct model_label_set *set, bool numbers)
+{
+    const struct model_profile *p = t->r->p;
+    for (uint32_t i = 0; i < set->n;) {
+        const struct model_label *l = &p->labels[set->first + i];
+        uint32_t key = l->key;
+        if (l->is_number != numbers) {
+            i++;
+            continue;
+        }
+        out_right(&t->scratch, model_str(p, key), 10);
+        out_text(&t->scratch, ":  ");
+        for (bool first = true; i < set->n; i++, first = false) {
+            l = &p->labels[set->first + i];
+            if (l->key != key || l->is_number != numbers)
+                break;
+            if (!first)
+                out_char(&t->scratch, ' ');
+            if (numbers) {
+                char text[256];
+                out_write(&t->scratch, text,
+                          units_label(text, sizeof text, l->number,
+                                      model_str(p, t->r->o.label_units[key]), STR("auto")));
+            } else {
+                out_str(&t->scratch, model_str(p, l->str));
+            }
+        }
+        out_char(&t->scratch, '\n');
+        end_piece(t);
+    }
+}
+
+static bool units_given(const struct model_profile *p, const struct model_label_set *set,
+                        uint32_t key)
+{
+    for (uint32_t i = 0; i < set->n; i++) {
+        const struct model_label *l = &p->labels[set->first + i];
+        if (l->is_number && l->key == key && l->unit)
+            return true;
+    }
+    return false;
+}
+
+// "key:[value value]" for each key.
+static void raw_labels(struct label_text *t, const struct model_label_set *set, bool numbers)
+{
+    const struct model_profile *p = t->r->p;
+    for (uint32_t i = 0; i < set->n;) {
+        const struct model_label *l = &p->labels[set->first + i];
+        uint32_t key = l->key;
+        if (l->is_number != numbers) {
+            i++;
+            continue;
+        }
+        bool with_units = numbers && units_given(p, set, key);
+        out_str(&t->scratch, model_str(p, key));
+        out_text(&t->scratch, ":[");
+        for (bool first = true; i < set->n; i++, first = false) {
+            l = &p->labels[set->first + i];
+            if (l->key != key || l->is_number != numbers)
+                break;
+            if (!first)
+                out_char(&t->scratch, ' ');
+            if (!numbers) {
+                out_str(&t->scratch, model_str(p, l->str));
+                continue;
+            }
+            out_i64(&t->scratch, l->number);
+            if (with_units) {
+                out_char(&t->scratch, ' ');
+                out_str(&t->scratch, model_str(p, l->unit));
+            }
+        }
+        out_char(&t->scratch, ']');
+        end_piece(t);
+    }
+}
+
+// The text of a sample's labels, rendered once per label set.
+static struct str labels_of(struct label_text *t, size_t sample,
+                            void (*render)(struct label_text *, const struct model_label_set *,
+                                           struct out *))
+{
+    const struct model_profile *p = t->r->p;
+    if (!p->label_set)
+        return STR("");
+    uint32_t set = p->label_set[sample];
+    if (!t->rendered[set].p) {
+        struct out text;
+        out_init_memory(&text, SIZE_MAX);
+        render(t, &p->label_sets[set], &text);
+        t->rendered[set] = (struct str){arena_copy(t->r->arena, text.p, text.n), text.n};
+        out_fini(&text);
+    }
+    return t->rendered[set];
+}
+
+static void label_text_init(struct label_text *t, const struct report *r)
+{
+    *t = (struct label_text){.r = r};
+    out_init_memory(&t->scratch, SIZE_MAX);
+    t->rendered = arena_array(r->arena, r->p->n_label_sets + 1, sizeof *t->rendered);
+}
+
+static void render_trace_labels(struct label_text *t, const struct model_label_set *set,
+                                struct out *out)
+{
+    trace_labels(t, set, false);
+    sort_and_join(t, out, "");
+    trace_labels(t, set, true);
+    sort_and_join(t, out, "");
+}
+
+static void render_raw_labels(struct label_text *t, const struct model_label_set *set,
+                              struct out *out)
+{
+    for (int numbers = 0; numbers < 2; numbers++) {
+        raw_labels(t, set, numbers);
+        if (t->n) {
+            out_text(out, "                ");
+            sort_and_join(t, out, " ");
+            out_char(out, '\n');
+        }
+    }
+}
+
+void report_traces(struct report *r, struct out *out)
+{
+    static const char separator[] =
+        "-----------+-------------------------------------------------------\n";
+    const struct model_profile *p = r->p;
+    struct graph *g = graph_new_nodes(r);
+    for (size_t i = 0; i < g->n_nodes; i++)
+        g->nodes[i].name = node_printable_name(g, &g->nodes[i].info);
+    struct label_text labels;
+    label_text_init(&labels, r);
+    out_str(out, report_profile_labels(r));
+    out_char(out, '\n');
+    for (size_t s = 0; s < p->n_samples; s++) {
+        if (p->stack_len[s] == 0)
+            continue;
+        out_write(out, separator, sizeof separator - 1);
+        out_str(out, labels_of(&labels, s, render_trace_labels));
+        const int64_t *values = model_values(p, s);
+        int64_t v = values[r->o.type], d = r->o.mean ? values[0] : 0;
+        report_put_value(r, out, graph_value(v, d), 10);
+        const uint32_t *frames = model_stack(p, s);
+        for (uint32_t i = 0; i < p->stack_len[s]; i++) {
+            uint32_t first = g->first_node[frames[i]], end = g->first_node[frames[i] + 1];
+            for (uint32_t k = first; k < end; k++) {
+                if (i || k != first)
+                    out_write(out, "          ", 10);
+                out_write(out, "   ", 3);
+                out_str(out, g->nodes[g->location_nodes[k]].name);
+                if (k + 1 != end)
+                    out_write(out, " (inline)", 9);
+                out_char(out, '\n');
+            }
+        }
+    }
+    out_write(out, separator, sizeof separator - 1);
+    out_fini(&labels.scratch);
+}
+
+// --- raw ---
+
+// Drops zeros at the end.
+static void cut_zeros(char *digits)
+{
+    size_t n = strlen(digits);
+    while (n > 0 && digits[n - 1] == '0')
+        digits[--n] = '\0';
+}
+
+// Go's time.Duration.String.
+static size_t duration_text(char *text, size_t size, int64_t nanos)
+{
+    uint64_t u = nanos < 0 ? 0 - (uint64_t)nanos : (uint64_t)nanos;
+    const char *sign = nanos < 0 ? "-" : "";
+    if (u == 0)
+        return (size_t)snprintf(text, size, "0s");
+    uint64_t scale = u < 1000 ? 1 : u < 1000000 ? 1000 : u < 1000000000 ? 1000000 : 1000000000;
+    const char *unit = scale == 1 ? "ns" : scale == 1000 ? "µs" : scale == 1000000 ? "ms" : "s";
+    uint64_t whole = u / scale, fraction = u % scale;
+    char digits[16] = "";
+    if (fraction) {
+        int width = scale == 1000 ? 3 : scale == 1000000 ? 6 : 9;
+        snprintf(digits, sizeof digits, ".%0*llu", width, (unsigned long long)fraction);
+        cut_zeros(digits);
+    }
+    if (scale < 1000000000 || whole < 60)
+        return (size_t)snprintf(text, size, "%s%llu%s%s", sign, (unsigned long long)whole, digits,
+                                unit);
+    unsigned long long seconds = whole % 60, minutes = whole / 60 % 60, hours = whole / 3600;
+    if (hours == 0)
+        return (size_t)snprintf(text, size, "%s%llum%llu%ss", sign, minutes, seconds, digits);
+    return (size_t)snprintf(text, size, "%s%lluh%llum%llu%ss", sign, hours, minutes, seconds,
+                            digits);
+}
+
+// Go's time.Time.String without the monotonic part.
+static void put_time(struct out *out, int64_t nanos)
+{
+    int64_t rest = nanos % 1000000000, seconds = nanos / 1000000000;
+    if (rest < 0) {
+        rest += 1000000000;
+        seconds--;
+    }
+    struct tm tm;
+    char text[64], fraction[16] = "";
+    localtime_r(&seconds, &tm);
+    strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
+    if (rest) {
+        snprintf(fraction, sizeof fraction, ".%09lld", (long long)rest);
+        cut_zeros(fraction);
+    }
+    out_printf(out, "Time: %s%s", text, fraction);
+    strftime(text, sizeof text, " %z %Z", &tm);
+    out_printf(out, "%s\n", text);
+}
+
+static void raw_header(const struct model_profile *p, struct out *out)
+{
+    for (uint32_t i = 0; i < p->n_comments; i++) {
+        out_text(out, "Comment: ");
+        out_str(out, model_str(p, p->comments[i]));
+        out_char(out, '\n');
+    }
+    if (p->doc_url) {
+        out_text(out, "Doc: ");
+        out_str(out, model_str(p, p->doc_url));
+        out_char(out, '\n');
+    }
+    out_text(out, "PeriodType: ");
+    out_str(out, model_str(p, p->period_type.type));
+    out_char(out, ' ');
+    out_str(out, model_str(p, p->period_type.unit));
+    out_printf(out, "\nPeriod: %lld\n", (long long)p->period);
+    if (p->time_nanos)
+        put_time(out, p->time_nanos);
+    if (p->duration_nanos) {
+        // Printed with a precision of four characters, whatever they are.
+        char text[64];
+        size_t n = duration_text(text, sizeof text, p->duration_nanos), end = 0;
+        for (size_t chars = 0; end < n; end++) {
+            if (((unsigned char)text[end] & 0xc0) != 0x80 && chars++ == 4)
+                break;
+        }
+        out_printf(out, "Duration: %.*s\n", (int)end, text);
+    }
+    out_text(out, "Samples:\n");
+    struct out types;
+    out_init_memory(&types, SIZE_MAX);
+    for (uint32_t i = 0; i < p->n_types; i++) {
+        struct str type = model_str(p, p->types[i].type);
+        out_str(&types, type);
+        out_char(&types, '/');
+        out_str(&types, model_str(p, p->types[i].unit));
+        out_text(&types, str_eq(type, model_str(p, p->default_type)) ? "[dflt] " : " ");
+    }
+    out_str(out, str_trim((struct str){types.p, types.n}));
+    out_char(out, '\n');
+    out_fini(&types);
+}
+
+static void put_right_i64(struct out *out, int64_t value, size_t width)
+{
+    char text[24];
+    int n = snprintf(text, sizeof text, "%lld", (long long)value);
+    out_right(out, (struct str){text, (size_t)n}, width);
+}
+
+static void raw_location(const struct model_profile *p, const struct model_location *l,
+                         struct out *out)
+{
+    out_printf(out, "%6llu: %s%llx ", (unsigned long long)l->id, "0x",
+               (unsigned long long)l->address);
+    if (l->mapping != MODEL_NONE)
+        out_printf(out, "M=%llu ", (unsigned long long)p->mappings[l->mapping].id);
+    if (l->is_folded)
+        out_text(out, "[F] ");
+    if (l->n_lines == 0)
+        out_char(out, '\n');
+    for (uint32_t i = 0; i < l->n_lines; i++) {
+        const struct model_line *line = &p->lines[l->first_line + i];
+        const struct model_function *f = &p->functions[line->function];
+        if (i)
+            out_text(out, "             ");
+        out_str(out, model_str(p, f->name));
+        out_char(out, ' ');
+        out_str(out, model_str(p, f->filename));
+        out_printf(out, ":%lld:%lld s=%lld", (long long)line->line, (long long)line->column,
+                   (long long)f->start_line);
+        if (f->name != f->system_name) {
+            out_char(out, '(');
+            out_str(out, model_str(p, f->system_name));
+            out_char(out, ')');
+        }
+        out_char(out, '\n');
+    }
+}
+
+static void raw_mapping(const struct model_profile *p, const struct model_mapping *m,
+                        struct out *out)
+{
+    out_printf(out, "%llu: 0x%llx/0x%llx/0x%llx ", (unsigned long long)m->id,
+               (unsigned long long)m->start, (unsigned long long)m->limit,
+               (unsigned long long)m->offset);
+    out_str(out, model_str(p, m->file));
+    out_char(out, ' ');
+    out_str(out, model_str(p, m->build_id));
+    out_printf(out, " %s%s%s%s\n", m->has_functions ? "[FN]" : "", m->has_filenames ? "[FL]" : "",
+               m->has_line_numbers ? "[LN]" : "", m->has_inline_frames ? "[IN]" : "");
+}
+
+void report_raw(struct report *r, struct out *out)
+{
+    const struct model_profile *p = r->p;
+    struct label_text labels;
+    label_text_init(&labels, r);
+    raw_header(p, out);
+    for (size_t s = 0; s < p->n_samples; s++) {
+        for (uint32_t t = 0; t < p->n_types; t++) {
+            out_char(out, ' ');
+            put_right_i64(out, model_values(p, s)[t], 10);
+        }
+        out_text(out, ": ");
+        const uint32_t *frames = model_stack(p, s);
+        for (uint32_t i = 0; i < p->stack_len[s]; i++) {
+            out_u64(out, p->locations[frames[i]].id);
+            out_char(out, ' ');
+        }
+        out_char(out, '\n');
+        out_str(out, labels_of(&labels, s, render_raw_labels));
+    }
+    out_text(out, "Locations\n");
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        raw_location(p, &p->locations[i], out);
+    out_text(out, "Mappings\n");
+    for (uint32_t i = 0; i < p->n_mappings; i++)
+        raw_mapping(p, &p->mappings[i], out);
+    out_fini(&labels.scratch);
+}

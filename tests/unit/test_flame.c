@@ -1,0 +1,551 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "model/builder.h"
+#include "report/flame_internal.h"
+
+static struct arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new(0);
+    return arena ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static void start(struct model_builder *b)
+{
+    model_build(b, arena);
+    model_build_type(b, STR("cpu"), STR("nanoseconds"));
+}
+
+// "root;mid;leaf"
+static void add(struct model_builder *b, const char *text, int64_t value)
+{
+    uint32_t frames[64], n = 0, leaf_first[64];
+    while (*text) {
+        size_t len = strcspn(text, ";");
+        frames[n++] = model_build_named_location(b, (struct str){text, len});
+        text += len + (text[len] == ';');
+    }
+    for (uint32_t i = 0; i < n; i++)
+        leaf_first[i] = frames[n - 1 - i];
+    model_build_sample(b, leaf_first, n, &value);
+}
+
+static struct report_flame *make(const struct model_profile *p, struct report_flame_options options)
+{
+    struct err e = {""};
+    struct report_flame *f = report_flame_new(arena, p, &options, &e);
+    if (!f)
+        print_error("%s\n", e.message);
+    assert_non_null(f);
+    // What every tree keeps.
+    for (uint32_t c = 0; c < f->n_columns; c++) {
+        for (uint32_t i = 0; i < f->n_nodes; i++) {
+            int64_t sum = f->self[i * f->n_columns + c];
+            assert_true(sum >= 0);
+            for (uint32_t k = i + 1; k < f->end[i]; k = f->end[k]) {
+                assert_int_equal(f->parent[k], i);
+                sum += f->total[k * f->n_columns + c];
+            }
+            assert_int_equal(f->total[i * f->n_columns + c], sum);
+        }
+    }
+    assert_int_equal(f->end[0], f->n_nodes);
+    return f;
+}
+
+// "all 10 0\n a 10 4\n  b 6 6\n": name, total, self.
+static char *dump(const struct report_flame *f)
+{
+    struct out out;
+    out_init_memory(&out, 1 << 20);
+    for (uint32_t i = 0; i < f->n_nodes; i++) {
+        out_spaces(&out, f->depth[i]);
+        out_str(&out, f->frames[f->frame[i]].name);
+        for (uint32_t c = 0; c < f->n_columns; c++) {
+            out_printf(&out, " %lld", (long long)f->total[i * f->n_columns + c]);
+            out_printf(&out, "/%lld", (long long)f->self[i * f->n_columns + c]);
+        }
+        if (f->flags[i] & REPORT_FLAME_INLINED)
+            out_text(&out, " inlined");
+        if (f->flags[i] & REPORT_FLAME_PARTLY)
+            out_text(&out, " partly");
+        out_char(&out, '\n');
+    }
+    char *text = arena_copy(arena, out.p, out.n);
+    out_fini(&out);
+    return text;
+}
+
+static void merges_stacks_and_sorts_by_name(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    add(&b, "main;z;x", 3);
+    add(&b, "main;a", 5);
+    add(&b, "main;z", 1);
+    add(&b, "main;a;x", 2);
+    add(&b, "main;z;x", 4);
+    assert_string_equal(dump(make(b.p, (struct report_flame_options){0})), "all 15/0\n"
+                                                                           " main 15/0\n"
+                                                                           "  a 7/5\n"
+                                                                           "   x 2/2\n"
+                                                                           "  z 8/1\n"
+                                                                           "   x 7/7\n");
+}
+
+static void reverses(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    add(&b, "main;z;x", 3);
+    add(&b, "main;a;x", 2);
+    add(&b, "main", 1);
+    assert_string_equal(dump(make(b.p, (struct report_flame_options){.reverse = true})),
+                        "all 6/0\n"
+                        " main 1/1\n"
+                        " x 5/0\n"
+                        "  a 2/0\n"
+                        "   main 2/2\n"
+                        "  z 3/0\n"
+                        "   main 3/3\n");
+}
+
+static void an_empty_profile_is_a_root(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    assert_string_equal(dump(make(b.p, (struct report_flame_options){0})), "all 0/0\n");
+    add(&b, "", 7);
+    assert_string_equal(dump(make(b.p, (struct report_flame_options){0})), "all 7/7\n");
+}
+
+static void small_branches_become_other(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    add(&b, "main;big", 90);
+    add(&b, "main;s1;deep", 4);
+    add(&b, "main;s2", 3);
+    add(&b, "main", 3);
+    struct report_flame *f = make(b.p, (struct report_flame_options){.min_share = 0.05});
+    assert_string_equal(dump(f), "all 100/0\n"
+                                 " main 100/3\n"
+                                 "  big 90/90\n"
+                                 "  other 7/7\n");
+    assert_int_equal(f->merged, 2);
+    assert_true(f->merged_share[0] > 0.0699 && f->merged_share[0] < 0.0701);
+    assert_true(f->flags[3] & REPORT_FLAME_OTHER);
+}
+
+static void the_largest_nodes_survive_the_cap(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    for (int i = 0; i < 100; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "main;f%02d;g%02d", i, i);
+        add(&b, text, 1000 + i);
+    }
+    struct report_flame *f = make(b.p, (struct report_flame_options){.max_nodes = 6});
+    // The root, main, and two pairs: a child is as large as its parent.
+    assert_string_equal(dump(f), "all 104950/0\n"
+                                 " main 104950/0\n"
+                                 "  f98 1098/0\n"
+                                 "   g98 1098/1098\n"
+                                 "  f99 1099/0\n"
+                                 "   g99 1099/1099\n"
+                                 "  other 102753/102753\n");
+    assert_int_equal(f->merged, 98);
+}
+
+static uint32_t function(struct model_builder *b, const char *name, const char *file, int64_t line)
+{
+    uint32_t id = model_build_string(b, str_from(name));
+    return model_build_function(b, id, id, model_build_string(b, str_from(file)), line);
+}
+
+static void inlined_lines_are_frames(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    uint32_t m = model_build_mapping(
+        &b, (struct model_mapping){
+                .file = model_build_string(&b, STR("/usr/bin/app")), .start = 0x1000, .limit = 0x9000});
+    struct model_line lines[] = {{.function = function(&b, "inner", "a.c", 0), .line = 31},
+                                 {.function = function(&b, "outer", "a.c", 12), .line = 14}};
+    uint32_t both = model_build_location(&b, m, 0x2000, lines, 2);
+    uint32_t alone = model_build_location(&b, m, 0x3000, lines, 1);
+    uint32_t outer = model_build_location(&b, m, 0x4000, lines + 1, 1);
+    model_build_sample(&b, (uint32_t[]){both}, 1, &(int64_t){2});
+    struct report_flame *f = make(b.p, (struct report_flame_options){0});
+    assert_string_equal(dump(f), "all 2/0\n outer 2/0\n  inner 2/2 inlined\n");
+    const struct report_flame_frame *inner = &f->frames[f->frame[2]], *o = &f->frames[f->frame[1]];
+    assert_true(str_eq(inner->module, STR("app")) && str_eq(inner->file, STR("a.c")));
+    assert_int_equal(inner->line, 31);
+    assert_int_equal(o->line, 12);
+
+    // Once more, called for real.
+    model_build_sample(&b, (uint32_t[]){alone, outer}, 2, &(int64_t){3});
+    assert_string_equal(dump(make(b.p, (struct report_flame_options){0})),
+                        "all 5/0\n outer 5/0\n  inner 5/5 partly\n");
+    assert_string_equal(dump(make(b.p, (struct report_flame_options){.reverse = true})),
+                        "all 5/0\n inner 5/0 partly\n  outer 5/5\n");
+}
+
+static void names_what_has_no_name(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    uint32_t app = model_build_mapping(
+        &b, (struct model_mapping){.file = model_build_string(&b, STR("/usr/lib/libx.so")),
+                                   .start = 0x7000,
+                                   .limit = 0x9000,
+                                   .offset = 0x100});
+    uint32_t vdso = model_build_mapping(
+        &b, (struct model_mapping){.file = model_build_string(&b, STR("[vdso]"))});
+    uint32_t places[] = {
+        model_build_location(&b, app, 0x7010, NULL, 0),
+        model_build_location(&b, app, 0, NULL, 0),
+        model_build_location(&b, vdso, 0, NULL, 0),
+        model_build_location(&b, MODEL_NONE, 0xbeef, NULL, 0),
+        model_build_location(&b, MODEL_NONE, 0, NULL, 0),
+    };
+    for (size_t i = 0; i < 5; i++)
+        model_build_sample(&b, &places[i], 1, &(int64_t){1});
+    assert_string_equal(dump(make(b.p, (struct report_flame_options){0})), "all 5/0\n"
+                                                                           " 0xbeef 1/1\n"
+                                                                           " <unknown> 1/1\n"
+                                                                           " [libx.so] 1/1\n"
+                                                                           " [libx.so] +0x110 1/1\n"
+                                                                           " [vdso] 1/1\n");
+}
+
+static void negative_values_are_told_not_drawn(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    add(&b, "main;a", 5);
+    add(&b, "main;b", -3);
+    add(&b, "main;c", INT64_MIN + 5);
+    struct err e;
+    struct report_flame_options options = {0};
+    assert_null(report_flame_new(arena, b.p, &options, &e));
+    b.p->n_samples = 2;
+    struct report_flame *f = make(b.p, options);
+    assert_string_equal(dump(f), "all 5/0\n main 5/0\n  a 5/5\n");
+    assert_int_equal(f->types[0].negative, 3);
+    char text[256];
+    flame_omissions(f, &(struct report_flame_style){0}, text, sizeof text);
+    assert_string_equal(text, "values below zero (-3ns) not drawn");
+}
+
+static void a_diff_has_left_and_right(void **state)
+{
+    (void)state;
+    struct model_builder old, new;
+    start(&old);
+    add(&old, "main;gone", 10);
+    add(&old, "main;same", 30);
+    model_build(&new, arena);
+    model_build_type(&new, STR("samples"), STR("count"));
+    model_build_type(&new, STR("cpu"), STR("nanoseconds"));
+    uint32_t same[] = {model_build_named_location(&new, STR("same")),
+                       model_build_named_location(&new, STR("main"))};
+    uint32_t more[] = {model_build_named_location(&new, STR("new")), same[1]};
+    model_build_sample(&new, same, 2, (int64_t[]){3, 60});
+    model_build_sample(&new, more, 2, (int64_t[]){1, 20});
+
+    struct report_flame_options options = {.type = 1, .base = old.p};
+    struct report_flame *f = make(new.p, options);
+    assert_string_equal(dump(f), "all 40/0 80/0\n"
+                                 " main 40/0 80/0\n"
+                                 "  gone 10/10 0/0\n"
+                                 "  new 0/0 20/20\n"
+                                 "  same 30/30 60/60\n");
+    assert_true(report_flame_weight(f, 4) == 90 && report_flame_change(f, 4) == 0.5);
+    assert_true(report_flame_change(f, 2) == -1 && report_flame_change(f, 3) == 1);
+    assert_int_equal(flame_colour(f, 2), 0);
+    assert_int_equal(flame_colour(f, 3), 8);
+
+    options.normalise = true;
+    f = make(new.p, options);
+    assert_true(report_flame_weight(f, 4) == 120 && report_flame_change(f, 4) == 0);
+    assert_int_equal(flame_colour(f, 4), 4);
+
+    struct err e;
+    options.type = 0;
+    assert_null(report_flame_new(arena, new.p, &options, &e));
+    assert_non_null(strstr(e.message, "no sample type 'samples'"));
+}
+
+static void several_types_share_a_tree(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    model_build_type(&b, STR("alloc"), STR("bytes"));
+    uint32_t x = model_build_named_location(&b, STR("x")), y = model_build_named_location(&b, STR("y"));
+    model_build_sample(&b, &x, 1, (int64_t[]){1000000, 0});
+    model_build_sample(&b, &y, 1, (int64_t[]){1, 64});
+    struct report_flame *f =
+        make(b.p, (struct report_flame_options){.type = 1, .all_types = true, .min_share = 0.1});
+    // y is nothing in one type, and all in the other.
+    assert_string_equal(dump(f), "all 64/0 1000001/0\n x 0/0 1000000/1000000\n y 64/64 1/1\n");
+    assert_true(str_eq(f->types[0].type, STR("alloc")) && str_eq(f->types[1].type, STR("cpu")));
+}
+
+static void functions_are_counted_once_per_stack(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    add(&b, "main;f;g;f", 5);
+    for (int i = 0; i < 50; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "main;caller%d;malloc", i);
+        add(&b, text, 2);
+    }
+    struct report_flame *f =
+        make(b.p, (struct report_flame_options){.functions = true, .min_share = 0.03});
+    bool found = false;
+    for (uint32_t i = 2; i < f->n_frames; i++) {
+        if (str_eq(f->frames[i].name, STR("f"))) {
+            assert_int_equal(f->frame_total[i], 5);
+            assert_int_equal(f->frame_self[i], 5);
+        }
+        // In no node of the tree, and still the busiest function.
+        if (str_eq(f->frames[i].name, STR("malloc"))) {
+            found = true;
+            assert_int_equal(f->frame_self[i], 100);
+        }
+    }
+    assert_true(found);
+}
+
+static void deep_stacks_end_in_other(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    uint32_t f = model_build_named_location(&b, STR("recurse"));
+    uint32_t *frames = calloc(100000, sizeof *frames);
+    for (size_t i = 0; i < 100000; i++)
+        frames[i] = f;
+    model_build_sample(&b, frames, 100000, &(int64_t){1});
+    free(frames);
+    struct report_flame *tree = make(b.p, (struct report_flame_options){0});
+    assert_int_equal(tree->max_depth, FLAME_MAX_DEPTH + 1);
+    assert_true(tree->flags[tree->n_nodes - 1] & REPORT_FLAME_OTHER);
+}
+
+static char *write_all(const struct model_profile *p, struct report_flame_options options, int what,
+                       size_t *n)
+{
+    struct report_flame *f = make(p, options);
+    struct report_flame_style style = {.title = "</title><script>x</script>"};
+    struct out out;
+    struct err e;
+    out_init_memory(&out, 64 << 20);
+    if (what == 0)
+        report_flame_svg(f, &style, &out);
+    else if (what == 1)
+        report_flame_html(f, &style, &out);
+    else
+        report_flame_term(f, &style, 80, 24, what == 2 ? REPORT_FLAME_PLAIN : REPORT_FLAME_256, &out);
+    assert_int_equal(out_finish(&out, &e), 0);
+    char *text = arena_copy(arena, out.p, out.n);
+    *n = out.n;
+    out_fini(&out);
+    return text;
+}
+
+static void the_order_of_samples_does_not_matter(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a;b;c", "a;b", "a;x;c", "q;b;c", "q", "a;b;c;d", "z;b"};
+    struct model_builder one, two;
+    start(&one);
+    start(&two);
+    for (int i = 0; i < 7; i++) {
+        add(&one, texts[i], 10 + i % 3);
+        add(&two, texts[6 - i], 10 + (6 - i) % 3);
+    }
+    for (int what = 0; what < 4; what++) {
+        size_t n, m;
+        struct report_flame_options options = {.max_nodes = 6};
+        char *x = write_all(one.p, options, what, &n), *y = write_all(two.p, options, what, &m);
+        assert_int_equal(n, m);
+        assert_memory_equal(x, y, n);
+    }
+}
+
+static void hostile_names_stay_text(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    add(&b, "</script><script>alert(1)</script>;]]><x>;a\"'&\x01\x1b[31m\xff\xc3(", 5);
+    size_t n;
+    for (int what = 0; what < 2; what++) {
+        char *text = write_all(b.p, (struct report_flame_options){0}, what, &n);
+        assert_int_equal(strlen(text), n);
+        assert_null(strstr(text, "<script>alert"));
+        assert_null(strstr(text, "<x>"));
+        assert_null(strstr(text, "<script>x"));
+        assert_null(memchr(text, 0x1b, n));
+        assert_null(memchr(text, 0x01, n));
+        assert_null(memchr(text, 0xff, n));
+    }
+    char *text = write_all(b.p, (struct report_flame_options){0}, 2, &n);
+    assert_null(memchr(text, 0x1b, n));
+    assert_null(memchr(text, 0xff, n));
+}
+
+static void text_fits_the_terminal(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    for (int i = 0; i < 30; i++) {
+        char text[600];
+        size_t at = 0;
+        for (int k = 0; k < 5 + i; k++)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%sframe%d_%d", k ? ";" : "", k,
+                                   k > 12 ? i : 0);
+        add(&b, text, 10 + i);
+    }
+    for (int colour = 2; colour < 4; colour++) {
+        size_t n;
+        char *text = write_all(b.p, (struct report_flame_options){0}, colour, &n);
+        int rows = 0, columns = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (text[i] == '\x1b') {
+                while (text[i] != 'm')
+                    i++;
+            } else if (text[i] == '\n') {
+                assert_in_range(columns, 0, 80);
+                rows++;
+                columns = 0;
+            } else {
+                columns++;
+            }
+        }
+        assert_in_range(rows, 10, 24);
+        assert_non_null(strstr(text, "deeper levels not shown"));
+        assert_non_null(strstr(text, "below > frame0_0"));
+    }
+}
+
+static void groups_and_short_names(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *module, *group;
+        bool muted;
+        const char *brief;
+    } cases[] = {
+        {"tokio::runtime::task::Harness<T,S>::poll", "app", "tokio", false, "Harness<T,S>::poll"},
+        {"core::ptr::drop_in_place", "app", "core", true, "ptr::drop_in_place"},
+        {"<alloc::vec::Vec<T> as core::iter::FromIterator<T>>::from_iter", "app", "alloc", true,
+         "from_iter"},
+        {"<T as serde::Serialize>::serialize", "app", "serde", false, "serialize"},
+        {"<&mut axum::Router as tower::Service>::call", "app", "axum", false, "call"},
+        {"app::main::{{closure}}", "app", "app", false, "app::main::{{closure}}"},
+        {"app::api::order::{{closure}}::{{closure}}", "app", "app", false,
+         "api::order::{{closure}}::{{closure}}"},
+        {"void std::sort<int*>(int*, int*)", "app", "std", true, "std::sort<int*>(int*, int*)"},
+        {"ns::Class::method(std::string const&) const", "app", "ns", false,
+         "Class::method(std::string const&) const"},
+        {"(anonymous namespace)::helper(int)", "app", "app", false,
+         "(anonymous namespace)::helper(int)"},
+        {"net/http.(*conn).serve", "app", "net/http", false, "http.(*conn).serve"},
+        {"github.com/a/b.Func", "app", "github.com/a/b", false, "b.Func"},
+        {"runtime.mallocgc", "app", "runtime", true, "runtime.mallocgc"},
+        {"main.main.func1", "app", "main", false, "main.main.func1"},
+        {"com.example.Service.handle", "", "com.example", false, "Service.handle"},
+        {"java/lang/Thread.run", "", "java/lang", true, "Thread.run"},
+        {"memcpy", "libc.so.6", "libc.so.6", true, "memcpy"},
+        {"parse.part.0", "app", "app", false, NULL},
+        {"do_syscall_64_[k]", "", "[kernel]", true, NULL},
+        {"[dropped]", "", "", true, "[dropped]"},
+        {"[libx.so] +0x10", "libx.so", "libx.so", false, "[libx.so] +0x10"},
+        {"", "", "", false, ""},
+        {"::", "app", "app", false, NULL},
+        {"<", "app", "app", false, "<"},
+        {"a::<b::", "app", "a", false, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct str name = str_from(cases[i].name);
+        struct flame_group_name group = flame_group_of(name, str_from(cases[i].module), false);
+        if (!str_eq(group.name, str_from(cases[i].group)) || group.muted != cases[i].muted)
+            fail_msg("%s: group '%.*s' muted %d", cases[i].name, (int)group.name.n, group.name.p,
+                     group.muted);
+        uint32_t at = flame_short_name(name);
+        assert_true(at <= name.n);
+        if (cases[i].brief && strcmp(cases[i].name + at, cases[i].brief) != 0)
+            fail_msg("%s: short '%s'", cases[i].name, cases[i].name + at);
+    }
+}
+
+static void percent_has_the_digits_that_matter(void **state)
+{
+    (void)state;
+    static const struct {
+        double share;
+        const char *text;
+    } cases[] = {{0, "0%"},           {1, "100%"},       {0.99999, "100%"},    {0.1234, "12.3%"},
+                 {0.01234, "1.23%"},  {0.0005, "0.050%"}, {0.000001, "<0.001%"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[32];
+        flame_percent(cases[i].share, text, sizeof text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(merges_stacks_and_sorts_by_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(reverses, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_empty_profile_is_a_root, setup, teardown),
+        cmocka_unit_test_setup_teardown(small_branches_become_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_largest_nodes_survive_the_cap, setup, teardown),
+        cmocka_unit_test_setup_teardown(inlined_lines_are_frames, setup, teardown),
+        cmocka_unit_test_setup_teardown(names_what_has_no_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(negative_values_are_told_not_drawn, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_diff_has_left_and_right, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_types_share_a_tree, setup, teardown),
+        cmocka_unit_test_setup_teardown(functions_are_counted_once_per_stack, setup, teardown),
+        cmocka_unit_test_setup_teardown(deep_stacks_end_in_other, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_order_of_samples_does_not_matter, setup, teardown),
+        cmocka_unit_test_setup_teardown(hostile_names_stay_text, setup, teardown),
+        cmocka_unit_test_setup_teardown(text_fits_the_terminal, setup, teardown),
+        cmocka_unit_test_setup_teardown(groups_and_short_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(percent_has_the_digits_that_matter, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
