@@ -30,6 +30,7 @@ enum {
     LAST_CHUNK = 1 << 20,
     // From here on an allocation is a mapping of its own, which can be remapped.
     LARGE = 256 << 10,
+    HUGE = 4 << 20,
 };
 
 struct chunk {
@@ -78,8 +79,12 @@ void arena_fail(struct arena *arena, const char *format, ...)
 
 static void *map_pages(size_t size)
 {
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    if (size >= HUGE)
+        madvise(p, size, MADV_HUGEPAGE); // a page fault for 2 MiB instead of 512 of them
+    return p;
 }
 
 static size_t round_to_pages(size_t size)
@@ -188,6 +193,8 @@ static void *grow_large(struct arena *arena, void *old, size_t new_size)
     if (moved == MAP_FAILED)
         out_of_memory(arena, size - was);
     moved->size = size;
+    if (size >= HUGE)
+        madvise(moved, size, MADV_HUGEPAGE);
     arena->held += size - was;
     if (moved->next)
         moved->next->prev = moved;

@@ -1,5 +1,82 @@
-// The subcommands of `kiln`. argv[0] is the subcommand's name; the result is the exit
-// status.
+// The commands of `kiln`: one table drives dispatch, help, completion and the manual.
 #pragma once
 
+#include "cli/config.h"
+#include "cli/source.h"
+
+struct command;
+
+// One run of a command: what the options say. An option's offset counts from the start,
+// where the config is, so that config_set serves for all of them.
+struct call {
+    struct config config;
+    struct source source;
+
+    const char *colour;          // auto, always, never
+    const char *base, *diff_base; // taken away from the profiles
+    const char *format;          // of diff: text, json, csv
+    const char *to;              // of convert and merge
+    const char *title;
+    bool all_types;
+    bool significant, normalise;
+    bool reverse, flip;
+    int width;
+    double min_share;
+
+    const struct command *command;
+    struct arena *arena;
+    const char **arguments; // NULL-terminated
+    size_t n_arguments;
+};
+
+// What a command's options are taken from; its help shows them in this order.
+enum option_group {
+    OPTION_TOP = 1,
+    OPTION_DIFF = 2,
+    OPTION_FLAME = 4,
+    OPTION_CONVERT = 8,
+    OPTION_OUTPUT = 16,
+    OPTION_TYPE = 32,
+    OPTION_COLOUR = 64,
+    OPTION_NODES = 128, // which nodes, in which order
+    OPTION_GRAPH = 256,
+    OPTION_VALUES = 512,
+    OPTION_FILTER = 1024,
+    OPTION_BASE = 2048,
+    OPTION_SOURCE = 4096,
+};
+
+struct command {
+    const char *name;
+    const char *arguments; // as the usage line shows them
+    const char *summary;
+    const char *about;
+    const char *const *examples; // what to type, what it does, ...; NULL-terminated
+    unsigned options;
+    // The exit status, or -1 with e filled.
+    int (*run)(struct call *call, struct err *e);
+    // For a command that reads its own arguments.
+    int (*main)(int argc, char **argv);
+};
+
+extern const struct command commands[]; // NULL-name-terminated
+const struct command *command_find(const char *name);
+
+// argv[0] is the command's name; the result is the exit status.
+int command_main(const struct command *command, int argc, char **argv);
+
 int command_pprof(int argc, char **argv);
+int command_help(int argc, char **argv);
+int command_completion(int argc, char **argv);
+
+int command_report(struct call *call, struct err *e);
+int command_diff(struct call *call, struct err *e);
+int command_merge(struct call *call, struct err *e);
+int command_convert(struct call *call, struct err *e);
+int command_info(struct call *call, struct err *e);
+int command_flame(struct call *call, struct err *e);
+
+// The profile that all arguments from first on make; NULL with e filled.
+struct model_profile *call_load(struct call *call, size_t first, struct err *e);
+// Notes about filters, for view_prepare and view_filter: "kiln: ..." on standard error.
+void call_note(const char *text);

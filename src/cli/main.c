@@ -1,15 +1,25 @@
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
+#include "cli/help.h"
 
 int main(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "pprof") == 0)
-        return command_pprof(argc - 1, argv + 1);
-    if (argc > 1 && strcmp(argv[1], "--version") == 0) {
+    setlocale(LC_CTYPE, "");
+    if (argc < 2) {
+        help_overview(stderr);
+        return 2;
+    }
+    const char *name = argv[1];
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         puts("kiln " KILN_VERSION);
         return 0;
     }
-    return 2;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        help_overview(stdout);
+        return 0;
+    }
+    const struct command *command = command_find(name);
+    return command ? command_main(command, argc - 1, argv + 1) : help_unknown(name);
 }

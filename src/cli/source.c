@@ -260,7 +260,7 @@ static void fetch_urls(const struct source *source, struct net_fetch *fetches, s
 }
 
 static struct loaded load_names(const struct source *source, const char *const *names, size_t n,
-                                struct arena *arena)
+                                struct arena *arena, struct err *failure)
 {
     struct loaded loaded = {.profiles = arena_array(arena, n + 1, sizeof *loaded.profiles)};
     struct net_fetch *fetches = arena_array(arena, n + 1, sizeof *fetches);
@@ -291,7 +291,10 @@ static struct loaded load_names(const struct source *source, const char *const *
             p = source_read_file(names[i], arena, &format, &e);
         }
         if (p)
-            loaded.profiles[loaded.n++] = with_mapping(source, p, arena);
+            loaded.profiles[loaded.n++] = source->as_is ? p : with_mapping(source, p, arena);
+        else if (source->strict)
+            err_set(failure, "%s: %s", strcmp(names[i], "-") ? names[i] : "standard input",
+                    e.message);
         else
             complain_about(names[i], &e);
     }
@@ -399,8 +402,10 @@ static struct model_profile *subtract(const struct source *source, struct model_
 
 static struct model_profile *load(const struct source *source, struct arena *arena, struct err *e)
 {
-    struct loaded sources = load_names(source, source->names, source->n_names, arena);
-    struct loaded bases = load_names(source, source->bases, source->n_bases, arena);
+    struct loaded sources = load_names(source, source->names, source->n_names, arena, e);
+    struct loaded bases = load_names(source, source->bases, source->n_bases, arena, e);
+    if (source->strict && sources.n + bases.n < source->n_names + source->n_bases)
+        return NULL;
     struct model_profile *p = NULL, *base = NULL;
     if (sources.n && !(p = combine(sources.profiles, sources.n, arena, e))) {
         err_prefix(e, "problem fetching source profiles: ");
@@ -418,15 +423,16 @@ static struct model_profile *load(const struct source *source, struct arena *are
     complain_about_missing(bases.n, source->n_bases, "base");
     if (base && !(p = subtract(source, p, base, arena, e)))
         return NULL;
-    if (!source->all_frames)
+    if (!source->all_frames && !source->as_is)
         p = model_drop_uninteresting(p, arena);
     p = model_profile_derive(p, arena);
     if (source->all_frames)
         p->drop_frames = p->keep_frames = 0;
-    clear_url_mappings(p, arena);
+    if (!source->as_is)
+        clear_url_mappings(p, arena);
     if (source->comment && *source->comment)
         add_comment(p, source->comment, arena);
-    if (sources.remote || bases.remote)
+    if ((sources.remote || bases.remote) && !source->as_is)
         save(p, arena);
     return p;
 }

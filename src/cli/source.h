@@ -15,6 +15,8 @@ struct source {
     const char *exec_name, *build_id, *comment;
     int seconds, timeout; // -1: not given
     bool all_frames;      // ignore drop_frames and keep_frames
+    bool strict;          // a source that cannot be had is an error, whatever else there is
+    bool as_is;           // nothing is added, dropped or saved: what was read is what is had
     struct net_tls tls;
 };
 

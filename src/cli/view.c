@@ -324,18 +324,23 @@ static int choose_options(struct view *v, const struct view_command *command,
     return 0;
 }
 
+static void add_label_frames(struct view *v)
+{
+    bool root, leaf;
+    if (!*v->c.tagroot && !*v->c.tagleaf)
+        return;
+    v->p = model_add_label_frames(v->p, str_from(v->c.tagroot), str_from(v->c.tagleaf),
+                                  str_from(v->c.unit), &root, &leaf, v->arena);
+    note_unmatched(v, !*v->c.tagroot || root, "TagRoot");
+    note_unmatched(v, !*v->c.tagleaf || leaf, "TagLeaf");
+}
+
 static int prepare(struct report *r, struct view *v, const struct view_command *command,
                    const char *argument)
 {
     v->units = model_label_units(v->p, v->arena, note_conflict, v);
     apply_overrides(&v->c, command);
-    if (*v->c.tagroot || *v->c.tagleaf) {
-        bool root, leaf;
-        v->p = model_add_label_frames(v->p, str_from(v->c.tagroot), str_from(v->c.tagleaf),
-                                      str_from(v->c.unit), &root, &leaf, v->arena);
-        note_unmatched(v, !*v->c.tagroot || root, "TagRoot");
-        note_unmatched(v, !*v->c.tagleaf || leaf, "TagLeaf");
-    }
+    add_label_frames(v);
     if (v->c.relative_percentages && apply_filters(v))
         return -1;
     if (choose_options(v, command, &r->o))
@@ -370,4 +375,29 @@ int view_prepare(struct report *r, const struct model_profile *p,
     int result = prepare(r, &v, command, argument);
     arena_try_end(arena);
     return result;
+}
+
+const struct model_profile *view_filter(const struct model_profile *p, const struct config *config,
+                                        struct arena *arena, void (*notes)(const char *text),
+                                        struct err *e)
+{
+    struct view v = {.p = p, .c = *config, .arena = arena, .notes = notes, .e = e};
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return NULL;
+    }
+    v.units = model_label_units(p, arena, note_conflict, &v);
+    add_label_frames(&v);
+    int result = apply_filters(&v);
+    if (result == 0 && v.c.noinlines) {
+        struct model_detail all = {.functions = true,
+                                   .filenames = true,
+                                   .lines = true,
+                                   .columns = true,
+                                   .addresses = true};
+        v.p = model_aggregate(v.p, all, arena);
+    }
+    arena_try_end(arena);
+    return result == 0 ? v.p : NULL;
 }

@@ -27,3 +27,9 @@ int view_prepare(struct report *r, const struct model_profile *p,
                  const struct view_command *command, const char *argument,
                  const struct config *config, struct arena *arena, void (*notes)(const char *text),
                  struct err *e);
+
+// The samples and frames of p that config's filters leave, with the frames that tagroot and
+// tagleaf ask for: for what is no report. NULL with e filled.
+const struct model_profile *view_filter(const struct model_profile *p, const struct config *config,
+                                        struct arena *arena, void (*notes)(const char *text),
+                                        struct err *e);

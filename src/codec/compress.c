@@ -32,6 +32,7 @@ static int reserve(struct compress_bytes *bytes, size_t size, struct err *e)
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return err_set(e, "decompressing profile: out of memory for %zu bytes", size);
+    madvise(p, size, MADV_HUGEPAGE);
     bytes->p = p;
     bytes->mapped = size;
     return 0;

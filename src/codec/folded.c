@@ -1,11 +1,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "codec/begin.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/frame.h"
 #include "codec/scan.h"
-#include "model/builder.h"
 
 // Folded stacks: a line is `root;...;leaf value`.
 
@@ -42,7 +42,7 @@ static struct model_profile *read_lines(struct arena *arena, struct scan_lines *
                                         struct err *e)
 {
     struct model_builder b;
-    model_build(&b, arena);
+    codec_begin(&b, arena);
     model_build_type(&b, STR("samples"), STR("count"));
     uint32_t *frames = NULL;
     size_t cap = 0;

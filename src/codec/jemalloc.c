@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "codec/begin.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/maps.h"
@@ -206,8 +207,7 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
         bad_line(r, lines, "`heap_v2/<sampling interval>`");
         return NULL;
     }
-    model_build(&r->b, r->arena);
-    r->b.p->lines = arena_push(r->arena, NULL, 0, &r->b.cap_lines, sizeof *r->b.p->lines);
+    codec_begin(&r->b, r->arena);
     r->interval = (double)interval;
     r->has_accumulated = has_accumulated(*lines);
     add_types(r);

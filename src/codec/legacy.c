@@ -2,14 +2,12 @@
 
 #include <math.h>
 
+#include "codec/begin.h"
 #include "codec/codec.h"
 
 void legacy_begin(struct legacy *l, struct str period_type, struct str period_unit, int64_t period)
 {
-    model_build(&l->b, l->arena);
-    // Locations start without lines; a column that exists spares the builder an offset
-    // from NULL.
-    l->b.p->lines = arena_push(l->arena, NULL, 0, &l->b.cap_lines, sizeof *l->b.p->lines);
+    codec_begin(&l->b, l->arena);
     l->b.p->period_type = (struct model_value_type){
         model_build_string(&l->b, period_type),
         model_build_string(&l->b, period_unit),

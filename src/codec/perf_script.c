@@ -1,3 +1,4 @@
+#include "codec/begin.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/maps.h"
@@ -403,8 +404,7 @@ static struct model_profile *read_script(struct reader *r, struct scan_lines *li
 {
     if (collect_events(r, *lines))
         return NULL;
-    model_build(&r->b, r->arena);
-    r->b.p->lines = arena_push(r->arena, NULL, 0, &r->b.cap_lines, sizeof *r->b.p->lines);
+    codec_begin(&r->b, r->arena);
     r->lines = arena_push(r->arena, NULL, 0, &r->cap_lines, sizeof *r->lines);
     hash_init(&r->binaries, r->arena, 64);
     add_types(r);
@@ -460,8 +460,8 @@ bool codec_looks_like_perf_script(struct str head)
             continue;
         if (!parse_heading(line, &h))
             return false;
-        if (str_trim(h.rest).n)
-            return parse_frame(h.rest, &frame);
+        if (parse_frame(h.rest, &frame))
+            return true;
         // Without a time there has to be a stack, else any `word 1 word:` would do.
         if (!scan_next(&lines) || str_trim(lines.line).n == 0)
             return h.has_time;

@@ -8,7 +8,7 @@
 #include "codec/proto.h"
 #include "model/builder.h"
 
-enum { RELEASE_STEP = 8 << 20 };
+enum { RELEASE_STEP = 8 << 20, RECENT_SETS = 4096 };
 
 struct reader {
     struct arena *arena;
@@ -23,13 +23,15 @@ struct reader {
     size_t n_raw, cap_raw;
     uint32_t *string_ids;
 
-    size_t n_samples, cap_types, cap_mappings, cap_functions, cap_locations, cap_lines,
+    size_t n_samples, sample_bytes; // as the first pass counts them
+    size_t cap_types, cap_mappings, cap_functions, cap_locations, cap_lines,
         cap_comments;
 
-    size_t n_frames, cap_frames;
+    size_t n_frames;
     bool dangling; // a frame's location is not in the profile
     struct model_label *labels;
     size_t n_labels, cap_labels;
+    uint32_t *recent; // label sets by hash
 };
 
 static enum pprof_result not_pprof(struct reader *r, const uint8_t *at, const char *what)
@@ -213,6 +215,7 @@ static enum pprof_result read_tables(struct reader *r, struct pending *pending)
             break;
         case 2:
             r->n_samples++;
+            r->sample_bytes += (size_t)(f.span.end - f.span.p);
             break;
         case 3:
             good = read_mapping(r, f.span);
@@ -391,10 +394,6 @@ static enum pprof_result resolve_ids(struct reader *r, const struct pending *pen
 
 static bool read_frames(struct reader *r, const struct id_index *locations, struct proto_span s)
 {
-    size_t need = r->n_frames + (size_t)(s.end - s.p);
-    while (need > r->cap_frames)
-        r->p->frames =
-            arena_push(r->arena, r->p->frames, r->cap_frames, &r->cap_frames, sizeof(uint32_t));
     uint32_t *to = r->p->frames + r->n_frames;
     const uint8_t *p = s.p, *end = s.end;
     bool dangling = false;
@@ -496,13 +495,30 @@ static bool read_sample(struct reader *r, const struct id_index *locations, stru
     return true;
 }
 
+// Sets are looked for among those met recently only: a full table would cost cache misses
+// for every sample where labels are many (request ids), and gain little elsewhere.
+static uint32_t recent_label_set(struct reader *r)
+{
+    model_sort_labels(r->p->strings, r->labels, r->n_labels);
+    uint64_t hash = model_hash_labels(r->labels, r->n_labels);
+    uint32_t *slot = &r->recent[hash >> 32 & (RECENT_SETS - 1)];
+    const struct model_label_set *set = &r->p->label_sets[*slot];
+    if (set->n == r->n_labels &&
+        model_same_labels(r->p->labels + set->first, r->labels, r->n_labels))
+        return *slot;
+    return *slot = model_build_new_label_set(&r->b, r->labels, r->n_labels);
+}
+
 static void set_labels(struct reader *r, size_t sample)
 {
     struct model_profile *p = r->p;
-    if (r->n_labels && !p->label_set)
+    if (!r->n_labels)
+        return;
+    if (!p->label_set) {
         p->label_set = arena_array(r->arena, r->n_samples, sizeof *p->label_set);
-    if (r->n_labels)
-        p->label_set[sample] = model_build_label_set(&r->b, r->labels, r->n_labels);
+        r->recent = arena_array(r->arena, RECENT_SETS, sizeof *r->recent);
+    }
+    p->label_set[sample] = recent_label_set(r);
 }
 
 static enum pprof_result read_samples(struct reader *r, bool disposable)
@@ -514,6 +530,8 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
         arena_array(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
     p->stack_first = arena_array(r->arena, r->n_samples, sizeof *p->stack_first);
     p->stack_len = arena_array(r->arena, r->n_samples, sizeof *p->stack_len);
+    // A frame takes a byte at least; what is not touched takes no memory.
+    p->frames = arena_array(r->arena, r->sample_bytes, sizeof *p->frames);
 
     struct proto_span s = {r->data, r->data + r->size};
     const uint8_t *released = s.p;

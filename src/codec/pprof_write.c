@@ -300,7 +300,8 @@ int codec_write_pprof_gzip(const struct model_profile *p, struct out *out, struc
     uint8_t *packed = NULL;
     int result = codec_write_pprof(p, &raw, e) || out_finish(&raw, e) ? -1 : 0;
     if (result == 0) {
-        compressor = libdeflate_alloc_compressor(6);
+        // Twice as fast as level 6 for some 2 % more bytes.
+        compressor = libdeflate_alloc_compressor(4);
         size_t bound = libdeflate_gzip_compress_bound(compressor, raw.n);
         packed = compressor ? malloc(bound) : NULL;
         if (packed)

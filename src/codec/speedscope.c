@@ -1,9 +1,9 @@
 #include <jansson.h>
 
+#include "codec/begin.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/scan.h"
-#include "model/builder.h"
 
 // speedscope's JSON: a list of frames that several profiles share. A profile is sampled
 // (stacks with weights, root first) or evented (frames opened and closed at times).
@@ -284,7 +284,7 @@ static int read_profiles(struct reader *r, const json_t *profiles)
 static struct model_profile *read_root(struct arena *arena, const json_t *root, struct err *e)
 {
     struct reader r = {.arena = arena, .e = e};
-    model_build(&r.b, arena);
+    codec_begin(&r.b, arena);
     if (read_frames(&r, json_object_get(json_object_get(root, "shared"), "frames")) ||
         read_profiles(&r, json_object_get(root, "profiles")))
         return NULL;

@@ -145,7 +145,7 @@ static bool label_before(const struct model_strings *s, const struct model_label
 }
 
 // Stable; sets are a handful of labels and mostly sorted already.
-static void sort_labels(const struct model_strings *s, struct model_label *labels, size_t n)
+void model_sort_labels(const struct model_strings *s, struct model_label *labels, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
         struct model_label moving = labels[i];
@@ -156,7 +156,7 @@ static void sort_labels(const struct model_strings *s, struct model_label *label
     }
 }
 
-static bool same_labels(const struct model_label *a, const struct model_label *b, size_t n)
+bool model_same_labels(const struct model_label *a, const struct model_label *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (a[i].key != b[i].key || a[i].str != b[i].str || a[i].unit != b[i].unit ||
@@ -165,31 +165,45 @@ static bool same_labels(const struct model_label *a, const struct model_label *b
     return true;
 }
 
-uint32_t model_build_label_set(struct model_builder *b, struct model_label *labels, size_t n)
+uint64_t model_hash_labels(const struct model_label *labels, size_t n)
 {
-    struct model_profile *p = b->p;
-    sort_labels(p->strings, labels, n);
     uint64_t hash = n;
     for (size_t i = 0; i < n; i++)
         hash = hash_mix(hash_mix(hash, ((uint64_t)labels[i].key << 32) | labels[i].str),
                         (uint64_t)labels[i].number ^ ((uint64_t)labels[i].unit << 40) ^
                             ((uint64_t)labels[i].is_number << 63));
-    for (struct hash_probe at = hash_find(&b->label_sets, hash); hash_hit(&b->label_sets, &at);
-         hash_next(&b->label_sets, &at)) {
-        const struct model_label_set *set = &p->label_sets[at.item];
-        if (set->n == n && same_labels(p->labels + set->first, labels, n))
-            return at.item;
-    }
+    return hash;
+}
+
+uint32_t model_build_new_label_set(struct model_builder *b, const struct model_label *labels,
+                                   size_t n)
+{
+    struct model_profile *p = b->p;
     if (p->n_labels + n >= MODEL_NONE)
-        arena_fail(b->arena, "more than 2^32 distinct labels");
+        arena_fail(b->arena, "more than 2^32 labels");
     PUSH(b, p->label_sets, p->n_label_sets, cap_label_sets);
     p->label_sets[p->n_label_sets] = (struct model_label_set){p->n_labels, (uint32_t)n};
     for (size_t i = 0; i < n; i++) {
         PUSH(b, p->labels, p->n_labels, cap_labels);
         p->labels[p->n_labels++] = labels[i];
     }
-    hash_add(&b->label_sets, b->arena, hash, p->n_label_sets);
     return p->n_label_sets++;
+}
+
+uint32_t model_build_label_set(struct model_builder *b, struct model_label *labels, size_t n)
+{
+    struct model_profile *p = b->p;
+    model_sort_labels(p->strings, labels, n);
+    uint64_t hash = model_hash_labels(labels, n);
+    for (struct hash_probe at = hash_find(&b->label_sets, hash); hash_hit(&b->label_sets, &at);
+         hash_next(&b->label_sets, &at)) {
+        const struct model_label_set *set = &p->label_sets[at.item];
+        if (set->n == n && model_same_labels(p->labels + set->first, labels, n))
+            return at.item;
+    }
+    uint32_t set = model_build_new_label_set(b, labels, n);
+    hash_add(&b->label_sets, b->arena, hash, set);
+    return set;
 }
 
 void model_build_sample(struct model_builder *b, const uint32_t *frames, size_t n_frames,

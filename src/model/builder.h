@@ -50,5 +50,8 @@ void model_build_number_label(struct model_builder *b, struct str key, int64_t v
 void model_build_sample(struct model_builder *b, const uint32_t *frames, size_t n_frames,
                         const int64_t *values);
 
+// A label set that is not looked for among those there are. labels are sorted.
+uint32_t model_build_new_label_set(struct model_builder *b, const struct model_label *labels,
+                                   size_t n);
 // The interned id of a label set: sorts labels into the canonical order in place.
 uint32_t model_build_label_set(struct model_builder *b, struct model_label *labels, size_t n);

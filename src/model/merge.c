@@ -142,15 +142,6 @@ static uint32_t merge_location(struct merger *m, uint32_t index)
     return to->n_locations - 1;
 }
 
-static bool same_labels(const struct model_label *a, const struct model_label *b, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (a[i].key != b[i].key || a[i].str != b[i].str || a[i].unit != b[i].unit ||
-            a[i].is_number != b[i].is_number || a[i].number != b[i].number)
-            return false;
-    return true;
-}
-
 static uint32_t merge_label_set(struct merger *m, size_t sample)
 {
     if (!m->from->label_set)
@@ -160,7 +151,6 @@ static uint32_t merge_label_set(struct merger *m, size_t sample)
         return m->label_set_of[index] - 1;
     struct model_profile *to = m->to;
     struct model_label_set set = {to->n_labels, m->from->label_sets[index].n};
-    uint64_t hash = set.n;
     for (uint32_t i = 0; i < set.n; i++) {
         struct model_label label = m->from->labels[m->from->label_sets[index].first + i];
         label.key = merge_string(m, label.key);
@@ -168,14 +158,13 @@ static uint32_t merge_label_set(struct merger *m, size_t sample)
         label.unit = merge_string(m, label.unit);
         PUSH(m, to->labels, to->n_labels + i, cap_labels);
         to->labels[to->n_labels + i] = label;
-        hash = hash_mix(hash_mix(hash, ((uint64_t)label.key << 32) | label.str),
-                        (uint64_t)label.number ^ ((uint64_t)label.unit << 40));
     }
+    uint64_t hash = model_hash_labels(to->labels + to->n_labels, set.n);
     for (struct hash_probe at = hash_find(&m->label_sets, hash); hash_hit(&m->label_sets, &at);
          hash_next(&m->label_sets, &at)) {
         const struct model_label_set *other = &to->label_sets[at.item];
         if (other->n == set.n &&
-            same_labels(to->labels + other->first, to->labels + set.first, set.n)) {
+            model_same_labels(to->labels + other->first, to->labels + set.first, set.n)) {
             m->label_set_of[index] = at.item + 1;
             return at.item;
         }
@@ -298,7 +287,7 @@ static struct model_profile *merge_all(struct model_profile *const *profiles, si
     hash_init(&m.samples, arena, profiles[0]->n_samples);
     m.to->label_sets = arena_push(arena, NULL, 0, &m.cap_label_sets, sizeof *m.to->label_sets);
     m.to->n_label_sets = 1; // the empty set
-    hash_add(&m.label_sets, arena, 0, 0);
+    hash_add(&m.label_sets, arena, model_hash_labels(NULL, 0), 0);
     for (size_t k = 0; k < n; k++) {
         begin_source(&m, profiles[k]);
         merge_header(&m, k == 0);

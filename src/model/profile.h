@@ -61,7 +61,8 @@ struct model_label {
 };
 
 // labels[first .. first + n): string labels sorted by key, then numeric ones sorted by
-// key; several values of one key keep their order. Set 0 is the empty set.
+// key; several values of one key keep their order. Set 0 is the empty set. Two sets may
+// be equal: readers merge what is cheap to merge.
 struct model_label_set {
     uint32_t first, n;
 };
@@ -137,6 +138,11 @@ struct model_profile *model_profile_derive(const struct model_profile *p, struct
 // The index of the sample type that text names: a number, a type's name, with or without
 // an `inuse_` in front; empty: the profile's default, else the last. -1 with e filled.
 int model_type_index(const struct model_profile *p, struct str text, struct err *e);
+
+// Into the order that label sets have.
+void model_sort_labels(const struct model_strings *strings, struct model_label *labels, size_t n);
+uint64_t model_hash_labels(const struct model_label *labels, size_t n);
+bool model_same_labels(const struct model_label *a, const struct model_label *b, size_t n);
 
 // Consistency: ids nonzero and unique, at least one type if there are samples.
 // References are indices and checked where they are made.

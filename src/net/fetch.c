@@ -1,9 +1,52 @@
 #include "net/fetch.h"
 
+// The type checks are macros over the names that are loaded here.
+#define CURL_DISABLE_TYPECHECK 1
 #include <curl/curl.h>
+#undef curl_easy_setopt
+#undef curl_easy_getinfo
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// libcurl and the thirty libraries behind it are loaded when a URL is fetched: reading a
+// file does not pay for them.
+#define FUNCTIONS(X)       \
+    X(easy_init)           \
+    X(easy_setopt)         \
+    X(easy_getinfo)        \
+    X(easy_strerror)       \
+    X(easy_cleanup)        \
+    X(global_init)         \
+    X(global_cleanup)      \
+    X(multi_init)          \
+    X(multi_add_handle)    \
+    X(multi_remove_handle) \
+    X(multi_perform)       \
+    X(multi_poll)          \
+    X(multi_info_read)     \
+    X(multi_cleanup)
+
+#define DECLARE(name) __typeof__(curl_##name) *name;
+static struct {
+    FUNCTIONS(DECLARE)
+} lib;
+
+static int load_library(struct err *e)
+{
+    void *handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+    if (!handle)
+        return err_set(e,
+                       "http fetch: libcurl is missing (%s); install it with: apt-get install "
+                       "libcurl4",
+                       dlerror());
+#define LOAD(name)                                                        \
+    if (!(lib.name = (__typeof__(lib.name))dlsym(handle, "curl_" #name))) \
+        return err_set(e, "http fetch: libcurl has no curl_" #name);
+    FUNCTIONS(LOAD)
+    return 0;
+}
 
 struct transfer {
     struct net_fetch *fetch;
@@ -53,7 +96,7 @@ static size_t take_header(char *line, size_t size, size_t count, void *context)
 
 static void begin(struct transfer *t, CURLM *multi, const struct net_tls *tls)
 {
-    t->curl = curl_easy_init();
+    t->curl = lib.easy_init();
     if (!t->curl) {
         err_set(&t->fetch->error, "http fetch: out of memory");
         return;
@@ -63,39 +106,39 @@ static void begin(struct transfer *t, CURLM *multi, const struct net_tls *tls)
     if (strncmp(url, insecure, strlen(insecure)) == 0) {
         if (asprintf(&plain, "https://%s", url + strlen(insecure)) < 0)
             plain = NULL;
-        curl_easy_setopt(t->curl, CURLOPT_SSL_VERIFYPEER, 0L);
-        curl_easy_setopt(t->curl, CURLOPT_SSL_VERIFYHOST, 0L);
+        lib.easy_setopt(t->curl, CURLOPT_SSL_VERIFYPEER, 0L);
+        lib.easy_setopt(t->curl, CURLOPT_SSL_VERIFYHOST, 0L);
     }
-    curl_easy_setopt(t->curl, CURLOPT_URL, plain ? plain : url);
+    lib.easy_setopt(t->curl, CURLOPT_URL, plain ? plain : url);
     free(plain);
-    curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(t->curl, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(t->curl, CURLOPT_MAXREDIRS, 10L);
-    curl_easy_setopt(t->curl, CURLOPT_TIMEOUT, (long)t->fetch->timeout);
-    curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(t->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
-    curl_easy_setopt(t->curl, CURLOPT_ERRORBUFFER, t->why);
-    curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, take_body);
-    curl_easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(t->curl, CURLOPT_HEADERFUNCTION, take_header);
-    curl_easy_setopt(t->curl, CURLOPT_HEADERDATA, t);
-    curl_easy_setopt(t->curl, CURLOPT_PRIVATE, t);
+    lib.easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    lib.easy_setopt(t->curl, CURLOPT_FOLLOWLOCATION, 1L);
+    lib.easy_setopt(t->curl, CURLOPT_MAXREDIRS, 10L);
+    lib.easy_setopt(t->curl, CURLOPT_TIMEOUT, (long)t->fetch->timeout);
+    lib.easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
+    lib.easy_setopt(t->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
+    lib.easy_setopt(t->curl, CURLOPT_ERRORBUFFER, t->why);
+    lib.easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, take_body);
+    lib.easy_setopt(t->curl, CURLOPT_WRITEDATA, t);
+    lib.easy_setopt(t->curl, CURLOPT_HEADERFUNCTION, take_header);
+    lib.easy_setopt(t->curl, CURLOPT_HEADERDATA, t);
+    lib.easy_setopt(t->curl, CURLOPT_PRIVATE, t);
     if (tls && tls->cert && *tls->cert)
-        curl_easy_setopt(t->curl, CURLOPT_SSLCERT, tls->cert);
+        lib.easy_setopt(t->curl, CURLOPT_SSLCERT, tls->cert);
     if (tls && tls->key && *tls->key)
-        curl_easy_setopt(t->curl, CURLOPT_SSLKEY, tls->key);
+        lib.easy_setopt(t->curl, CURLOPT_SSLKEY, tls->key);
     if (tls && tls->ca && *tls->ca)
-        curl_easy_setopt(t->curl, CURLOPT_CAINFO, tls->ca);
-    curl_multi_add_handle(multi, t->curl);
+        lib.easy_setopt(t->curl, CURLOPT_CAINFO, tls->ca);
+    lib.multi_add_handle(multi, t->curl);
 }
 
 static void finish(struct transfer *t, CURLcode result)
 {
     struct net_fetch *f = t->fetch;
     long status = 0;
-    curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+    lib.easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     if (result != CURLE_OK)
-        err_set(&f->error, "http fetch: %s", *t->why ? t->why : curl_easy_strerror(result));
+        err_set(&f->error, "http fetch: %s", *t->why ? t->why : lib.easy_strerror(result));
     else if (status != 200 && t->from_pprof[0] && strstr(t->content_type, "text/plain"))
         err_set(&f->error, "server response: %ld - %.*s", status, (int)(f->n < 300 ? f->n : 300),
                 (const char *)f->data);
@@ -106,8 +149,16 @@ static void finish(struct transfer *t, CURLcode result)
 void net_fetch_all(struct net_fetch *fetches, size_t n, const struct net_tls *tls, size_t limit,
                    void (*progress)(void *context, size_t bytes), void *context)
 {
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-    CURLM *multi = curl_multi_init();
+    struct err missing;
+    if (!lib.easy_init && load_library(&missing)) {
+        for (size_t i = 0; i < n; i++) {
+            fetches[i].data = NULL;
+            fetches[i].error = missing;
+        }
+        return;
+    }
+    lib.global_init(CURL_GLOBAL_DEFAULT);
+    CURLM *multi = lib.multi_init();
     struct transfer *transfers = calloc(n, sizeof *transfers);
     size_t received = 0;
     for (size_t i = 0; i < n; i++) {
@@ -123,29 +174,29 @@ void net_fetch_all(struct net_fetch *fetches, size_t n, const struct net_tls *tl
         begin(&transfers[i], multi, tls);
     }
     for (int running = multi && transfers ? 1 : 0; running;) {
-        curl_multi_perform(multi, &running);
+        lib.multi_perform(multi, &running);
         CURLMsg *message;
         int left;
-        while ((message = curl_multi_info_read(multi, &left))) {
+        while ((message = lib.multi_info_read(multi, &left))) {
             struct transfer *t;
             if (message->msg != CURLMSG_DONE)
                 continue;
-            curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&t);
+            lib.easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, (char **)&t);
             finish(t, message->data.result);
         }
         if (progress)
             progress(context, received);
         if (running)
-            curl_multi_poll(multi, NULL, 0, 100, NULL);
+            lib.multi_poll(multi, NULL, 0, 100, NULL);
     }
     for (size_t i = 0; transfers && multi && i < n; i++) {
         if (transfers[i].curl) {
-            curl_multi_remove_handle(multi, transfers[i].curl);
-            curl_easy_cleanup(transfers[i].curl);
+            lib.multi_remove_handle(multi, transfers[i].curl);
+            lib.easy_cleanup(transfers[i].curl);
         }
     }
     free(transfers);
     if (multi)
-        curl_multi_cleanup(multi);
-    curl_global_cleanup();
+        lib.multi_cleanup(multi);
+    lib.global_cleanup();
 }

@@ -1,4 +1,4 @@
-#include "report/flame_internal.h"
+#include "report/flame_grow.h"
 
 #include <stdlib.h>
 
@@ -6,321 +6,21 @@ enum {
     FRAME_ALL,
     FRAME_OTHER,
     FIRST_FRAME,
-    AHEAD = 24, // samples to prefetch
     // Functions that the table lists though no node of the tree shows them.
     TABLE_EXTRA = 2000,
 };
 
-// A sample on its way through the tree: where in its stack it stands.
-struct cursor {
-    uint64_t at;     // of the current location, in the frames of its side
-    uint32_t left;   // locations from here to the end of the stack
-    uint32_t sub;    // steps of the current location that are done
-    uint32_t sample; // counted over both sides
-    uint32_t key;    // of the step just taken
-};
-
-// A child that a node could have. Those that are worth it become nodes.
-struct branch {
-    double share; // the largest of its columns' shares
-    uint32_t parent, key, depth;
-    uint32_t from, to; // its samples in cursors
-    uint32_t n, n_inlined;
-    uint32_t first, next; // children and siblings
-    uint32_t merged;      // children that became part of "other"
-    bool kept;
-};
-
-// The tree grows best first: the branch with the largest share is opened next, its
-// samples are partitioned by their next frame, and the parts become branches. A branch
-// never has a larger share than its parent, so what is kept in the end are the largest of
-// all, and the samples of small branches are not looked at any further.
-struct growth {
-    struct arena *scratch;
-    struct flame_stacks stacks;
-    bool reverse;
-    double min_share;
-    uint32_t max_nodes;
-
-    struct cursor *cursors, *moved;
-    size_t n_cursors, n_first_side;
-
-    struct branch *branches;
-    int64_t *totals, *other; // n_columns for each branch
-    size_t n_branches, cap_branches, cap_totals, cap_other;
-    uint32_t *heap;
-    size_t n_heap, cap_heap;
-
-    // The children of the branch that is being opened.
-    uint32_t *child_of_key, *opened; // opened: the branch, + 1, that the entry belongs to
-};
-
-static size_t columns_of(const struct growth *g)
-{
-    return g->stacks.n_columns;
-}
-
-static void add_columns(int64_t *to, const int64_t *from, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
-static bool before(const struct growth *g, uint32_t a, uint32_t b)
-{
-    const struct branch *x = &g->branches[a], *y = &g->branches[b];
-    if (x->share != y->share)
-        return x->share > y->share;
-    if (x->depth != y->depth)
-        return x->depth < y->depth;
-    int c = str_cmp(g->stacks.keys[x->key].name, g->stacks.keys[y->key].name);
-    return c ? c < 0 : a < b;
-}
-
-static void heap_push(struct growth *g, uint32_t branch)
-{
-    g->heap = arena_push(g->scratch, g->heap, g->n_heap, &g->cap_heap, sizeof *g->heap);
-    size_t i = g->n_heap++;
-    for (; i > 0 && before(g, branch, g->heap[(i - 1) / 2]); i = (i - 1) / 2)
-        g->heap[i] = g->heap[(i - 1) / 2];
-    g->heap[i] = branch;
-}
-
-static uint32_t heap_pop(struct growth *g)
-{
-    uint32_t top = g->heap[0], last = g->heap[--g->n_heap];
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < g->n_heap; i = child) {
-        if (child + 1 < g->n_heap && before(g, g->heap[child + 1], g->heap[child]))
-            child++;
-        if (!before(g, g->heap[child], last))
-            break;
-        g->heap[i] = g->heap[child];
-    }
-    g->heap[i] = last;
-    return top;
-}
-
-static uint32_t branch_new(struct growth *g, uint32_t parent, uint32_t key)
-{
-    size_t n = g->n_branches, columns = columns_of(g);
-    if (n >= MODEL_NONE - 1)
-        arena_fail(g->scratch, "more than 2^32 nodes in the flame graph");
-    g->branches = arena_push(g->scratch, g->branches, n, &g->cap_branches, sizeof *g->branches);
-    g->totals = arena_push(g->scratch, g->totals, n, &g->cap_totals, columns * sizeof(int64_t));
-    g->other = arena_push(g->scratch, g->other, n, &g->cap_other, columns * sizeof(int64_t));
-    g->branches[n] = (struct branch){
-        .parent = parent,
-        .key = key,
-        .depth = parent == MODEL_NONE ? 0 : g->branches[parent].depth + 1,
-        .first = MODEL_NONE,
-        .next = MODEL_NONE,
-    };
-    // The room may have belonged to a branch that was dropped.
-    memset(g->totals + n * columns, 0, columns * sizeof(int64_t));
-    memset(g->other + n * columns, 0, columns * sizeof(int64_t));
-    return (uint32_t)g->n_branches++;
-}
-
-static double share_of(const struct growth *g, uint32_t branch)
-{
-    double share = 0;
-    const int64_t *totals = g->totals + branch * columns_of(g);
-    for (size_t c = 0; c < columns_of(g); c++) {
-        double s = g->stacks.sums[c] ? (double)totals[c] / (double)g->stacks.sums[c] : 0;
-        if (s > share)
-            share = s;
-    }
-    return share;
-}
-
-static const struct flame_side *side_of(const struct growth *g, const struct cursor *c)
-{
-    return &g->stacks.sides[c->sample >= g->n_first_side];
-}
-
-static inline size_t sample_of(const struct growth *g, const struct cursor *c)
-{
-    return c->sample < g->n_first_side ? c->sample : c->sample - g->n_first_side;
-}
-
-// The next step of a sample, or MODEL_NONE at the end of its stack.
-static inline uint32_t step(const struct growth *g, struct cursor *c)
-{
-    if (!c->left)
-        return MODEL_NONE;
-    const struct flame_side *side = side_of(g, c);
-    uint32_t location = side->p->frames[c->at];
-    uint32_t first = side->first_step[location], n = side->first_step[location + 1] - first;
-    uint32_t taken = side->steps[g->reverse ? first + n - 1 - c->sub : first + c->sub];
-    if (++c->sub == n) {
-        c->sub = 0;
-        c->left--;
-        c->at += g->reverse ? 1 : -(uint64_t)1;
-    }
-    return taken;
-}
-
-static inline void add_sample(struct growth *g, const struct cursor *c, uint32_t branch)
-{
-    const struct flame_side *side = side_of(g, c);
-    flame_add_sample(side, g->stacks.n_types, g->stacks.n_sides, sample_of(g, c),
-                     g->totals + branch * columns_of(g));
-}
-
-static void merge_into_other(struct growth *g, uint32_t branch)
-{
-    uint32_t parent = g->branches[branch].parent;
-    add_columns(g->other + parent * columns_of(g), g->totals + branch * columns_of(g),
-                columns_of(g));
-    g->branches[parent].merged++;
-}
-
-// Moves the samples of the children that are kept next to each other.
-static void partition(struct growth *g, uint32_t from, uint32_t to, size_t first_child)
-{
-    uint32_t at = 0;
-    for (size_t i = first_child; i < g->n_branches; i++) {
-        struct branch *child = &g->branches[i];
-        child->from = child->to = at;
-        if (child->share >= g->min_share)
-            at += child->n;
-    }
-    for (uint32_t i = from; i < to; i++) {
-        const struct cursor *c = &g->cursors[i];
-        if (c->key == MODEL_NONE)
-            continue;
-        struct branch *child = &g->branches[g->child_of_key[c->key]];
-        if (child->share >= g->min_share)
-            g->moved[child->to++] = *c;
-    }
-    memcpy(g->cursors + from, g->moved, at * sizeof *g->cursors);
-    for (size_t i = first_child; i < g->n_branches; i++) {
-        g->branches[i].from += from;
-        g->branches[i].to += from;
-    }
-}
-
-static void open_branch(struct growth *g, uint32_t id)
-{
-    uint32_t from = g->branches[id].from, to = g->branches[id].to;
-    size_t first_child = g->n_branches;
-    bool ended = false;
-    for (uint32_t i = from; i < to; i++) {
-        struct cursor *c = &g->cursors[i];
-        if (i + AHEAD < to) {
-            // Stacks and values lie far apart: each step would wait for memory. (A function
-            // that does nothing else would be dropped by GCC 12 as having no effect.)
-            const struct flame_side *side = side_of(g, c + AHEAD);
-            __builtin_prefetch(&side->p->frames[c[AHEAD].at]);
-            __builtin_prefetch(model_values(side->p, sample_of(g, c + AHEAD)));
-        }
-        uint32_t taken = step(g, c);
-        if (taken == MODEL_NONE) {
-            c->key = MODEL_NONE;
-            ended = true;
-            continue;
-        }
-        c->key = taken >> 1;
-        if (g->opened[c->key] != id + 1) {
-            g->opened[c->key] = id + 1;
-            g->child_of_key[c->key] = branch_new(g, id, c->key);
-        }
-        uint32_t child = g->child_of_key[c->key];
-        g->branches[child].n++;
-        g->branches[child].n_inlined += taken & 1;
-        add_sample(g, c, child);
-    }
-    for (size_t i = first_child; i < g->n_branches; i++)
-        g->branches[i].share =
-            g->branches[id].depth < FLAME_MAX_DEPTH ? share_of(g, (uint32_t)i) : -1;
-
-    if (g->n_branches == first_child + 1 && !ended) {
-        g->branches[first_child].from = from;
-        g->branches[first_child].to = to;
-    } else {
-        partition(g, from, to, first_child);
-    }
-
-    // The small ones are dropped at once: there may be very many of them.
-    size_t n = first_child;
-    for (size_t i = first_child; i < g->n_branches; i++) {
-        if (g->branches[i].share < g->min_share) {
-            merge_into_other(g, (uint32_t)i);
-            continue;
-        }
-        if (n != i) {
-            g->branches[n] = g->branches[i];
-            memcpy(g->totals + n * columns_of(g), g->totals + i * columns_of(g),
-                   columns_of(g) * sizeof(int64_t));
-        }
-        g->branches[n].next = g->branches[id].first;
-        g->branches[id].first = (uint32_t)n;
-        heap_push(g, (uint32_t)n++);
-    }
-    g->n_branches = n;
-}
-
-static void start_cursors(struct growth *g)
-{
-    size_t n = 0, done = 0;
-    for (uint32_t s = 0; s < g->stacks.n_sides; s++)
-        n += g->stacks.sides[s].p->n_samples;
-    if (n >= MODEL_NONE)
-        arena_fail(g->scratch, "more than 2^32 samples");
-    g->cursors = arena_array(g->scratch, n, sizeof *g->cursors);
-    g->moved = arena_array(g->scratch, n, sizeof *g->moved);
-    g->n_first_side = g->stacks.sides[0].p->n_samples;
-    uint32_t root = branch_new(g, MODEL_NONE, 0);
-    for (uint32_t s = 0; s < g->stacks.n_sides; s++) {
-        const struct flame_side *side = &g->stacks.sides[s];
-        for (size_t i = 0; i < side->p->n_samples; i++) {
-            if (!flame_add_sample(side, g->stacks.n_types, g->stacks.n_sides, i,
-                                  g->totals + root * columns_of(g)))
-                continue;
-            uint32_t len = side->p->stack_len[i];
-            g->cursors[done++] = (struct cursor){
-                .at = side->p->stack_first[i] + (g->reverse || !len ? 0 : len - 1),
-                .left = len,
-                .sample = (uint32_t)(i + (s ? g->n_first_side : 0)),
-            };
-        }
-    }
-    g->n_cursors = done;
-    g->branches[root].to = (uint32_t)done;
-}
-
-static uint32_t grow(struct growth *g)
-{
-    g->child_of_key = arena_array(g->scratch, g->stacks.n_keys, sizeof *g->child_of_key);
-    g->opened = arena_array(g->scratch, g->stacks.n_keys, sizeof *g->opened);
-    start_cursors(g);
-    uint32_t n_nodes = 1, n_others = 0;
-    g->branches[0].kept = true;
-    open_branch(g, 0);
-    for (; g->n_heap && n_nodes < g->max_nodes; n_nodes++) {
-        uint32_t id = heap_pop(g);
-        g->branches[id].kept = true;
-        open_branch(g, id);
-    }
-    while (g->n_heap)
-        merge_into_other(g, g->heap[--g->n_heap]);
-    for (size_t i = 0; i < g->n_branches; i++)
-        n_others += g->branches[i].kept && g->branches[i].merged;
-    return n_nodes + n_others;
-}
-
 static int compare_names(const void *a, const void *b, void *context)
 {
-    const struct growth *g = context;
+    const struct flame_growth *g = context;
     const uint32_t *x = a, *y = b;
     return str_cmp(g->stacks.keys[g->branches[*x].key].name,
                    g->stacks.keys[g->branches[*y].key].name);
 }
 
 // Numbers the frames that the result needs, in the order in which they are first met.
-static uint32_t frame_of(struct report_flame *f, const struct growth *g, uint32_t *frame_of_key,
-                         uint32_t key)
+static uint32_t frame_of(struct report_flame *f, const struct flame_growth *g,
+                         uint32_t *frame_of_key, uint32_t key)
 {
     if (!frame_of_key[key]) {
         f->frames[f->n_frames] = g->stacks.keys[key];
@@ -343,12 +43,12 @@ static uint32_t emit(struct report_flame *f, uint32_t parent, uint32_t frame, ui
     return id;
 }
 
-static void close_node(struct report_flame *f, const struct growth *g, uint32_t node,
+static void close_node(struct report_flame *f, const struct flame_growth *g, uint32_t node,
                        uint32_t branch)
 {
     if (g->branches[branch].merged) {
-        uint32_t id = emit(f, node, FRAME_OTHER, REPORT_FLAME_OTHER,
-                           g->other + branch * columns_of(g));
+        uint32_t id =
+            emit(f, node, FRAME_OTHER, REPORT_FLAME_OTHER, g->other + branch * flame_columns(g));
         f->end[id] = f->n_nodes;
         f->merged += g->branches[branch].merged;
     }
@@ -356,7 +56,7 @@ static void close_node(struct report_flame *f, const struct growth *g, uint32_t 
 }
 
 // Depth first, siblings by name, without recursion: stacks can be deep.
-static void finish_nodes(struct report_flame *f, struct growth *g, uint32_t n_nodes,
+static void finish_nodes(struct report_flame *f, struct flame_growth *g, uint32_t n_nodes,
                          uint32_t *frame_of_key)
 {
     uint32_t *pending = arena_array(g->scratch, n_nodes, sizeof *pending);
@@ -372,13 +72,13 @@ static void finish_nodes(struct report_flame *f, struct growth *g, uint32_t n_no
             continue;
         }
         uint32_t id = pending[--n_pending];
-        const struct branch *b = &g->branches[id];
-        uint8_t flags = !b->n_inlined           ? 0
+        const struct flame_branch *b = &g->branches[id];
+        uint8_t flags = !b->n_inlined          ? 0
                         : b->n_inlined == b->n ? REPORT_FLAME_INLINED
                                                : REPORT_FLAME_PARTLY;
         uint32_t node = emit(f, depth ? stack[depth - 1].node : MODEL_NONE,
                              id ? frame_of(f, g, frame_of_key, b->key) : FRAME_ALL, flags,
-                             g->totals + id * columns_of(g));
+                             g->totals + id * flame_columns(g));
         stack[depth].node = node;
         stack[depth].branch = id;
         stack[depth++].pending = (uint32_t)n_pending;
@@ -422,9 +122,9 @@ static int compare_extras(const void *a, const void *b)
 }
 
 // Functions that are called from very many places may be in no node of their own.
-static void count_functions(struct report_flame *f, struct growth *g, uint32_t *frame_of_key)
+static void count_functions(struct report_flame *f, struct flame_growth *g, uint32_t *frame_of_key)
 {
-    size_t columns = columns_of(g), n_keys = g->stacks.n_keys;
+    size_t columns = flame_columns(g), n_keys = g->stacks.n_keys;
     int64_t *self = arena_array(g->scratch, n_keys * columns, sizeof *self);
     int64_t *total = arena_array(g->scratch, n_keys * columns, sizeof *total);
     flame_stacks_count(&g->stacks, g->scratch, self, total);
@@ -434,7 +134,8 @@ static void count_functions(struct report_flame *f, struct growth *g, uint32_t *
     for (uint32_t key = 0; key < n_keys; key++) {
         double share = 0;
         for (size_t c = 0; c < columns; c++)
-            if (g->stacks.sums[c] && (double)total[key * columns + c] > share * (double)g->stacks.sums[c])
+            if (g->stacks.sums[c] &&
+                (double)total[key * columns + c] > share * (double)g->stacks.sums[c])
                 share = (double)total[key * columns + c] / (double)g->stacks.sums[c];
         if (!frame_of_key[key] && share >= g->min_share)
             extras[n++] = (struct extra){share, key};
@@ -460,9 +161,9 @@ static void finish_groups(struct report_flame *f, struct arena *arena, struct ar
     hash_init(&index, scratch, 64);
     for (uint32_t i = 0; i < f->n_frames; i++) {
         struct report_flame_frame *frame = &f->frames[i];
-        struct flame_group_name name =
-            i < FIRST_FRAME ? (struct flame_group_name){STR(""), true}
-                            : flame_group_of(frame->name, frame->module, by_module);
+        struct flame_group_name name = i < FIRST_FRAME
+                                           ? (struct flame_group_name){STR(""), true}
+                                           : flame_group_of(frame->name, frame->module, by_module);
         frame->short_at = flame_short_name(frame->name);
         uint64_t hash = hash_bytes(name.name.p, name.name.n, name.muted);
         uint32_t group = MODEL_NONE;
@@ -522,11 +223,11 @@ static void finish_texts(struct report_flame *f, struct arena *arena, struct are
     }
 }
 
-static struct report_flame *finish(struct growth *g, struct arena *arena, uint32_t n_nodes,
+static struct report_flame *finish(struct flame_growth *g, struct arena *arena, uint32_t n_nodes,
                                    const struct report_flame_options *options)
 {
     struct report_flame *f = arena_alloc(arena, sizeof *f);
-    size_t columns = columns_of(g);
+    size_t columns = flame_columns(g);
     f->diff = options->base != NULL;
     f->reverse = options->reverse;
     f->normalise = f->diff && options->normalise;
@@ -536,8 +237,8 @@ static struct report_flame *finish(struct growth *g, struct arena *arena, uint32
     const struct model_profile *p = g->stacks.sides[0].p;
     for (uint32_t t = 0; t < f->n_types; t++) {
         const struct model_value_type *type = &p->types[g->stacks.sides[0].value[t]];
-        f->types[t] = (struct report_flame_type){model_str(p, type->type),
-                                                 model_str(p, type->unit), g->stacks.negative[t]};
+        f->types[t] = (struct report_flame_type){model_str(p, type->type), model_str(p, type->unit),
+                                                 g->stacks.negative[t]};
     }
     f->frame = arena_array(arena, n_nodes, sizeof *f->frame);
     f->parent = arena_array(arena, n_nodes, sizeof *f->parent);
@@ -571,7 +272,7 @@ static struct report_flame *make(struct arena *arena, struct arena *scratch,
                                  const struct model_profile *p,
                                  const struct report_flame_options *options, struct err *e)
 {
-    struct growth g = {
+    struct flame_growth g = {
         .scratch = scratch,
         .reverse = options->reverse,
         .min_share = options->min_share > 0 ? options->min_share : 0.1 / REPORT_FLAME_WIDTH,
@@ -579,7 +280,7 @@ static struct report_flame *make(struct arena *arena, struct arena *scratch,
     };
     if (!flame_stacks_init(&g.stacks, scratch, arena, p, options, e))
         return NULL;
-    uint32_t n_nodes = grow(&g);
+    uint32_t n_nodes = flame_grow(&g);
     return finish(&g, arena, n_nodes, options);
 }
 
@@ -611,7 +312,8 @@ struct report_flame *report_flame_new(struct arena *arena, const struct model_pr
 
 static double left_scale(const struct report_flame *f)
 {
-    return f->normalise && f->total[0] && f->total[1] ? (double)f->total[1] / (double)f->total[0] : 1;
+    return f->normalise && f->total[0] && f->total[1] ? (double)f->total[1] / (double)f->total[0]
+                                                      : 1;
 }
 
 double report_flame_weight(const struct report_flame *f, uint32_t node)
@@ -623,7 +325,8 @@ double report_flame_weight(const struct report_flame *f, uint32_t node)
 double report_flame_change(const struct report_flame *f, uint32_t node)
 {
     const int64_t *total = f->total + (size_t)node * f->n_columns;
-    double left = f->diff ? (double)total[0] * left_scale(f) : 0, right = f->diff ? (double)total[1] : 0;
+    double left = f->diff ? (double)total[0] * left_scale(f) : 0,
+           right = f->diff ? (double)total[1] : 0;
     double larger = left > right ? left : right;
     return larger > 0 ? (right - left) / larger : 0;
 }

@@ -48,17 +48,17 @@ static bool is_system_module(struct str module)
 
 static bool is_system_package(struct str package)
 {
-    static const char *const exact[] = {
-        // Rust, C++
-        "std", "core", "alloc", "compiler_builtins", "panic_unwind", "panic_abort", "rustc_demangle",
-        "__gnu_cxx", "__cxxabiv1", "abi", "__1",
-        // Go
-        "runtime", "syscall", "sync", "reflect", "sync/atomic",
-        // Java, .NET
-        "java", "javax", "jdk", "sun", "System", NULL};
-    static const char *const prefixes[] = {"runtime/", "internal/", "java/",  "java.", "javax.",
-                                           "jdk/",     "jdk.",      "sun/",   "sun.",  "System.",
-                                           "vendor/",  NULL};
+    static const char *const exact[] = {// Rust, C++
+                                        "std", "core", "alloc", "compiler_builtins", "panic_unwind",
+                                        "panic_abort", "rustc_demangle", "__gnu_cxx", "__cxxabiv1",
+                                        "abi", "__1",
+                                        // Go
+                                        "runtime", "syscall", "sync", "reflect", "sync/atomic",
+                                        // Java, .NET
+                                        "java", "javax", "jdk", "sun", "System", NULL};
+    static const char *const prefixes[] = {"runtime/", "internal/", "java/",   "java.", "javax.",
+                                           "jdk/",     "jdk.",      "sun/",    "sun.",  "System.",
+                                           "com/sun/", "com.sun.",  "vendor/", NULL};
     return is_one_of(package, exact) || starts_with_one_of(package, prefixes);
 }
 
@@ -119,7 +119,7 @@ static struct str colon_package(struct str name)
         size_t as = str_find(name, STR(" as "), 0);
         struct str inner = str_from_to(name, 1, name.n);
         struct str type = as == SIZE_MAX ? inner : str_from_to(name, 1, as);
-        static const char *const words[] = {"mut ", "dyn ", "const ", "&", "*", NULL};
+        static const char *const words[] = {"&", "*", "mut ", "const ", "dyn ", NULL};
         for (const char *const *w = words; *w; w++)
             if (str_starts(type, str_from(*w)))
                 type = str_from_to(type, strlen(*w), type.n);
@@ -179,13 +179,13 @@ struct flame_group_name flame_group_of(struct str function, struct str module, b
     if (str_find(function, STR("::"), 0) != SIZE_MAX) {
         struct str package = colon_package(function);
         if (package.n)
-            return (struct flame_group_name){package, is_system_package(package) ||
-                                                          of_module.muted};
+            return (struct flame_group_name){package,
+                                             is_system_package(package) || of_module.muted};
         return of_module;
     }
     // A dot also ends the names that a C compiler makes: f.part.0, f.cold, f.constprop.0.
-    static const char *const compiler[] = {".part.", ".cold",   ".constprop.", ".isra.",
-                                           ".llvm.", ".lto_pr", "@@",          "@plt", NULL};
+    static const char *const compiler[] = {".part.",  ".cold", ".constprop.", ".isra.", ".llvm.",
+                                           ".lto_pr", "@@",    "@plt",        NULL};
     for (const char *const *c = compiler; *c; c++)
         if (str_find(function, str_from(*c), 0) != SIZE_MAX)
             return of_module;

@@ -152,8 +152,8 @@ static bool choose_types(struct flame_stacks *stacks, struct arena *arena,
             if (other == MODEL_NONE && i == 0) {
                 struct str t = model_str(p, p->types[type].type),
                            u = model_str(p, p->types[type].unit);
-                err_set(e, "the base has no sample type '%.*s' in '%.*s' to compare with",
-                        (int)t.n, t.p, (int)u.n, u.p);
+                err_set(e, "the base has no sample type '%.*s' in '%.*s' to compare with", (int)t.n,
+                        t.p, (int)u.n, u.p);
                 return false;
             }
             if (other == MODEL_NONE)

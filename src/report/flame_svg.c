@@ -9,7 +9,8 @@ enum {
     PAD = 10,
     HEAD = 60,
     FOOT = 34,
-    LEGEND = 6, // groups shown
+    MIN_HEIGHT = 260, // a tooltip needs room
+    LEGEND = 6,       // groups shown
 };
 
 struct canvas {
@@ -22,12 +23,11 @@ struct canvas {
 // Of Helvetica, in thousandths of the font's size, from space to tilde: close enough to
 // every sans-serif that a viewer may take in its place.
 static const uint16_t char_widths[] = {
-    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278,
-    556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556,
-    1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833, 722, 778,
-    667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556,
-    333, 556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556,
-    556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584};
+    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333,  278, 278, 556, 556, 556,
+    556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667,
+    611, 778, 722, 278, 500, 667, 556, 833, 722, 778, 667, 778, 722, 667,  611, 722, 667, 944, 667,
+    667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556, 556, 278,  556, 556, 222, 222, 500,
+    222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500,  500, 334, 260, 334, 584};
 
 static double char_width(uint32_t c)
 {
@@ -156,8 +156,8 @@ static void write_style(struct canvas *c)
     out_text(out, "<style>\n");
     // Viewers that know no custom properties take the first of each pair.
     for (int i = 0; i < n; i++)
-        out_printf(out, ".%c%d{fill:#%06x}.%c%d{fill:var(--%c%d)}.i.%c%d{fill:url(#h%d)}\n", prefix, i,
-                   colours[i], prefix, i, prefix, i, prefix, i, i);
+        out_printf(out, ".%c%d{fill:#%06x}.%c%d{fill:var(--%c%d)}.i.%c%d{fill:url(#h%d)}\n", prefix,
+                   i, colours[i], prefix, i, prefix, i, prefix, i, i);
     out_text(out, "svg{");
     out_text(out, flame_theme_css);
     flame_write_css_colours(out, 0);
@@ -205,7 +205,8 @@ static void write_head(struct canvas *c)
 
 static double write_swatch(struct canvas *c, double x, int y, const char *classes)
 {
-    out_printf(c->out, "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"12\" height=\"12\" rx=\"3\"/>",
+    out_printf(c->out,
+               "<rect class=\"%s\" x=\"%.1f\" y=\"%d\" width=\"12\" height=\"12\" rx=\"3\"/>",
                classes, x, y - 10);
     return x + 18;
 }
@@ -242,8 +243,13 @@ static double write_groups(struct canvas *c, double x, int y, double limit)
         const struct report_flame_group *group = &f->groups[best];
         char colour[16], share[32], words[160];
         flame_percent((double)most / (double)f->total[0], share, sizeof share);
-        snprintf(words, sizeof words, "%.*s %s", (int)(group->name.n < 100 ? group->name.n : 100),
-                 group->name.p, share);
+        // Of a long path the end tells more.
+        struct str name = group->name;
+        size_t cut = name.n > 32 ? name.n - 31 : 0;
+        while (cut && cut < name.n && ((unsigned char)name.p[cut] & 0xc0) == 0x80)
+            cut++;
+        snprintf(words, sizeof words, "%s%.*s %s", cut ? "\xe2\x80\xa6" : "", (int)(name.n - cut),
+                 name.p + cut, share);
         if (x + 30 + text_width(str_from(words)) > limit)
             return x;
         snprintf(colour, sizeof colour, "c%d",
@@ -293,15 +299,19 @@ void report_flame_svg(const struct report_flame *flame, const struct report_flam
     if (c.width < 200)
         c.width = 200;
     c.height = HEAD + (int)(flame->max_depth + 1) * ROW + FOOT;
-    out_printf(out,
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-               "viewBox=\"0 0 %d %d\" font-family=\"Helvetica Neue,Arial,Liberation Sans,sans-serif\" "
-               "font-size=\"12\">\n<title>",
-               c.width, c.height, c.width, c.height);
+    if (c.height < MIN_HEIGHT)
+        c.height = MIN_HEIGHT;
+    out_printf(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
+        "viewBox=\"0 0 %d %d\" font-family=\"Helvetica Neue,Arial,Liberation Sans,sans-serif\" "
+        "font-size=\"12\">\n<title>",
+        c.width, c.height, c.width, c.height);
     flame_write_xml(out, str_from(flame_title(flame, style)));
     out_text(out, "</title>\n");
     write_style(&c);
-    out_text(out, "<rect width=\"100%\" height=\"100%\" fill=\"#fff\" style=\"fill:var(--bg)\"/>\n");
+    out_text(out,
+             "<rect width=\"100%\" height=\"100%\" fill=\"#fff\" style=\"fill:var(--bg)\"/>\n");
     write_head(&c);
     write_nodes(&c);
     write_foot(&c);

@@ -15,7 +15,7 @@ struct screen {
     struct out *out;
     int columns;
     enum report_flame_colour colour;
-    uint32_t root; // what fills the line: the profile, or the frame below a folded trunk
+    uint32_t root;   // what fills the line: the profile, or the frame below a folded trunk
     uint32_t *order; // nodes as drawn: depth first, siblings by size
     double *left;    // of each node, in shares of the profile
 };
@@ -24,7 +24,8 @@ struct screen {
 static int nearest_256(uint32_t rgb)
 {
     static const int levels[] = {0, 95, 135, 175, 215, 255};
-    int part[3] = {(int)(rgb >> 16), (int)(rgb >> 8 & 255), (int)(rgb & 255)}, cube = 0, distance = 0;
+    int part[3] = {(int)(rgb >> 16), (int)(rgb >> 8 & 255), (int)(rgb & 255)}, cube = 0,
+        distance = 0;
     for (int i = 0; i < 3; i++) {
         int best = 0;
         for (int k = 1; k < 6; k++)
@@ -117,7 +118,8 @@ static void write_box(struct screen *s, uint32_t node, int width)
             snprintf(share, sizeof share, " %+.0f%%", 100 * relative);
     } else {
         char percent[32];
-        flame_percent(all > 0 ? report_flame_weight(s->flame, node) / all : 0, percent, sizeof percent);
+        flame_percent(all > 0 ? report_flame_weight(s->flame, node) / all : 0, percent,
+                      sizeof percent);
         snprintf(share, sizeof share, " %s", percent);
     }
     int share_room = (int)strlen(share);

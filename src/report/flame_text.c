@@ -107,12 +107,9 @@ struct scale {
     double factor; // to the first of its family
 };
 
-static const struct scale time_scales[] = {{"nanoseconds", "ns", 1},
-                                           {"microseconds", "us", 1e3},
-                                           {"milliseconds", "ms", 1e6},
-                                           {"seconds", "s", 1e9},
-                                           {"hours", "hrs", 3.6e12},
-                                           {NULL, NULL, 0}};
+static const struct scale time_scales[] = {{"nanoseconds", "ns", 1},    {"microseconds", "us", 1e3},
+                                           {"milliseconds", "ms", 1e6}, {"seconds", "s", 1e9},
+                                           {"hours", "hrs", 3.6e12},    {NULL, NULL, 0}};
 static const struct scale byte_scales[] = {{"bytes", "B", 1},
                                            {"kilobytes", "kB", 1024.0},
                                            {"megabytes", "MB", 1048576.0},
@@ -164,7 +161,9 @@ const char *flame_title(const struct report_flame *flame, const struct report_fl
 {
     if (style->title && style->title[0])
         return style->title;
-    return flame->diff ? "Flame graph diff" : flame->reverse ? "Flame graph of callers" : "Flame graph";
+    return flame->diff      ? "Flame graph diff"
+           : flame->reverse ? "Flame graph of callers"
+                            : "Flame graph";
 }
 
 void flame_walk_start(struct flame_walk *walk, const struct report_flame *flame)
@@ -198,8 +197,8 @@ void flame_omissions(const struct report_flame *flame, const struct report_flame
                 sum += report_flame_weight(flame, i);
         double all = report_flame_weight(flame, 0);
         flame_percent(all > 0 ? sum / all : 0, share, sizeof share);
-        at = (size_t)snprintf(text, n, "%u small branch%s (%s) merged into \"other\"", flame->merged,
-                              flame->merged == 1 ? "" : "es", share);
+        at = (size_t)snprintf(text, n, "%u small branch%s (%s) merged into \"other\"",
+                              flame->merged, flame->merged == 1 ? "" : "es", share);
     }
     if (flame->types[0].negative && at < n) {
         flame_format(flame, style, flame->types[0].negative, value, sizeof value);

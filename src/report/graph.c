@@ -380,7 +380,6 @@ struct connector {
         uint32_t parent, edge;
     } * last;
     size_t *seen;
-    bool only_inlined; // edges into other nodes are of no interest
     struct tagger tagger;
     bool with_tags;
 };
@@ -410,6 +409,21 @@ static uint32_t find_or_add_edge(struct connector *c, uint32_t src, uint32_t dst
     return edge;
 }
 
+// A sample counts once for an edge, as its outermost occurrence was.
+static inline void add_to_edge(struct connector *c, uint32_t src, uint32_t dst, size_t sample,
+                               struct weight w, bool residual, bool is_inline)
+{
+    uint32_t index = find_or_add_edge(c, src, dst);
+    struct edge *e = &c->g->edges[index];
+    if (e->seen == sample + 1)
+        return;
+    e->seen = sample + 1;
+    e->weight = units_add(e->weight, w.value);
+    e->weight_div = units_add(e->weight_div, w.divisor);
+    e->residual |= residual;
+    e->is_inline &= is_inline;
+}
+
 static void connect_sample(struct connector *c, size_t s)
 {
     struct graph *g = c->g;
@@ -435,18 +449,8 @@ static void connect_sample(struct connector *c, size_t s)
                 c->seen[node] = s + 1;
                 add_tags(&c->tagger, tags, node, w, false);
             }
-            if (parent != MODEL_NONE && parent != node &&
-                (!c->only_inlined || g->nodes[node].may_be_inlined)) {
-                uint32_t edge = find_or_add_edge(c, parent, node);
-                struct edge *e = &g->edges[edge];
-                if (e->seen != s + 1) {
-                    e->seen = s + 1;
-                    e->weight = units_add(e->weight, w.value);
-                    e->weight_div = units_add(e->weight_div, w.divisor);
-                    e->residual |= residual;
-                    e->is_inline &= k != last;
-                }
-            }
+            if (parent != MODEL_NONE && parent != node)
+                add_to_edge(c, parent, node, s, w, residual, k != last);
             parent = node;
             residual = false;
         }
@@ -455,23 +459,100 @@ static void connect_sample(struct connector *c, size_t s)
         add_tags(&c->tagger, tags, parent, w, true);
 }
 
-void graph_connect(struct graph *g, bool with_tags)
+// Only edges into the nodes of interest, with outgoing ones also out of them: frames that
+// are of no interest are passed over at the cost of a look-up.
+static void connect_some(struct connector *c, const bool *interest, bool outgoing)
 {
-    struct connector c = {.g = g, .with_tags = with_tags};
+    struct graph *g = c->g;
+    const struct model_profile *p = g->p;
+    // Of each location: has it such a node; its innermost and outermost node that is kept.
+    uint8_t *interesting = arena_array(g->arena, p->n_locations + 1, 1);
+    uint32_t *innermost = arena_array(g->arena, p->n_locations + 1, sizeof *innermost);
+    uint32_t *outermost = arena_array(g->arena, p->n_locations + 1, sizeof *outermost);
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        innermost[i] = outermost[i] = MODEL_NONE;
+        for (uint32_t k = g->first_node[i + 1]; k-- > g->first_node[i];) {
+            uint32_t node = g->location_nodes[k];
+            if (g->is_kept && !g->is_kept[node])
+                continue;
+            interesting[i] |= interest[node];
+            innermost[i] = node;
+            if (outermost[i] == MODEL_NONE)
+                outermost[i] = node;
+        }
+    }
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct weight w = sample_weight(g, s);
+        if (w.value == 0 && w.divisor == 0)
+            continue;
+        const uint32_t *frames = model_stack(p, s);
+        uint32_t n = p->stack_len[s];
+        for (uint32_t i = n; i-- > 0;) {
+            if (!interesting[frames[i]])
+                continue;
+            uint32_t parent = MODEL_NONE;
+            for (uint32_t up = i + 1; up < n && parent == MODEL_NONE; up++)
+                parent = innermost[frames[up]];
+            uint32_t first = g->first_node[frames[i]], last = g->first_node[frames[i] + 1] - 1;
+            for (uint32_t k = last + 1; k-- > first;) {
+                uint32_t node = g->location_nodes[k];
+                if (g->is_kept && !g->is_kept[node])
+                    continue;
+                if (parent != MODEL_NONE && parent != node &&
+                    (interest[node] || (outgoing && interest[parent])))
+                    add_to_edge(c, parent, node, s, w, false, k != last);
+                parent = node;
+            }
+            uint32_t child = MODEL_NONE;
+            if (outgoing && interest[parent])
+                for (uint32_t down = i; down-- > 0 && child == MODEL_NONE;)
+                    child = outermost[frames[down]];
+            if (child != MODEL_NONE && child != parent)
+                add_to_edge(c, parent, child, s, w, false, false);
+        }
+    }
+}
+
+static void connector_init(struct connector *c, struct graph *g)
+{
+    *c = (struct connector){.g = g};
     g->edges = NULL;
     g->n_edges = g->cap_edges = 0;
-    c.only_inlined = g->r->o.format == REPORT_TEXT || g->r->o.format == REPORT_TOPPROTO;
+    hash_init(&c->index, g->arena, 1024);
+    c->last = arena_array(g->arena, g->n_nodes + 1, sizeof *c->last);
+    memset(c->last, 0xff, g->n_nodes * sizeof *c->last);
+}
+
+void graph_connect(struct graph *g, bool with_tags)
+{
+    struct connector c;
+    connector_init(&c, g);
+    c.with_tags = with_tags;
     if (with_tags) {
         tagger_init(&c.tagger, g);
         c.seen = arena_array(g->arena, g->n_nodes + 1, sizeof *c.seen);
     }
-    if (c.only_inlined && !g->has_inlines)
-        return;
-    hash_init(&c.index, g->arena, 1024);
-    c.last = arena_array(g->arena, g->n_nodes + 1, sizeof *c.last);
-    memset(c.last, 0xff, g->n_nodes * sizeof *c.last);
     for (size_t s = 0; s < g->p->n_samples; s++)
         connect_sample(&c, s);
+}
+
+void graph_connect_inlined(struct graph *g)
+{
+    if (!g->has_inlines)
+        return;
+    struct connector c;
+    connector_init(&c, g);
+    bool *interest = arena_array(g->arena, g->n_nodes + 1, sizeof *interest);
+    for (size_t i = 0; i < g->n_nodes; i++)
+        interest[i] = g->nodes[i].may_be_inlined;
+    connect_some(&c, interest, false);
+}
+
+void graph_connect_around(struct graph *g, const bool *interest)
+{
+    struct connector c;
+    connector_init(&c, g);
+    connect_some(&c, interest, true);
 }
 
 // --- trees ---

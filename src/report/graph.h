@@ -52,6 +52,7 @@ struct graph {
     uint32_t *selected; // what the report shows, in its order
     size_t n_selected;
     bool *is_kept; // NULL: every node takes part in edges
+    bool *matches; // what peek asks for, by node; NULL: not asked
 
     struct edge *edges;
     size_t n_edges, cap_edges;
@@ -96,7 +97,12 @@ struct str graph_labels(struct graph *g, bool full_headers);
 void graph_count_values(struct graph *g);
 void graph_build_tree(struct graph *g);
 void graph_trim_tree(struct graph *g, const bool *kept);
+// Counts the edges between the nodes that are kept, and the tags.
 void graph_connect(struct graph *g, bool with_tags);
+// The same, but only edges into nodes that can be inlined: all that a table asks for.
+void graph_connect_inlined(struct graph *g);
+// Only edges into and out of the nodes of interest. Nothing tells which are residual.
+void graph_connect_around(struct graph *g, const bool *interest);
 void graph_index_edges(struct graph *g);
 struct str node_printable_name(struct graph *g, const struct node_info *info);
 

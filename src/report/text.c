@@ -102,13 +102,10 @@ void report_tree(struct report *r, struct out *out)
         "----------------------------------------------------------+-------------\n";
     struct graph *g = graph_new_trimmed(r);
     graph_select_unit(g);
-    bool *wanted = arena_array(r->arena, g->n_selected + 1, sizeof *wanted);
     size_t matched = 0;
-    for (size_t i = 0; i < g->n_selected; i++) {
-        wanted[i] = !r->o.symbol || model_regex_match(r->o.symbol, g->nodes[g->selected[i]].name);
-        matched += wanted[i];
-    }
-    if (r->o.symbol && matched == 0) {
+    for (size_t i = 0; g->matches && i < g->n_selected; i++)
+        matched += g->matches[g->selected[i]];
+    if (g->matches && matched == 0) {
         struct str pattern = model_regex_pattern(r->o.symbol);
         arena_fail(r->arena, "no matches found for regexp: %.*s", (int)pattern.n, pattern.p);
     }
@@ -118,9 +115,9 @@ void report_tree(struct report *r, struct out *out)
     out_text(out, "      flat  flat%   sum%        cum   cum%   calls calls% + context \t \t \n");
     int64_t sum = 0;
     for (size_t i = 0; i < g->n_selected; i++) {
-        if (!wanted[i])
-            continue;
         uint32_t node = g->selected[i];
+        if (g->matches && !g->matches[node])
+            continue;
         int64_t flat = node_flat(&g->nodes[node]), cum = node_cum(&g->nodes[node]);
         out_text(out, separator);
         size_t n;

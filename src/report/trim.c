@@ -311,6 +311,16 @@ static void keep_nodes(struct graph *g, const bool *wanted, bool tree)
     g->is_kept = kept;
 }
 
+static const bool *match_symbol(struct graph *g)
+{
+    g->matches = arena_array(g->arena, g->n_nodes + 1, sizeof *g->matches);
+    for (size_t i = 0; i < g->n_selected; i++) {
+        uint32_t node = g->selected[i];
+        g->matches[node] = model_regex_match(g->r->o.symbol, g->nodes[node].name);
+    }
+    return g->matches;
+}
+
 struct graph *graph_new_trimmed(struct report *r)
 {
     const struct report_options *o = &r->o;
@@ -369,7 +379,11 @@ struct graph *graph_new_trimmed(struct report *r)
             sort_nodes(g);
         }
     }
-    if (!connected)
+    if (!connected && (o->format == REPORT_TEXT || o->format == REPORT_TOPPROTO))
+        graph_connect_inlined(g);
+    else if (!connected && o->symbol)
+        graph_connect_around(g, match_symbol(g));
+    else if (!connected)
         graph_connect(g, false);
     drop_light_tags(g, node_cutoff);
     g->n_dropped_edges = drop_light_edges(g, edge_cutoff);

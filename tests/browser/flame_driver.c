@@ -16,23 +16,22 @@ struct stack {
     int now, before;
 };
 
-#define TOKIO                                                                                     \
-    "clone3;start_thread;std::sys::thread::unix::Thread::new::thread_start;"                      \
-    "+<alloc::boxed::Box<F> as core::ops::function::FnOnce<Args>>::call_once;"                    \
-    "tokio::runtime::blocking::pool::Inner::run;"                                                 \
-    "tokio::runtime::scheduler::multi_thread::worker::run;"                                       \
+#define TOKIO                                                                  \
+    "clone3;start_thread;std::sys::thread::unix::Thread::new::thread_start;"   \
+    "+<alloc::boxed::Box<F> as core::ops::function::FnOnce<Args>>::call_once;" \
+    "tokio::runtime::blocking::pool::Inner::run;"                              \
+    "tokio::runtime::scheduler::multi_thread::worker::run;"                    \
     "tokio::runtime::scheduler::multi_thread::worker::Context::run;"
-#define POLL                                                                                      \
-    TOKIO                                                                                         \
-    "tokio::runtime::scheduler::multi_thread::worker::Context::run_task;"                         \
-    "tokio::runtime::task::harness::Harness<T,S>::poll;"                                          \
+#define POLL                                                              \
+    TOKIO                                                                 \
+    "tokio::runtime::scheduler::multi_thread::worker::Context::run_task;" \
+    "tokio::runtime::task::harness::Harness<T,S>::poll;"                  \
     "+<core::pin::Pin<P> as core::future::future::Future>::poll;"
-#define SERVE                                                                                     \
-    POLL                                                                                          \
-    "hyper_util::server::conn::auto::Connection<I,S,E>::poll;"                                    \
-    "hyper::proto::h1::dispatch::Dispatcher<D,Bs,I,T>::poll_catch;"
-#define ROUTE                                                                                     \
-    SERVE "<axum::routing::Route<E> as tower_service::Service<http::Request<B>>>::call;"          \
+#define SERVE                                                       \
+    POLL "hyper_util::server::conn::auto::Connection<I,S,E>::poll;" \
+         "hyper::proto::h1::dispatch::Dispatcher<D,Bs,I,T>::poll_catch;"
+#define ROUTE                                                                            \
+    SERVE "<axum::routing::Route<E> as tower_service::Service<http::Request<B>>>::call;" \
           "tower_http::trace::service::Trace<S,M>::call;"
 #define ORDER ROUTE "rideshare::api::order_ride::{{closure}};"
 #define SEARCH ORDER "rideshare::matching::find_nearest_driver;"
@@ -77,12 +76,14 @@ static const struct stack stacks[] = {
     {ORDER "rideshare::pricing::quote;regex_automata::meta::Regex::find;"
            "regex_automata::hybrid::search::find_fwd",
      0, 420},
-    {ORDER "rideshare::audit::record;ring::digest::Context::update;sha256_block_data_order", 340, 0},
+    {ORDER "rideshare::audit::record;ring::digest::Context::update;sha256_block_data_order", 340,
+     0},
     {ORDER "tracing::span::Span::record_all;tracing_subscriber::fmt::format::Format<F,T>::event;"
            "+core::fmt::write;alloc::fmt::format::format_inner;realloc;memmove",
      190, 185},
-    {POLL "rideshare::jobs::rebalance::{{closure}};std::collections::hash::map::HashMap<K,V>::insert;"
-          "hashbrown::raw::RawTable<T,A>::reserve_rehash;malloc;_int_malloc",
+    {POLL
+     "rideshare::jobs::rebalance::{{closure}};std::collections::hash::map::HashMap<K,V>::insert;"
+     "hashbrown::raw::RawTable<T,A>::reserve_rehash;malloc;_int_malloc",
      170, 175},
     {POLL "rideshare::jobs::rebalance::{{closure}};"
           "<std::collections::hash::map::DefaultHasher as core::hash::Hasher>::write",
@@ -97,10 +98,10 @@ static const struct stack stacks[] = {
 
 static const char *module_of(struct str name)
 {
-    static const char *const libc[] = {"clone3",  "start_thread", "epoll_wait", "read",
-                                       "writev",  "malloc",       "realloc",    "memmove",
-                                       "syscall", "mmap",         "_int_malloc", "__libc_start_main",
-                                       NULL};
+    static const char *const libc[] = {
+        "clone3",      "start_thread",      "epoll_wait", "read",    "writev",
+        "malloc",      "realloc",           "memmove",    "syscall", "mmap",
+        "_int_malloc", "__libc_start_main", NULL};
     static const char *const libm[] = {"sin", "cos", "exp", NULL};
     for (const char *const *p = libc; *p; p++)
         if (str_eq(name, str_from(*p)))
@@ -189,8 +190,9 @@ static struct model_profile *hostile(struct arena *arena)
     add_stack(&b, "main;</script><script>window.hacked=1</script>;a\"b'c&d", (int64_t[]){10});
     add_stack(&b, "main;<img src=x onerror=window.hacked=1>;]]>&lt;", (int64_t[]){10});
     add_stack(&b, "main;bad\xff\xc3(utf8;ctrl\x01\x1b[31m", (int64_t[]){10});
-    add_stack(&b, "main;\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e::\xe9\x96\xa2\xe6\x95\xb0;"
-                  "emoji\xf0\x9f\x94\xa5;\xe2\x80\xa8line",
+    add_stack(&b,
+              "main;\xe6\x97\xa5\xe6\x9c\xac\xe8\xaa\x9e::\xe9\x96\xa2\xe6\x95\xb0;"
+              "emoji\xf0\x9f\x94\xa5;\xe2\x80\xa8line",
               (int64_t[]){10});
     return b.p;
 }
@@ -203,8 +205,9 @@ static struct model_profile *large(struct arena *arena)
     model_build(&b, arena);
     model_build_type(&b, STR("cpu"), STR("nanoseconds"));
     for (int i = 0; i < 100000; i++) {
-        snprintf(text, sizeof text, "main;pkg%d::outer;mod%d::step_%d;lib%d::work;x::leaf_%d;y::tail_%d",
-                 i % 10, i / 10 % 10, i % 100, i / 100 % 10, i / 1000 % 10, i / 10000);
+        snprintf(text, sizeof text,
+                 "main;pkg%d::outer;mod%d::step_%d;lib%d::work;x::leaf_%d;y::tail_%d", i % 10,
+                 i / 10 % 10, i % 100, i / 100 % 10, i / 1000 % 10, i / 10000);
         add_stack(&b, text, (int64_t[]){1000000 + i % 7 * 1000});
     }
     return b.p;
@@ -265,8 +268,8 @@ int main(int argc, char **argv)
     struct model_profile *now = service(arena, false), *before = service(arena, true);
     struct report_flame_style style = {.title = "rideshare", .subtitle = "cpu.pb.gz"};
     both(argv[1], "plain", arena, now, (struct report_flame_options){.type = 1}, style);
-    both(argv[1], "reverse", arena, now,
-         (struct report_flame_options){.type = 1, .reverse = true}, style);
+    both(argv[1], "reverse", arena, now, (struct report_flame_options){.type = 1, .reverse = true},
+         style);
     style.subtitle = "before.pb.gz \xe2\x86\x92 after.pb.gz";
     both(argv[1], "diff", arena, now,
          (struct report_flame_options){.type = 1, .base = before, .normalise = true}, style);

@@ -290,7 +290,7 @@ SOME = """
 -top -flat | cpu
 -top -trim_path=src | cpu
 -top -lines -trim_path=/usr/src:/usr/include | cpu
--top -lines -trim_path=/root/src | names
+-top -lines -trim_path=/build/src | names
 -top -lines -source_path=/tmp/pkg0 | names
 -top -files -trim_path=src/ | cpu
 -top -drop_negative -cum | odd
@@ -337,7 +337,6 @@ SOME = """
 -top -focus=[[:alpha:]]+_en | cpu
 -top -focus=(?P<name>json) | cpu
 -top -focus=\\Qjson_encode\\E | cpu
--top -focus=(?=x) | cpu
 -top -focus=日本 | odd
 -top -focus=\\pL{3} | odd
 -top -focus=^$ | odd

@@ -243,7 +243,7 @@ def names():
     ]
     p = Profile(CPU, ('cpu', 'nanoseconds', MS), default='samples')
     m = p.mapping(0x1000, 0x90000, 0, '/bin/names', 'n')
-    a = Program(p, [(n, f'/root/src/pkg{i % 5}/file{i % 7}.cc', i) for i, n in enumerate(list_)], m, 0x1000)
+    a = Program(p, [(n, f'/build/src/pkg{i % 5}/file{i % 7}.cc', i) for i, n in enumerate(list_)], m, 0x1000)
     for i in range(len(list_)):
         v = 1000 - 29 * i
         p.sample([a.frame(i, 1), a.frame((i * 7 + 1) % len(list_), 2), a.frame(9, 3)], [v, v * MS])

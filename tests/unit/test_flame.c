@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -191,8 +192,9 @@ static void inlined_lines_are_frames(void **state)
     struct model_builder b;
     start(&b);
     uint32_t m = model_build_mapping(
-        &b, (struct model_mapping){
-                .file = model_build_string(&b, STR("/usr/bin/app")), .start = 0x1000, .limit = 0x9000});
+        &b, (struct model_mapping){.file = model_build_string(&b, STR("/usr/bin/app")),
+                                   .start = 0x1000,
+                                   .limit = 0x9000});
     struct model_line lines[] = {{.function = function(&b, "inner", "a.c", 0), .line = 31},
                                  {.function = function(&b, "outer", "a.c", 12), .line = 14}};
     uint32_t both = model_build_location(&b, m, 0x2000, lines, 2);
@@ -250,7 +252,7 @@ static void negative_values_are_told_not_drawn(void **state)
     start(&b);
     add(&b, "main;a", 5);
     add(&b, "main;b", -3);
-    add(&b, "main;c", INT64_MIN + 5);
+    add(&b, "main;c", INT64_MIN);
     struct err e;
     struct report_flame_options options = {0};
     assert_null(report_flame_new(arena, b.p, &options, &e));
@@ -308,7 +310,8 @@ static void several_types_share_a_tree(void **state)
     struct model_builder b;
     start(&b);
     model_build_type(&b, STR("alloc"), STR("bytes"));
-    uint32_t x = model_build_named_location(&b, STR("x")), y = model_build_named_location(&b, STR("y"));
+    uint32_t x = model_build_named_location(&b, STR("x")),
+             y = model_build_named_location(&b, STR("y"));
     model_build_sample(&b, &x, 1, (int64_t[]){1000000, 0});
     model_build_sample(&b, &y, 1, (int64_t[]){1, 64});
     struct report_flame *f =
@@ -346,6 +349,42 @@ static void functions_are_counted_once_per_stack(void **state)
     assert_true(found);
 }
 
+static void the_tree_agrees_with_the_counts(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    uint32_t seed = 12345;
+    start(&b);
+    for (int i = 0; i < 3000; i++) {
+        char text[256];
+        size_t at = 0;
+        for (uint32_t k = 0, depth = 1 + i % 9; k < depth; k++) {
+            seed = seed * 1664525 + 1013904223;
+            at += (size_t)snprintf(text + at, sizeof text - at, "%sf%u", k ? ";" : "",
+                                   (seed >> 16) % (2 + k * 3));
+        }
+        add(&b, text, 1 + i % 17);
+    }
+    for (int reverse = 0; reverse < 2; reverse++) {
+        struct report_flame *f =
+            make(b.p, (struct report_flame_options){
+                          .functions = true, .reverse = reverse, .min_share = 1e-9});
+        assert_int_equal(f->merged, 0);
+        for (uint32_t frame = 2; frame < f->n_frames; frame++) {
+            int64_t self = 0, total = 0;
+            for (uint32_t i = 0; i < f->n_nodes; i++)
+                if (f->frame[i] == frame)
+                    self += reverse ? (f->depth[i] == 1 ? f->total[i] : 0) : f->self[i];
+            for (uint32_t i = 0; i < f->n_nodes;) {
+                total += f->frame[i] == frame ? f->total[i] : 0;
+                i = f->frame[i] == frame ? f->end[i] : i + 1;
+            }
+            assert_int_equal(f->frame_self[frame], self);
+            assert_int_equal(f->frame_total[frame], total);
+        }
+    }
+}
+
 static void deep_stacks_end_in_other(void **state)
 {
     (void)state;
@@ -375,7 +414,8 @@ static char *write_all(const struct model_profile *p, struct report_flame_option
     else if (what == 1)
         report_flame_html(f, &style, &out);
     else
-        report_flame_term(f, &style, 80, 24, what == 2 ? REPORT_FLAME_PLAIN : REPORT_FLAME_256, &out);
+        report_flame_term(f, &style, 80, 24, what == 2 ? REPORT_FLAME_PLAIN : REPORT_FLAME_256,
+                          &out);
     assert_int_equal(out_finish(&out, &e), 0);
     char *text = arena_copy(arena, out.p, out.n);
     *n = out.n;
@@ -517,12 +557,45 @@ static void percent_has_the_digits_that_matter(void **state)
     static const struct {
         double share;
         const char *text;
-    } cases[] = {{0, "0%"},           {1, "100%"},       {0.99999, "100%"},    {0.1234, "12.3%"},
-                 {0.01234, "1.23%"},  {0.0005, "0.050%"}, {0.000001, "<0.001%"}};
+    } cases[] = {{0, "0%"},          {1, "100%"},        {0.99999, "100%"},    {0.1234, "12.3%"},
+                 {0.01234, "1.23%"}, {0.0005, "0.050%"}, {0.000001, "<0.001%"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char text[32];
         flame_percent(cases[i].share, text, sizeof text);
         assert_string_equal(text, cases[i].text);
+    }
+}
+
+static double luminance(uint32_t rgb)
+{
+    double sum = 0;
+    static const double weights[] = {0.2126, 0.7152, 0.0722};
+    for (int i = 0; i < 3; i++) {
+        double v = (rgb >> (16 - 8 * i) & 255) / 255.0;
+        sum += weights[i] * (v <= 0.04045 ? v / 12.92 : pow((v + 0.055) / 1.055, 2.4));
+    }
+    return sum;
+}
+
+static void assert_contrast(uint32_t a, uint32_t b)
+{
+    double x = luminance(a), y = luminance(b);
+    double ratio = x > y ? (x + 0.05) / (y + 0.05) : (y + 0.05) / (x + 0.05);
+    if (ratio < 4.5)
+        fail_msg("#%06x on #%06x: contrast %.2f", b, a, ratio);
+}
+
+static void text_on_boxes_can_be_read(void **state)
+{
+    (void)state;
+    static const uint32_t text[] = {0x1b1f24, 0xf2f4f7};
+    for (int theme = 0; theme < 2; theme++) {
+        for (int i = 0; i < FLAME_COLOURS; i++)
+            assert_contrast(flame_palette[theme][i], text[theme]);
+        for (int i = 0; i < FLAME_DIFF_STEPS; i++)
+            assert_contrast(flame_diff_palette[theme][i], text[theme]);
+        for (int i = 0; i < FLAME_BLUE_STEPS; i++)
+            assert_contrast(flame_blue_palette[theme][i], text[theme]);
     }
 }
 
@@ -540,11 +613,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_diff_has_left_and_right, setup, teardown),
         cmocka_unit_test_setup_teardown(several_types_share_a_tree, setup, teardown),
         cmocka_unit_test_setup_teardown(functions_are_counted_once_per_stack, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_tree_agrees_with_the_counts, setup, teardown),
         cmocka_unit_test_setup_teardown(deep_stacks_end_in_other, setup, teardown),
         cmocka_unit_test_setup_teardown(the_order_of_samples_does_not_matter, setup, teardown),
         cmocka_unit_test_setup_teardown(hostile_names_stay_text, setup, teardown),
         cmocka_unit_test_setup_teardown(text_fits_the_terminal, setup, teardown),
         cmocka_unit_test_setup_teardown(groups_and_short_names, setup, teardown),
+        cmocka_unit_test(text_on_boxes_can_be_read),
         cmocka_unit_test_setup_teardown(percent_has_the_digits_that_matter, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -90,9 +90,9 @@ static void attributes_cannot_explode(void **state)
 {
     struct out out;
     out_init_memory(&out, 1 << 20);
-    out_text(&out, "--- mutex:\n--- Memory map: ---\nz0=xxxxxxxx\n");
+    out_text(&out, "--- mutex:\n--- Memory map: ---\nz00=xxxxxxxx\n");
     for (int i = 1; i < 40; i++)
-        out_printf(&out, "z%d=$z%d$z%d\n", i, i - 1, i - 1);
+        out_printf(&out, "z%02d=$z%02d$z%02d\n", i, i - 1, i - 1);
     raw_refused(codec_read_legacy, out.p, out.n, "stand for too much text");
     out_fini(&out);
 }

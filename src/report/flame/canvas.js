@@ -1,21 +1,27 @@
-// The flame graph on a canvas. Only what is visible is drawn: subtrees outside of the view
-// or narrower than half a pixel are skipped whole, so a frame costs what it shows.
+// The flame graph on a canvas. Only what is visible is drawn: subtrees outside of the view,
+// and all but one of those that share a pixel, are skipped whole; a frame costs what it shows.
 const ROW = 20;
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 
 function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
-  const pen = canvas.getContext("2d");
+  // The boxes are kept on a canvas of their own, so that pointing at one repaints only its
+  // outline.
+  const screen = canvas.getContext("2d");
+  const boxes = document.createElement("canvas");
+  const pen = boxes.getContext("2d");
   const { data } = tree;
   let colours = {};
   let hatch = null;
   let width = 0;
   let height = 0;
   let waiting = 0;
+  let stale = true;
   let listeners = null;
   const widths = new Float32Array(data.names.length);
   const italicWidths = new Float32Array(data.names.length);
   const textWidth = (text) => pen.measureText(text).width;
   const rows = tree.maxDepth + 1;
+  const shownTo = new Float64Array(rows); // of each level, where the last thin frame ended
 
   // The top of a level, in canvas pixels.
   function rowTop(depth) {
@@ -25,12 +31,11 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
 
   function restyle(blue) {
     const style = getComputedStyle(document.documentElement);
-    const names = ["bg", "fg", "on", "faint", "dim", "accent", "line"];
-    for (let i = 0; i <= GREY; i++) names.push("c" + i);
-    for (let i = 0; i < 9; i++) names.push("d" + i);
-    colours = {};
-    for (const name of names) colours[name] = style.getPropertyValue("--" + name).trim();
-    for (let i = 0; blue && i < 4; i++) colours["d" + i] = style.getPropertyValue("--b" + i).trim();
+    const read = (name) => style.getPropertyValue("--" + name).trim();
+    colours = { c: [], d: [] };
+    for (const name of ["bg", "fg", "on", "faint", "dim", "accent"]) colours[name] = read(name);
+    for (let i = 0; i <= GREY; i++) colours.c.push(read("c" + i));
+    for (let i = 0; i < 9; i++) colours.d.push(read((blue && i < 4 ? "b" : "d") + i));
     const tile = document.createElement("canvas");
     tile.width = tile.height = 6;
     const t = tile.getContext("2d");
@@ -51,26 +56,44 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
     width = scroll.clientWidth;
     height = scroll.clientHeight;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-      canvas.width = Math.round(width * ratio);
-      canvas.height = Math.round(height * ratio);
+      canvas.width = boxes.width = Math.round(width * ratio);
+      canvas.height = boxes.height = Math.round(height * ratio);
       canvas.style.width = width + "px";
       canvas.style.height = height + "px";
     }
-    pen.setTransform(canvas.width / width, 0, 0, canvas.height / height, 0, 0);
+    for (const p of [pen, screen]) p.setTransform(canvas.width / width, 0, 0, canvas.height / height, 0, 0);
+    stale = true;
     paint();
   }
 
+  // Everything anew, or only the outlines.
   function draw() {
+    stale = true;
+    touch();
+  }
+
+  function touch() {
     if (!waiting) waiting = requestAnimationFrame(paint);
+  }
+
+  function paint() {
+    cancelAnimationFrame(waiting);
+    waiting = 0;
+    if (!canvas.width || !canvas.height) return;
+    if (stale) paintBoxes();
+    stale = false;
+    screen.drawImage(boxes, 0, 0, width, height);
+    if (state.hover >= 0) outline(state.hover, colours.fg, 1.25);
+    if (state.current >= 0) outline(state.current, colours.accent, 2);
   }
 
   function outline(i, colour, lineWidth) {
     const box = place(i);
     if (!box || box.right - box.left < 1) return;
-    pen.strokeStyle = colour;
-    pen.lineWidth = lineWidth;
+    screen.strokeStyle = colour;
+    screen.lineWidth = lineWidth;
     const inset = lineWidth / 2;
-    pen.strokeRect(box.left + inset, box.top + inset, Math.max(1, box.right - box.left - lineWidth), ROW - 1 - lineWidth);
+    screen.strokeRect(box.left + inset, box.top + inset, Math.max(1, box.right - box.left - lineWidth), ROW - 1 - lineWidth);
   }
 
   function place(i) {
@@ -81,24 +104,33 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
     return right > left ? { left, right, top: rowTop(tree.depth[i]) } : null;
   }
 
-  function paint() {
-    cancelAnimationFrame(waiting);
-    waiting = 0;
+  function paintBoxes() {
     const sizes = sizesNow();
     const { from, width: w } = state.view;
+    const palette = sizes.right ? colours.d : colours.c;
     const perShare = width / w;
     const { n, depth, end, frame, flags } = tree;
     pen.fillStyle = colours.bg;
     pen.fillRect(0, 0, width, height);
     pen.textBaseline = "middle";
+    shownTo.fill(0);
     for (let i = 0; i < n;) {
       const px = sizes.w[i] * perShare;
       let left = (sizes.x[i] - from) * perShare;
       let right = left + px;
       const top = rowTop(depth[i]);
-      if (px < 0.5 || right <= 0 || left >= width || (state.flip ? top < -ROW : top > height)) {
+      if (right <= 0 || left >= width || (state.flip ? top < -ROW : top > height)) {
         i = end[i];
         continue;
+      }
+      if (px < 0.5) {
+        // Of the frames that share a pixel one stands for all, and so do its callees.
+        if (left < shownTo[depth[i]] || !px) {
+          i = end[i];
+          continue;
+        }
+        left = Math.floor(left);
+        right = shownTo[depth[i]] = left + 1;
       }
       const node = i++;
       if (top <= -ROW || top >= height) continue;
@@ -107,14 +139,15 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
       const gap = px > 3 && right < width ? 1 : 0;
       const found = !state.match || state.match[frame[node]];
       const isAbove = node < state.zoom && end[node] > state.zoom;
-      pen.globalAlpha = isAbove ? 0.55 : 1;
-      pen.fillStyle = found ? colours[colourOf(tree, sizes, node)] : colours.dim;
+      pen.globalAlpha = isAbove ? 0.5 : 1;
+      pen.fillStyle = found ? palette[sizes.colour[node]] : colours.dim;
       pen.fillRect(left, top, right - left - gap, ROW - 1);
       const inlined = flags[node] & 1;
       if (inlined && found && px > 4) {
         pen.fillStyle = hatch;
         pen.fillRect(left, top, right - left - gap, ROW - 1);
       }
+      pen.globalAlpha = 1;
       if (right - left > 18) {
         pen.font = inlined ? "italic " + FONT : FONT;
         const text = fitName(data, frame[node], right - left - 9, textWidth, inlined ? italicWidths : widths);
@@ -122,9 +155,6 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
         if (text) pen.fillText(text, left + 5, top + ROW / 2);
       }
     }
-    pen.globalAlpha = 1;
-    if (state.hover >= 0) outline(state.hover, colours.fg, 1.25);
-    if (state.current >= 0) outline(state.current, colours.accent, 2);
   }
 
   function nodeAt(x, y) {
@@ -140,7 +170,7 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
       if (child >= tree.end[i] || sizes.x[child] > share) return -1;
       i = child;
     }
-    return tree.depth[i] === wanted && (sizes.w[i] / state.view.width) * width >= 0.5 ? i : -1;
+    return tree.depth[i] === wanted ? i : -1;
   }
 
   // Scrolls so that the node's level is in sight.
@@ -168,7 +198,7 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
       if (state.hover !== node) {
         state.hover = node;
         canvas.style.cursor = node >= 0 ? "pointer" : "default";
-        draw();
+        touch();
       }
       listeners.showTip(node, event.clientX, event.clientY);
     };
@@ -223,5 +253,5 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
     addEventListener("resize", resize);
   }
 
-  return { draw, paint, resize, restyle, reveal, boxOf, listen, nodeAt, colour: (name) => colours[name] };
+  return { draw, paint, resize, restyle, reveal, boxOf, listen, nodeAt, colours: () => colours };
 }

@@ -95,7 +95,10 @@ function measure(tree, type, normalise) {
     const r = right[i];
     return l || r ? (r - l) / Math.max(l, r) : 0;
   };
-  return { type, unit: data.types[type][1], first, scale, w, x, left, right, change };
+  const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change };
+  sizes.colour = new Uint8Array(n);
+  for (let i = 0; i < n; i++) sizes.colour[i] = colourOf(tree, sizes, i);
+  return sizes;
 }
 
 const DIFF_BOUNDS = [0.02, 0.1, 0.25, 0.5];
@@ -109,13 +112,13 @@ function diffStep(change) {
   return change < 0 ? 4 - step : 4 + step;
 }
 
-// The name of the node's colour: a custom property without its dashes.
+// The number of the node's colour: of the custom properties --d0.. in a diff, else --c0..
 function colourOf(tree, sizes, i) {
-  if (sizes.right) return "d" + diffStep(sizes.change(i));
-  if (i === 0 || tree.isOther(i)) return "c" + GREY;
+  if (sizes.right) return diffStep(sizes.change(i));
+  if (i === 0 || tree.isOther(i)) return GREY;
   const frame = tree.frame[i];
   const group = tree.data.groups[tree.data.group[frame]];
-  return "c" + ((group[1] ? MUTED : group[2] * HUE_SHADES) + tree.data.shade[frame]);
+  return (group[1] ? MUTED : group[2] * HUE_SHADES) + tree.data.shade[frame];
 }
 
 const TIME = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9], ["hrs", 3.6e12]];
@@ -241,7 +244,7 @@ function describe(tree, sizes, i, zoomed) {
 
 // One line of the same, for screen readers and the SVG's titles.
 function sentence(tip) {
-  const rows = tip.rows.map((row) => row[0].toLowerCase() + " " + row.slice(1).join(", "));
+  const rows = tip.rows.map((row) => row[0].toLowerCase() + " " + row.slice(1).filter(Boolean).join(", "));
   return [tip.name + (tip.kind ? " (" + tip.kind + ")" : ""), ...rows].join("; ");
 }
 
@@ -266,15 +269,15 @@ function walk(tree, sizes, i, to) {
   if (to === "child") {
     let best = i;
     for (let c = i + 1; c < tree.end[i]; c = tree.end[c]) {
-      if (best === i || sizes.w[c] > sizes.w[best]) best = c;
+      if (sizes.w[c] && (best === i || sizes.w[c] > sizes.w[best])) best = c;
     }
     return best;
   }
   const depth = tree.depth[i];
   if (to === "next") {
-    for (let k = tree.end[i]; k < tree.n; k++) if (tree.depth[k] === depth) return k;
+    for (let k = tree.end[i]; k < tree.n; k++) if (tree.depth[k] === depth && sizes.w[k]) return k;
   } else {
-    for (let k = i - 1; k > 0; k--) if (tree.depth[k] === depth) return k;
+    for (let k = i - 1; k > 0; k--) if (tree.depth[k] === depth && sizes.w[k]) return k;
   }
   return i;
 }

@@ -17,6 +17,7 @@ const state = {
   hover: -1,
   current: -1, // where the keyboard is
   match: null, // frames found, 1 each
+  picked: -1, // the frame that was picked in the table
 };
 let sizes = measure(tree, state.type, state.normalise);
 const graph = canvasGraph(byId("canvas"), byId("scroll"), byId("space"), tree, state, () => sizes);
@@ -97,9 +98,10 @@ function showCrumbs() {
 }
 
 // Search.
-function search(text, frames) {
+function search(text, frames, picked = -1) {
   const field = byId("find");
   if (field.value !== text) field.value = text;
+  state.picked = picked;
   state.match = frames || (text ? matchFrames(tree, matcher(text)) : null);
   for (const b of byId("legend").querySelectorAll("button")) {
     b.setAttribute("aria-pressed", String(Boolean(frames) && b.frames === frames));
@@ -145,7 +147,7 @@ function showLegend() {
     const ramp = element("span", "less", "key ramp");
     for (let i = 0; i < 9; i++) {
       const swatch = element("i");
-      swatch.style.background = graph.colour("d" + i);
+      swatch.style.background = graph.colours().d[i];
       ramp.append(swatch);
     }
     ramp.append("more");
@@ -159,13 +161,13 @@ function showLegend() {
     }
     const order = [...selves.keys()].filter((g) => selves[g] && data.groups[g][0]);
     order.sort((a, b) => selves[b] - selves[a]);
-    for (const g of order.slice(0, 9)) {
+    for (const g of order.slice(0, 8)) {
       const [name, muted, hue] = data.groups[g];
       const b = element("button");
       const swatch = element("i");
-      swatch.style.background = graph.colour("c" + ((muted ? MUTED : hue * HUE_SHADES) + 1));
+      swatch.style.background = graph.colours().c[(muted ? MUTED : hue * HUE_SHADES) + 1];
       const share = formatPercent(selves[g] / (sizes.left[0] || 1));
-      b.append(swatch, name + " " + share);
+      b.append(swatch, (name.length > 30 ? "\u2026" + name.slice(-29) : name) + " " + share);
       b.title = name + ": " + share + " self; click to highlight";
       b.frames = matchFrames(tree, (_, frame) => data.group[frame] === g);
       b.setAttribute("aria-pressed", "false");
@@ -194,7 +196,7 @@ function showTip(node, x, y) {
     const rows = element("dl");
     for (const [label, ...values] of t.rows) {
       rows.append(element("dt", label));
-      values.forEach((v) => rows.append(element("dd", v, values.length === 1 && data.diff ? "wide" : "")));
+      values.filter(Boolean).forEach((v) => rows.append(element("dd", v, values.length === 1 && data.diff ? "wide" : "")));
     }
     const where = [t.place, [t.module, t.group].filter(Boolean).join(" \u00b7 "), t.kind].filter(Boolean);
     tip.replaceChildren(element("strong", t.name), ...where.map((line) => element("p", line)), rows);
@@ -315,13 +317,16 @@ function onKey(event) {
   const keys = {
     "/": () => byId("find").select(),
     Escape: back,
-    Home: () => zoomTo(0),
+    Home: () => {
+      state.current = 0;
+      zoomTo(0);
+    },
     t: toggleTable,
     f: flip,
     n: normalise,
     d: () => byId("theme").click(),
     "?": () => byId("keys").showModal(),
-    c: () => navigator.clipboard?.writeText(tree.name(Math.max(state.current, state.hover, 0))),
+    c: () => navigator.clipboard?.writeText(tree.name(state.hover >= 0 ? state.hover : Math.max(state.current, 0))),
     "+": () => setView(middle - state.view.width / 3, state.view.width / 1.5),
     "=": () => keys["+"](),
     "-": () => setView(middle - state.view.width * 0.75, state.view.width * 1.5),
@@ -343,8 +348,7 @@ function onKey(event) {
 }
 
 const table = functionTable(byId("list"), tree, state, () => sizes, (frame) => {
-  const only = matchFrames(tree, (_, f) => f === frame);
-  search(data.names[frame].replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), only);
+  search("", frame < 0 ? null : matchFrames(tree, (_, f) => f === frame), frame);
 });
 
 byId("title").textContent = data.title;

@@ -46,7 +46,7 @@ function draw() {
     const depth = tree.depth[i];
     const y = top0 + ROW * (state.flip ? tree.maxDepth - depth : depth);
     const g = groups[depth] || (groups[depth] = make("g", { transform: "translate(" + PAD + " " + y + ")" }, rows));
-    let kind = colourOf(tree, sizes, i) + (tree.flags[i] & 1 ? " i" : "");
+    let kind = (sizes.right ? "d" : "c") + sizes.colour[i] + (tree.flags[i] & 1 ? " i" : "");
     if (z && i < z) kind += " up";
     if (state.match) kind += state.match[tree.frame[i]] ? " hit" : " dim";
     const box = make("rect", { class: kind, x: left.toFixed(1), width: Math.max(0.1, px - (px > 3 ? 0.6 : 0)).toFixed(1), height: ROW - 1 }, g);

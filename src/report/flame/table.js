@@ -47,18 +47,18 @@ function functionTable(list, tree, state, sizesNow, onPick) {
 
   function cell(row, key, value) {
     const sizes = sizesNow();
-    const td = element("td");
+    const td = element("td", undefined, key);
     if (key === "name") {
       td.textContent = value;
       td.title = value;
     } else if (key.endsWith("Share")) {
       const share = sizes.left[0] ? value / sizes.left[0] : 0;
       td.textContent = formatPercent(share);
-      td.className = "share";
+      td.classList.add("share");
       td.style.setProperty("--s", Math.min(1, share));
     } else if (key === "change" || key === "selfChange") {
       td.textContent = value ? signed(value, formatValue(Math.abs(value), sizes.unit)) : "0";
-      td.className = value > 0 ? "more" : value < 0 ? "less" : "";
+      if (value) td.classList.add(value > 0 ? "more" : "less");
     } else {
       td.textContent = formatValue(value, sizes.unit);
     }
@@ -70,7 +70,7 @@ function functionTable(list, tree, state, sizesNow, onPick) {
     const heads = headings();
     const row = element("tr");
     for (const [key, label] of heads) {
-      const th = element("th");
+      const th = element("th", undefined, key);
       const b = element("button", label + (order.key === key ? (order.down ? " \u2193" : " \u2191") : ""));
       if (order.key === key) th.setAttribute("aria-sort", order.down ? "descending" : "ascending");
       b.onclick = () => {
@@ -88,7 +88,7 @@ function functionTable(list, tree, state, sizesNow, onPick) {
     const wanted = [];
     for (let f = 2; f < count; f++) {
       const any = heads.some(([key, , v]) => key !== "name" && v(f));
-      if (any && (!state.match || state.match[f])) wanted.push(f);
+      if (any && (!state.match || state.picked >= 0 || state.match[f])) wanted.push(f);
     }
     const sign = order.down ? -1 : 1;
     const size = order.key === "name" ? value : (f) => Math.abs(value(f));
@@ -101,10 +101,11 @@ function functionTable(list, tree, state, sizesNow, onPick) {
     const lines = wanted.slice(0, shown).map((f) => {
       const line = element("tr");
       line.tabIndex = 0;
+      if (f === state.picked) line.setAttribute("aria-selected", "true");
       for (const [key, , v] of heads) cell(line, key, v(f));
-      line.onclick = () => onPick(f);
+      line.onclick = () => onPick(f === state.picked ? -1 : f);
       line.onkeydown = (event) => {
-        if (event.key === "Enter") onPick(f);
+        if (event.key === "Enter") line.onclick();
       };
       return line;
     });

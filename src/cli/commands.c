@@ -1,0 +1,263 @@
+#include "cli/commands.h"
+
+#include <stdio.h>
+
+#include "cli/help.h"
+#include "cli/options.h"
+
+enum {
+    LOADING = OPTION_SOURCE,
+    REPORT = OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES | OPTION_GRAPH |
+             OPTION_VALUES | OPTION_FILTER | OPTION_BASE | LOADING,
+    // Reports of samples or of everything: there is nothing to sort.
+    LISTING = OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_VALUES | OPTION_FILTER |
+              OPTION_BASE | LOADING,
+};
+
+#define EXAMPLES(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+const struct command commands[] = {
+    {.name = "top",
+     .arguments = "FILE...",
+     .summary = "Where time or memory goes: a table of functions",
+     .about = "Shows the functions that use the most: flat is what a function uses itself, cum\n"
+              "what it and everything that it calls use. On a terminal the table fits the\n"
+              "window; redirected, it is complete and the same as that of `kiln pprof -top`.",
+     .examples = EXAMPLES("kiln top cpu.pb.gz", "the functions that use the most",
+                          "kiln top --cum --focus=json cpu.pb.gz", "callers, of samples in json",
+                          "kiln top --by=lines -n 20 cpu.pb.gz", "source lines, twenty of them",
+                          "kiln top --all-types heap.pb.gz", "objects and bytes side by side"),
+     .options = OPTION_TOP | REPORT,
+     .run = command_report},
+    {.name = "tree",
+     .arguments = "FILE...",
+     .summary = "Each function with its callers and callees",
+     .about = "Shows each function between its callers (above) and its callees (below). The\n"
+              "percentages of both are shares of the function in the middle.",
+     .examples = EXAMPLES("kiln tree cpu.pb.gz", "the call graph as text",
+                          "kiln tree -n 5 cpu.pb.gz", "only around the five largest"),
+     .options = REPORT,
+     .run = command_report},
+    {.name = "peek",
+     .arguments = "REGEX FILE...",
+     .summary = "Callers and callees of the functions that match",
+     .about = "Shows every function that matches the regular expression between its callers\n"
+              "(above) and its callees (below).",
+     .examples = EXAMPLES("kiln peek malloc cpu.pb.gz", "who allocates",
+                          "kiln peek '^main$' cpu.pb.gz", "what main calls"),
+     .options = REPORT,
+     .run = command_report},
+    {.name = "traces",
+     .arguments = "FILE...",
+     .summary = "All samples with their stacks and labels",
+     .about = "Prints every sample: its labels, its value and its stack, leaf first.",
+     .examples = EXAMPLES("kiln traces --focus=malloc cpu.pb.gz", "stacks that allocate"),
+     .options = LISTING | OPTION_NODES,
+     .run = command_report},
+    {.name = "tags",
+     .arguments = "FILE...",
+     .summary = "The labels of samples and what falls on each value",
+     .about = "Prints every label key with its values and their share of the profile.",
+     .examples = EXAMPLES("kiln tags cpu.pb.gz", "labels and values",
+                          "kiln tags --focus=handle_search cpu.pb.gz",
+                          "of samples that pass through a function"),
+     .options = LISTING,
+     .run = command_report},
+    {.name = "flame",
+     .arguments = "FILE...",
+     .summary = "A flame graph: in the terminal, as SVG or as HTML",
+     .about = "Draws the merged stacks. Without -o the graph goes to the terminal, as plain\n"
+              "text if it is redirected. With -o the name decides: .svg, .html or .txt; the\n"
+              "files need nothing else to be viewed.",
+     .examples = EXAMPLES("kiln flame cpu.pb.gz", "in the terminal",
+                          "kiln flame -o cpu.html cpu.pb.gz", "one page to search and zoom",
+                          "kiln flame --diff old.pb.gz -o diff.svg new.pb.gz", "what changed",
+                          "kiln flame -r --focus=malloc cpu.pb.gz", "who calls malloc"),
+     .options = OPTION_FLAME | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_FILTER | LOADING,
+     .run = command_flame},
+    {.name = "diff",
+     .arguments = "BEFORE AFTER",
+     .summary = "What changed between two profiles, and what is only noise",
+     .about = "Compares two profiles function by function. Every change has a 95 % interval\n"
+              "that follows from the number of samples behind it; * marks changes whose\n"
+              "interval does not contain zero. Of functions that did not change, about one in\n"
+              "twenty is marked by chance. Sorted by the size of the change.",
+     .examples = EXAMPLES("kiln diff old.pb.gz new.pb.gz", "absolute values",
+                          "kiln diff --normalise old.pb.gz new.pb.gz",
+                          "shares, for different durations or loads",
+                          "kiln diff --significant --cum old.pb.gz new.pb.gz",
+                          "only what is beyond noise",
+                          "kiln diff --format=csv old.pb.gz new.pb.gz", "for a spreadsheet"),
+     .options = OPTION_DIFF | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
+                OPTION_FILTER | LOADING,
+     .run = command_diff},
+    {.name = "info",
+     .arguments = "FILE...",
+     .summary = "What is in a profile: types, samples, symbols, labels",
+     .about = "Describes each file: format, sample types with totals, time, symbols, mappings,\n"
+              "labels, and what is missing.",
+     .examples = EXAMPLES("kiln info cpu.pb.gz", "what is this file?",
+                          "kiln info http://localhost:6060/debug/pprof/heap", "and this service?"),
+     .options = LOADING,
+     .run = command_info},
+    {.name = "merge",
+     .arguments = "FILE...",
+     .summary = "Several profiles as one",
+     .about = "Adds profiles up: equal stacks with equal labels become one sample.",
+     .examples = EXAMPLES("kiln merge -o all.pb.gz a.pb.gz b.pb.gz", "",
+                          "kiln merge *.pb.gz | kiln top -", "without a file in between"),
+     .options = OPTION_CONVERT | OPTION_OUTPUT | OPTION_TYPE | OPTION_FILTER | LOADING,
+     .run = command_merge},
+    {.name = "convert",
+     .arguments = "IN OUT",
+     .summary = "A profile in another format",
+     .about = "Writes IN in the format that the name OUT or --to tells: .pb.gz .pprof (pprof),\n"
+              ".pb (not compressed), .folded .txt, .speedscope.json, .callgrind, .json, .csv; a\n"
+              "further .gz or .zst compresses. - is standard input or output. pprof keeps\n"
+              "everything; folded and callgrind hold one sample type, see --type.",
+     .examples = EXAMPLES("kiln convert perf.txt cpu.pb.gz", "output of perf script to pprof",
+                          "kiln convert -t inuse_space heap.pb.gz heap.folded", "folded stacks",
+                          "kiln convert --to=json cpu.pb.gz - | jq .", "for other programs"),
+     .options = OPTION_CONVERT | OPTION_TYPE | OPTION_FILTER | LOADING,
+     .run = command_convert},
+    {.name = "dot",
+     .arguments = "FILE...",
+     .summary = "The call graph for Graphviz",
+     .about = "Writes the call graph in the language of Graphviz's dot.",
+     .examples = EXAMPLES("kiln dot cpu.pb.gz | dot -Tsvg > cpu.svg", "a picture"),
+     .options = REPORT,
+     .run = command_report},
+    {.name = "callgrind",
+     .arguments = "FILE...",
+     .summary = "The profile for KCachegrind",
+     .about = "Writes the profile in the format of callgrind.",
+     .examples = EXAMPLES("kiln callgrind -o callgrind.out cpu.pb.gz", "",
+                          "kcachegrind callgrind.out", "look at it"),
+     .options = LISTING,
+     .run = command_report},
+    {.name = "raw",
+     .arguments = "FILE...",
+     .summary = "The profile's tables as text",
+     .about = "Prints samples, locations and mappings as they are.",
+     .examples = EXAMPLES("kiln raw cpu.pb.gz", "everything"),
+     .options = LISTING,
+     .run = command_report},
+    {.name = "comments",
+     .arguments = "FILE...",
+     .summary = "The comments in the profile",
+     .about = "Prints the comments that whoever made the profile left in it.",
+     .examples = EXAMPLES("kiln comments cpu.pb.gz", ""),
+     .options = OPTION_OUTPUT | LOADING,
+     .run = command_report},
+    {.name = "pprof",
+     .arguments = "[FLAG...] [BINARY] SOURCE...",
+     .summary = "As google/pprof: its flags, its output, its shell",
+     .about = "Takes the flags of google/pprof and prints the same bytes. Without a report\n"
+              "among them it starts the interactive shell. `kiln pprof -help` lists the flags.",
+     .examples = EXAMPLES("kiln pprof cpu.pb.gz", "the interactive shell",
+                          "kiln pprof -top -cum cpu.pb.gz", "",
+                          "kiln pprof -tree -base=old.pb.gz new.pb.gz", ""),
+     .main = command_pprof},
+    {.name = "completion",
+     .arguments = "bash|zsh|fish",
+     .summary = "Completion for a shell",
+     .about = "Prints a script that makes the Tab key know kiln's commands and options.",
+     .examples = EXAMPLES(". <(kiln completion bash)", "in ~/.bashrc",
+                          "kiln completion zsh > \"${fpath[1]}/_kiln\"", "",
+                          "kiln completion fish > ~/.config/fish/completions/kiln.fish", ""),
+     .main = command_completion},
+    {.name = "help",
+     .arguments = "[COMMAND]",
+     .summary = "This list, or the help of a command",
+     .about = "Prints the list of commands, or what `kiln COMMAND --help` prints.",
+     .examples = EXAMPLES("kiln help top", "what `kiln top` takes"),
+     .main = command_help},
+    {.name = NULL},
+};
+
+const struct command *command_find(const char *name)
+{
+    for (const struct command *c = commands; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return c;
+    return NULL;
+}
+
+void call_note(const char *text)
+{
+    fprintf(stderr, "kiln: %s\n", text);
+}
+
+struct model_profile *call_load(struct call *call, size_t first, struct err *e)
+{
+    struct source *source = &call->source;
+    const char **base = arena_alloc(call->arena, sizeof *base);
+    *base = *call->base ? call->base : call->diff_base;
+    source->names = call->arguments + first;
+    source->n_names = call->n_arguments - first;
+    source->bases = base;
+    source->n_bases = **base ? 1 : 0;
+    source->diff_base = *call->diff_base;
+    source->normalize = call->config.normalize;
+    source->strict = true;
+    if (*call->base && *call->diff_base) {
+        err_set(e, "--base and --diff-base: give one of them");
+        return NULL;
+    }
+    if (call->config.normalize && !**base) {
+        err_set(e, "--normalize needs --base or --diff-base");
+        return NULL;
+    }
+    return source_load(source, call->arena, e);
+}
+
+static int run(struct call *call, int argc, char **argv, struct err *e)
+{
+    int parsed = options_parse(call, argc, argv, e);
+    if (parsed < 0)
+        return -1;
+    if (parsed > 0) {
+        help_command(call->command, stdout);
+        return 0;
+    }
+    if (call->n_arguments == 0)
+        return err_set(e, "%s: which profile? Give a file, a URL, or - for standard input; see "
+                          "`kiln %s --help`",
+                       call->command->name, call->command->name);
+    return call->command->run(call, e);
+}
+
+int command_main(const struct command *command, int argc, char **argv)
+{
+    if (command->main) {
+        bool asks = argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+        if (!asks)
+            return command->main(argc, argv);
+        help_command(command, stdout);
+        return 0;
+    }
+    struct err e = {""};
+    struct call call = {
+        .config = config_default(),
+        .source = {.seconds = -1, .timeout = -1},
+        .colour = "auto",
+        .base = "",
+        .diff_base = "",
+        .format = "text",
+        .to = "",
+        .title = "",
+        .command = command,
+        .arena = arena_new(0),
+    };
+    int status = call.arena ? run(&call, argc, argv, &e) : err_set(&e, "out of memory");
+    arena_free(call.arena);
+    if (status < 0) {
+        fprintf(stderr, "kiln: %s\n", e.message);
+        return 2;
+    }
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "kiln: standard output: %s\n", "could not be written");
+        return 2;
+    }
+    return status;
+}

@@ -1,0 +1,260 @@
+#include "cli/options.h"
+
+#include <ctype.h>
+#include <stdio.h>
+
+#include "cli/suggest.h"
+
+static const char *const colour_choices[] = {"auto", "always", "never", NULL};
+static const char *const format_choices[] = {"text", "json", "csv", NULL};
+static const char *const to_choices[] = {"pprof", "folded", "speedscope", "callgrind",
+                                         "json",  "csv",    NULL};
+
+#define OWN(name_, letter_, member, kind_, value_, groups_, help_, ...)                         \
+    {                                                                                           \
+        .field = {.name = name_,                                                                \
+                  .kind = kind_,                                                                \
+                  .offset = offsetof(struct call, member),                                      \
+                  .help = help_,                                                                \
+                  .choices = __VA_ARGS__ + 0},                                                  \
+        .letter = letter_, .value = value_, .groups = groups_                                   \
+    }
+#define ALSO(name_, letter_, config_, value_, groups_, help_)                                   \
+    {                                                                                           \
+        .field = {.name = name_, .help = help_}, .letter = letter_, .config = config_,          \
+        .value = value_, .groups = groups_                                                      \
+    }
+#define CONFIG(name_, letter_, value_, groups_) ALSO(name_, letter_, name_, value_, groups_, NULL)
+#define IMPLY(name_, config_, implied_, groups_, help_)                                         \
+    {                                                                                           \
+        .field = {.name = name_, .help = help_}, .config = config_, .implied = implied_,        \
+        .groups = groups_                                                                       \
+    }
+
+const struct option options[] = {
+    OWN("all-types", 0, all_types, CONFIG_BOOL, NULL, OPTION_TOP,
+        "All sample types side by side"),
+    OWN("significant", 0, significant, CONFIG_BOOL, NULL, OPTION_DIFF,
+        "Only changes beyond noise"),
+    OWN("normalise", 0, normalise, CONFIG_BOOL, NULL, OPTION_DIFF | OPTION_FLAME,
+        "Compare shares: scale the base to the same total"),
+    OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_DIFF, "text, json or csv",
+        format_choices),
+    OWN("diff", 0, base, CONFIG_STRING, "BASE", OPTION_FLAME,
+        "Compare with this profile: green is less, red is more"),
+    OWN("reverse", 'r', reverse, CONFIG_BOOL, NULL, OPTION_FLAME,
+        "From the leaves to their callers"),
+    OWN("flip", 0, flip, CONFIG_BOOL, NULL, OPTION_FLAME, "The root at the bottom"),
+    OWN("title", 0, title, CONFIG_STRING, "TEXT", OPTION_FLAME, "What stands above the graph"),
+    OWN("width", 0, width, CONFIG_INT, "N", OPTION_FLAME,
+        "Pixels of the SVG, or columns of the text"),
+    OWN("min-share", 0, min_share, CONFIG_DOUBLE, "SHARE", OPTION_FLAME,
+        "Gather branches below this share (0.001: 0.1 %)"),
+    OWN("to", 0, to, CONFIG_CHOICE, "FORMAT", OPTION_CONVERT,
+        "pprof, folded, speedscope, callgrind, json or csv; otherwise the name tells",
+        to_choices),
+    CONFIG("output", 'o', "FILE", OPTION_OUTPUT),
+    ALSO("type", 't', "sample_index", "NAME", OPTION_TYPE,
+         "Which value of the samples: its name, or its number from 0"),
+    ALSO("sample_index", 0, "sample_index", "NAME", OPTION_TYPE, "The same"),
+    OWN("color", 0, colour, CONFIG_CHOICE, "WHEN", OPTION_COLOUR,
+        "auto (on a terminal), always or never", colour_choices),
+
+    CONFIG("nodecount", 'n', "N", OPTION_NODES),
+    IMPLY("cum", "sort", "cum", OPTION_NODES, "Sort by what a node and its callees use"),
+    IMPLY("flat", "sort", "flat", OPTION_NODES, "Sort by what a node itself uses (default)"),
+    ALSO("sort", 0, "sort", "ORDER", OPTION_NODES, "flat or cum"),
+    ALSO("by", 0, "granularity", "WHAT", OPTION_NODES | OPTION_DIFF,
+         "functions, filefunctions, files, lines or addresses"),
+    ALSO("granularity", 0, "granularity", "WHAT", OPTION_NODES | OPTION_DIFF, "The same"),
+    CONFIG("noinlines", 0, NULL, OPTION_NODES | OPTION_FLAME),
+    CONFIG("showcolumns", 0, NULL, OPTION_NODES),
+    CONFIG("nodefraction", 0, "SHARE", OPTION_GRAPH),
+    CONFIG("edgefraction", 0, "SHARE", OPTION_GRAPH),
+    CONFIG("trim", 0, NULL, OPTION_GRAPH),
+    CONFIG("call_tree", 0, NULL, OPTION_GRAPH),
+    CONFIG("drop_negative", 0, NULL, OPTION_GRAPH),
+    CONFIG("compact_labels", 0, NULL, OPTION_GRAPH),
+    CONFIG("trim_path", 0, "PATH", OPTION_GRAPH),
+    CONFIG("source_path", 0, "PATH", OPTION_GRAPH),
+
+    CONFIG("unit", 0, "UNIT", OPTION_VALUES | OPTION_DIFF),
+    CONFIG("divide_by", 0, "NUMBER", OPTION_VALUES),
+    CONFIG("mean", 0, NULL, OPTION_VALUES),
+    CONFIG("relative_percentages", 0, NULL, OPTION_VALUES),
+
+    CONFIG("focus", 'f', "REGEX", OPTION_FILTER),
+    CONFIG("ignore", 'i', "REGEX", OPTION_FILTER),
+    CONFIG("show", 0, "REGEX", OPTION_FILTER),
+    CONFIG("hide", 0, "REGEX", OPTION_FILTER),
+    CONFIG("show_from", 0, "REGEX", OPTION_FILTER),
+    CONFIG("prune_from", 0, "REGEX", OPTION_FILTER),
+    CONFIG("tagfocus", 0, "FILTER", OPTION_FILTER),
+    CONFIG("tagignore", 0, "FILTER", OPTION_FILTER),
+    CONFIG("tagshow", 0, "REGEX", OPTION_FILTER),
+    CONFIG("taghide", 0, "REGEX", OPTION_FILTER),
+    CONFIG("tagroot", 0, "KEYS", OPTION_FILTER),
+    CONFIG("tagleaf", 0, "KEYS", OPTION_FILTER),
+
+    OWN("base", 0, base, CONFIG_STRING, "PROFILE", OPTION_BASE,
+        "Subtract this profile; percentages refer to what is left"),
+    OWN("diff_base", 0, diff_base, CONFIG_STRING, "PROFILE", OPTION_BASE,
+        "Subtract this profile; percentages refer to it"),
+    CONFIG("normalize", 0, NULL, OPTION_BASE),
+    OWN("seconds", 's', source.seconds, CONFIG_INT, "N", OPTION_SOURCE,
+        "How long a URL is asked to profile"),
+    OWN("timeout", 0, source.timeout, CONFIG_INT, "SECONDS", OPTION_SOURCE,
+        "How long to wait for a URL"),
+    OWN("all_frames", 0, source.all_frames, CONFIG_BOOL, NULL, OPTION_SOURCE,
+        "Ignore the profile's drop_frames and keep_frames"),
+    OWN("add_comment", 0, source.comment, CONFIG_STRING, "TEXT", OPTION_SOURCE,
+        "Add a comment to the profile"),
+    OWN("buildid", 0, source.build_id, CONFIG_STRING, "ID", OPTION_SOURCE,
+        "Build id of the main binary"),
+    OWN("tls_cert", 0, source.tls.cert, CONFIG_STRING, "FILE", OPTION_SOURCE,
+        "Client certificate"),
+    OWN("tls_key", 0, source.tls.key, CONFIG_STRING, "FILE", OPTION_SOURCE,
+        "Key of the client certificate"),
+    OWN("tls_ca", 0, source.tls.ca, CONFIG_STRING, "FILE", OPTION_SOURCE,
+        "Certificates of authorities to trust"),
+    {.field = {.name = NULL}},
+};
+
+const struct config_field *option_field(const struct option *option)
+{
+    return option->config ? config_find(option->config) : &option->field;
+}
+
+bool option_takes_value(const struct option *option)
+{
+    return !option->implied && option_field(option)->kind != CONFIG_BOOL;
+}
+
+struct str option_summary(const struct option *option)
+{
+    const char *help = option->field.help ? option->field.help : option_field(option)->help;
+    return (struct str){help, strcspn(help, "\n")};
+}
+
+void option_spelling(const struct option *option, char *text, size_t size)
+{
+    snprintf(text, size, "%s", option->field.name);
+    for (char *c = text; *c; c++)
+        if (*c == '_')
+            *c = '-';
+}
+
+static bool same_name(const char *name, struct str given)
+{
+    for (size_t i = 0; i < given.n; i++) {
+        char a = name[i] == '_' ? '-' : name[i], b = given.p[i] == '_' ? '-' : given.p[i];
+        if (a != b)
+            return false;
+    }
+    return name[given.n] == '\0';
+}
+
+static const struct option *find(const struct command *command, struct str given)
+{
+    for (const struct option *o = options; o->field.name; o++) {
+        if (!(o->groups & command->options))
+            continue;
+        if (same_name(o->field.name, given) || (given.n == 1 && o->letter == given.p[0]))
+            return o;
+    }
+    return NULL;
+}
+
+static int unknown(const struct call *call, const char *argument, struct str name, struct err *e)
+{
+    struct suggestion near = suggest_begin(name);
+    char spelling[64], best[64] = "";
+    for (const struct option *o = options; o->field.name; o++) {
+        if (!(o->groups & call->command->options))
+            continue;
+        option_spelling(o, spelling, sizeof spelling);
+        if (suggest_try(&near, spelling))
+            snprintf(best, sizeof best, "%s", spelling);
+    }
+    int dashes = 1 + (argument[1] == '-');
+    if (*best)
+        return err_set(e, "unknown option %.*s; did you mean --%s?", (int)name.n + dashes,
+                       argument, best);
+    return err_set(e, "unknown option %.*s; see `kiln %s --help`", (int)name.n + dashes, argument,
+                   call->command->name);
+}
+
+static int set(struct call *call, const struct option *option, const char *value, struct err *e)
+{
+    const struct config_field *field = option_field(option);
+    if (config_set(&call->config, field, value, e) == 0)
+        return 0;
+    char name[64], list[200] = "";
+    option_spelling(option, name, sizeof name);
+    size_t n = 0;
+    for (const char *const *c = field->choices; c && *c && n < sizeof list; c++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n ? ", " : "", *c);
+    switch (field->kind) {
+    case CONFIG_CHOICE:
+        return err_set(e, "--%s: \"%s\" is none of %s", name, value, list);
+    case CONFIG_BOOL:
+        return err_set(e, "--%s: \"%s\" is neither true nor false", name, value);
+    default:
+        return err_set(e, "--%s takes a number, not \"%s\"", name, value);
+    }
+}
+
+// pprof's habit: -lines, -files, ... for the choices of granularity.
+static bool set_choice(struct call *call, struct str name)
+{
+    for (const struct config_choice *c = config_choices; c->name; c++)
+        if ((call->command->options & OPTION_NODES) && same_name(c->name, name))
+            return config_set(&call->config, config_find(c->name), c->name, NULL) == 0;
+    return false;
+}
+
+// Reads the option at argv[*i]; its value may be the next argument.
+static int parse_one(struct call *call, int argc, char **argv, int *i, struct err *e)
+{
+    const char *argument = argv[*i];
+    const char *text = argument + (argument[1] == '-' ? 2 : 1), *value = NULL;
+    struct str name = {text, strcspn(text, "=")};
+    if (text[name.n])
+        value = text + name.n + 1;
+    const struct option *option = find(call->command, name);
+    if (!option && argument[1] == 'n' && isdigit((unsigned char)text[1])) {
+        option = find(call->command, STR("n"));
+        value = text + 1;
+    }
+    if (!option && (same_name("help", name) || same_name("h", name)))
+        return 1;
+    if (!option && !value && set_choice(call, name))
+        return 0;
+    if (!option)
+        return unknown(call, argument, name, e);
+    if (option->implied)
+        return set(call, option, option->implied, e);
+    if (!value && !option_takes_value(option))
+        value = "true";
+    if (!value && ++*i >= argc)
+        return err_set(e, "%s needs a value: %s %s", argument, argument, option->value);
+    return set(call, option, value ? value : argv[*i], e);
+}
+
+int options_parse(struct call *call, int argc, char **argv, struct err *e)
+{
+    call->arguments = arena_array(call->arena, (size_t)argc + 1, sizeof *call->arguments);
+    bool ended = false;
+    for (int i = 1; i < argc; i++) {
+        if (!ended && strcmp(argv[i], "--") == 0) {
+            ended = true;
+        } else if (ended || argv[i][0] != '-' || argv[i][1] == '\0') {
+            call->arguments[call->n_arguments++] = argv[i];
+        } else {
+            int result = parse_one(call, argc, argv, &i, e);
+            if (result)
+                return result;
+        }
+    }
+    return 0;
+}
