@@ -73,7 +73,8 @@ const struct command commands[] = {
                           "kiln flame -o cpu.html cpu.pb.gz", "one page to search and zoom",
                           "kiln flame --diff old.pb.gz -o diff.svg new.pb.gz", "what changed",
                           "kiln flame -r --focus=malloc cpu.pb.gz", "who calls malloc"),
-     .options = OPTION_FLAME | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_FILTER | LOADING,
+     .options =
+         OPTION_FLAME | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_FILTER | LOADING,
      .run = command_flame},
     {.name = "diff",
      .arguments = "BEFORE AFTER",
@@ -82,12 +83,11 @@ const struct command commands[] = {
               "that follows from the number of samples behind it; * marks changes whose\n"
               "interval does not contain zero. Of functions that did not change, about one in\n"
               "twenty is marked by chance. Sorted by the size of the change.",
-     .examples = EXAMPLES("kiln diff old.pb.gz new.pb.gz", "absolute values",
-                          "kiln diff --normalise old.pb.gz new.pb.gz",
-                          "shares, for different durations or loads",
-                          "kiln diff --significant --cum old.pb.gz new.pb.gz",
-                          "only what is beyond noise",
-                          "kiln diff --format=csv old.pb.gz new.pb.gz", "for a spreadsheet"),
+     .examples = EXAMPLES(
+         "kiln diff old.pb.gz new.pb.gz", "absolute values",
+         "kiln diff --normalise old.pb.gz new.pb.gz", "shares, for different durations or loads",
+         "kiln diff --significant --cum old.pb.gz new.pb.gz", "only what is beyond noise",
+         "kiln diff --format=csv old.pb.gz new.pb.gz", "for a spreadsheet"),
      .options = OPTION_DIFF | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
                 OPTION_FILTER | LOADING,
      .run = command_diff},
@@ -154,9 +154,9 @@ const struct command commands[] = {
      .summary = "As google/pprof: its flags, its output, its shell",
      .about = "Takes the flags of google/pprof and prints the same bytes. Without a report\n"
               "among them it starts the interactive shell. `kiln pprof -help` lists the flags.",
-     .examples = EXAMPLES("kiln pprof cpu.pb.gz", "the interactive shell",
-                          "kiln pprof -top -cum cpu.pb.gz", "",
-                          "kiln pprof -tree -base=old.pb.gz new.pb.gz", ""),
+     .examples =
+         EXAMPLES("kiln pprof cpu.pb.gz", "the interactive shell", "kiln pprof -top -cum cpu.pb.gz",
+                  "", "kiln pprof -tree -base=old.pb.gz new.pb.gz", ""),
      .main = command_pprof},
     {.name = "completion",
      .arguments = "bash|zsh|fish",
@@ -221,8 +221,9 @@ static int run(struct call *call, int argc, char **argv, struct err *e)
         return 0;
     }
     if (call->n_arguments == 0)
-        return err_set(e, "%s: which profile? Give a file, a URL, or - for standard input; see "
-                          "`kiln %s --help`",
+        return err_set(e,
+                       "%s: which profile? Give a file, a URL, or - for standard input; see "
+                       "`kiln %s --help`",
                        call->command->name, call->command->name);
     return call->command->run(call, e);
 }

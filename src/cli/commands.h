@@ -12,10 +12,10 @@ struct call {
     struct config config;
     struct source source;
 
-    const char *colour;          // auto, always, never
+    const char *colour;           // auto, always, never
     const char *base, *diff_base; // taken away from the profiles
-    const char *format;          // of diff: text, json, csv
-    const char *to;              // of convert and merge
+    const char *format;           // of diff: text, json, csv
+    const char *to;               // of convert and merge
     const char *title;
     bool all_types;
     bool significant, normalise;

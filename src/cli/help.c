@@ -13,12 +13,13 @@ void help_overview(FILE *to)
           to);
     for (const struct command *c = commands; c->name; c++)
         fprintf(to, "  %-11s %s\n", c->name, c->summary);
-    fputs("\nA FILE is a profile (pprof, jemalloc, folded, perf script, speedscope), a URL such as\n"
-          "http://localhost:6060/debug/pprof/profile, or - for standard input. Several are\n"
-          "added up. Options may stand anywhere.\n\n"
-          "  kiln COMMAND --help   what a command takes, with examples\n"
-          "  kiln --version        which kiln this is\n",
-          to);
+    fputs(
+        "\nA FILE is a profile (pprof, jemalloc, folded, perf script, speedscope), a URL such as\n"
+        "http://localhost:6060/debug/pprof/profile, or - for standard input. Several are\n"
+        "added up. Options may stand anywhere.\n\n"
+        "  kiln COMMAND --help   what a command takes, with examples\n"
+        "  kiln --version        which kiln this is\n",
+        to);
 }
 
 static const struct {
@@ -89,8 +90,9 @@ int help_unknown(const char *name)
         fprintf(stderr, "kiln: %s is no command but a file; did you mean `kiln top %s`?\n", name,
                 name);
     else if (name[0] == '-')
-        fprintf(stderr, "kiln: unknown option %s; options stand after a command: kiln COMMAND "
-                        "[OPTION...] FILE...\n",
+        fprintf(stderr,
+                "kiln: unknown option %s; options stand after a command: kiln COMMAND "
+                "[OPTION...] FILE...\n",
                 name);
     else if (best)
         fprintf(stderr, "kiln: there is no command \"%s\"; did you mean \"%s\"?\n", name, best);

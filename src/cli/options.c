@@ -10,32 +10,30 @@ static const char *const format_choices[] = {"text", "json", "csv", NULL};
 static const char *const to_choices[] = {"pprof", "folded", "speedscope", "callgrind",
                                          "json",  "csv",    NULL};
 
-#define OWN(name_, letter_, member, kind_, value_, groups_, help_, ...)                         \
-    {                                                                                           \
-        .field = {.name = name_,                                                                \
-                  .kind = kind_,                                                                \
-                  .offset = offsetof(struct call, member),                                      \
-                  .help = help_,                                                                \
-                  .choices = __VA_ARGS__ + 0},                                                  \
-        .letter = letter_, .value = value_, .groups = groups_                                   \
+#define OWN(name_, letter_, member, kind_, value_, groups_, help_, ...) \
+    {                                                                   \
+        .field = {.name = name_,                                        \
+                  .kind = kind_,                                        \
+                  .offset = offsetof(struct call, member),              \
+                  .help = help_,                                        \
+                  .choices = __VA_ARGS__ + 0},                          \
+        .letter = letter_, .value = value_, .groups = groups_           \
     }
-#define ALSO(name_, letter_, config_, value_, groups_, help_)                                   \
-    {                                                                                           \
-        .field = {.name = name_, .help = help_}, .letter = letter_, .config = config_,          \
-        .value = value_, .groups = groups_                                                      \
+#define ALSO(name_, letter_, config_, value_, groups_, help_)                          \
+    {                                                                                  \
+        .field = {.name = name_, .help = help_}, .letter = letter_, .config = config_, \
+        .value = value_, .groups = groups_                                             \
     }
 #define CONFIG(name_, letter_, value_, groups_) ALSO(name_, letter_, name_, value_, groups_, NULL)
-#define IMPLY(name_, config_, implied_, groups_, help_)                                         \
-    {                                                                                           \
-        .field = {.name = name_, .help = help_}, .config = config_, .implied = implied_,        \
-        .groups = groups_                                                                       \
+#define IMPLY(name_, config_, implied_, groups_, help_)                                  \
+    {                                                                                    \
+        .field = {.name = name_, .help = help_}, .config = config_, .implied = implied_, \
+        .groups = groups_                                                                \
     }
 
 const struct option options[] = {
-    OWN("all-types", 0, all_types, CONFIG_BOOL, NULL, OPTION_TOP,
-        "All sample types side by side"),
-    OWN("significant", 0, significant, CONFIG_BOOL, NULL, OPTION_DIFF,
-        "Only changes beyond noise"),
+    OWN("all-types", 0, all_types, CONFIG_BOOL, NULL, OPTION_TOP, "All sample types side by side"),
+    OWN("significant", 0, significant, CONFIG_BOOL, NULL, OPTION_DIFF, "Only changes beyond noise"),
     OWN("normalise", 0, normalise, CONFIG_BOOL, NULL, OPTION_DIFF | OPTION_FLAME,
         "Compare shares: scale the base to the same total"),
     OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_DIFF, "text, json or csv",
@@ -51,8 +49,7 @@ const struct option options[] = {
     OWN("min-share", 0, min_share, CONFIG_DOUBLE, "SHARE", OPTION_FLAME,
         "Gather branches below this share (0.001: 0.1 %)"),
     OWN("to", 0, to, CONFIG_CHOICE, "FORMAT", OPTION_CONVERT,
-        "pprof, folded, speedscope, callgrind, json or csv; otherwise the name tells",
-        to_choices),
+        "pprof, folded, speedscope, callgrind, json or csv; otherwise the name tells", to_choices),
     CONFIG("output", 'o', "FILE", OPTION_OUTPUT),
     ALSO("type", 't', "sample_index", "NAME", OPTION_TYPE,
          "Which value of the samples: its name, or its number from 0"),
@@ -111,8 +108,7 @@ const struct option options[] = {
         "Add a comment to the profile"),
     OWN("buildid", 0, source.build_id, CONFIG_STRING, "ID", OPTION_SOURCE,
         "Build id of the main binary"),
-    OWN("tls_cert", 0, source.tls.cert, CONFIG_STRING, "FILE", OPTION_SOURCE,
-        "Client certificate"),
+    OWN("tls_cert", 0, source.tls.cert, CONFIG_STRING, "FILE", OPTION_SOURCE, "Client certificate"),
     OWN("tls_key", 0, source.tls.key, CONFIG_STRING, "FILE", OPTION_SOURCE,
         "Key of the client certificate"),
     OWN("tls_ca", 0, source.tls.ca, CONFIG_STRING, "FILE", OPTION_SOURCE,
@@ -178,8 +174,8 @@ static int unknown(const struct call *call, const char *argument, struct str nam
     }
     int dashes = 1 + (argument[1] == '-');
     if (*best)
-        return err_set(e, "unknown option %.*s; did you mean --%s?", (int)name.n + dashes,
-                       argument, best);
+        return err_set(e, "unknown option %.*s; did you mean --%s?", (int)name.n + dashes, argument,
+                       best);
     return err_set(e, "unknown option %.*s; see `kiln %s --help`", (int)name.n + dashes, argument,
                    call->command->name);
 }

@@ -17,8 +17,8 @@ static size_t distance(struct str a, struct str b)
         size_t *now = rows[i % 3], *before = rows[(i + 2) % 3], *earlier = rows[(i + 1) % 3];
         now[0] = i;
         for (size_t k = 1; k <= b.n; k++) {
-            now[k] = least(least(before[k], now[k - 1]) + 1,
-                           before[k - 1] + (a.p[i - 1] != b.p[k - 1]));
+            now[k] =
+                least(least(before[k], now[k - 1]) + 1, before[k - 1] + (a.p[i - 1] != b.p[k - 1]));
             if (i > 1 && k > 1 && a.p[i - 1] == b.p[k - 2] && a.p[i - 2] == b.p[k - 1])
                 now[k] = least(now[k], earlier[k - 2] + 1);
         }

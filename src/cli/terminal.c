@@ -31,9 +31,9 @@ static uint32_t decode(const unsigned char *p, size_t left, size_t *n, size_t *w
 {
     static const struct {
         uint32_t from, to;
-    } wide[] = {{0x1100, 0x115f},   {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},  {0xf900, 0xfaff},
-                {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},  {0x1f300, 0x1faff},
-                {0x20000, 0x3fffd}};
+    } wide[] = {{0x1100, 0x115f}, {0x2e80, 0xa4cf},   {0xac00, 0xd7a3},
+                {0xf900, 0xfaff}, {0xfe30, 0xfe6f},   {0xff00, 0xff60},
+                {0xffe0, 0xffe6}, {0x1f300, 0x1faff}, {0x20000, 0x3fffd}};
     uint32_t c = p[0];
     *n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
     *width = 1;
@@ -66,8 +66,8 @@ size_t terminal_width(struct str text)
 void terminal_style(const struct terminal *t, struct out *out, enum style style)
 {
     static const char *const codes[] = {
-        [STYLE_NONE] = "\033[0m",    [STYLE_BOLD] = "\033[1m",  [STYLE_DIM] = "\033[2m",
-        [STYLE_HOT] = "\033[1;31m",  [STYLE_WARM] = "\033[33m", [STYLE_LESS] = "\033[32m",
+        [STYLE_NONE] = "\033[0m",   [STYLE_BOLD] = "\033[1m",  [STYLE_DIM] = "\033[2m",
+        [STYLE_HOT] = "\033[1;31m", [STYLE_WARM] = "\033[33m", [STYLE_LESS] = "\033[32m",
         [STYLE_MORE] = "\033[31m",
     };
     if (t->colour)

@@ -57,13 +57,15 @@ static struct model_profile *read_lines(struct arena *arena, struct scan_lines *
             return NULL;
         }
         size_t n = 0;
-        // From the end, for a sample has its leaf first. Empty names are no frames.
+        // From the end, for a sample has its leaf first. Blanks around a name are not part
+        // of it, and without any other character it is no frame.
         for (size_t end = stack.n;;) {
             const char *separator = memrchr(stack.p, ';', end);
             size_t from = separator ? (size_t)(separator - stack.p) + 1 : 0;
-            if (end > from) {
+            struct str name = str_trim(str_from_to(stack, from, end));
+            if (name.n) {
                 frames = arena_push(arena, frames, n, &cap, sizeof *frames);
-                frames[n++] = model_build_named_location(&b, str_from_to(stack, from, end));
+                frames[n++] = model_build_named_location(&b, name);
             }
             if (!separator)
                 break;

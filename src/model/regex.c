@@ -1,5 +1,7 @@
 #include "model/regex.h"
 
+#include "model/regex_syntax.h"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
@@ -29,6 +31,13 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
     struct model_regex *regex = arena_alloc(arena, sizeof *regex);
     *regex = (struct model_regex){.arena = arena, .name = name};
     regex->pattern = (struct str){arena_copy(arena, pattern.p, pattern.n), pattern.n};
+    struct str where;
+    const char *wrong = regex_syntax_error(pattern, &where);
+    if (wrong) {
+        err_set(e, "parsing %s regexp: error parsing regexp: %s: `%.*s`", name, wrong, (int)where.n,
+                where.p);
+        return NULL;
+    }
     pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
     pcre2_compile_context *how = pcre2_compile_context_create(memory);
     pcre2_set_newline(how, PCRE2_NEWLINE_LF);

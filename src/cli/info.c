@@ -1,0 +1,2 @@
+#include "cli/commands.h"
+int command_info(struct call *call, struct err *e) { return err_set(e, "not yet"); }

@@ -1,0 +1,268 @@
+#include "cli/present.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "model/units.h"
+#include "report/graph.h"
+
+static void put_separated(const struct terminal *t, struct out *out, struct str text, bool *first)
+{
+    if (text.n == 0)
+        return;
+    if (!*first)
+        terminal_put(t, out, STR(" · "), STYLE_DIM, 0);
+    terminal_put(t, out, text, *first ? STYLE_BOLD : STYLE_DIM, t->columns ? t->columns / 2 : 0);
+    *first = false;
+}
+
+void present_title(const struct report *r, const struct terminal *t, struct out *out)
+{
+    const struct model_profile *p = r->p;
+    bool first = true;
+    char text[128], total[256];
+    put_separated(t, out, r->o.title, &first);
+    put_separated(t, out, r->o.type_name, &first);
+    units_label(total, sizeof total, r->total, r->o.unit, STR("auto"));
+    if (p->duration_nanos) {
+        char duration[64];
+        units_label(duration, sizeof duration, p->duration_nanos, STR("nanoseconds"), STR("auto"));
+        put_separated(t, out, str_from(arena_printf(r->arena, "%s in %s", total, duration)),
+                      &first);
+    } else {
+        put_separated(t, out, str_from(total), &first);
+    }
+    if (p->time_nanos > 0) {
+        time_t seconds = p->time_nanos / 1000000000;
+        struct tm tm;
+        localtime_r(&seconds, &tm);
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
+        put_separated(t, out, str_from(text), &first);
+    }
+    out_char(out, '\n');
+}
+
+enum style present_heat(int64_t value, int64_t total)
+{
+    double share = total ? (double)units_abs(value) / (double)units_abs(total) : 0;
+    return share >= 0.1 ? STYLE_HOT : share >= 0.03 ? STYLE_WARM : share < 0.003 ? STYLE_DIM : 0;
+}
+
+void present_share(const struct terminal *t, struct out *out, int64_t value, int64_t total)
+{
+    char text[32];
+    size_t n = units_percentage(text, sizeof text, value, total);
+    terminal_put_right(t, out, (struct str){text, n}, present_heat(value, total), 7);
+}
+
+// The header without profile labels, a line at a time.
+static size_t put_header(const struct terminal *t, struct out *out, struct str header)
+{
+    struct str line;
+    size_t n = 0;
+    for (; str_next_line(&header, &line); n++) {
+        terminal_put(t, out, line, STYLE_DIM, t->columns);
+        out_char(out, '\n');
+    }
+    return n;
+}
+
+int present_rows_that_fit(const struct terminal *t, size_t n_filters)
+{
+    // Title, "Showing", "Dropped", "Showing top", filters, column heads, hint, prompt.
+    size_t others = 7 + (n_filters ? n_filters + 1 : 0);
+    return t->rows == 0 ? 0 : t->rows > others + 5 ? (int)(t->rows - others) : 5;
+}
+
+enum { BAR = 16 };
+
+// The share of the total: what is flat solid, the rest of cum light.
+static void put_bar(const struct terminal *t, struct out *out, int64_t flat, int64_t cum,
+                    int64_t total)
+{
+    double scale = total ? (double)BAR / (double)units_abs(total) : 0;
+    int solid = (int)((double)units_abs(flat) * scale + 0.5);
+    int light = (int)((double)units_abs(cum) * scale + 0.5);
+    solid = solid > BAR ? BAR : solid;
+    light = light > BAR ? BAR : light;
+    terminal_style(t, out, STYLE_WARM);
+    for (int i = 0; i < BAR; i++) {
+        if (i == solid) {
+            terminal_style(t, out, STYLE_NONE);
+            terminal_style(t, out, STYLE_DIM);
+        }
+        out_text(out, i < solid ? "█" : i < light ? "░" : " ");
+    }
+    terminal_style(t, out, STYLE_NONE);
+}
+
+static void put_value(const struct report *r, const struct terminal *t, struct out *out,
+                      int64_t value, size_t width)
+{
+    char text[256];
+    size_t n = report_format_value(r, value, text, sizeof text);
+    terminal_put_right(t, out, (struct str){text, n}, STYLE_NONE, width);
+}
+
+static void put_name(const struct terminal *t, struct out *out, struct str name, const char *label,
+                     enum style style, size_t used)
+{
+    size_t extra = *label ? strlen(label) + 1 : 0, room = 0;
+    if (t->columns)
+        room = t->columns > used + extra + 8 ? t->columns - used - extra : 8;
+    terminal_put(t, out, name, style, room);
+    if (extra) {
+        out_char(out, ' ');
+        terminal_put(t, out, str_from(label), STYLE_DIM, 0);
+    }
+    out_char(out, '\n');
+}
+
+static void put_top(const struct report *r, const struct report_rows *rows,
+                    const struct terminal *t, struct out *out)
+{
+    // What a narrow window leaves out first: the bar, then the running sum.
+    bool bar = t->columns == 0 || t->columns >= 110, sums = t->columns == 0 || t->columns >= 90;
+    char heads[128];
+    int n = snprintf(heads, sizeof heads, "%10s %6s%s %10s %6s  ", "flat", "flat%",
+                     sums ? "   sum%" : "", "cum", "cum%");
+    terminal_put(t, out, (struct str){heads, (size_t)n}, STYLE_BOLD, 0);
+    if (bar)
+        out_spaces(out, BAR + 2);
+    out_char(out, '\n');
+    int64_t sum = 0;
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct report_row *row = &rows->rows[i];
+        sum = units_add(sum, row->flat);
+        put_value(r, t, out, row->flat, 10);
+        present_share(t, out, row->flat, r->total);
+        if (sums) {
+            char text[32];
+            size_t len = units_percentage(text, sizeof text, sum, r->total);
+            terminal_put_right(t, out, (struct str){text, len}, STYLE_DIM, 7);
+        }
+        put_value(r, t, out, row->cum, 11);
+        present_share(t, out, row->cum, r->total);
+        out_text(out, "  ");
+        size_t used = 37 + (sums ? 7 : 0);
+        if (bar) {
+            put_bar(t, out, row->flat, row->cum, r->total);
+            out_text(out, "  ");
+            used += BAR + 2;
+        }
+        enum style heat = present_heat(row->flat, r->total);
+        put_name(t, out, row->name, row->inline_label,
+                 heat == STYLE_HOT   ? STYLE_BOLD
+                 : heat == STYLE_DIM ? STYLE_DIM
+                                     : STYLE_NONE,
+                 used);
+    }
+}
+
+int present_top(struct report *r, const struct config *config, const struct terminal *t,
+                struct out *out, struct err *e)
+{
+    bool fitted = config->node_count < 0 && config->trim && t->rows;
+    if (fitted)
+        r->o.node_count = present_rows_that_fit(t, r->o.n_filters);
+    r->o.compact_labels = true;
+    struct report_rows rows;
+    if (report_text_rows(r, &rows, e))
+        return -1;
+    present_title(r, t, out);
+    put_header(t, out, rows.header);
+    put_top(r, &rows, t, out);
+    if (fitted && rows.n == (size_t)r->o.node_count) {
+        terminal_put(t, out,
+                     STR("-n 0 shows all; --cum sorts by cum; `kiln peek NAME` shows callers"),
+                     STYLE_DIM, t->columns);
+        out_char(out, '\n');
+    }
+    return 0;
+}
+
+// --- tree ---
+
+static void put_edges(struct graph *g, const struct terminal *t, struct out *out, uint32_t node,
+                      bool callers)
+{
+    size_t n;
+    uint32_t *edges = callers ? graph_sorted_in(g, node, &n) : graph_sorted_out(g, node, &n);
+    int64_t cum = node_cum(&g->nodes[node]);
+    for (size_t i = 0; i < n; i++) {
+        const struct edge *edge = &g->edges[edges[i]];
+        struct node *other = &g->nodes[callers ? edge->src : edge->dst];
+        if (!other->name.p)
+            other->name = node_printable_name(g, &other->info);
+        out_spaces(out, 18);
+        put_value(g->r, t, out, edge->weight, 10);
+        present_share(t, out, edge->weight, cum);
+        const char *corner = callers      ? (i == 0 ? "   ┌ " : "   │ ")
+                             : i + 1 == n ? "   └ "
+                                          : "   │ ";
+        terminal_put(t, out, str_from(corner), STYLE_DIM, 0);
+        put_name(t, out, other->name, edge->is_inline ? "(inline)" : "", STYLE_NONE, 40);
+    }
+}
+
+static void put_tree(struct report *r, const struct terminal *t, struct out *out)
+{
+    r->o.compact_labels = true;
+    struct graph *g = graph_new_trimmed(r);
+    graph_select_unit(g);
+    size_t shown = 0;
+    for (size_t i = 0; i < g->n_selected; i++)
+        shown += !g->matches || g->matches[g->selected[i]];
+    if (g->matches && shown == 0) {
+        struct str pattern = model_regex_pattern(r->o.symbol);
+        arena_fail(r->arena, "no function matches \"%.*s\"", (int)pattern.n, pattern.p);
+    }
+    present_title(r, t, out);
+    if (!g->matches)
+        put_header(t, out, graph_labels(g, false));
+    terminal_put(t, out, STR("      flat  flat%        cum   cum%  callers above, callees below"),
+                 STYLE_BOLD, t->columns);
+    out_char(out, '\n');
+    for (size_t i = 0; i < g->n_selected; i++) {
+        uint32_t node = g->selected[i];
+        const struct node *at = &g->nodes[node];
+        if (g->matches && !g->matches[node])
+            continue;
+        out_char(out, '\n');
+        put_edges(g, t, out, node, true);
+        put_value(r, t, out, node_flat(at), 10);
+        present_share(t, out, node_flat(at), r->total);
+        put_value(r, t, out, node_cum(at), 11);
+        present_share(t, out, node_cum(at), r->total);
+        out_text(out, "  ");
+        put_name(t, out, at->name, "", STYLE_BOLD, 37);
+        put_edges(g, t, out, node, false);
+    }
+}
+
+int present_tree(struct report *r, const struct terminal *t, struct out *out, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(r->arena, trap))
+        return arena_caught(r->arena, e);
+    put_tree(r, t, out);
+    arena_try_end(r->arena);
+    return 0;
+}
+
+// --- everything else ---
+
+int present_lines(struct report *r, const struct terminal *t, struct out *out, struct err *e)
+{
+    struct out text;
+    out_init_memory(&text, SIZE_MAX);
+    int result = report_write(r, &text, e) || out_finish(&text, e) ? -1 : 0;
+    struct str rest = {text.p, text.n}, line;
+    while (result == 0 && str_next_line(&rest, &line)) {
+        bool rule = str_starts(line, STR("-----------+")) || str_starts(line, STR("-------"));
+        terminal_put(t, out, line, rule ? STYLE_DIM : STYLE_NONE, t->columns);
+        out_char(out, '\n');
+    }
+    out_fini(&text);
+    return result;
+}

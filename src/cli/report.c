@@ -1,0 +1,79 @@
+// The friendly names of pprof's reports: kiln top, tree, peek, ...
+#include "cli/commands.h"
+
+#include <unistd.h>
+
+#include "cli/output.h"
+#include "cli/present.h"
+
+static int finish(struct out *out, int result, struct err *e)
+{
+    if (out_finish(out, result ? NULL : e))
+        result = -1;
+    out_fini(out);
+    return result;
+}
+
+static int all_types(struct call *call, const struct model_profile *p, const struct terminal *t,
+                     struct err *e)
+{
+    if (*call->config.output)
+        return err_set(e, "--all-types writes to standard output: use > instead of -o");
+    struct out out;
+    out_init_fd(&out, STDOUT_FILENO);
+    return finish(&out, present_all_types(p, &call->config, call->arena, t, &out, e), e);
+}
+
+static int present(struct call *call, struct report *r, const struct terminal *t, struct err *e)
+{
+    struct out out;
+    out_init_fd(&out, STDOUT_FILENO);
+    int result;
+    switch (r->o.format) {
+    case REPORT_TEXT:
+        result = present_top(r, &call->config, t, &out, e);
+        break;
+    case REPORT_TREE:
+        result = present_tree(r, t, &out, e);
+        break;
+    default:
+        result = present_lines(r, t, &out, e);
+        break;
+    }
+    return finish(&out, result, e);
+}
+
+// What a program reads is never laid out.
+static bool is_for_people(enum report_format format)
+{
+    return format == REPORT_TEXT || format == REPORT_TREE || format == REPORT_TRACES ||
+           format == REPORT_TAGS || format == REPORT_COMMENTS;
+}
+
+int command_report(struct call *call, struct err *e)
+{
+    const struct view_command *command = view_command_find(call->command->name);
+    size_t first = 0;
+    const char *regexp = NULL;
+    if (command->takes_regexp) {
+        regexp = call->arguments[first++];
+        if (call->n_arguments < 2)
+            return err_set(e, "%s takes a regular expression and a profile: kiln %s %s",
+                           command->name, command->name, call->command->arguments);
+    }
+    struct model_profile *p = call_load(call, first, e);
+    if (!p)
+        return -1;
+    struct terminal t = terminal_stdout(call->colour);
+    if (call->all_types)
+        return all_types(call, p, &t, e);
+    struct report r;
+    if (view_prepare(&r, p, command, regexp, &call->config, call->arena, call_note, e))
+        return -1;
+    if (t.pretty && !*call->config.output && is_for_people(r.o.format))
+        return present(call, &r, &t, e);
+    // pprof keeps large reports out of a terminal by making a file; here > does.
+    struct view_command plain = *command;
+    plain.extension = NULL;
+    return output_report(&r, &plain, call->config.output, false, e);
+}
