@@ -27,10 +27,11 @@ enum { REDZONE = 0 };
 enum {
     ALIGNMENT = 16,
     FIRST_CHUNK = 64 << 10,
-    LAST_CHUNK = 1 << 20,
+    LAST_CHUNK = 4 << 20,
     // From here on an allocation is a mapping of its own, which can be remapped.
-    LARGE = 256 << 10,
+    LARGE = 2 << 20,
     HUGE = 4 << 20,
+    HUGE_ALIGNMENT = 2 << 20,
 };
 
 struct chunk {
@@ -77,13 +78,23 @@ void arena_fail(struct arena *arena, const char *format, ...)
     jump_out(arena);
 }
 
-static void *map_pages(size_t size)
+void *arena_map(size_t size)
 {
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    // Aligned to huge pages, so that they can be used: a page fault for 2 MiB, not 512.
+    size_t extra = size >= HUGE ? HUGE_ALIGNMENT : 0;
+    char *p = mmap(NULL, size + extra, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
         return NULL;
-    if (size >= HUGE)
-        madvise(p, size, MADV_HUGEPAGE); // a page fault for 2 MiB instead of 512 of them
+    if (extra) {
+        size_t skip = -(uintptr_t)p & (HUGE_ALIGNMENT - 1);
+        if (skip)
+            munmap(p, skip);
+        if (extra - skip)
+            munmap(p + skip + size, extra - skip);
+        p += skip;
+        madvise(p, size, MADV_HUGEPAGE);
+    }
     return p;
 }
 
@@ -125,7 +136,7 @@ static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t 
 {
     if (arena->limit && (size > arena->limit || arena->held > arena->limit - size))
         out_of_memory(arena, size);
-    struct chunk *chunk = map_pages(size);
+    struct chunk *chunk = arena_map(size);
     if (!chunk)
         out_of_memory(arena, size);
     chunk->size = size;

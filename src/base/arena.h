@@ -46,6 +46,10 @@ size_t arena_size(const struct arena *arena);
 // whose capacity is *cap: `items = arena_push(a, items, n, &cap, sizeof *items)`.
 void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element);
 
+// Zeroed pages from the kernel, for what needs a mapping of its own; size is a multiple of
+// the page size. What is not touched takes no memory. NULL if there is none; munmap frees.
+void *arena_map(size_t size);
+
 struct arena_trap {
     jmp_buf jump;
     struct arena_trap *outer;

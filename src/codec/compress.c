@@ -1,5 +1,7 @@
 #include "codec/compress.h"
 
+#include "base/arena.h"
+
 #include <libdeflate.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,16 +28,9 @@ static int too_large(size_t limit, struct err *e)
 // Pages that are never written take no memory, so asking for the limit is free.
 static int reserve(struct compress_bytes *bytes, size_t size, struct err *e)
 {
-    size = (size + 4095) & ~(size_t)4095;
-    void *p = bytes->p ? mremap(bytes->p, bytes->mapped, size, MREMAP_MAYMOVE)
-                       : mmap(NULL, size, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
-        return err_set(e, "decompressing profile: out of memory for %zu bytes", size);
-    madvise(p, size, MADV_HUGEPAGE);
-    bytes->p = p;
-    bytes->mapped = size;
-    return 0;
+    bytes->mapped = (size + 4095) & ~(size_t)4095;
+    bytes->p = arena_map(bytes->mapped);
+    return bytes->p ? 0 : err_set(e, "decompressing profile: out of memory for %zu bytes", size);
 }
 
 static int inflate_gzip(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
@@ -101,8 +96,6 @@ int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compres
         return -1;
     int result =
         gzip ? inflate_gzip(data, n, most, bytes, e) : inflate_zstd(data, n, most, bytes, e);
-    if (result == 0)
-        result = reserve(bytes, bytes->n ? bytes->n : 1, e);
     if (result)
         compress_bytes_fini(bytes);
     return result;

@@ -102,7 +102,6 @@ static void make_nodes(struct graph *g, bool trim)
         g->has_inlines |= p->locations[i].n_lines > 1;
     }
     g->first_node[p->n_locations] = (uint32_t)total;
-    g->one_line_each = total == p->n_locations;
     g->location_nodes = arena_array(g->arena, total + 1, sizeof *g->location_nodes);
     hash_init(&g->node_index, g->arena, p->n_locations);
     for (uint32_t i = 0; i < p->n_locations; i++) {
@@ -152,31 +151,26 @@ struct sum {
     size_t seen;
 };
 
-static void count_one_line_each(struct graph *g, struct sum *sums)
+static inline void count_node(struct graph *g, struct sum *sums, uint32_t node, size_t sample,
+                              struct weight w)
 {
-    const struct model_profile *p = g->p;
-    const uint32_t *node_of = g->location_nodes;
-    for (size_t s = 0; s < p->n_samples; s++) {
-        struct weight w = sample_weight(g, s);
-        uint32_t len = p->stack_len[s];
-        if ((w.value == 0 && w.divisor == 0) || len == 0)
-            continue;
-        const uint32_t *frames = model_stack(p, s);
-        for (uint32_t i = 0; i < len; i++) {
-            struct sum *sum = &sums[node_of[frames[i]]];
-            if (sum->seen != s + 1) {
-                sum->seen = s + 1;
-                sum->cum = units_add(sum->cum, w.value);
-            }
-        }
-        struct node *leaf = &g->nodes[node_of[frames[0]]];
-        leaf->flat = units_add(leaf->flat, w.value);
-    }
+    struct sum *sum = &sums[node];
+    if (sum->seen == sample + 1)
+        return;
+    sum->seen = sample + 1;
+    sum->cum = units_add(sum->cum, w.value);
+    if (w.divisor)
+        g->nodes[node].cum_div = units_add(g->nodes[node].cum_div, w.divisor);
 }
 
-static void count_lines(struct graph *g, struct sum *sums)
+static void count_samples(struct graph *g, struct sum *sums)
 {
     const struct model_profile *p = g->p;
+    // The node of each location that has one line, which is most of them.
+    uint32_t *only = arena_array(g->arena, p->n_locations + 1, sizeof *only);
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        only[i] = g->first_node[i + 1] - g->first_node[i] == 1 ? g->location_nodes[g->first_node[i]]
+                                                               : MODEL_NONE;
     for (size_t s = 0; s < p->n_samples; s++) {
         struct weight w = sample_weight(g, s);
         uint32_t len = p->stack_len[s];
@@ -184,16 +178,13 @@ static void count_lines(struct graph *g, struct sum *sums)
             continue;
         const uint32_t *frames = model_stack(p, s);
         for (uint32_t i = 0; i < len; i++) {
-            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++) {
-                uint32_t node = g->location_nodes[k];
-                struct sum *sum = &sums[node];
-                if (sum->seen == s + 1)
-                    continue;
-                sum->seen = s + 1;
-                sum->cum = units_add(sum->cum, w.value);
-                if (w.divisor)
-                    g->nodes[node].cum_div = units_add(g->nodes[node].cum_div, w.divisor);
+            uint32_t node = only[frames[i]];
+            if (node != MODEL_NONE) {
+                count_node(g, sums, node, s, w);
+                continue;
             }
+            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++)
+                count_node(g, sums, g->location_nodes[k], s, w);
         }
         struct node *leaf = &g->nodes[g->location_nodes[g->first_node[frames[0]]]];
         leaf->flat = units_add(leaf->flat, w.value);
@@ -221,10 +212,7 @@ void graph_count_values(struct graph *g)
 {
     make_nodes(g, true);
     struct sum *sums = arena_array(g->arena, g->n_nodes + 1, sizeof *sums);
-    if (g->one_line_each && !g->r->o.mean)
-        count_one_line_each(g, sums);
-    else
-        count_lines(g, sums);
+    count_samples(g, sums);
     for (size_t i = 0; i < g->n_nodes; i++)
         g->nodes[i].cum = sums[i].cum;
     select_nodes(g);

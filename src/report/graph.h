@@ -46,7 +46,6 @@ struct graph {
     struct hash_table node_index;
     uint32_t *first_node; // of each location, in location_nodes
     uint32_t *location_nodes;
-    bool one_line_each; // location_nodes[i] is the node of location i
     bool has_inlines;
 
     uint32_t *selected; // what the report shows, in its order
