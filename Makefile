@@ -13,7 +13,7 @@ setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 build:
 	$(call setup,build)
 	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX)
-	@ninja -C build
+	@ninja -C build --quiet
 
 # A generated profile, drawn in the terminal and as an HTML flame graph.
 run: build

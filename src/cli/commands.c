@@ -35,7 +35,7 @@ const struct command commands[] = {
      .about = "Shows each function between its callers (above) and its callees (below). The\n"
               "percentages of both are shares of the function in the middle.",
      .examples = EXAMPLES("kiln tree cpu.pb.gz", "the call graph as text",
-                          "kiln tree -n 5 cpu.pb.gz", "only around the five largest"),
+                          "kiln tree --focus=json cpu.pb.gz", "of samples that pass through json"),
      .options = REPORT,
      .run = command_report},
     {.name = "peek",

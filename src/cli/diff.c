@@ -1,2 +1,310 @@
+// kiln diff: what changed between two profiles, and what is only noise.
+#include "cli/diff.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "cli/commands.h"
-int command_diff(struct call *call, struct err *e) { return err_set(e, "not yet"); }
+#include "cli/present.h"
+#include "codec/json.h"
+#include "model/transform.h"
+#include "model/units.h"
+
+struct shown {
+    const struct diff_row *row;
+    struct diff_change flat, cum;
+};
+
+struct table {
+    const struct diff *d;
+    const struct call *call;
+    bool by_cum;
+    struct shown *rows; // sorted
+    size_t n;           // shown
+    size_t n_changed, n_significant;
+    struct str unit; // what values are printed in
+    const struct terminal *t;
+    struct out *out;
+};
+
+static const struct diff_change *key(const struct shown *s, bool by_cum)
+{
+    return by_cum ? &s->cum : &s->flat;
+}
+
+static int compare(const void *a, const void *b, void *by_cum)
+{
+    const struct shown *x = a, *y = b;
+    double left = fabs(key(x, *(bool *)by_cum)->change);
+    double right = fabs(key(y, *(bool *)by_cum)->change);
+    if (left != right)
+        return left > right ? -1 : 1;
+    return str_cmp(x->row->name, y->row->name);
+}
+
+// All rows with their changes, the largest first; only those that were asked for.
+static void sort_rows(struct table *t, struct arena *arena)
+{
+    const struct diff *d = t->d;
+    t->rows = arena_array(arena, d->n + 1, sizeof *t->rows);
+    for (size_t i = 0; i < d->n; i++) {
+        struct shown s = {&d->rows[i], diff_change(d, d->rows[i].flat),
+                          diff_change(d, d->rows[i].cum)};
+        const struct diff_change *c = key(&s, t->by_cum);
+        t->n_changed += c->change != 0;
+        t->n_significant += c->significant;
+        if (!t->call->significant || c->significant)
+            t->rows[t->n++] = s;
+    }
+    qsort_r(t->rows, t->n, sizeof *t->rows, compare, &t->by_cum);
+}
+
+// --- text ---
+
+// One unit for all, as pprof chooses it: that of the smallest value, or a coarser one.
+static void choose_unit(struct table *t)
+{
+    double least = INFINITY, most = 0;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct diff_change *c = key(&t->rows[i], t->by_cum);
+        double values[2] = {fabs(c->before), fabs(c->after)};
+        for (int k = 0; k < 2; k++) {
+            if (values[k] >= 1)
+                least = fmin(least, values[k]);
+            most = fmax(most, values[k]);
+        }
+    }
+    struct str unit, most_unit;
+    least = isinf(least) ? 0 : least;
+    units_scale(units_truncate(least), t->d->unit, STR("minimum"), &unit);
+    units_scale(units_truncate(most), t->d->unit, STR("minimum"), &most_unit);
+    if (!str_eq(unit, most_unit) && least * 100 < most)
+        units_scale(units_truncate(least * 100), t->d->unit, STR("minimum"), &unit);
+    t->unit = str_from(t->call->config.unit);
+    if (str_eq(t->unit, STR("minimum")))
+        t->unit = unit.n ? unit : t->d->unit;
+}
+
+// Two digits of the noise say all there is to say.
+static double two_digits(double value)
+{
+    if (value <= 0)
+        return 0;
+    double unit = pow(10, floor(log10(value)) - 1);
+    return round(value / unit) * unit;
+}
+
+static struct str label(const struct table *t, char *text, size_t size, double value)
+{
+    return (struct str){text,
+                        units_label(text, size, units_truncate(round(value)), t->d->unit, t->unit)};
+}
+
+static void put_value(const struct table *t, const char *sign, double value, enum style style,
+                      size_t width)
+{
+    char text[256] = "";
+    size_t n = strlen(sign);
+    memcpy(text, sign, n);
+    n += label(t, text + n, sizeof text - n, value).n;
+    terminal_put_right(t->t, t->out, (struct str){text, n}, style, width);
+}
+
+static void put_change(const struct table *t, const struct diff_change *c)
+{
+    enum style style = !c->significant ? STYLE_DIM : c->change > 0 ? STYLE_MORE : STYLE_LESS;
+    put_value(t, "", c->before, STYLE_NONE, 11);
+    put_value(t, "", c->after, STYLE_NONE, 11);
+    put_value(t, c->change > 0 ? "+" : "", c->change, style, 11);
+    put_value(t, "±", two_digits(c->half_width), STYLE_DIM, 10);
+    terminal_put(t->t, t->out, c->significant ? STR(" *") : STR("  "), style, 0);
+}
+
+static void put_summary(const struct table *t)
+{
+    const struct diff *d = t->d;
+    struct diff_change c =
+        diff_change(&(struct diff){.total = {d->total[0], d->total[1]}}, d->total);
+    char before[256], after[256], change[256], width[256];
+    struct table automatic = *t;
+    automatic.unit = STR("auto");
+    label(&automatic, before, sizeof before, c.before);
+    label(&automatic, after, sizeof after, c.after);
+    label(&automatic, change, sizeof change, c.change);
+    label(&automatic, width, sizeof width, two_digits(c.half_width));
+    out_printf(t->out, "%.*s: %s before, %s after; change %s%s ± %s, %s\n", (int)d->type.n,
+               d->type.p, before, after, c.change > 0 ? "+" : "", change, width,
+               c.significant ? "beyond noise" : "within noise");
+    double a = (double)d->duration[0], b = (double)d->duration[1];
+    if (d->normalised)
+        out_text(t->out, "Shares are compared: before is scaled to the total of after.\n");
+    else if (a > 0 && b > 0 && fabs(a - b) > 0.1 * fmax(a, b))
+        out_printf(t->out,
+                   "The profiles took %.3g s and %.3g s: --normalise compares shares instead.\n",
+                   a / 1e9, b / 1e9);
+    out_printf(t->out, "%zu of %zu changed, %zu beyond noise (*)\n", t->n_changed, d->n,
+               t->n_significant);
+}
+
+static void put_table(const struct table *t)
+{
+    // Both measures if there is room.
+    size_t columns = t->t->columns, measures = columns == 0 || columns >= 130 ? 2 : 1;
+    for (size_t m = 0; m < measures; m++) {
+        char heads[128];
+        int n = snprintf(heads, sizeof heads, "%11s%11s%11s%11s  ",
+                         t->by_cum == (m == 0) ? "cum before" : "flat before", "after", "change",
+                         "± 95 %");
+        terminal_put(t->t, t->out, (struct str){heads, (size_t)n}, STYLE_BOLD, 0);
+    }
+    out_char(t->out, '\n');
+    size_t limit = t->n, used = 45 * measures + 1;
+    if (t->call->config.node_count > 0)
+        limit = (size_t)t->call->config.node_count;
+    else if (t->call->config.node_count < 0 && t->t->rows)
+        limit = t->t->rows > 11 ? t->t->rows - 6 : 5;
+    size_t i = 0, unchanged = 0;
+    for (; i < t->n && i < limit; i++) {
+        const struct shown *s = &t->rows[i];
+        if (key(s, t->by_cum)->change == 0) {
+            unchanged = t->n - i;
+            break;
+        }
+        put_change(t, t->by_cum ? &s->cum : &s->flat);
+        if (measures > 1)
+            put_change(t, t->by_cum ? &s->flat : &s->cum);
+        out_char(t->out, ' ');
+        terminal_put(t->t, t->out, s->row->name, STYLE_NONE,
+                     columns == 0          ? 0
+                     : columns > used + 12 ? columns - used
+                                           : 12);
+        out_char(t->out, '\n');
+    }
+    if (i < t->n && unchanged == 0) {
+        char text[80];
+        snprintf(text, sizeof text, "%zu more; -n 0 shows all", t->n - i);
+        terminal_put(t->t, t->out, str_from(text), STYLE_DIM, 0);
+        out_char(t->out, '\n');
+    }
+}
+
+// --- for programs ---
+
+static void put_json_change(struct out *out, const char *name, const struct diff_change *c)
+{
+    out_printf(out,
+               "\"%s\": {\"before\": %.17g, \"after\": %.17g, \"change\": %.17g, "
+               "\"interval\": [%.17g, %.17g], \"significant\": %s}",
+               name, c->before, c->after, c->change, c->change - c->half_width,
+               c->change + c->half_width, c->significant ? "true" : "false");
+}
+
+static void put_json(const struct table *t)
+{
+    struct out *out = t->out;
+    const struct diff *d = t->d;
+    out_text(out, "{\"type\": ");
+    json_write_string(out, d->type);
+    out_text(out, ", \"unit\": ");
+    json_write_string(out, d->unit);
+    out_printf(out, ", \"normalised\": %s, \"total\": {\"before\": %.17g, \"after\": %.17g},\n",
+               d->normalised ? "true" : "false", d->total[0].value, d->total[1].value);
+    out_text(out, "\"rows\": [");
+    for (size_t i = 0; i < t->n; i++) {
+        out_text(out, i ? ",\n{\"name\": " : "\n{\"name\": ");
+        json_write_string(out, t->rows[i].row->name);
+        out_text(out, ", ");
+        put_json_change(out, "flat", &t->rows[i].flat);
+        out_text(out, ", ");
+        put_json_change(out, "cum", &t->rows[i].cum);
+        out_char(out, '}');
+    }
+    out_text(out, "\n]}\n");
+}
+
+static void put_csv_change(struct out *out, const struct diff_change *c)
+{
+    out_printf(out, ",%.17g,%.17g,%.17g,%.17g,%.17g,%d", c->before, c->after, c->change,
+               c->change - c->half_width, c->change + c->half_width, c->significant);
+}
+
+static void put_csv(const struct table *t)
+{
+    out_text(t->out, "name,flat_before,flat_after,flat_change,flat_low,flat_high,flat_significant,"
+                     "cum_before,cum_after,cum_change,cum_low,cum_high,cum_significant\n");
+    for (size_t i = 0; i < t->n; i++) {
+        struct str name = t->rows[i].row->name;
+        out_char(t->out, '"');
+        for (size_t k = 0; k < name.n; k++) {
+            if (name.p[k] == '"')
+                out_char(t->out, '"');
+            out_char(t->out, name.p[k]);
+        }
+        out_char(t->out, '"');
+        put_csv_change(t->out, &t->rows[i].flat);
+        put_csv_change(t->out, &t->rows[i].cum);
+        out_char(t->out, '\n');
+    }
+}
+
+static int write_table(struct table *t, struct err *e)
+{
+    const char *name = t->call->config.output;
+    int fd = STDOUT_FILENO;
+    if (*name)
+        fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_set(e, "%s: %s", name, strerror(errno));
+    struct out out;
+    out_init_fd(&out, fd);
+    t->out = &out;
+    if (strcmp(t->call->format, "json") == 0) {
+        put_json(t);
+    } else if (strcmp(t->call->format, "csv") == 0) {
+        put_csv(t);
+    } else {
+        choose_unit(t);
+        put_summary(t);
+        put_table(t);
+    }
+    int result = out_finish(&out, e);
+    out_fini(&out);
+    if (*name && close(fd) && result == 0)
+        result = err_set(e, "%s: %s", name, strerror(errno));
+    return result;
+}
+
+static int load(struct call *call, struct model_profile *sides[2], struct err *e)
+{
+    if (call->n_arguments != 2)
+        return err_set(e, "diff takes two profiles: kiln diff BEFORE AFTER");
+    call->n_arguments = 1;
+    for (int i = 0; i < 2; i++) {
+        sides[i] = call_load(call, 0, e);
+        if (!sides[i])
+            return -1;
+        call->arguments++;
+    }
+    return model_make_compatible(sides, 2, call->arena, e);
+}
+
+int command_diff(struct call *call, struct err *e)
+{
+    struct model_profile *sides[2];
+    if (load(call, sides, e))
+        return -1;
+    struct diff d;
+    const struct model_profile *const both[2] = {sides[0], sides[1]};
+    if (diff_count(&d, both, &call->config, call->normalise, call->arena, call_note, e))
+        return -1;
+    struct terminal terminal =
+        *call->config.output ? (struct terminal){0} : terminal_stdout(call->colour);
+    struct table t = {
+        .d = &d, .call = call, .by_cum = strcmp(call->config.sort, "cum") == 0, .t = &terminal};
+    sort_rows(&t, call->arena);
+    return write_table(&t, e);
+}

@@ -54,18 +54,14 @@ static int set(const struct flag *flag, const char *text, struct err *e)
     return -1;
 }
 
-int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, bool interspersed,
-                int *n_rest, struct err *e)
+int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *n_rest,
+                struct err *e)
 {
     int kept = 1, i = 1;
     for (; i < argc; i++) {
         char *argument = argv[i];
-        if (argument[0] != '-' || argument[1] == '\0') {
-            if (!interspersed)
-                break;
-            argv[kept++] = argument;
-            continue;
-        }
+        if (argument[0] != '-' || argument[1] == '\0')
+            break;
         if (strcmp(argument, "--") == 0) {
             i++;
             break;

@@ -15,9 +15,9 @@ struct flag {
     const char *help;
 };
 
-// Reads flags (n of them) from argv[1..argc). Without interspersed the first argument
-// that is no flag ends them, as in Go; "--" always does. The other arguments are moved to
-// the front of argv from index 1 on and counted in *n_rest.
+// Reads flags (n of them) from argv[1..argc). The first argument that is no flag, or "--",
+// ends them. The other arguments are moved to the front of argv from index 1 on and counted
+// in *n_rest.
 // 0; 1 if help was asked for; -1 with e filled.
-int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, bool interspersed,
-                int *n_rest, struct err *e);
+int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *n_rest,
+                struct err *e);

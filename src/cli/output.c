@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +64,30 @@ static int run_dot(const char *format, const struct out *text, int fd, struct er
     return err_set(e, "dot failed to draw the graph (status %d)", status);
 }
 
+// The same for SVG, with what lets a browser move and zoom it.
+static int run_dot_svg(const struct out *text, int fd, struct err *e)
+{
+    int drawn = memfd_create("graph", MFD_CLOEXEC);
+    if (drawn < 0)
+        return err_set(e, "memfd_create: %s", strerror(errno));
+    int result = run_dot("svg", text, drawn, e);
+    off_t n = lseek(drawn, 0, SEEK_END);
+    void *svg =
+        result == 0 && n > 0 ? mmap(NULL, (size_t)n, PROT_READ, MAP_PRIVATE, drawn, 0) : NULL;
+    if (svg && svg != MAP_FAILED) {
+        struct out out;
+        out_init_fd(&out, fd);
+        report_dot_svg((struct str){svg, (size_t)n}, &out);
+        result = out_finish(&out, e);
+        out_fini(&out);
+        munmap(svg, (size_t)n);
+    } else if (result == 0) {
+        result = err_set(e, "dot drew nothing");
+    }
+    close(drawn);
+    return result;
+}
+
 static int write_to(struct report *r, const struct view_command *command, int fd, struct err *e)
 {
     struct out out;
@@ -77,7 +102,8 @@ static int write_to(struct report *r, const struct view_command *command, int fd
     out_init_memory(&out, LARGEST_GRAPH);
     int result = report_write(r, &out, e) || out_finish(&out, e) ? -1 : 0;
     if (result == 0)
-        result = run_dot(command->post, &out, fd, e);
+        result = strcmp(command->post, "svg") == 0 ? run_dot_svg(&out, fd, e)
+                                                   : run_dot(command->post, &out, fd, e);
     out_fini(&out);
     return result;
 }

@@ -210,7 +210,7 @@ static int run(struct options *o, int argc, char **argv, struct arena *arena, st
     static struct flag flags[MOST_FLAGS];
     size_t n_flags = list_flags(o, flags);
     int n;
-    int parsed = flags_parse(flags, n_flags, argc, argv, false, &n, e);
+    int parsed = flags_parse(flags, n_flags, argc, argv, &n, e);
     if (parsed > 0) {
         usage();
         return 0;

@@ -6,40 +6,44 @@
 #include "model/units.h"
 #include "report/graph.h"
 
-static void put_separated(const struct terminal *t, struct out *out, struct str text, bool *first)
+// One part of a title; what does not fit is left out.
+static void put_part(const struct terminal *t, struct out *out, struct str text, size_t *used)
 {
-    if (text.n == 0)
+    size_t separator = *used ? 3 : 0, room = t->columns ? t->columns - *used : SIZE_MAX;
+    if (text.n == 0 || (*used && terminal_width(text) + separator > room))
         return;
-    if (!*first)
+    if (separator)
         terminal_put(t, out, STR(" · "), STYLE_DIM, 0);
-    terminal_put(t, out, text, *first ? STYLE_BOLD : STYLE_DIM, t->columns ? t->columns / 2 : 0);
-    *first = false;
+    *used += separator + terminal_put(t, out, text, *used ? STYLE_DIM : STYLE_BOLD, t->columns);
 }
 
 void present_title(const struct report *r, const struct terminal *t, struct out *out)
 {
     const struct model_profile *p = r->p;
-    bool first = true;
-    char text[128], total[256];
-    put_separated(t, out, r->o.title, &first);
-    put_separated(t, out, r->o.type_name, &first);
-    units_label(total, sizeof total, r->total, r->o.unit, STR("auto"));
+    size_t used = 0;
+    char text[256];
+    put_part(t, out, r->o.title, &used);
+    put_part(t, out, r->o.type_name, &used);
+    units_label(text, sizeof text, r->total, r->o.unit, STR("auto"));
+    put_part(t, out, str_from(arena_printf(r->arena, "total %s", text)), &used);
     if (p->duration_nanos) {
-        char duration[64];
-        units_label(duration, sizeof duration, p->duration_nanos, STR("nanoseconds"), STR("auto"));
-        put_separated(t, out, str_from(arena_printf(r->arena, "%s in %s", total, duration)),
-                      &first);
-    } else {
-        put_separated(t, out, str_from(total), &first);
+        units_label(text, sizeof text, p->duration_nanos, STR("nanoseconds"), STR("auto"));
+        put_part(t, out, str_from(arena_printf(r->arena, "over %s", text)), &used);
     }
     if (p->time_nanos > 0) {
         time_t seconds = p->time_nanos / 1000000000;
         struct tm tm;
         localtime_r(&seconds, &tm);
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
-        put_separated(t, out, str_from(text), &first);
+        put_part(t, out, str_from(text), &used);
     }
     out_char(out, '\n');
+}
+
+// A window so narrow that only one measure fits.
+static bool is_lean(const struct terminal *t)
+{
+    return t->columns && t->columns < 64;
 }
 
 enum style present_heat(int64_t value, int64_t total)
@@ -118,44 +122,58 @@ static void put_name(const struct terminal *t, struct out *out, struct str name,
     out_char(out, '\n');
 }
 
+static void put_measure(const struct report *r, const struct terminal *t, struct out *out,
+                        int64_t value, size_t width)
+{
+    put_value(r, t, out, value, width);
+    present_share(t, out, value, r->total);
+}
+
+static size_t put_top_heads(const struct terminal *t, struct out *out, bool flat, bool cum,
+                            bool sums)
+{
+    char heads[128] = "";
+    size_t n = 0;
+    if (flat)
+        n += (size_t)snprintf(heads, sizeof heads, "%10s %6s", "flat", "flat%");
+    if (sums)
+        n += (size_t)snprintf(heads + n, sizeof heads - n, " %6s", "sum%");
+    if (cum)
+        n += (size_t)snprintf(heads + n, sizeof heads - n, flat ? " %10s %6s" : "%10s %6s", "cum",
+                              "cum%");
+    terminal_put(t, out, (struct str){heads, n}, STYLE_BOLD, 0);
+    out_char(out, '\n');
+    return n + 2;
+}
+
 static void put_top(const struct report *r, const struct report_rows *rows,
                     const struct terminal *t, struct out *out)
 {
-    // What a narrow window leaves out first: the bar, then the running sum.
+    // What a narrow window leaves out first: the bar, the running sum, one measure.
     bool bar = t->columns == 0 || t->columns >= 110, sums = t->columns == 0 || t->columns >= 90;
-    char heads[128];
-    int n = snprintf(heads, sizeof heads, "%10s %6s%s %10s %6s  ", "flat", "flat%",
-                     sums ? "   sum%" : "", "cum", "cum%");
-    terminal_put(t, out, (struct str){heads, (size_t)n}, STYLE_BOLD, 0);
-    if (bar)
-        out_spaces(out, BAR + 2);
-    out_char(out, '\n');
+    bool flat = !is_lean(t) || !r->o.cum_sort, cum = !is_lean(t) || r->o.cum_sort;
+    size_t used = put_top_heads(t, out, flat, cum, sums) + (bar ? BAR + 2 : 0);
     int64_t sum = 0;
     for (size_t i = 0; i < rows->n; i++) {
         const struct report_row *row = &rows->rows[i];
         sum = units_add(sum, row->flat);
-        put_value(r, t, out, row->flat, 10);
-        present_share(t, out, row->flat, r->total);
+        if (flat)
+            put_measure(r, t, out, row->flat, 10);
         if (sums) {
             char text[32];
             size_t len = units_percentage(text, sizeof text, sum, r->total);
             terminal_put_right(t, out, (struct str){text, len}, STYLE_DIM, 7);
         }
-        put_value(r, t, out, row->cum, 11);
-        present_share(t, out, row->cum, r->total);
+        if (cum)
+            put_measure(r, t, out, row->cum, flat ? 11 : 10);
         out_text(out, "  ");
-        size_t used = 37 + (sums ? 7 : 0);
         if (bar) {
             put_bar(t, out, row->flat, row->cum, r->total);
             out_text(out, "  ");
-            used += BAR + 2;
         }
         enum style heat = present_heat(row->flat, r->total);
-        put_name(t, out, row->name, row->inline_label,
-                 heat == STYLE_HOT   ? STYLE_BOLD
-                 : heat == STYLE_DIM ? STYLE_DIM
-                                     : STYLE_NONE,
-                 used);
+        enum style style = heat == STYLE_HOT ? STYLE_BOLD : heat == STYLE_DIM ? heat : STYLE_NONE;
+        put_name(t, out, row->name, row->inline_label, style, used);
     }
 }
 
@@ -173,9 +191,10 @@ int present_top(struct report *r, const struct config *config, const struct term
     put_header(t, out, rows.header);
     put_top(r, &rows, t, out);
     if (fitted && rows.n == (size_t)r->o.node_count) {
-        terminal_put(t, out,
-                     STR("-n 0 shows all; --cum sorts by cum; `kiln peek NAME` shows callers"),
-                     STYLE_DIM, t->columns);
+        terminal_put(
+            t, out,
+            STR("flat: itself · cum: with callees · -n 0: all rows · kiln peek NAME: callers"),
+            STYLE_DIM, t->columns);
         out_char(out, '\n');
     }
     return 0;
@@ -194,14 +213,13 @@ static void put_edges(struct graph *g, const struct terminal *t, struct out *out
         struct node *other = &g->nodes[callers ? edge->src : edge->dst];
         if (!other->name.p)
             other->name = node_printable_name(g, &other->info);
-        out_spaces(out, 18);
-        put_value(g->r, t, out, edge->weight, 10);
+        put_value(g->r, t, out, edge->weight, is_lean(t) ? 10 : 28);
         present_share(t, out, edge->weight, cum);
-        const char *corner = callers      ? (i == 0 ? "   ┌ " : "   │ ")
-                             : i + 1 == n ? "   └ "
-                                          : "   │ ";
+        bool end = callers ? i == 0 : i + 1 == n;
+        const char *corner = !end ? "   ├ " : callers ? "   ┌ " : "   └ ";
         terminal_put(t, out, str_from(corner), STYLE_DIM, 0);
-        put_name(t, out, other->name, edge->is_inline ? "(inline)" : "", STYLE_NONE, 40);
+        put_name(t, out, other->name, edge->is_inline ? "(inline)" : "", STYLE_NONE,
+                 is_lean(t) ? 22 : 40);
     }
 }
 
@@ -220,8 +238,10 @@ static void put_tree(struct report *r, const struct terminal *t, struct out *out
     present_title(r, t, out);
     if (!g->matches)
         put_header(t, out, graph_labels(g, false));
-    terminal_put(t, out, STR("      flat  flat%        cum   cum%  callers above, callees below"),
-                 STYLE_BOLD, t->columns);
+    struct str heads = STR("      flat  flat%        cum   cum%  callers above, callees below");
+    if (is_lean(t))
+        heads = str_from_to(heads, 18, heads.n);
+    terminal_put(t, out, heads, STYLE_BOLD, t->columns);
     out_char(out, '\n');
     for (size_t i = 0; i < g->n_selected; i++) {
         uint32_t node = g->selected[i];
@@ -230,12 +250,11 @@ static void put_tree(struct report *r, const struct terminal *t, struct out *out
             continue;
         out_char(out, '\n');
         put_edges(g, t, out, node, true);
-        put_value(r, t, out, node_flat(at), 10);
-        present_share(t, out, node_flat(at), r->total);
-        put_value(r, t, out, node_cum(at), 11);
-        present_share(t, out, node_cum(at), r->total);
+        if (!is_lean(t))
+            put_measure(r, t, out, node_flat(at), 10);
+        put_measure(r, t, out, node_cum(at), is_lean(t) ? 10 : 11);
         out_text(out, "  ");
-        put_name(t, out, at->name, "", STYLE_BOLD, 37);
+        put_name(t, out, at->name, "", STYLE_BOLD, is_lean(t) ? 19 : 37);
         put_edges(g, t, out, node, false);
     }
 }

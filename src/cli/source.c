@@ -290,6 +290,8 @@ static struct loaded load_names(const struct source *source, const char *const *
         } else {
             p = source_read_file(names[i], arena, &format, &e);
         }
+        if (p && source->format)
+            *source->format = format;
         if (p)
             loaded.profiles[loaded.n++] = source->as_is ? p : with_mapping(source, p, arena);
         else if (source->strict)

@@ -18,6 +18,7 @@ struct source {
     bool strict;          // a source that cannot be had is an error, whatever else there is
     bool as_is;           // nothing is added, dropped or saved: what was read is what is had
     struct net_tls tls;
+    enum codec_format *format; // NULL, or where to tell what the last one read was
 };
 
 // Loads everything into arena. NULL with e filled if nothing could be had; what failed

@@ -346,9 +346,11 @@ static int prepare(struct report *r, struct view *v, const struct view_command *
     if (choose_options(v, command, &r->o))
         return -1;
     if (argument) {
-        r->o.symbol = model_regex_new(v->arena, "argument", str_from(argument), v->e);
+        struct err why;
+        r->o.symbol = model_regex_new(v->arena, "argument", str_from(argument), &why);
         if (!r->o.symbol)
-            return -1;
+            return err_set(v->e, "parsing argument regexp %s: %s", argument,
+                           strstr(why.message, ": ") + 2);
     }
     r->total = report_total(v->p, r->o.type, r->o.mean);
     if (!v->c.relative_percentages && apply_filters(v))

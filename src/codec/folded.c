@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "codec/begin.h"
+#include "model/builder.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/frame.h"
@@ -42,7 +42,7 @@ static struct model_profile *read_lines(struct arena *arena, struct scan_lines *
                                         struct err *e)
 {
     struct model_builder b;
-    codec_begin(&b, arena);
+    model_build(&b, arena);
     model_build_type(&b, STR("samples"), STR("count"));
     uint32_t *frames = NULL;
     size_t cap = 0;

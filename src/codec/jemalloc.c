@@ -1,6 +1,6 @@
 #include <math.h>
 
-#include "codec/begin.h"
+#include "model/builder.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/maps.h"
@@ -207,7 +207,7 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
         bad_line(r, lines, "`heap_v2/<sampling interval>`");
         return NULL;
     }
-    codec_begin(&r->b, r->arena);
+    model_build(&r->b, r->arena);
     r->interval = (double)interval;
     r->has_accumulated = has_accumulated(*lines);
     add_types(r);

@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-#include "codec/begin.h"
+#include "model/builder.h"
 #include "codec/codec.h"
 
 void legacy_begin(struct legacy *l, struct str period_type, struct str period_unit, int64_t period)
 {
-    codec_begin(&l->b, l->arena);
+    model_build(&l->b, l->arena);
     l->b.p->period_type = (struct model_value_type){
         model_build_string(&l->b, period_type),
         model_build_string(&l->b, period_unit),

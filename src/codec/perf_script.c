@@ -1,4 +1,4 @@
-#include "codec/begin.h"
+#include "model/builder.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/maps.h"
@@ -404,7 +404,7 @@ static struct model_profile *read_script(struct reader *r, struct scan_lines *li
 {
     if (collect_events(r, *lines))
         return NULL;
-    codec_begin(&r->b, r->arena);
+    model_build(&r->b, r->arena);
     r->lines = arena_push(r->arena, NULL, 0, &r->cap_lines, sizeof *r->lines);
     hash_init(&r->binaries, r->arena, 64);
     add_types(r);

@@ -1,6 +1,6 @@
 #include <jansson.h>
 
-#include "codec/begin.h"
+#include "model/builder.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
 #include "codec/scan.h"
@@ -284,13 +284,21 @@ static int read_profiles(struct reader *r, const json_t *profiles)
 static struct model_profile *read_root(struct arena *arena, const json_t *root, struct err *e)
 {
     struct reader r = {.arena = arena, .e = e};
-    codec_begin(&r.b, arena);
+    model_build(&r.b, arena);
     if (read_frames(&r, json_object_get(json_object_get(root, "shared"), "frames")) ||
         read_profiles(&r, json_object_get(root, "profiles")))
         return NULL;
-    if (r.b.p->n_types == 0)
+    struct model_profile *p = r.b.p;
+    if (p->n_types == 0)
         model_build_type(&r.b, STR("samples"), STR("count"));
-    return r.b.p;
+    if (p->n_types > 1) {
+        // What the file would show first.
+        const json_t *active =
+            json_array_get(json_object_get(root, "profiles"),
+                           (size_t)json_integer_value(json_object_get(root, "activeProfileIndex")));
+        p->default_type = p->types[active ? column_of(&r, unit_of(active)) : 0].type;
+    }
+    return p;
 }
 
 struct model_profile *codec_read_speedscope(struct arena *arena, const uint8_t *data, size_t n,

@@ -55,8 +55,11 @@ int report_write(struct report *r, struct out *out, struct err *e);
 // newlines, without one at the end.
 struct str report_profile_labels(const struct report *r);
 
-// A value as the report prints it, in text of at least 64 bytes... returns its length.
+// A value as the report prints it, cut at size - 1; returns its length.
 size_t report_format_value(const struct report *r, int64_t value, char *text, size_t size);
+
+// Graphviz's SVG of REPORT_DOT, made to fill the window and to be moved and zoomed in it.
+void report_dot_svg(struct str svg, struct out *out);
 
 // One row of REPORT_TEXT, for tables that are laid out differently.
 struct report_row {

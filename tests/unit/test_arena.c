@@ -28,15 +28,15 @@ static void growing_keeps_what_was_there(void **state)
     struct arena *a = arena_new(0);
     uint32_t *items = NULL;
     size_t cap = 0;
-    for (uint32_t i = 0; i < 500000; i++) {
+    for (uint32_t i = 0; i < 3000000; i++) {
         items = arena_push(a, items, i, &cap, sizeof *items);
-        if (i % 100000 == 0) // something in the way
-            memset(arena_alloc(a, 300000), 1, 300000);
+        if (i % 500000 == 0) // something in the way
+            memset(arena_alloc(a, 5 << 20), 1, 5 << 20);
         assert_int_equal(items[i], 0);
-        items[i] = i ^ 0x5bd1;
+        items[i] = i ^ 0xa55a5bd1;
     }
-    for (uint32_t i = 0; i < 500000; i++)
-        assert_int_equal(items[i], i ^ 0x5bd1);
+    for (uint32_t i = 0; i < 3000000; i++)
+        assert_int_equal(items[i], i ^ 0xa55a5bd1);
     arena_free(a);
 }
 
@@ -99,6 +99,107 @@ static void traps_nest(void **state)
     arena_free(a);
 }
 
+// Growing past the limit leaves what was there where it was.
+static void growing_has_a_limit_too(void **state)
+{
+    enum { OLD = 3 << 20, NEW = 12 << 20, LIMIT = 16 << 20 };
+    struct arena *a = arena_new(LIMIT);
+    struct arena_trap trap;
+    struct err e;
+    unsigned char *volatile p = arena_alloc(a, OLD);
+    memset(p, 7, OLD);
+    p = arena_grow(a, p, OLD, NEW); // moves, or not
+    size_t held = arena_size(a);
+    assert_true(held >= NEW && held <= NEW + 8192);
+    if (ARENA_TRY(a, trap)) {
+        assert_int_equal(arena_caught(a, &e), -1);
+        assert_non_null(strstr(e.message, "limit of 16 MiB"));
+        assert_int_equal(arena_size(a), held);
+    } else {
+        arena_grow(a, p, NEW, 100 << 20);
+        fail();
+    }
+    for (size_t i = 0; i < OLD; i += 511)
+        assert_int_equal(p[i], 7);
+    for (size_t i = OLD; i < NEW; i += 511)
+        assert_int_equal(p[i], 0);
+    // The arena can be used again.
+    assert_int_equal(fill(a, 1 << 20, &e), 0);
+    arena_free(a);
+}
+
+static void growing_to_less_changes_nothing(void **state)
+{
+    struct arena *a = arena_new(0);
+    char *p = arena_copy(a, "abc", 3);
+    assert_ptr_equal(arena_grow(a, p, 4, 2), p);
+    assert_string_equal(arena_grow(a, p, 4, 400), "abc");
+    assert_non_null(arena_grow(a, NULL, 0, 10));
+    arena_free(a);
+}
+
+// arena_push only moves what is full, and counts the capacity in elements.
+static void pushing_grows_by_doubling(void **state)
+{
+    struct arena *a = arena_new(0);
+    size_t cap = 0, n_moves = 0;
+    int *items = NULL;
+    for (size_t i = 0; i < 1000; i++) {
+        size_t before = cap;
+        items = arena_push(a, items, i, &cap, sizeof *items);
+        assert_true(cap > i);
+        n_moves += cap != before;
+        items[i] = (int)i;
+    }
+    assert_true(n_moves <= 8);
+    assert_int_equal(items[999], 999);
+    arena_free(a);
+}
+
+static int try_alloc(struct arena *a, size_t size, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(a, trap))
+        return arena_caught(a, e);
+    arena_alloc(a, size);
+    arena_try_end(a);
+    return 0;
+}
+
+// A wish that nothing can satisfy, be there a limit or not.
+static void hopeless_sizes_are_refused(void **state)
+{
+    static const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 4096, SIZE_MAX / 2, (size_t)1 << 60};
+    for (int limited = 0; limited < 2; limited++) {
+        struct arena *a = arena_new(limited ? 1 << 20 : 0);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            struct err e = {.message = ""};
+            assert_int_equal(try_alloc(a, sizes[i], &e), -1);
+            assert_true(e.message[0]);
+            assert_int_equal(arena_size(a), 0);
+        }
+        arena_free(a);
+    }
+}
+
+// Once its scope has ended a trap is not jumped to any more.
+static void an_ended_trap_is_gone(void **state)
+{
+    struct arena *a = arena_new(0);
+    struct arena_trap outer, inner;
+    volatile bool ended = false;
+    if (ARENA_TRY(a, outer)) {
+        assert_true(ended);
+    } else {
+        if (ARENA_TRY(a, inner))
+            fail();
+        arena_try_end(a);
+        ended = true;
+        arena_fail(a, "out");
+    }
+    arena_free(a);
+}
+
 static void text_is_copied_and_formatted(void **state)
 {
     struct arena *a = arena_new(0);
@@ -116,6 +217,11 @@ int main(void)
         cmocka_unit_test(running_out_comes_back_as_an_error),
         cmocka_unit_test(a_product_that_wraps_is_running_out),
         cmocka_unit_test(traps_nest),
+        cmocka_unit_test(growing_has_a_limit_too),
+        cmocka_unit_test(growing_to_less_changes_nothing),
+        cmocka_unit_test(pushing_grows_by_doubling),
+        cmocka_unit_test(hopeless_sizes_are_refused),
+        cmocka_unit_test(an_ended_trap_is_gone),
         cmocka_unit_test(text_is_copied_and_formatted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,13 @@
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -83,21 +86,129 @@ static void the_first_failure_is_reported(void **state)
     close(fd);
 }
 
-static void errors_are_set_cut_and_prefixed(void **state)
+static void nothing(int signal)
 {
-    struct err e;
-    assert_int_equal(err_set(&e, "%s at byte %d", "bad", 7), -1);
-    assert_int_equal(err_prefix(&e, "%s: ", "a.pb"), -1);
-    assert_string_equal(e.message, "a.pb: bad at byte 7");
-    char text[2000];
-    memset(text, 'x', sizeof text);
+}
+
+// A pipe that is read slowly, and a timer that breaks off each write to it: what is written is
+// neither lost nor written twice.
+static void short_writes_are_continued(void **state)
+{
+    enum { SIZE = 3 << 20 };
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct out out;
+        struct sigaction action = {.sa_handler = nothing}; // without SA_RESTART
+        struct itimerval often = {{0, 300}, {0, 300}};
+        close(ends[0]);
+        out_init_fd(&out, ends[1]);
+        sigaction(SIGALRM, &action, NULL);
+        setitimer(ITIMER_REAL, &often, NULL);
+        for (uint32_t i = 0; i < SIZE / 4; i++)
+            out_write(&out, &i, sizeof i);
+        _exit(out_finish(&out, NULL) ? 1 : 0);
+    }
+    close(ends[1]);
+    uint32_t next = 0, word, have = 0;
+    unsigned char block[1777], *bytes = (unsigned char *)&word;
+    for (ssize_t n; (n = read(ends[0], block, sizeof block)) > 0;) {
+        for (ssize_t i = 0; i < n; i++) {
+            bytes[have++] = block[i];
+            if (have == 4) {
+                assert_int_equal(word, next++);
+                have = 0;
+            }
+        }
+    }
+    close(ends[0]);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(next, SIZE / 4);
+}
+
+// Even what fits the buffer is found out about at the end, and once.
+static void a_full_disk_is_met_at_the_end(void **state)
+{
+    int fd = open("/dev/full", O_WRONLY);
+    if (fd < 0)
+        skip();
+    struct out out;
+    struct err e = {.message = ""};
+    out_init_fd(&out, fd);
+    out_text(&out, "x");
+    assert_int_equal(out.error, 0);
+    assert_int_equal(out_finish(&out, &e), -1);
+    assert_string_equal(e.message, "writing output: No space left on device");
+    out_fini(&out);
+    close(fd);
+}
+
+static void a_closed_descriptor_is_reported(void **state)
+{
+    static char block[1 << 20];
+    struct out out;
+    struct err e = {.message = ""};
+    out_init_fd(&out, 1000000);
+    out_write(&out, block, sizeof block);
+    out_text(&out, "after it failed");
+    assert_int_equal(out_finish(&out, &e), -1);
+    assert_non_null(strstr(e.message, "Bad file descriptor"));
+    out_fini(&out);
+}
+
+// What is longer than the first buffer on the stack.
+static void long_formats(void **state)
+{
+    struct out out;
+    char text[3000];
+    memset(text, 'a', sizeof text);
     text[sizeof text - 1] = '\0';
-    err_prefix(&e, "%s", text);
-    assert_int_equal(strlen(e.message), sizeof e.message - 1);
-    err_set(&e, "%s", text);
-    assert_int_equal(strlen(e.message), sizeof e.message - 1);
-    assert_int_equal(err_set(NULL, "ignored"), -1);
-    assert_int_equal(err_prefix(NULL, "ignored"), -1);
+    out_init_memory(&out, 1 << 20);
+    out_printf(&out, "%s|%s", text, text);
+    assert_int_equal(out.n, 2 * (sizeof text - 1) + 1);
+    assert_int_equal(out.p[sizeof text - 1], '|');
+    assert_int_equal(out.p[out.n - 1], 'a');
+    out_fini(&out);
+}
+
+static void columns_are_characters(void **state)
+{
+    static const struct {
+        struct str s;
+        size_t width;
+        const char *want;
+    } cases[] = {
+        {STR(""), 3, "   "},
+        {STR("abc"), 3, "abc"},
+        {STR("\xce\xbcs"), 4, "  \xce\xbcs"},              // two bytes, one column
+        {STR("\xe2\x82\xac"), 2, " \xe2\x82\xac"},         // three
+        {STR("\xf0\x9f\x98\x80"), 2, " \xf0\x9f\x98\x80"}, // four
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct out out;
+        out_init_memory(&out, 1000);
+        out_right(&out, cases[i].s, cases[i].width);
+        out_char(&out, '\0');
+        assert_string_equal(out.p, cases[i].want);
+        out_fini(&out);
+    }
+}
+
+static void many_spaces(void **state)
+{
+    struct out out;
+    out_init_memory(&out, 10000);
+    out_spaces(&out, 0);
+    assert_int_equal(out.n, 0);
+    out_spaces(&out, 1000);
+    assert_int_equal(out.n, 1000);
+    for (size_t i = 0; i < out.n; i++)
+        assert_int_equal(out.p[i], ' ');
+    out_fini(&out);
 }
 
 int main(void)
@@ -107,7 +218,12 @@ int main(void)
         cmocka_unit_test(memory_has_a_limit),
         cmocka_unit_test(a_file_gets_everything),
         cmocka_unit_test(the_first_failure_is_reported),
-        cmocka_unit_test(errors_are_set_cut_and_prefixed),
+        cmocka_unit_test(short_writes_are_continued),
+        cmocka_unit_test(a_full_disk_is_met_at_the_end),
+        cmocka_unit_test(a_closed_descriptor_is_reported),
+        cmocka_unit_test(long_formats),
+        cmocka_unit_test(columns_are_characters),
+        cmocka_unit_test(many_spaces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -71,6 +72,27 @@ static void several_profiles(void **state)
              "2000000000 0 0: 2 | profile=one\n3 0 0: 3 | profile=two\n"
              "0 4 0: 3 | profile=mem\n0 0 5: 3 | profile=n\nLocations\n"
              "1: 0x0 main a.c:3:7\n2: 0x0 f :0:0\n3: 0x0 g :0:0\nMappings\n");
+}
+
+// The profile that speedscope would show first decides the default type.
+static void active_profile_is_the_default(void **state)
+{
+    static const char *const expected[] = {"time", "space", "time"};
+    for (int i = 0; i < 3; i++) {
+        char text[4096], json[4096];
+        snprintf(json, sizeof json,
+                 "{" FRAMES ",'activeProfileIndex':%d,'profiles':["
+                 "{'type':'sampled','name':'a','unit':'seconds','samples':[],'weights':[]},"
+                 "{'type':'sampled','name':'b','unit':'bytes','samples':[],'weights':[]}]}",
+                 i == 2 ? -1 : i);
+        struct arena *arena = arena_new(0);
+        struct err e;
+        size_t n = unquote(text, json);
+        struct model_profile *p = codec_read_speedscope(arena, (const uint8_t *)text, n, &e);
+        assert_non_null(p);
+        assert_true(str_eq(model_str(p, p->default_type), str_from(expected[i])));
+        arena_free(arena);
+    }
 }
 
 static void broken_files_are_refused(void **state)
@@ -196,6 +218,7 @@ int main(void)
         cmocka_unit_test(sampled),
         cmocka_unit_test(evented),
         cmocka_unit_test(several_profiles),
+        cmocka_unit_test(active_profile_is_the_default),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(json_depth_is_limited),

@@ -54,10 +54,38 @@ static void whole_numbers(void **state)
     assert_false(str_to_u64(STR("10000000000000000"), 16, &u) || str_to_u64(STR("g"), 16, &u));
 }
 
+static void signs(void **state)
+{
+    int64_t i;
+    uint64_t u;
+    assert_true(str_to_i64(STR("+7"), &i) && i == 7);
+    assert_true(str_to_i64(STR("-0"), &i) && i == 0);
+    assert_false(str_to_i64(STR("--7"), &i) || str_to_i64(STR("+-7"), &i));
+    assert_false(str_to_i64(STR("-9223372036854775809"), &i));
+    assert_false(str_to_u64(STR("+7"), 10, &u) || str_to_u64(STR("-7"), 10, &u));
+    assert_false(str_to_u64(STR("0x7"), 16, &u) || str_to_u64(STR("a"), 10, &u));
+}
+
+// A carriage return belongs to the line end only right before it.
+static void odd_lines(void **state)
+{
+    struct str rest = STR("a\rb\r\r\n\r\n\n"), line;
+    assert_true(str_next_line(&rest, &line) && str_eq(line, STR("a\rb\r")));
+    assert_true(str_next_line(&rest, &line) && line.n == 0);
+    assert_true(str_next_line(&rest, &line) && line.n == 0);
+    assert_false(str_next_line(&rest, &line));
+    rest = (struct str){NULL, 0};
+    assert_false(str_next_line(&rest, &line));
+}
+
 static void fractions(void **state)
 {
     double d;
     assert_true(str_to_double(STR("-1.5e3"), &d) && d == -1500);
+    assert_true(str_to_double(STR(".5"), &d) && d == 0.5);
+    char many[100] = "0.";
+    memset(many + 2, '1', sizeof many - 2); // longer than any number that someone types
+    assert_false(str_to_double((struct str){many, sizeof many}, &d));
     assert_false(str_to_double(STR(""), &d) || str_to_double(STR(" 1"), &d) ||
                  str_to_double(STR("1x"), &d) || str_to_double(STR("1\0"), &d));
 }
@@ -65,8 +93,12 @@ static void fractions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(order_is_bytewise),  cmocka_unit_test(finding),
-        cmocka_unit_test(lines_and_trimming), cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(order_is_bytewise),
+        cmocka_unit_test(finding),
+        cmocka_unit_test(lines_and_trimming),
+        cmocka_unit_test(whole_numbers),
+        cmocka_unit_test(signs),
+        cmocka_unit_test(odd_lines),
         cmocka_unit_test(fractions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
