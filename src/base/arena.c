@@ -62,8 +62,8 @@ static _Noreturn void jump_out(struct arena *arena)
 static _Noreturn void out_of_memory(struct arena *arena, size_t wanted)
 {
     if (arena->limit && arena->held + wanted > arena->limit)
-        err_set(&arena->why, "this needs more than the limit of %zu MiB of memory",
-                arena->limit >> 20);
+        err_set(&arena->why, "this needs more than the limit of %zu KiB of memory",
+                arena->limit >> 10);
     else
         err_set(&arena->why, "out of memory: %zu more bytes could not be had", wanted);
     jump_out(arena);

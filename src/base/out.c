@@ -18,6 +18,11 @@ void out_init_memory(struct out *out, size_t limit)
     *out = (struct out){.fd = -1, .limit = limit};
 }
 
+void out_init_arena(struct out *out, struct arena *arena)
+{
+    *out = (struct out){.fd = -1, .limit = SIZE_MAX, .arena = arena};
+}
+
 static void drain(struct out *out, const char *p, size_t n)
 {
     while (n && !out->error) {
@@ -44,13 +49,15 @@ bool out_flush_slow(struct out *out, size_t need)
             return !out->error;
     }
     size_t cap = out->cap ? out->cap : out->fd >= 0 ? BUFFER : 4096;
-    while (cap < out->n + need)
-        cap *= 2;
-    if (out->fd < 0 && out->n + need > out->limit) {
+    if (out->fd < 0 && (need > out->limit || out->n > out->limit - need)) {
         out->error = EFBIG;
         return false;
     }
-    char *p = realloc(out->p, cap);
+    while (cap < out->n + need)
+        cap *= 2;
+    if (out->fd < 0 && cap > out->limit)
+        cap = out->limit;
+    char *p = out->arena ? arena_grow(out->arena, out->p, out->cap, cap) : realloc(out->p, cap);
     if (!p) {
         out->error = ENOMEM;
         return false;
@@ -60,21 +67,16 @@ bool out_flush_slow(struct out *out, size_t need)
     return true;
 }
 
-void out_write(struct out *out, const void *data, size_t n)
+void out_write_slow(struct out *out, const void *data, size_t n)
 {
-    if (n > out->cap - out->n) {
-        if (out->fd >= 0 && n > BUFFER) {
-            drain(out, out->p, out->n);
-            out->n = 0;
-            drain(out, data, n);
-            return;
-        }
-        if (!out_flush_slow(out, n))
-            return;
-    }
-    if (n)
+    if (out->fd >= 0 && n > BUFFER) {
+        drain(out, out->p, out->n);
+        out->n = 0;
+        drain(out, data, n);
+    } else if (out_flush_slow(out, n)) {
         memcpy(out->p + out->n, data, n);
-    out->n += n;
+        out->n += n;
+    }
 }
 
 void out_printf(struct out *out, const char *format, ...)
@@ -125,9 +127,7 @@ void out_spaces(struct out *out, size_t n)
 
 void out_right(struct out *out, struct str s, size_t width)
 {
-    size_t columns = 0;
-    for (size_t i = 0; i < s.n; i++)
-        columns += ((unsigned char)s.p[i] & 0xc0) != 0x80;
+    size_t columns = str_columns(s);
     if (columns < width)
         out_spaces(out, width - columns);
     out_str(out, s);
@@ -146,6 +146,7 @@ int out_finish(struct out *out, struct err *e)
 
 void out_fini(struct out *out)
 {
-    free(out->p);
+    if (!out->arena)
+        free(out->p);
     *out = (struct out){.fd = -1};
 }

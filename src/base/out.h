@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/err.h"
 #include "base/str.h"
 
@@ -13,6 +14,7 @@ struct out {
     char *p;
     size_t n, cap, limit; // limit: the most bytes a memory sink may hold
     int fd;               // -1: memory
+    struct arena *arena;  // that the memory comes from; NULL: malloc
     int error;            // errno of the first failure
 };
 
@@ -20,11 +22,12 @@ struct out {
 void out_init_fd(struct out *out, int fd);
 // Output kept in memory, at most limit bytes; out->p and out->n are the result.
 void out_init_memory(struct out *out, size_t limit);
+// Output kept in arena, which then also owns it: out_fini is not needed.
+void out_init_arena(struct out *out, struct arena *arena);
 // Writes out what is buffered. 0, or -1 with what failed in e.
 int out_finish(struct out *out, struct err *e);
 void out_fini(struct out *out);
 
-void out_write(struct out *out, const void *data, size_t n);
 void out_printf(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void out_u64(struct out *out, uint64_t value);
 void out_i64(struct out *out, int64_t value);
@@ -34,6 +37,24 @@ void out_right(struct out *out, struct str s, size_t width);
 void out_spaces(struct out *out, size_t n);
 
 bool out_flush_slow(struct out *out, size_t need);
+void out_write_slow(struct out *out, const void *data, size_t n);
+
+static inline void out_write(struct out *out, const void *data, size_t n)
+{
+    if (n > out->cap - out->n) {
+        out_write_slow(out, data, n);
+        return;
+    }
+    if (n)
+        memcpy(out->p + out->n, data, n);
+    out->n += n;
+}
+
+// What a memory sink holds.
+static inline struct str out_result(const struct out *out)
+{
+    return (struct str){out->n ? out->p : "", out->n};
+}
 
 static inline void out_str(struct out *out, struct str s)
 {

@@ -12,6 +12,28 @@ size_t str_find(struct str s, struct str needle, size_t from)
     return hit ? (size_t)(hit - s.p) : SIZE_MAX;
 }
 
+// The length of the character at p, 1 if the bytes are no UTF-8.
+static size_t character_length(const unsigned char *p, size_t n)
+{
+    size_t length = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+    if (length < 2 || length > n || p[0] > 0xf4)
+        return 1;
+    for (size_t i = 1; i < length; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 1;
+    bool overlong = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90);
+    bool surrogate = p[0] == 0xed && p[1] >= 0xa0, beyond = p[0] == 0xf4 && p[1] >= 0x90;
+    return overlong || surrogate || beyond ? 1 : length;
+}
+
+size_t str_columns(struct str s)
+{
+    size_t columns = 0;
+    for (size_t i = 0; i < s.n; columns++)
+        i += character_length((const unsigned char *)s.p + i, s.n - i);
+    return columns;
+}
+
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');

@@ -50,6 +50,9 @@ static inline struct str str_from_to(struct str s, size_t from, size_t to)
 // Position of the first occurrence of needle at or after from; SIZE_MAX if none.
 size_t str_find(struct str s, struct str needle, size_t from);
 
+// How many characters of UTF-8 there are; a byte that is none counts as one, as in Go.
+size_t str_columns(struct str s);
+
 // Without white space at both ends.
 struct str str_trim(struct str s);
 

@@ -4,6 +4,7 @@
 
 #include "cli/help.h"
 #include "cli/options.h"
+#include "cli/source.h"
 
 enum {
     LOADING = OPTION_SOURCE,
@@ -248,7 +249,7 @@ int command_main(const struct command *command, int argc, char **argv)
         .to = "",
         .title = "",
         .command = command,
-        .arena = arena_new(0),
+        .arena = source_arena_new(),
     };
     int status = call.arena ? run(&call, argc, argv, &e) : err_set(&e, "out of memory");
     arena_free(call.arena);

@@ -168,6 +168,7 @@ int config_set(struct config *c, const struct config_field *field, const char *v
 {
     char *at = (char *)c + field->offset;
     int64_t number;
+    double fraction;
     int truth;
     switch (field->kind) {
     case CONFIG_STRING:
@@ -187,8 +188,9 @@ int config_set(struct config *c, const struct config_field *field, const char *v
         *(int *)at = (int)number;
         return 0;
     case CONFIG_DOUBLE:
-        if (!str_to_double(str_from(value), (double *)at))
+        if (!str_to_double(str_from(value), &fraction))
             return err_set(e, "%s takes a number, not \"%s\"", field->name, value);
+        *(double *)at = fraction;
         return 0;
     case CONFIG_BOOL:
         truth = config_parse_bool(value);

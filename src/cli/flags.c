@@ -1,6 +1,8 @@
 #include "cli/flags.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/str.h"
@@ -28,7 +30,8 @@ static int parse_bool(const char *text)
 
 static int set(const struct flag *flag, const char *text, struct err *e)
 {
-    int64_t number;
+    long long number;
+    char *end;
     int truth;
     switch (flag->kind) {
     case FLAG_BOOL:
@@ -39,7 +42,10 @@ static int set(const struct flag *flag, const char *text, struct err *e)
         *(bool *)flag->value = truth;
         return 0;
     case FLAG_INT:
-        if (!str_to_i64(str_from(text), &number) || number < INT32_MIN || number > INT32_MAX)
+        // Base 0: 0x10 and 010 are what they are in C and in Go.
+        errno = 0;
+        number = strtoll(text, &end, 0);
+        if (errno || end == text || *end || number < INT32_MIN || number > INT32_MAX)
             return err_set(e, "invalid value \"%s\" for flag -%s: parse error", text, flag->name);
         *(int *)flag->value = (int)number;
         return 0;

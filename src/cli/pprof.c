@@ -268,7 +268,7 @@ int command_pprof(int argc, char **argv)
         .tools = "",
         .http = "",
     };
-    struct arena *arena = arena_new(0);
+    struct arena *arena = source_arena_new();
     if (!arena)
         return 2;
     int status = run(&o, argc, argv, arena, &e);

@@ -247,7 +247,7 @@ static bool run_shortcut(struct shell *s, struct str input)
 
 int shell_run(const struct model_profile *p, const struct config *config, struct arena *arena)
 {
-    struct shell s = {.p = p, .config = *config, .arena = arena, .command = arena_new(0)};
+    struct shell s = {.p = p, .config = *config, .arena = arena, .command = source_arena_new()};
     s.config.compact_labels = true;
     if (s.command)
         greet(&s);
@@ -259,7 +259,7 @@ int shell_run(const struct model_profile *p, const struct config *config, struct
             run_line(&s, input);
         fflush(stdout);
         arena_free(s.command);
-        s.command = arena_new(0);
+        s.command = source_arena_new();
     }
     shell_line_free(lines);
     arena_free(s.command);

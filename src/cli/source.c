@@ -35,6 +35,12 @@ static size_t byte_limit(void)
     return (size_t)1 << 30;
 }
 
+struct arena *source_arena_new(void)
+{
+    size_t limit = byte_limit();
+    return arena_new(limit < SIZE_MAX / 8 ? limit * 8 : 0);
+}
+
 static int read_stream(int fd, struct bytes *bytes, struct err *e)
 {
     size_t cap = 0, limit = byte_limit();

@@ -25,6 +25,10 @@ struct source {
 // among several is told on standard error.
 struct model_profile *source_load(const struct source *source, struct arena *arena, struct err *e);
 
+// An arena for profiles and reports, bounded by KILN_MAX_MIB: eight times the largest
+// profile that is read.
+struct arena *source_arena_new(void);
+
 // One file ("-" is standard input), nothing done to it.
 struct model_profile *source_read_file(const char *name, struct arena *arena,
                                        enum codec_format *format, struct err *e);

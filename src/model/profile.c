@@ -134,6 +134,12 @@ static int check_ids(const struct model_profile *p, const char *what,
     struct arena *arena = arena_new(0);
     if (!arena)
         return err_set(e, "out of memory");
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        arena_free(arena);
+        return -1;
+    }
     uint64_t *ids = arena_array(arena, n, sizeof *ids);
     struct hash_table seen;
     hash_init(&seen, arena, n);

@@ -25,6 +25,26 @@ static void leave_to_arena(void *p, void *arena)
 {
 }
 
+// The part of the pattern that Go's "invalid character class range" would name, if that is
+// what is wrong at offset at.
+static struct str wrong_class(int code, struct str pattern, size_t at)
+{
+    size_t from = at, to = at;
+    if (code == PCRE2_ERROR_CLASS_RANGE_ORDER && at >= 2 && at < pattern.n) {
+        from = at - 2;
+        to = at + 1;
+    } else if (code == PCRE2_ERROR_UNKNOWN_POSIX_CLASS) {
+        while (from > 0 && !str_starts(str_from_to(pattern, from, pattern.n), STR("[:")))
+            from--;
+        size_t end = str_find(pattern, STR(":]"), from);
+        to = end == SIZE_MAX ? pattern.n : end + 2;
+    } else if (code == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
+        while (from > 0 && pattern.p[from] != '\\')
+            from--;
+    }
+    return str_from_to(pattern, from, to);
+}
+
 struct model_regex *model_regex_new(struct arena *arena, const char *name, struct str pattern,
                                     struct err *e)
 {
@@ -48,6 +68,14 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
                                     PCRE2_NEVER_BACKSLASH_C | PCRE2_DUPNAMES,
                                 &code, &at, how);
     if (!regex->code) {
+        where = wrong_class(code, regex->pattern, at);
+        if (where.n) {
+            err_set(e,
+                    "parsing %s regexp: error parsing regexp: invalid character class range: "
+                    "`%.*s`",
+                    name, (int)where.n, where.p);
+            return NULL;
+        }
         char why[200];
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
         err_set(e, "parsing %s regexp: %s at offset %zu of `%.*s`", name, why, (size_t)at,

@@ -90,7 +90,7 @@ static const char *skip_group_start(struct scan *c, bool *opens)
     for (;; c->at++) {
         int ch = peek(c, 0);
         if (ch < 0)
-            return wrong(c, "missing closing )", 0, c->s.n);
+            return wrong(c, "invalid or unsupported Perl syntax", from, c->s.n);
         if (ch == ':' || ch == ')') {
             *opens = ch == ':';
             c->at++;

@@ -63,24 +63,27 @@ struct model_profile *model_scale(const struct model_profile *p, const double *r
     return model_select_samples(to, keep, arena);
 }
 
-static int find_type(const struct model_profile *p, struct str name)
+// The first type of each name, by string id, plus one.
+static uint32_t *index_types(const struct model_profile *p, struct arena *arena)
 {
-    for (uint32_t i = 0; i < p->n_types; i++)
-        if (str_eq(model_str(p, p->types[i].type), name))
-            return (int)i;
-    return -1;
+    uint32_t *index = arena_array(arena, p->strings->n, sizeof *index);
+    for (uint32_t i = p->n_types; i-- > 0;)
+        index[p->types[i].type] = i + 1;
+    return index;
 }
 
 static struct model_profile *keep_types(const struct model_profile *p, const struct str *names,
                                         uint32_t n, struct arena *arena)
 {
+    const uint32_t *index = index_types(p, arena);
     uint32_t *from = arena_array(arena, n, sizeof *from);
     bool changes = n != p->n_types;
     uint32_t default_type = model_intern(p->strings, names[0]);
     for (uint32_t i = 0; i < n; i++) {
-        from[i] = (uint32_t)find_type(p, names[i]);
+        uint32_t name = model_find_string(p->strings, names[i]);
+        from[i] = index[name] - 1;
         changes |= from[i] != i;
-        if (str_eq(names[i], model_str(p, p->default_type)))
+        if (name == p->default_type)
             default_type = p->default_type;
     }
     struct model_profile *to = model_profile_derive(p, arena);
@@ -98,29 +101,35 @@ static struct model_profile *keep_types(const struct model_profile *p, const str
     return to;
 }
 
-// How often each type occurs over all profiles must equal their number.
+// Keeps the types that occur, over all profiles, as often as there are profiles.
 static int keep_common_types(struct model_profile **profiles, size_t n, struct arena *arena,
                              struct err *e)
 {
     const struct model_profile *first = profiles[0];
-    struct str *names = arena_array(arena, first->n_types ? first->n_types : 1, sizeof *names);
-    uint32_t n_names = 0;
-    for (uint32_t i = 0; i < first->n_types; i++) {
-        struct str name = model_str(first, first->types[i].type);
-        size_t count = 0;
-        for (size_t k = 0; k < n; k++)
-            for (uint32_t t = 0; t < profiles[k]->n_types; t++)
-                count += str_eq(model_str(profiles[k], profiles[k]->types[t].type), name);
-        if (count == n)
-            names[n_names++] = name;
+    size_t *count = arena_array(arena, first->strings->n, sizeof *count);
+    for (size_t k = 0; k < n; k++) {
+        for (uint32_t t = 0; t < profiles[k]->n_types; t++) {
+            struct str name = model_str(profiles[k], profiles[k]->types[t].type);
+            uint32_t id = model_find_string(first->strings, name);
+            if (id != MODEL_NONE)
+                count[id]++;
+        }
     }
+    struct str *names = arena_array(arena, first->n_types + 1, sizeof *names);
+    uint32_t n_names = 0;
+    for (uint32_t i = 0; i < first->n_types; i++)
+        if (count[first->types[i].type] == n)
+            names[n_names++] = model_str(first, first->types[i].type);
     if (n_names == 0)
         return err_set(e, "profiles have empty common sample type list");
     for (size_t k = 0; k < n; k++) {
-        for (uint32_t i = 0; i < n_names; i++)
-            if (find_type(profiles[k], names[i]) < 0)
+        const uint32_t *index = index_types(profiles[k], arena);
+        for (uint32_t i = 0; i < n_names; i++) {
+            uint32_t id = model_find_string(profiles[k]->strings, names[i]);
+            if (id == MODEL_NONE || !index[id])
                 return err_set(e, "\"%.*s\" sample type is not found in profile", (int)names[i].n,
                                names[i].p);
+        }
         profiles[k] = keep_types(profiles[k], names, n_names, arena);
     }
     return 0;

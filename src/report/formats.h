@@ -1,5 +1,4 @@
-// The writers behind report_write. They give up through arena_fail of the report's
-// arena, and only before they have written anything.
+// The writers behind report_write. They give up through arena_fail of the report's arena.
 #pragma once
 
 #include "report/graph.h"

@@ -45,7 +45,7 @@ struct str report_profile_labels(const struct report *r)
 {
     const struct model_profile *p = r->p;
     struct out out;
-    out_init_memory(&out, SIZE_MAX);
+    out_init_arena(&out, r->arena);
     if (p->n_mappings && p->mappings[0].file) {
         struct str base = path_base(model_str(p, p->mappings[0].file));
         out_printf(&out, "File: %.*s\n", (int)base.n, base.p);
@@ -88,9 +88,8 @@ struct str report_profile_labels(const struct report *r)
         report_format_value(r, r->total, total, sizeof total);
         out_printf(&out, "Duration: %s, Total samples = %s %s\n", duration, total, ratio);
     }
-    struct str text = {arena_copy(r->arena, out.p, out.n), out.n ? out.n - 1 : 0};
-    out_fini(&out);
-    return text;
+    struct str text = out_result(&out);
+    return str_from_to(text, 0, text.n ? text.n - 1 : 0);
 }
 
 int report_write(struct report *r, struct out *out, struct err *e)

@@ -48,7 +48,9 @@ struct report {
 // Taken before filters unless percentages are to be relative.
 int64_t report_total(const struct model_profile *p, uint32_t type, bool mean);
 
-// Writes the report. Nothing is written if it fails. Memory comes from r->arena.
+// Writes the report as it goes along. A report that has nothing to say (peek without a
+// match) fails before it writes; only running out of memory can leave part of one behind.
+// Memory comes from r->arena.
 int report_write(struct report *r, struct out *out, struct err *e);
 
 // The lines above a report: file, build id, comments, type, time, duration. Joined by

@@ -58,21 +58,13 @@ static int compare_values(const void *a, const void *b, void *profile)
     return str_cmp(model_str(p, x->name), model_str(p, y->name));
 }
 
-static size_t columns(struct str s)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < s.n; i++)
-        n += ((unsigned char)s.p[i] & 0xc0) != 0x80;
-    return n;
-}
-
 // One key: its total, then its values right-aligned in two columns.
 static void put_key(struct tally *t, struct out *out, const struct value *values, size_t n)
 {
     struct report *r = t->r;
     const struct model_profile *p = r->p;
     struct str key = model_str(p, values[0].key);
-    size_t key_width = columns(key) + 2, value_width = 0;
+    size_t key_width = str_columns(key) + 2, value_width = 0;
     struct str *cells = arena_array(r->arena, n, sizeof *cells);
     int64_t total = 0;
     for (size_t i = 0; i < n; i++) {
@@ -83,13 +75,13 @@ static void put_key(struct tally *t, struct out *out, const struct value *values
             units_percentage(share, sizeof share, values[i].sum, r->total);
         char *cell = arena_printf(r->arena, r->total > 0 ? "%s (%s):" : "%s%s:", value, share);
         cells[i] = str_from(cell);
-        if (columns(cells[i]) + 1 > value_width)
-            value_width = columns(cells[i]) + 1;
+        if (str_columns(cells[i]) + 1 > value_width)
+            value_width = str_columns(cells[i]) + 1;
     }
     char sum[256], all[256];
     report_format_value(r, total, sum, sizeof sum);
     report_format_value(r, r->total, all, sizeof all);
-    out_spaces(out, key_width - columns(key) - 1);
+    out_spaces(out, key_width - str_columns(key) - 1);
     out_str(out, key);
     out_printf(out, ": Total %s of %s", sum, all);
     if (r->total > 0) {
@@ -125,7 +117,8 @@ void report_tags(struct report *r, struct out *out)
     for (uint32_t s = 0; s < p->n_label_sets; s++)
         if (used[s])
             add_set(&t, &p->label_sets[s], sums[s]);
-    qsort_r(t.values, t.n, sizeof *t.values, compare_values, (void *)p);
+    if (t.n)
+        qsort_r(t.values, t.n, sizeof *t.values, compare_values, (void *)p);
     for (size_t i = 0, end; i < t.n; i = end) {
         for (end = i; end < t.n && t.values[end].key == t.values[i].key; end++)
             ;

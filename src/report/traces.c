@@ -24,7 +24,7 @@ static int compare_strs(const void *a, const void *b)
 // end; the pieces are sorted as whole texts and joined.
 struct label_text {
     const struct report *r;
-    struct out scratch;
+    struct out scratch, text;
     struct str *pieces;
     size_t n, cap;
     struct str *rendered; // by label set; p NULL: not yet
@@ -32,7 +32,8 @@ struct label_text {
 
 static void sort_and_join(struct label_text *t, struct out *out, const char *separator)
 {
-    qsort(t->pieces, t->n, sizeof *t->pieces, compare_strs);
+    if (t->n)
+        qsort(t->pieces, t->n, sizeof *t->pieces, compare_strs);
     for (size_t i = 0; i < t->n; i++) {
         if (i)
             out_text(out, separator);
@@ -138,11 +139,9 @@ static struct str labels_of(struct label_text *t, size_t sample,
         return STR("");
     uint32_t set = p->label_set[sample];
     if (!t->rendered[set].p) {
-        struct out text;
-        out_init_memory(&text, SIZE_MAX);
-        render(t, &p->label_sets[set], &text);
-        t->rendered[set] = (struct str){arena_copy(t->r->arena, text.p, text.n), text.n};
-        out_fini(&text);
+        t->text.n = 0;
+        render(t, &p->label_sets[set], &t->text);
+        t->rendered[set] = (struct str){arena_copy(t->r->arena, t->text.p, t->text.n), t->text.n};
     }
     return t->rendered[set];
 }
@@ -150,7 +149,8 @@ static struct str labels_of(struct label_text *t, size_t sample,
 static void label_text_init(struct label_text *t, const struct report *r)
 {
     *t = (struct label_text){.r = r};
-    out_init_memory(&t->scratch, SIZE_MAX);
+    out_init_arena(&t->scratch, r->arena);
+    out_init_arena(&t->text, r->arena);
     t->rendered = arena_array(r->arena, r->p->n_label_sets + 1, sizeof *t->rendered);
 }
 
@@ -176,14 +176,34 @@ static void render_raw_labels(struct label_text *t, const struct model_label_set
     }
 }
 
+// The lines of each location as they stand in a trace, rendered once; the first ten
+// columns are blank and give way to the value where a trace begins.
+static struct str *render_locations(struct graph *g)
+{
+    const struct model_profile *p = g->p;
+    struct str *texts = arena_array(g->arena, p->n_locations + 1, sizeof *texts);
+    struct out text;
+    out_init_arena(&text, g->arena);
+    for (size_t i = 0; i < g->n_nodes; i++)
+        g->nodes[i].name = node_printable_name(g, &g->nodes[i].info);
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        text.n = 0;
+        for (uint32_t k = g->first_node[i]; k < g->first_node[i + 1]; k++) {
+            out_spaces(&text, 13);
+            out_str(&text, g->nodes[g->location_nodes[k]].name);
+            out_text(&text, k + 1 != g->first_node[i + 1] ? " (inline)\n" : "\n");
+        }
+        texts[i] = (struct str){arena_copy(g->arena, text.p, text.n), text.n};
+    }
+    return texts;
+}
+
 void report_traces(struct report *r, struct out *out)
 {
     static const char separator[] =
         "-----------+-------------------------------------------------------\n";
     const struct model_profile *p = r->p;
-    struct graph *g = graph_new_nodes(r);
-    for (size_t i = 0; i < g->n_nodes; i++)
-        g->nodes[i].name = node_printable_name(g, &g->nodes[i].info);
+    const struct str *texts = render_locations(graph_new_nodes(r));
     struct label_text labels;
     label_text_init(&labels, r);
     out_str(out, report_profile_labels(r));
@@ -197,21 +217,11 @@ void report_traces(struct report *r, struct out *out)
         int64_t v = values[r->o.type], d = r->o.mean ? values[0] : 0;
         report_put_value(r, out, graph_value(v, d), 10);
         const uint32_t *frames = model_stack(p, s);
-        for (uint32_t i = 0; i < p->stack_len[s]; i++) {
-            uint32_t first = g->first_node[frames[i]], end = g->first_node[frames[i] + 1];
-            for (uint32_t k = first; k < end; k++) {
-                if (i || k != first)
-                    out_write(out, "          ", 10);
-                out_write(out, "   ", 3);
-                out_str(out, g->nodes[g->location_nodes[k]].name);
-                if (k + 1 != end)
-                    out_write(out, " (inline)", 9);
-                out_char(out, '\n');
-            }
-        }
+        out_str(out, str_from_to(texts[frames[0]], 10, texts[frames[0]].n));
+        for (uint32_t i = 1; i < p->stack_len[s]; i++)
+            out_str(out, texts[frames[i]]);
     }
     out_write(out, separator, sizeof separator - 1);
-    out_fini(&labels.scratch);
 }
 
 // --- raw ---
@@ -271,8 +281,9 @@ static void put_time(struct out *out, int64_t nanos)
     out_printf(out, "%s\n", text);
 }
 
-static void raw_header(const struct model_profile *p, struct out *out)
+static void raw_header(const struct report *r, struct out *out)
 {
+    const struct model_profile *p = r->p;
     for (uint32_t i = 0; i < p->n_comments; i++) {
         out_text(out, "Comment: ");
         out_str(out, model_str(p, p->comments[i]));
@@ -302,7 +313,7 @@ static void raw_header(const struct model_profile *p, struct out *out)
     }
     out_text(out, "Samples:\n");
     struct out types;
-    out_init_memory(&types, SIZE_MAX);
+    out_init_arena(&types, r->arena);
     for (uint32_t i = 0; i < p->n_types; i++) {
         struct str type = model_str(p, p->types[i].type);
         out_str(&types, type);
@@ -310,9 +321,8 @@ static void raw_header(const struct model_profile *p, struct out *out)
         out_str(&types, model_str(p, p->types[i].unit));
         out_text(&types, str_eq(type, model_str(p, p->default_type)) ? "[dflt] " : " ");
     }
-    out_str(out, str_trim((struct str){types.p, types.n}));
+    out_str(out, str_trim(out_result(&types)));
     out_char(out, '\n');
-    out_fini(&types);
 }
 
 static void put_right_i64(struct out *out, int64_t value, size_t width)
@@ -370,7 +380,10 @@ void report_raw(struct report *r, struct out *out)
     const struct model_profile *p = r->p;
     struct label_text labels;
     label_text_init(&labels, r);
-    raw_header(p, out);
+    struct str *ids = arena_array(r->arena, p->n_locations + 1, sizeof *ids);
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        ids[i] = str_from(arena_printf(r->arena, "%llu ", (unsigned long long)p->locations[i].id));
+    raw_header(r, out);
     for (size_t s = 0; s < p->n_samples; s++) {
         for (uint32_t t = 0; t < p->n_types; t++) {
             out_char(out, ' ');
@@ -378,10 +391,8 @@ void report_raw(struct report *r, struct out *out)
         }
         out_text(out, ": ");
         const uint32_t *frames = model_stack(p, s);
-        for (uint32_t i = 0; i < p->stack_len[s]; i++) {
-            out_u64(out, p->locations[frames[i]].id);
-            out_char(out, ' ');
-        }
+        for (uint32_t i = 0; i < p->stack_len[s]; i++)
+            out_str(out, ids[frames[i]]);
         out_char(out, '\n');
         out_str(out, labels_of(&labels, s, render_raw_labels));
     }
@@ -391,5 +402,4 @@ void report_raw(struct report *r, struct out *out)
     out_text(out, "Mappings\n");
     for (uint32_t i = 0; i < p->n_mappings; i++)
         raw_mapping(p, &p->mappings[i], out);
-    out_fini(&labels.scratch);
 }

@@ -41,29 +41,33 @@ static void index_tags(struct graph *g)
         g->tag_list[g->tag_first[g->tags[i].node + 1]++] = (uint32_t)i;
 }
 
-static struct str edge_end_name(struct graph *g, uint32_t node)
+static void name_node(struct graph *g, uint32_t node)
 {
     struct node *n = &g->nodes[node];
     if (!n->name.p)
         n->name = node_printable_name(g, &n->info);
-    return n->name;
 }
 
+// Allocates nothing: memory that runs out must not jump out of a sort.
 static int compare_edges(const void *a, const void *b, void *graph)
 {
-    struct graph *g = graph;
+    const struct graph *g = graph;
     const struct edge *x = &g->edges[*(const uint32_t *)a], *y = &g->edges[*(const uint32_t *)b];
     int64_t wx = units_abs(x->weight), wy = units_abs(y->weight);
     if (wx != wy)
         return wx > wy ? -1 : 1;
-    int c = str_cmp(edge_end_name(g, x->src), edge_end_name(g, y->src));
+    int c = str_cmp(g->nodes[x->src].name, g->nodes[y->src].name);
     if (!c)
-        c = str_cmp(edge_end_name(g, x->dst), edge_end_name(g, y->dst));
+        c = str_cmp(g->nodes[x->dst].name, g->nodes[y->dst].name);
     return c ? c : x < y ? -1 : x > y;
 }
 
 void graph_sort_edges(struct graph *g, uint32_t *edges, size_t n)
 {
+    for (size_t i = 0; i < n; i++) {
+        name_node(g, g->edges[edges[i]].src);
+        name_node(g, g->edges[edges[i]].dst);
+    }
     qsort_r(edges, n, sizeof *edges, compare_edges, g);
 }
 
@@ -141,24 +145,46 @@ struct order {
     int64_t *score; // by node; NULL: flat
 };
 
-// Go's fmt.Sprint of a node's whole identity, compared as text.
+enum { IDENTITY_PIECES = 8, NUMBER = 24 };
+
+// The pieces of Go's fmt.Sprint of a node's whole identity, which is what ties are settled by.
+static void identity_pieces(const struct graph *g, const struct node_info *x,
+                            char numbers[4][NUMBER], struct str *pieces)
+{
+    snprintf(numbers[0], NUMBER, "  %llu ", (unsigned long long)x->address);
+    snprintf(numbers[1], NUMBER, " %lld ", (long long)x->start_line);
+    snprintf(numbers[2], NUMBER, "%lld ", (long long)x->line);
+    snprintf(numbers[3], NUMBER, "%lld ", (long long)x->column);
+    pieces[0] = model_str(g->p, x->name);
+    pieces[1] = str_from(numbers[0]);
+    pieces[2] = model_str(g->p, x->file);
+    pieces[3] = str_from(numbers[1]);
+    pieces[4] = str_from(numbers[2]);
+    pieces[5] = str_from(numbers[3]);
+    pieces[6] = model_str(g->p, x->object);
+    pieces[7] = STR("}");
+}
+
+// Compares what the pieces are when joined.
 static int compare_identity(const struct graph *g, const struct node_info *a,
                             const struct node_info *b)
 {
-    struct arena *arena = g->arena;
-    const struct node_info *infos[2] = {a, b};
-    struct str text[2];
-    for (int i = 0; i < 2; i++) {
-        const struct node_info *x = infos[i];
-        struct str name = model_str(g->p, x->name), file = model_str(g->p, x->file);
-        struct str object = model_str(g->p, x->object);
-        text[i].p = arena_printf(arena, "{%.*s  %llu %.*s %lld %lld %lld %.*s}", (int)name.n,
-                                 name.p, (unsigned long long)x->address, (int)file.n, file.p,
-                                 (long long)x->start_line, (long long)x->line, (long long)x->column,
-                                 (int)object.n, object.p);
-        text[i].n = strlen(text[i].p);
+    char numbers_a[4][NUMBER], numbers_b[4][NUMBER];
+    struct str x[IDENTITY_PIECES], y[IDENTITY_PIECES];
+    identity_pieces(g, a, numbers_a, x);
+    identity_pieces(g, b, numbers_b, y);
+    size_t i = 0, k = 0;
+    while (i < IDENTITY_PIECES && k < IDENTITY_PIECES) {
+        size_t n = x[i].n < y[k].n ? x[i].n : y[k].n;
+        int c = n ? memcmp(x[i].p, y[k].p, n) : 0;
+        if (c)
+            return c;
+        x[i] = str_from_to(x[i], n, x[i].n);
+        y[k] = str_from_to(y[k], n, y[k].n);
+        i += x[i].n == 0;
+        k += y[k].n == 0;
     }
-    return str_cmp(text[0], text[1]);
+    return (i < IDENTITY_PIECES) - (k < IDENTITY_PIECES);
 }
 
 static int descending(int64_t a, int64_t b)
@@ -190,7 +216,7 @@ static void sort_nodes(struct graph *g)
     struct order order = {.g = g};
     bool by_entropy = o->format == REPORT_DOT;
     for (size_t i = 0; i < g->n_selected; i++)
-        edge_end_name(g, g->selected[i]);
+        name_node(g, g->selected[i]);
     if (by_entropy)
         graph_index_edges(g);
     if (by_entropy || o->cum_sort) {
@@ -439,7 +465,7 @@ struct str graph_labels(struct graph *g, bool full_headers)
 {
     const struct report *r = g->r;
     struct out out;
-    out_init_memory(&out, SIZE_MAX);
+    out_init_arena(&out, g->arena);
     if (full_headers || !r->o.compact_labels) {
         struct str labels = report_profile_labels(r);
         out_str(&out, labels);
@@ -475,7 +501,5 @@ struct str graph_labels(struct graph *g, bool full_headers)
     }
     if (full_headers)
         out_text(&out, "\n\nSee https://git.io/JfYMW for how to read the graph");
-    struct str text = {arena_copy(g->arena, out.p, out.n), out.n};
-    out_fini(&out);
-    return text;
+    return out_result(&out);
 }
