@@ -45,6 +45,7 @@ struct arena {
     char *at, *end;
     size_t held, limit, next_chunk;
     struct arena_trap *trap;
+    struct arena *children, *sibling; // adopted
     struct err why;
 };
 
@@ -127,9 +128,19 @@ void arena_free(struct arena *arena)
 {
     if (!arena)
         return;
+    for (struct arena *child = arena->children, *next; child; child = next) {
+        next = child->sibling;
+        arena_free(child);
+    }
     unmap_all(arena->small);
     unmap_all(arena->large);
     free(arena);
+}
+
+void arena_adopt(struct arena *parent, struct arena *child)
+{
+    child->sibling = parent->children;
+    parent->children = child;
 }
 
 static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t size)

@@ -29,6 +29,9 @@ struct arena;
 struct arena *arena_new(size_t limit);
 void arena_free(struct arena *arena);
 
+// child is freed with parent: what was made in parallel belongs together afterwards.
+void arena_adopt(struct arena *parent, struct arena *child);
+
 void *arena_alloc(struct arena *arena, size_t size);
 // The product is checked; a wrap counts as running out of memory.
 void *arena_array(struct arena *arena, size_t count, size_t size);

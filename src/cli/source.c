@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -265,48 +267,106 @@ static void fetch_urls(const struct source *source, struct net_fetch *fetches, s
         fprintf(stderr, "\r\033[K");
 }
 
-static struct loaded load_names(const struct source *source, const char *const *names, size_t n,
-                                struct arena *arena, struct err *failure)
+// One source: where it comes from and what became of it.
+struct job {
+    const char *name;
+    struct net_fetch *fetch; // NULL: a file
+    struct arena *arena;
+    struct model_profile *p;
+    enum codec_format format;
+    struct err e;
+};
+
+struct jobs {
+    struct job *list;
+    size_t n;
+    _Atomic size_t next;
+};
+
+static void run_job(struct job *job)
+{
+    job->arena = source_arena_new();
+    if (!job->arena) {
+        err_set(&job->e, "out of memory");
+    } else if (!job->fetch) {
+        job->p = source_read_file(job->name, job->arena, &job->format, &job->e);
+    } else {
+        job->e = job->fetch->error;
+        if (!*job->e.message)
+            job->p = decode(job->fetch->data, job->fetch->n, job->arena, &job->format, &job->e);
+        free(job->fetch->data);
+    }
+}
+
+static void *work(void *context)
+{
+    struct jobs *jobs = context;
+    for (size_t i; (i = atomic_fetch_add(&jobs->next, 1)) < jobs->n;)
+        run_job(&jobs->list[i]);
+    return NULL;
+}
+
+// Reads all sources, as many at a time as there are processors.
+static void run_jobs(struct jobs *jobs)
+{
+    enum { MOST = 16 };
+    pthread_t threads[MOST];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = jobs->n < MOST ? jobs->n : MOST, n = 0;
+    if (processors > 0 && (size_t)processors < wanted)
+        wanted = (size_t)processors;
+    while (n + 1 < wanted && pthread_create(&threads[n], NULL, work, jobs) == 0)
+        n++;
+    work(jobs);
+    while (n > 0)
+        pthread_join(threads[--n], NULL);
+}
+
+static struct loaded collect(const struct source *source, struct job *jobs, size_t n,
+                             struct arena *arena, struct err *failure)
 {
     struct loaded loaded = {.profiles = arena_array(arena, n + 1, sizeof *loaded.profiles)};
-    struct net_fetch *fetches = arena_array(arena, n + 1, sizeof *fetches);
-    size_t *fetch_of = arena_array(arena, n + 1, sizeof *fetch_of), n_fetches = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (struct job *job = jobs; job < jobs + n; job++) {
+        if (job->arena)
+            arena_adopt(arena, job->arena);
+        if (job->p && source->format)
+            *source->format = job->format;
+        if (job->p) {
+            loaded.profiles[loaded.n++] =
+                source->as_is ? job->p : with_mapping(source, job->p, arena);
+            loaded.remote |= job->fetch != NULL;
+        } else if (source->strict) {
+            err_set(failure, "%s: %s", strcmp(job->name, "-") ? job->name : "standard input",
+                    job->e.message);
+        } else {
+            complain_about(job->name, &job->e);
+        }
+    }
+    return loaded;
+}
+
+// The sources, then the bases.
+static struct job *load_all(const struct source *source, struct arena *arena)
+{
+    struct jobs jobs = {.n = source->n_names + source->n_bases};
+    jobs.list = arena_array(arena, jobs.n + 1, sizeof *jobs.list);
+    struct net_fetch *fetches = arena_array(arena, jobs.n + 1, sizeof *fetches);
+    size_t n_fetches = 0;
+    for (size_t i = 0; i < jobs.n; i++) {
+        const char *name =
+            i < source->n_names ? source->names[i] : source->bases[i - source->n_names];
         int timeout = source->timeout;
-        char *url =
-            exists(names[i]) ? NULL : adjust_url(names[i], source->seconds, &timeout, arena);
+        char *url = exists(name) ? NULL : adjust_url(name, source->seconds, &timeout, arena);
+        jobs.list[i].name = name;
         if (!url)
             continue;
+        jobs.list[i].fetch = &fetches[n_fetches];
         fetches[n_fetches++] = (struct net_fetch){.url = url, .timeout = timeout};
-        fetch_of[i] = n_fetches;
     }
     if (n_fetches)
         fetch_urls(source, fetches, n_fetches);
-    for (size_t i = 0; i < n; i++) {
-        struct err e = {""};
-        enum codec_format format;
-        struct model_profile *p = NULL;
-        if (fetch_of[i]) {
-            struct net_fetch *f = &fetches[fetch_of[i] - 1];
-            e = f->error;
-            if (!*e.message)
-                p = decode(f->data, f->n, arena, &format, &e);
-            free(f->data);
-            loaded.remote |= p != NULL;
-        } else {
-            p = source_read_file(names[i], arena, &format, &e);
-        }
-        if (p && source->format)
-            *source->format = format;
-        if (p)
-            loaded.profiles[loaded.n++] = source->as_is ? p : with_mapping(source, p, arena);
-        else if (source->strict)
-            err_set(failure, "%s: %s", strcmp(names[i], "-") ? names[i] : "standard input",
-                    e.message);
-        else
-            complain_about(names[i], &e);
-    }
-    return loaded;
+    run_jobs(&jobs);
+    return jobs.list;
 }
 
 static struct model_profile *combine(struct model_profile **profiles, size_t n, struct arena *arena,
@@ -410,8 +470,9 @@ static struct model_profile *subtract(const struct source *source, struct model_
 
 static struct model_profile *load(const struct source *source, struct arena *arena, struct err *e)
 {
-    struct loaded sources = load_names(source, source->names, source->n_names, arena, e);
-    struct loaded bases = load_names(source, source->bases, source->n_bases, arena, e);
+    struct job *jobs = load_all(source, arena);
+    struct loaded sources = collect(source, jobs, source->n_names, arena, e);
+    struct loaded bases = collect(source, jobs + source->n_names, source->n_bases, arena, e);
     if (source->strict && sources.n + bases.n < source->n_names + source->n_bases)
         return NULL;
     struct model_profile *p = NULL, *base = NULL;
