@@ -68,6 +68,8 @@ int command_main(const struct command *command, int argc, char **argv);
 int command_pprof(int argc, char **argv);
 int command_help(int argc, char **argv);
 int command_completion(int argc, char **argv);
+int command_addr2line(int argc, char **argv);
+int command_run(int argc, char **argv);
 
 int command_report(struct call *call, struct err *e);
 int command_diff(struct call *call, struct err *e);
@@ -75,6 +77,7 @@ int command_merge(struct call *call, struct err *e);
 int command_convert(struct call *call, struct err *e);
 int command_info(struct call *call, struct err *e);
 int command_flame(struct call *call, struct err *e);
+int command_symbolize(struct call *call, struct err *e);
 
 // The profile that all arguments from first on make; NULL with e filled.
 struct model_profile *call_load(struct call *call, size_t first, struct err *e);

@@ -16,7 +16,7 @@ enum { MOST_FLAGS = 160 };
 struct options {
     struct config config;
     struct source source;
-    const char *base, *diff_base, *symbolize, *tools, *http;
+    const char *base, *diff_base, *tools, *http;
     bool no_browser;
     bool inuse_space, inuse_objects, alloc_space, alloc_objects, total_delay, contentions,
         mean_delay;
@@ -46,7 +46,7 @@ static size_t list_flags(struct options *o, struct flag *flags)
     size_t n = 0;
     add(flags, &n, "diff_base", FLAG_STRING, &o->diff_base);
     add(flags, &n, "base", FLAG_STRING, &o->base);
-    add(flags, &n, "symbolize", FLAG_STRING, &o->symbolize);
+    add(flags, &n, "symbolize", FLAG_STRING, &o->source.symbolize);
     add(flags, &n, "buildid", FLAG_STRING, &o->source.build_id);
     add(flags, &n, "timeout", FLAG_INT, &o->source.timeout);
     add(flags, &n, "add_comment", FLAG_STRING, &o->source.comment);
@@ -190,7 +190,11 @@ static void usage(void)
           "    -add_comment          A comment to add to the profile\n"
           "    -diff_base source     Compare with this profile\n"
           "    -base source          Subtract this profile\n"
-          "    -symbolize=none       Take names as they are in the profile\n"
+          "    -symbolize=           Where names come from\n"
+          "      none                  from the profile alone\n"
+          "      local                 from local binaries (the default)\n"
+          "      fastlocal             from their symbol tables only\n"
+          "      force                 also for what has names already\n"
           "    -tls_cert, -tls_key   Client certificate and key for fetching\n"
           "    -tls_ca               Certificates of authorities to trust\n"
           "    -all_frames           Ignore drop_frames and keep_frames\n"
@@ -264,7 +268,6 @@ int command_pprof(int argc, char **argv)
         .source = {.seconds = -1, .timeout = -1},
         .base = "",
         .diff_base = "",
-        .symbolize = "",
         .tools = "",
         .http = "",
     };

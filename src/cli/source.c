@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -13,6 +14,7 @@
 
 #include "model/transform.h"
 #include "report/graph.h"
+#include "symbol/symbol_profile.h"
 
 void source_complain(const char *text)
 {
@@ -22,7 +24,7 @@ void source_complain(const char *text)
 
 // --- bytes ---
 
-struct bytes {
+struct contents {
     uint8_t *p;
     size_t n;
     bool mapped;
@@ -43,7 +45,7 @@ struct arena *source_arena_new(void)
     return arena_new(limit < SIZE_MAX / 8 ? limit * 8 : 0);
 }
 
-static int read_stream(int fd, struct bytes *bytes, struct err *e)
+static int read_stream(int fd, struct contents *bytes, struct err *e)
 {
     size_t cap = 0, limit = byte_limit();
     for (;;) {
@@ -67,9 +69,9 @@ static int read_stream(int fd, struct bytes *bytes, struct err *e)
     }
 }
 
-static int read_file(const char *name, struct bytes *bytes, struct err *e)
+static int read_file(const char *name, struct contents *bytes, struct err *e)
 {
-    *bytes = (struct bytes){0};
+    *bytes = (struct contents){0};
     bool is_stdin = strcmp(name, "-") == 0;
     int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -83,7 +85,7 @@ static int read_file(const char *name, struct bytes *bytes, struct err *e)
         if (p == MAP_FAILED)
             result = err_set(e, "%s", strerror(errno));
         else
-            *bytes = (struct bytes){p, (size_t)st.st_size, true};
+            *bytes = (struct contents){p, (size_t)st.st_size, true};
     } else {
         result = read_stream(fd, bytes, e);
     }
@@ -92,13 +94,13 @@ static int read_file(const char *name, struct bytes *bytes, struct err *e)
     return result;
 }
 
-static void bytes_fini(struct bytes *bytes)
+static void contents_fini(struct contents *bytes)
 {
     if (bytes->mapped)
         munmap(bytes->p, bytes->n);
     else
         free(bytes->p);
-    *bytes = (struct bytes){0};
+    *bytes = (struct contents){0};
 }
 
 static struct model_profile *decode(const uint8_t *data, size_t n, struct arena *arena,
@@ -116,11 +118,11 @@ static struct model_profile *decode(const uint8_t *data, size_t n, struct arena 
 struct model_profile *source_read_file(const char *name, struct arena *arena,
                                        enum codec_format *format, struct err *e)
 {
-    struct bytes bytes;
+    struct contents bytes;
     struct model_profile *p = NULL;
     if (read_file(name, &bytes, e) == 0)
         p = decode(bytes.p, bytes.n, arena, format, e);
-    bytes_fini(&bytes);
+    contents_fini(&bytes);
     return p;
 }
 
@@ -468,6 +470,55 @@ static struct model_profile *subtract(const struct source *source, struct model_
     return combine(both, 2, arena, e);
 }
 
+static void note_symbols(void *context, const char *text)
+{
+    source_complain(text);
+}
+
+// Whether name is one of the words of mode, which are separated by colons.
+static bool mode_has(const char *mode, struct str name)
+{
+    for (struct str rest = str_from(mode); rest.n;) {
+        size_t colon = str_find(rest, STR(":"), 0);
+        struct str word = str_from_to(rest, 0, colon == SIZE_MAX ? rest.n : colon);
+        if (word.n == name.n && strncasecmp(word.p, name.p, name.n) == 0)
+            return true;
+        rest = str_from_to(rest, colon == SIZE_MAX ? rest.n : colon + 1, rest.n);
+    }
+    return false;
+}
+
+static struct symbol_profile_options symbol_options(const struct source *source)
+{
+    const char *mode = source->symbolize ? source->symbolize : "";
+    struct symbol_profile_options o = {
+        .files = {.load_libraries = true, .cxx = demangle_cxx_iberty},
+        .binary_path = getenv("PPROF_BINARY_PATH"),
+        .executable = source->exec_name,
+        .fast = mode_has(mode, STR("fastlocal")),
+        .force = mode_has(mode, STR("force")),
+        .note = note_symbols,
+    };
+    o.demangle = mode_has(mode, STR("demangle=full"))        ? DEMANGLE_FULL
+                 : mode_has(mode, STR("demangle=templates")) ? DEMANGLE_TEMPLATES
+                 : mode_has(mode, STR("demangle=none"))      ? DEMANGLE_NONE
+                                                             : DEMANGLE_DEFAULT;
+    o.force |= o.demangle != DEMANGLE_DEFAULT;
+    return o;
+}
+
+static struct model_profile *symbolize(const struct source *source, struct model_profile *p,
+                                       struct arena *arena, struct err *e)
+{
+    const char *mode = source->symbolize ? source->symbolize : "";
+    if (source->as_is || mode_has(mode, STR("none")) || mode_has(mode, STR("no")))
+        return p;
+    struct symbol_profile_options o = symbol_options(source);
+    if (mode_has(mode, STR("remote")))
+        return symbol_demangle(p, o.demangle, o.force, o.files.cxx, arena, e);
+    return symbol_symbolize(p, &o, arena, e);
+}
+
 static struct model_profile *load(const struct source *source, struct arena *arena, struct err *e)
 {
     struct job *jobs = load_all(source, arena);
@@ -491,6 +542,9 @@ static struct model_profile *load(const struct source *source, struct arena *are
     complain_about_missing(sources.n, source->n_names, "source");
     complain_about_missing(bases.n, source->n_bases, "base");
     if (base && !(p = subtract(source, p, base, arena, e)))
+        return NULL;
+    p = symbolize(source, p, arena, e);
+    if (!p)
         return NULL;
     if (!source->all_frames && !source->as_is)
         p = model_drop_uninteresting(p, arena);

@@ -13,10 +13,11 @@ struct source {
     bool diff_base; // percentages refer to the base
     bool normalize; // scale to the base's total first
     const char *exec_name, *build_id, *comment;
-    int seconds, timeout; // -1: not given
-    bool all_frames;      // ignore drop_frames and keep_frames
-    bool strict;          // a source that cannot be had is an error, whatever else there is
-    bool as_is;           // nothing is added, dropped or saved: what was read is what is had
+    int seconds, timeout;  // -1: not given
+    bool all_frames;       // ignore drop_frames and keep_frames
+    bool strict;           // a source that cannot be had is an error, whatever else there is
+    bool as_is;            // nothing is added, dropped or saved: what was read is what is had
+    const char *symbolize; // as pprof's option; NULL: the default, names from local binaries
     struct net_tls tls;
     enum codec_format *format; // NULL, or where to tell what the last one read was
 };

@@ -1,0 +1,30 @@
+//! Reads names, prints what rustc-demangle makes of each in its alternate form, or `-`.
+//! With an argument: demangles everything that many times and prints nothing but the seconds.
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Write};
+
+fn main() {
+    let rounds: u32 = std::env::args().nth(1).map_or(0, |a| a.parse().unwrap());
+    let names: Vec<String> = io::stdin().lock().lines().map(|l| l.unwrap()).collect();
+    if rounds > 0 {
+        let start = std::time::Instant::now();
+        let mut text = String::new();
+        for _ in 0..rounds {
+            for name in &names {
+                if let Ok(d) = rustc_demangle::try_demangle(name) {
+                    text.clear();
+                    write!(text, "{:#}", d).unwrap();
+                }
+            }
+        }
+        println!("{:.4}", start.elapsed().as_secs_f64());
+        return;
+    }
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    for name in &names {
+        match rustc_demangle::try_demangle(name) {
+            Ok(d) => writeln!(out, "{:#}", d).unwrap(),
+            Err(_) => writeln!(out, "-").unwrap(),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+use std::io::BufRead;
+
+pub fn addresses() -> Vec<u64> {
+    std::io::stdin()
+        .lock()
+        .lines()
+        .map(|l| u64::from_str_radix(l.unwrap().trim().trim_start_matches("0x"), 16).unwrap())
+        .collect()
+}
+
+/// The process's anonymous memory, as `lookup -M` prints it.
+pub fn report() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find(|l| l.starts_with(name))
+            .and_then(|l| l.split_whitespace().nth(1))
+            .unwrap_or("0")
+            .to_string()
+    };
+    eprintln!("anon_kib {} peak_kib {}", field("RssAnon:"), field("VmHWM:"));
+}

@@ -1,0 +1,93 @@
+// A whole file, or a prepared index. A file: headers, sections, symbols, notes, unpacking, DWARF,
+// and look-ups at every symbol, many in order and one by one.
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/symbol_index.h"
+
+enum { ADDRESSES = 64 };
+
+struct list {
+    uint64_t addrs[ADDRESSES];
+    size_t n;
+    uint64_t sums[ADDRESSES];
+};
+
+static void collect(void *ctx, const struct elf_symbol *symbol)
+{
+    struct list *l = ctx;
+    if (l->n < ADDRESSES)
+        l->addrs[l->n++] = symbol->addr + symbol->size / 2;
+}
+
+static uint64_t sum_of(const struct symbol_frame *f, int n)
+{
+    uint64_t sum = (uint64_t)n;
+    for (int i = 0; i < n; i++) {
+        sum = sum * 31 + f[i].line + f[i].column * 7u + f[i].start_line;
+        sum =
+            sum * 31 + (f[i].name ? strlen(f[i].name) : 0) + (f[i].shown ? strlen(f[i].shown) : 0);
+        sum = sum * 31 + (f[i].file ? strlen(f[i].file) : 0);
+    }
+    return sum;
+}
+
+static void each(void *ctx, size_t i, const struct symbol_frame *frames, int n)
+{
+    struct list *l = ctx;
+    l->sums[i] = sum_of(frames, n);
+}
+
+static struct symbol_file *open_copy(const uint8_t *copy, size_t n)
+{
+    struct symbol_options options = {.no_debug_files = true, .memory_limit = 1 << 16};
+    struct err e;
+    struct elf *elf = elf_open_bytes((struct bytes){copy, n}, "fuzz", ELF_LOAD_NOTHING, &e);
+    return elf ? symbol_open_elf(elf, &options, &e) : NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    // Of its own size, so that a read past the end is seen.
+    uint8_t *copy = malloc(n ? n : 1);
+    if (n)
+        memcpy(copy, data, n);
+    struct err ignored;
+    struct symbol_index *index = symbol_index_open_bytes((struct bytes){copy, n}, "fuzz", &ignored);
+    for (uint64_t addr = 0; index && addr < 0x2000; addr += 0x35) {
+        struct symbol_frame frames[8];
+        sum_of(frames, symbol_index_lookup(index, addr, frames, 8));
+    }
+    symbol_index_free(index);
+    struct symbol_file *file = open_copy(copy, n);
+    if (file) {
+        struct elf *elf = symbol_elf(file);
+        struct list list = {.n = 2};
+        list.addrs[1] = 0x1000;
+        if (n >= 32)
+            memcpy(&list.addrs[1], copy + 24, 8); // the entry point
+        elf_each_symbol(elf, collect, &list);
+        char id[2 * ELF_BUILD_ID_MAX + 1];
+        elf_build_id_text(elf, id);
+        const char *name;
+        uint32_t crc;
+        struct bytes bytes;
+        elf_debuglink(elf, &name, &crc);
+        elf_debugaltlink(elf, &name, &bytes);
+        uint64_t vaddr;
+        struct err e;
+        elf_vaddr(elf, 0x7f0000000000, 0x7f0000100000, 0x1000, 0x7f0000000800, &vaddr, &e);
+        symbol_lookup_many(file, list.addrs, list.n, each, &list, &e);
+        symbol_free(file);
+        file = open_copy(copy, n);
+        for (size_t i = 0; file && i < list.n; i++) {
+            struct symbol_frame frames[SYMBOL_FRAMES_MAX];
+            int found = symbol_lookup(file, list.addrs[i], frames, SYMBOL_FRAMES_MAX);
+            list.sums[i] += sum_of(frames, found);
+        }
+        symbol_free(file);
+    }
+    free(copy);
+    return 0;
+}

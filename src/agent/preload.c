@@ -1,0 +1,293 @@
+// Zero-code use: `LD_PRELOAD=libkiln.so KILN_OUTPUT=out.pb.gz ./app` profiles a program that
+// knows nothing of it, from its start to its end.
+//
+//   KILN_OUTPUT     where the profile goes when the process ends; %p is the process id
+//   KILN_FREQUENCY  samples per CPU-second
+//   KILN_DEPTH      frames of a stack
+//   KILN_FOLLOW     1: children are profiled too; their output gets .PID appended
+//
+// Without KILN_OUTPUT the library only waits to be called.
+#include <kiln/kiln.h>
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "capture/capture.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+static struct {
+    char output[4096];
+    struct kiln_options options;
+    int window;
+    bool follow;
+    _Atomic bool open;
+} run;
+
+static void complain(const char *what, const char *why)
+{
+    char text[700];
+    int n = snprintf(text, sizeof text, "kiln: %s: %s\n", what, why);
+    if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
+        return;
+}
+
+static void begin(void)
+{
+    struct kiln_error error;
+    if (kiln_start(&run.options, &error) || (run.window = kiln_window_begin(&error)) < 0)
+        complain("this process is not profiled", error.message);
+    else
+        atomic_store(&run.open, true);
+}
+
+// Once, whoever comes first: the destructor or one of the ways around it.
+static void finish(void)
+{
+    if (!atomic_exchange(&run.open, false))
+        return;
+    struct kiln_error error;
+    int fd = open(run.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        complain(run.output, strerror(errno));
+    else if (kiln_window_write(run.window, fd, &error))
+        complain(run.output, error.message);
+    if (fd >= 0)
+        close(fd);
+    kiln_stop();
+}
+
+static uint32_t number_from(const char *name)
+{
+    const char *text = getenv(name);
+    return text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+}
+
+// Puts the process id where the pattern says so, or behind it.
+static void name_output(const char *pattern, bool append)
+{
+    size_t n = 0;
+    for (const char *p = pattern; *p && n + 32 < sizeof run.output; p++) {
+        if (p[0] == '%' && p[1] == 'p') {
+            n += (size_t)snprintf(run.output + n, 32, "%d", (int)getpid());
+            append = false;
+            p++;
+        } else {
+            run.output[n++] = *p;
+        }
+    }
+    run.output[n] = '\0';
+    if (append)
+        snprintf(run.output + n, 32, ".%d", (int)getpid());
+}
+
+static void in_child(void)
+{
+    bool was_open = atomic_exchange(&run.open, false);
+    if (!was_open || !run.follow)
+        return;
+    char pattern[sizeof run.output];
+    memcpy(pattern, run.output, sizeof pattern);
+    name_output(pattern, true);
+    begin();
+}
+
+__attribute__((constructor)) static void start(void)
+{
+    const char *output = getenv("KILN_OUTPUT"), *follow = getenv("KILN_FOLLOW");
+    if (!output || !*output)
+        return;
+    run.options = (struct kiln_options){
+        .size = sizeof run.options,
+        .frequency = number_from("KILN_FREQUENCY"),
+        .depth = number_from("KILN_DEPTH"),
+    };
+    run.follow = follow && *follow == '1';
+    // A program that this process executes in its place is still this process; one that a
+    // child executes is not.
+    char self[16];
+    const char *owner = getenv("KILN_PID");
+    snprintf(self, sizeof self, "%d", (int)getpid());
+    bool child = owner && strcmp(owner, self) != 0;
+    if (child && !run.follow)
+        return;
+    name_output(output, child);
+    setenv("KILN_PID", self, 1);
+    begin();
+    // After the profiler's own handlers, which must have run before it can start again.
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    finish();
+}
+
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+// --- ways out that skip destructors ---
+
+EXPORT void _exit(int status)
+{
+    finish();
+    NEXT(_exit)(status);
+    __builtin_unreachable();
+}
+
+EXPORT void _Exit(int status)
+{
+    _exit(status);
+}
+
+// --- threads ---
+
+struct start {
+    void *(*routine)(void *);
+    void *argument;
+};
+
+// Leaves no frame of its own: the routine is called in its place.
+static void *start_routine(void *context)
+{
+    struct start *s = context;
+    void *(*routine)(void *) = s->routine;
+    void *argument = s->argument;
+    free(s);
+    capture_arm_self();
+    return routine(argument);
+}
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*routine)(void *), void *argument)
+{
+    struct start *s = capture_running() ? malloc(sizeof *s) : NULL;
+    if (!s)
+        return NEXT(pthread_create)(thread, attributes, routine, argument);
+    *s = (struct start){routine, argument};
+    int result = NEXT(pthread_create)(thread, attributes, start_routine, s);
+    if (result)
+        free(s);
+    return result;
+}
+
+// --- masks: a thread that blocks every signal means those of its program, not ours ---
+
+static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *copy)
+{
+    if (!set || how == SIG_UNBLOCK || !capture_running())
+        return set;
+    *copy = *set;
+    sigdelset(copy, SIGPROF);
+    return copy;
+}
+
+EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+    sigset_t copy;
+    return NEXT(pthread_sigmask)(how, without_ours(how, set, &copy), old);
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+    sigset_t copy;
+    return NEXT(sigprocmask)(how, without_ours(how, set, &copy), old);
+}
+
+// --- handlers: SIGPROF is ours, and what the program wants with it is kept in mind ---
+
+EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
+{
+    if (signal == SIGPROF && capture_wish(wanted, had))
+        return 0;
+    return NEXT(sigaction)(signal, wanted, had);
+}
+
+EXPORT __sighandler_t signal(int number, __sighandler_t handler)
+{
+    struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, had;
+    if (number == SIGPROF && capture_wish(&wanted, &had))
+        return had.sa_handler;
+    return NEXT(signal)(number, handler);
+}
+
+// --- exec: nothing of ours may be pending when the new program begins ---
+
+// exec only returns if it failed.
+#define EXECUTE(call)                         \
+    do {                                      \
+        bool stopped = capture_before_exec(); \
+        int result = call;                    \
+        if (stopped)                          \
+            capture_after_failed_exec();      \
+        return result;                        \
+    } while (0)
+
+EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+    EXECUTE(NEXT(execve)(path, argv, envp));
+}
+
+EXPORT int execv(const char *path, char *const argv[])
+{
+    return execve(path, argv, environ);
+}
+
+EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+    EXECUTE(NEXT(execvpe)(file, argv, envp));
+}
+
+EXPORT int execvp(const char *file, char *const argv[])
+{
+    return execvpe(file, argv, environ);
+}
+
+EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+    EXECUTE(NEXT(fexecve)(fd, argv, envp));
+}
+
+enum { MOST_ARGUMENTS = 4096 };
+
+// Collects the arguments of execl and its kin; the environment follows the NULL.
+#define COLLECT(first, argv, envp, with_environment)                                           \
+    char *argv[MOST_ARGUMENTS];                                                                \
+    char *const *envp = environ;                                                               \
+    do {                                                                                       \
+        va_list list;                                                                          \
+        size_t n_ = 0;                                                                         \
+        va_start(list, first);                                                                 \
+        for (const char *a_ = first; a_ && n_ + 1 < MOST_ARGUMENTS; a_ = va_arg(list, char *)) \
+            argv[n_++] = (char *)a_;                                                           \
+        argv[n_] = NULL;                                                                       \
+        if (with_environment)                                                                  \
+            envp = va_arg(list, char *const *);                                                \
+        va_end(list);                                                                          \
+    } while (0)
+
+EXPORT int execl(const char *path, const char *argument, ...)
+{
+    COLLECT(argument, argv, envp, false);
+    return execve(path, argv, envp);
+}
+
+EXPORT int execlp(const char *file, const char *argument, ...)
+{
+    COLLECT(argument, argv, envp, false);
+    return execvpe(file, argv, envp);
+}
+
+EXPORT int execle(const char *path, const char *argument, ...)
+{
+    COLLECT(argument, argv, envp, true);
+    return execve(path, argv, envp);
+}

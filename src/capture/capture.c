@@ -1,0 +1,381 @@
+#include "capture/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// Guards the slots against being taken by two at once. Handlers never take it.
+static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
+#define EACH_SLOT(t)                                                               \
+    for (uint32_t i_ = 0, n_ = atomic_load(&capture_state.n_slots); i_ < n_; i_++) \
+        for (struct capture_thread *t = atomic_load(&capture_state.slots[i_]); t; t = NULL)
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+// --- unwind tables ---
+
+// No handler is in a snapshot that was replaced once each thread was seen outside.
+static void wait_for_readers(void)
+{
+    EACH_SLOT(t)
+    {
+        uint64_t begin = now_ns();
+        while (atomic_load(&t->reading)) {
+            // A thread that dies or is stopped inside its handler must not hold us up.
+            if (now_ns() - begin > 1000000000u)
+                return;
+            struct timespec pause = {.tv_nsec = 100000};
+            nanosleep(&pause, NULL);
+        }
+    }
+}
+
+static int refresh_snapshot(struct err *e)
+{
+    const struct unwind_snapshot *old = atomic_load(&capture_state.snapshot);
+    static uint64_t last_forced;
+    bool unknown = atomic_exchange(&capture_state.unknown_pc, 0);
+    // Code that no module explains may stay so: do not look for it all the time.
+    if (unknown && old && now_ns() - last_forced < 5000000000u)
+        unknown = false;
+    if (old && !unknown && !unwind_snapshot_stale(old))
+        return 0;
+    if (unknown)
+        last_forced = now_ns();
+    struct unwind_snapshot *fresh = unwind_snapshot_build(old, e);
+    if (!fresh)
+        return -1;
+    atomic_store(&capture_state.snapshot, fresh);
+    wait_for_readers();
+    unwind_snapshot_free((struct unwind_snapshot *)old);
+    return 0;
+}
+
+const struct unwind_snapshot *capture_snapshot(void)
+{
+    return atomic_load(&capture_state.snapshot);
+}
+
+// --- threads ---
+
+struct directory_entry {
+    uint64_t inode;
+    int64_t offset;
+    uint16_t length;
+    uint8_t type;
+    char name[];
+};
+
+// Calls visit for every thread of the process, without opendir's malloc.
+static void each_task(void (*visit)(pid_t tid))
+{
+    int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    _Alignas(8) char buffer[4096];
+    long n;
+    while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
+        for (long at = 0; at < n;) {
+            const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
+            pid_t tid = 0;
+            for (const char *c = entry->name; *c >= '0' && *c <= '9'; c++)
+                tid = tid * 10 + (*c - '0');
+            if (tid)
+                visit(tid);
+            at += entry->length;
+        }
+    }
+    close(fd);
+}
+
+static void visit_task(pid_t tid)
+{
+    struct capture_thread *t = thread_find(tid);
+    if (t)
+        t->found = true;
+    else
+        thread_arm(tid);
+}
+
+// A thread whose clock moves but that gets no tick blocks the signal. What it used is
+// credited, and taken off again if the kernel delivers it later as overrun.
+static void credit_blocked(struct capture_thread *t)
+{
+    uint64_t cpu = thread_cpu_ns(t->tid), ticks = atomic_load(&t->ticks);
+    uint64_t period = capture_state.period_ns;
+    if (ticks != t->ticks_seen || cpu < t->cpu_seen) {
+        t->ticks_seen = ticks;
+        t->cpu_seen = cpu;
+        return;
+    }
+    uint64_t missed = (cpu - t->cpu_seen) / period;
+    // The kernel checks timers at its own pace: short silences mean nothing.
+    if (missed < 4 || cpu - t->cpu_seen < 50000000u)
+        return;
+    t->cpu_seen += missed * period;
+    t->blocked += missed;
+    atomic_fetch_add(&t->credit, missed);
+}
+
+// Which mapping the stack pointer of each thread lies in: reads there need no check.
+static void learn_stacks(void)
+{
+    bool wanted = false;
+    EACH_SLOT(t)
+    wanted |= atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->last_sp) &&
+              !atomic_load(&t->stack_hi);
+    int fd = wanted ? open("/proc/self/maps", O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return;
+    char buffer[8192];
+    size_t n = 0;
+    ssize_t got;
+    while ((got = read(fd, buffer + n, sizeof buffer - n)) > 0) {
+        n += (size_t)got;
+        char *line = buffer, *end;
+        while ((end = memchr(line, '\n', n - (size_t)(line - buffer)))) {
+            char *dash;
+            uintptr_t lo = strtoul(line, &dash, 16);
+            uintptr_t hi = *dash == '-' ? strtoul(dash + 1, &dash, 16) : 0;
+            EACH_SLOT(t)
+            {
+                uintptr_t sp = atomic_load(&t->last_sp);
+                if (atomic_load(&t->state) == THREAD_ARMED && !atomic_load(&t->stack_hi) &&
+                    sp >= lo && sp < hi) {
+                    atomic_store(&t->stack_lo, lo);
+                    atomic_store_explicit(&t->stack_hi, hi, memory_order_release);
+                }
+            }
+            line = end + 1;
+        }
+        n -= (size_t)(line - buffer);
+        memmove(buffer, line, n);
+    }
+    close(fd);
+}
+
+void capture_scan(void)
+{
+    if (!atomic_load(&capture_state.running))
+        return;
+    refresh_snapshot(NULL);
+    pthread_mutex_lock(&slots_lock);
+    if (!atomic_load(&capture_state.running)) {
+        pthread_mutex_unlock(&slots_lock);
+        return;
+    }
+    EACH_SLOT(t)
+    t->found = false;
+    each_task(visit_task);
+    EACH_SLOT(t)
+    {
+        if (atomic_load(&t->state) != THREAD_ARMED)
+            continue;
+        if (t->found)
+            credit_blocked(t);
+        else
+            thread_disarm(t);
+    }
+    pthread_mutex_unlock(&slots_lock);
+    learn_stacks();
+}
+
+static pthread_key_t at_exit;
+
+static void on_thread_exit(void *armed)
+{
+    capture_disarm_self();
+}
+
+static void make_key(void)
+{
+    pthread_key_create(&at_exit, on_thread_exit);
+}
+
+void capture_arm_self(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!atomic_load(&capture_state.running))
+        return;
+    pthread_once(&once, make_key);
+    pthread_setspecific(at_exit, &capture_state);
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+    pthread_mutex_lock(&slots_lock);
+    if (atomic_load(&capture_state.running) && !thread_find(tid))
+        thread_arm(tid);
+    pthread_mutex_unlock(&slots_lock);
+}
+
+void capture_disarm_self(void)
+{
+    pthread_mutex_lock(&slots_lock);
+    struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
+    if (t)
+        thread_disarm(t);
+    pthread_mutex_unlock(&slots_lock);
+}
+
+// --- start and stop ---
+
+int capture_start(const struct capture_options *o, struct err *e)
+{
+    if (o->hz < 1 || o->hz > 10000)
+        return err_set(e, "the frequency is %u Hz; it must be 1 to 10000", o->hz);
+    if (o->depth < 1 || o->depth > CAPTURE_MAX_DEPTH)
+        return err_set(e, "the depth is %u frames; it must be 1 to %d", o->depth,
+                       CAPTURE_MAX_DEPTH);
+    if (atomic_load(&capture_state.running))
+        return err_set(e, "sampling has been started already");
+    if (handler_install(e))
+        return -1;
+    if (!capture_state.cookie && getrandom(&capture_state.cookie, sizeof capture_state.cookie,
+                                           GRND_NONBLOCK) != sizeof capture_state.cookie)
+        capture_state.cookie = (uint32_t)now_ns();
+    capture_state.cookie |= 1;
+    capture_state.hz = o->hz;
+    capture_state.depth = o->depth;
+    capture_state.period_ns = 1000000000u / o->hz;
+    if (refresh_snapshot(e))
+        return -1;
+    capture_state.pid = getpid();
+    atomic_store(&capture_state.running, 1);
+    capture_scan();
+    return 0;
+}
+
+void capture_stop(void)
+{
+    pthread_mutex_lock(&slots_lock);
+    atomic_store(&capture_state.running, 0);
+    EACH_SLOT(t)
+    thread_disarm(t);
+    pthread_mutex_unlock(&slots_lock);
+}
+
+bool capture_running(void)
+{
+    return atomic_load(&capture_state.running);
+}
+
+// --- samples ---
+
+static void drain_thread(struct capture_thread *t,
+                         void (*take)(void *, const struct capture_sample *), void *context)
+{
+    uintptr_t pcs[CAPTURE_MAX_DEPTH];
+    const uint64_t *words;
+    while ((words = ring_peek(&t->ring))) {
+        uint32_t length = (uint32_t)(words[0] & 0xffff);
+        struct capture_sample sample = {
+            .tid = (uint32_t)t->tid,
+            .thread = t->name,
+            .label = (uint32_t)(words[0] >> 32),
+            .ticks = words[1],
+            .end = (enum unwind_end)(words[0] >> 16 & 0xffff),
+            .n = length - 2,
+            .pcs = pcs,
+        };
+        memcpy(pcs, words + 2, sample.n * sizeof *pcs);
+        ring_drop(&t->ring, length);
+        take(context, &sample);
+    }
+}
+
+// Ticks for which there is no stack.
+static void take_rest(struct capture_thread *t, enum capture_kind kind, uint64_t *ticks,
+                      void (*take)(void *, const struct capture_sample *), void *context)
+{
+    struct capture_sample sample = {
+        .kind = kind, .tid = (uint32_t)t->tid, .thread = t->name, .ticks = *ticks};
+    *ticks = 0;
+    if (sample.ticks)
+        take(context, &sample);
+}
+
+void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context)
+{
+    EACH_SLOT(t)
+    {
+        uint32_t state = atomic_load(&t->state);
+        if (state == THREAD_FREE)
+            continue;
+        drain_thread(t, take, context);
+        capture_state.retired.blocked += t->blocked;
+        capture_state.retired.unticked += t->unticked;
+        take_rest(t, CAPTURE_BLOCKED, &t->blocked, take, context);
+        take_rest(t, CAPTURE_UNTICKED, &t->unticked, take, context);
+        if (state == THREAD_DISARMED) {
+            pthread_mutex_lock(&slots_lock);
+            thread_release(t);
+            pthread_mutex_unlock(&slots_lock);
+        }
+    }
+}
+
+void capture_get_counts(struct capture_counts *c)
+{
+    *c = capture_state.retired;
+    c->no_slot = capture_state.no_slot;
+    EACH_SLOT(t)
+    {
+        c->ticks += atomic_load(&t->ticks);
+        c->samples += atomic_load(&t->samples);
+        c->ring_full += atomic_load(&t->ring_full);
+        c->no_snapshot += atomic_load(&t->no_snapshot);
+        for (int i = 0; i < UNWIND_END_COUNT; i++)
+            c->ended[i] += atomic_load(&t->ended[i]);
+        c->threads += atomic_load(&t->state) == THREAD_ARMED;
+    }
+}
+
+// --- fork and exec ---
+
+// Timers do not survive fork; slots must not pretend they do.
+void capture_after_fork_in_child(void)
+{
+    slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    atomic_store(&capture_state.running, 0);
+    EACH_SLOT(t)
+    {
+        atomic_store(&t->state, THREAD_FREE);
+        atomic_store(&t->reading, 0);
+        atomic_store(&t->ring.tail, atomic_load(&t->ring.head));
+    }
+}
+
+// A SIGPROF that is pending when exec happens kills the new program, which has no handler:
+// the timer goes first and does not come back, then what it has sent.
+bool capture_before_exec(void)
+{
+    if (!atomic_load(&capture_state.running) || capture_state.pid != getpid())
+        return false;
+    pthread_mutex_lock(&slots_lock);
+    atomic_store(&capture_state.running, 0);
+    pthread_mutex_unlock(&slots_lock);
+    // Straight to the kernel: a mask that is set through libc may be ours to watch over.
+    uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
+    capture_disarm_self();
+    struct timespec zero = {0, 0};
+    while (syscall(SYS_rt_sigtimedwait, &set, NULL, &zero, sizeof set) == SIGPROF)
+        ;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
+    return true;
+}
+
+void capture_after_failed_exec(void)
+{
+    atomic_store(&capture_state.running, 1);
+}

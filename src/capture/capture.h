@@ -1,0 +1,102 @@
+// Sampling the CPU time of this process: timers, the signal handler, and the rings that
+// carry samples out of it.
+//
+// One timer for each thread, on that thread's CPU clock, delivers SIGPROF to that thread.
+// The handler unwinds the interrupted stack into a ring of the thread's own and returns;
+// somebody else (the agent's background thread) scans for threads, drains the rings and
+// keeps the unwind tables up to date by calling the functions below, all from one thread.
+//
+// A tick stands for as many periods as the kernel says have passed (1 + overrun), so CPU
+// time is conserved at any rate, whatever CONFIG_HZ is.
+//
+// Signal contract: capture_on_tick and what it calls take no lock, allocate nothing and
+// preserve errno. The handler is never uninstalled: a late tick must find it.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "unwind/unwind.h"
+
+enum {
+    CAPTURE_MAX_DEPTH = 1024,
+    CAPTURE_MAX_THREADS = 8192,
+    CAPTURE_NAME = 16, // of a thread, with its NUL
+};
+
+struct capture_options {
+    uint32_t hz;    // 1 to 10000
+    uint32_t depth; // frames of a sample at the most; up to CAPTURE_MAX_DEPTH
+};
+
+// What was lost or cut, by cause; all since capture_start.
+struct capture_counts {
+    uint64_t ticks;                   // periods of CPU time seen
+    uint64_t samples;                 // stacks recorded
+    uint64_t ring_full;               // ticks without a stack: the ring had no room
+    uint64_t no_snapshot;             // ticks before the first unwind tables
+    uint64_t blocked;                 // ticks of threads that block SIGPROF
+    uint64_t unticked;                // ticks that a thread was due when it ended
+    uint64_t no_slot;                 // threads that could not be armed
+    uint64_t ended[UNWIND_END_COUNT]; // stacks by why their walk ended
+    uint64_t threads;                 // armed now
+};
+
+// Starts sampling all threads there are. -1 with e filled.
+int capture_start(const struct capture_options *options, struct err *e);
+// Disarms all threads; what is in the rings can still be drained.
+void capture_stop(void);
+bool capture_running(void);
+
+// Finds threads that came and went, refreshes the unwind tables if objects were loaded or a
+// handler met code it did not know, and accounts for threads that block the signal. Call it
+// about once a second, and capture_arm_self where a thread is known to start.
+void capture_scan(void);
+// Arms the calling thread now, so that it is seen from its first instruction to its end.
+void capture_arm_self(void);
+// The kernel looks at CPU timers a few hundred times a second only; what the thread was due
+// since is accounted for without a stack. Done by itself when an armed thread ends.
+void capture_disarm_self(void);
+
+enum capture_kind {
+    CAPTURE_STACK,
+    CAPTURE_BLOCKED,  // no stack: the thread blocks SIGPROF
+    CAPTURE_UNTICKED, // no stack: the thread ended before the kernel looked at its timer
+};
+
+struct capture_sample {
+    enum capture_kind kind;
+    uint32_t tid;
+    const char *thread; // name; valid during the call
+    uint32_t label;     // capture_label of the thread when it was interrupted
+    uint64_t ticks;
+    enum unwind_end end;
+    size_t n;             // 0: no stack, the thread blocked the signal
+    const uintptr_t *pcs; // leaf first
+};
+
+// Hands every recorded sample to take and frees its place.
+void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context);
+
+void capture_get_counts(struct capture_counts *counts);
+
+// The unwind tables in use; valid until the next capture_scan. NULL before the first.
+const struct unwind_snapshot *capture_snapshot(void);
+
+// The number of the label set that the calling thread carries: a plain thread-local store.
+void capture_set_label(uint32_t label);
+uint32_t capture_label(void);
+
+// What the program wants to be done with SIGPROF, which the handler does for signals that are
+// not ours. False if the handler is not installed; then the kernel is the one to ask. Either
+// may be NULL.
+struct sigaction;
+bool capture_wish(const struct sigaction *wanted, struct sigaction *had);
+
+// Around fork and exec: see interpose.c and the agent.
+void capture_after_fork_in_child(void);
+// True if sampling was stopped for it; then capture_after_failed_exec is due if exec returns.
+bool capture_before_exec(void);
+void capture_after_failed_exec(void);

@@ -1,0 +1,144 @@
+// What runs in the interrupted thread. Everything here is async-signal-safe by being nothing
+// but loads, stores and the unwinder.
+#include "capture/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <ucontext.h>
+
+// Initial-exec: reading it in a handler cannot allocate.
+static __thread uint32_t current_label __attribute__((tls_model("initial-exec")));
+
+// What the program itself wants to be done with SIGPROF. Replaced whole, so that a handler
+// that is running sees the old one or the new one.
+static struct sigaction wishes[2];
+static _Atomic(const struct sigaction *) wish = &wishes[0];
+static _Atomic bool installed;
+
+void capture_set_label(uint32_t label)
+{
+    current_label = label;
+}
+
+uint32_t capture_label(void)
+{
+    return current_label;
+}
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+// A record: length | why << 16 | label << 32, then ticks, then the addresses.
+static void record(struct capture_thread *t, const ucontext_t *context, uint64_t ticks)
+{
+    struct unwind_regs regs;
+    unwind_regs_from_ucontext(&regs, context);
+    atomic_store_explicit(&t->last_sp, regs.r[UNWIND_REG_SP], memory_order_relaxed);
+    uint64_t *words = ring_reserve(&t->ring, capture_state.depth + 2);
+    if (!words) {
+        count(&t->ring_full, ticks);
+        return;
+    }
+    atomic_store_explicit(&t->reading, 1, memory_order_seq_cst);
+    const struct unwind_snapshot *snapshot =
+        atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
+    enum unwind_end why = UNWIND_END_NO_INFO;
+    size_t n = 0;
+    if (snapshot) {
+        struct unwind_stack_bounds bounds = {
+            .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
+        bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
+        n = unwind_stack(snapshot, &regs, bounds, (uintptr_t *)(words + 2), capture_state.depth,
+                         &t->cache, &why);
+    }
+    atomic_store_explicit(&t->reading, 0, memory_order_release);
+    if (n == 0) {
+        count(&t->no_snapshot, ticks);
+        return;
+    }
+    if (why == UNWIND_END_UNKNOWN_PC)
+        atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
+    words[0] = (n + 2) | (uint64_t)why << 16 | (uint64_t)current_label << 32;
+    words[1] = ticks;
+    ring_commit(&t->ring, (uint32_t)n + 2);
+    count(&t->samples, 1);
+    count(&t->ended[why], 1);
+}
+
+static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucontext_t *context)
+{
+    uint64_t ticks = 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
+    uint64_t credit = atomic_exchange_explicit(&t->credit, 0, memory_order_relaxed);
+    count(&t->ticks, ticks);
+    if (credit >= ticks) {
+        atomic_fetch_add_explicit(&t->credit, credit - ticks, memory_order_relaxed);
+        return;
+    }
+    record(t, context, ticks - credit);
+}
+
+static void forward(int signal, siginfo_t *info, void *context)
+{
+    const struct sigaction *w = atomic_load_explicit(&wish, memory_order_acquire);
+    if (w->sa_flags & SA_SIGINFO) {
+        if (w->sa_sigaction)
+            w->sa_sigaction(signal, info, context);
+    } else if (w->sa_handler != SIG_DFL && w->sa_handler != SIG_IGN) {
+        w->sa_handler(signal);
+    }
+}
+
+static void on_sigprof(int signal, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
+    uint32_t index = (uint32_t)value;
+    if (info->si_code == SI_TIMER && value >> 32 == capture_state.cookie &&
+        index < CAPTURE_MAX_THREADS) {
+        struct capture_thread *t =
+            atomic_load_explicit(&capture_state.slots[index], memory_order_acquire);
+        if (t && atomic_load_explicit(&t->state, memory_order_acquire) == THREAD_ARMED)
+            on_tick(t, info, context);
+    } else {
+        forward(signal, info, context);
+    }
+    errno = saved;
+}
+
+bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
+{
+    if (!atomic_load(&installed))
+        return false;
+    const struct sigaction *w = atomic_load(&wish);
+    if (had)
+        *had = *w;
+    if (wanted) {
+        struct sigaction *other = &wishes[w == &wishes[0]];
+        *other = *wanted;
+        atomic_store(&wish, other);
+    }
+    return true;
+}
+
+// Under its own name sigaction may be the one that calls capture_wish.
+static int capture_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
+{
+    extern int __sigaction(int, const struct sigaction *, struct sigaction *);
+    return __sigaction(signal, wanted, had);
+}
+
+int handler_install(struct err *e)
+{
+    if (atomic_load(&installed))
+        return 0;
+    struct sigaction action = {.sa_sigaction = on_sigprof,
+                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    if (capture_sigaction(SIGPROF, &action, &wishes[0]))
+        return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
+    atomic_store(&installed, true);
+    return 0;
+}

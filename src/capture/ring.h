@@ -1,0 +1,64 @@
+// A ring of 64-bit words with one writer, a signal handler, and one reader, the drain. A
+// record is contiguous, so that the unwinder can write into it: where it would not fit
+// before the end of the ring, a filler record sends the reader back to the start.
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ring {
+    uint64_t *words;
+    uint32_t size;                      // a power of two
+    _Alignas(64) _Atomic uint64_t head; // written up to here
+    _Alignas(64) _Atomic uint64_t tail; // read up to here
+};
+
+// The first word of a record: its length in words, this one included. 0 in the length of a
+// filler means: go on at the start of the ring.
+enum { RING_FILLER = 0 };
+
+// Room for a record of at most n words, or NULL. Signal-safe.
+static inline uint64_t *ring_reserve(struct ring *r, uint32_t n)
+{
+    uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+    uint64_t tail = atomic_load_explicit(&r->tail, memory_order_acquire);
+    uint64_t free = r->size - (head - tail);
+    uint32_t at = (uint32_t)(head & (r->size - 1)), to_end = r->size - at;
+    if (to_end >= n)
+        return free >= n ? r->words + at : NULL;
+    if (free < (uint64_t)to_end + n)
+        return NULL;
+    r->words[at] = RING_FILLER;
+    atomic_store_explicit(&r->head, head + to_end, memory_order_release);
+    return r->words;
+}
+
+// Makes the record of n words that was written where ring_reserve said visible.
+static inline void ring_commit(struct ring *r, uint32_t n)
+{
+    uint64_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+    atomic_store_explicit(&r->head, head + n, memory_order_release);
+}
+
+// The next record, or NULL if there is none; its first word holds its length in the low 16
+// bits.
+static inline const uint64_t *ring_peek(struct ring *r)
+{
+    for (;;) {
+        uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+        if (tail == atomic_load_explicit(&r->head, memory_order_acquire))
+            return NULL;
+        uint32_t at = (uint32_t)(tail & (r->size - 1));
+        if (r->words[at] != RING_FILLER)
+            return r->words + at;
+        atomic_store_explicit(&r->tail, tail + (r->size - at), memory_order_release);
+    }
+}
+
+static inline void ring_drop(struct ring *r, uint32_t n)
+{
+    uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+    atomic_store_explicit(&r->tail, tail + n, memory_order_release);
+}

@@ -1,0 +1,184 @@
+#include "capture/thread.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef sigev_notify_thread_id
+#define sigev_notify_thread_id _sigev_un._tid
+#endif
+
+struct capture_state capture_state;
+
+enum { RING_WORDS = 4096 };
+
+static uint32_t ring_words(void)
+{
+    uint32_t words = RING_WORDS;
+    while (words < 8 * (capture_state.depth + 2))
+        words *= 2;
+    return words;
+}
+
+// Memory for a slot and its ring, from the kernel alone.
+static struct capture_thread *new_slot(uint32_t index)
+{
+    size_t head = (sizeof(struct capture_thread) + 63) & ~(size_t)63;
+    uint32_t words = ring_words();
+    struct capture_thread *t = mmap(NULL, head + words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (t == MAP_FAILED)
+        return NULL;
+    t->index = index;
+    t->ring.words = (uint64_t *)((char *)t + head);
+    t->ring.size = words;
+    return t;
+}
+
+static struct capture_thread *take_slot(void)
+{
+    uint32_t n = atomic_load(&capture_state.n_slots);
+    for (uint32_t i = 0; i < n; i++) {
+        struct capture_thread *t = atomic_load(&capture_state.slots[i]);
+        if (atomic_load(&t->state) == THREAD_FREE && t->ring.size >= ring_words())
+            return t;
+    }
+    if (n == CAPTURE_MAX_THREADS)
+        return NULL;
+    struct capture_thread *t = new_slot(n);
+    if (!t)
+        return NULL;
+    atomic_store(&capture_state.slots[n], t);
+    atomic_store(&capture_state.n_slots, n + 1);
+    return t;
+}
+
+static void read_name(struct capture_thread *t)
+{
+    char path[64] = "/proc/self/task/", digits[16];
+    size_t at = strlen(path), n = 0;
+    for (uint32_t v = (uint32_t)t->tid; v; v /= 10)
+        digits[n++] = (char)('0' + v % 10);
+    while (n)
+        path[at++] = digits[--n];
+    memcpy(path + at, "/comm", 6);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, t->name, sizeof t->name - 1);
+    if (fd >= 0)
+        close(fd);
+    while (got > 0 && t->name[got - 1] == '\n')
+        got--;
+    t->name[got > 0 ? got : 0] = '\0';
+}
+
+uint64_t thread_cpu_ns(pid_t tid)
+{
+    struct timespec ts;
+    if (clock_gettime(thread_cpu_clock(tid), &ts))
+        return 0;
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+// The first tick comes after a random part of the period: a thread that lives shorter than
+// one is then seen with the probability that it deserves.
+static uint64_t first_expiry(uint64_t period)
+{
+    static _Atomic uint64_t state;
+    uint64_t x = atomic_fetch_add(&state, 0x9e3779b97f4a7c15u) + capture_state.cookie;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return 1 + (x ^ (x >> 31)) % period;
+}
+
+static int create_timer(struct capture_thread *t)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
+    event.sigev_value.sival_ptr =
+        (void *)(uintptr_t)((uint64_t)capture_state.cookie << 32 | t->index);
+    event.sigev_notify_thread_id = t->tid;
+    if (syscall(SYS_timer_create, thread_cpu_clock(t->tid), &event, &t->timer))
+        return -1;
+    uint64_t period = capture_state.period_ns, first = first_expiry(period);
+    t->first_ns = first;
+    struct itimerspec when = {
+        .it_interval = {(time_t)(period / 1000000000u), (long)(period % 1000000000u)},
+        .it_value = {(time_t)(first / 1000000000u), (long)(first % 1000000000u)},
+    };
+    if (syscall(SYS_timer_settime, t->timer, 0, &when, NULL) == 0)
+        return 0;
+    syscall(SYS_timer_delete, t->timer);
+    return -1;
+}
+
+struct capture_thread *thread_arm(pid_t tid)
+{
+    struct capture_thread *t = take_slot();
+    if (!t) {
+        capture_state.no_slot++;
+        return NULL;
+    }
+    t->tid = tid;
+    atomic_store(&t->stack_hi, 0);
+    atomic_store(&t->last_sp, 0);
+    atomic_store(&t->credit, 0);
+    t->cpu_seen = t->cpu_armed = thread_cpu_ns(tid);
+    t->ticks_seen = 0;
+    t->found = true;
+    read_name(t);
+    atomic_store(&t->state, THREAD_ARMED);
+    if (create_timer(t)) {
+        atomic_store(&t->state, THREAD_FREE);
+        return NULL;
+    }
+    return t;
+}
+
+void thread_disarm(struct capture_thread *t)
+{
+    if (atomic_load(&t->state) != THREAD_ARMED)
+        return;
+    syscall(SYS_timer_delete, t->timer);
+    atomic_store(&t->state, THREAD_DISARMED);
+    // What the thread was due but has not had: the kernel looks at timers a few hundred times
+    // a second only.
+    uint64_t cpu = thread_cpu_ns(t->tid);
+    if (cpu < t->cpu_armed + t->first_ns)
+        return;
+    uint64_t due = 1 + (cpu - t->cpu_armed - t->first_ns) / capture_state.period_ns;
+    uint64_t had = atomic_load(&t->ticks) + atomic_load(&t->credit);
+    t->unticked = due > had ? due - had : 0;
+}
+
+struct capture_thread *thread_find(pid_t tid)
+{
+    uint32_t n = atomic_load(&capture_state.n_slots);
+    for (uint32_t i = 0; i < n; i++) {
+        struct capture_thread *t = atomic_load(&capture_state.slots[i]);
+        if (t->tid == tid && atomic_load(&t->state) == THREAD_ARMED)
+            return t;
+    }
+    return NULL;
+}
+
+static uint64_t take_count(_Atomic uint64_t *counter)
+{
+    return atomic_exchange_explicit(counter, 0, memory_order_relaxed);
+}
+
+void thread_release(struct capture_thread *t)
+{
+    struct capture_counts *c = &capture_state.retired;
+    c->ticks += take_count(&t->ticks);
+    c->samples += take_count(&t->samples);
+    c->ring_full += take_count(&t->ring_full);
+    c->no_snapshot += take_count(&t->no_snapshot);
+    for (int i = 0; i < UNWIND_END_COUNT; i++)
+        c->ended[i] += take_count(&t->ended[i]);
+    t->tid = 0;
+    atomic_store(&t->state, THREAD_FREE);
+}

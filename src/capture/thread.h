@@ -1,0 +1,67 @@
+// The threads under observation. A slot belongs to one thread from its arming until it was
+// found gone and drained; slots are reused and never unmapped, so a late signal finds memory.
+#pragma once
+
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "capture/capture.h"
+#include "capture/ring.h"
+
+enum thread_state { THREAD_FREE, THREAD_ARMED, THREAD_DISARMED };
+
+struct capture_thread {
+    _Atomic uint32_t state;
+    uint32_t index;
+    pid_t tid;
+    int timer; // the kernel's id
+    // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
+    _Atomic uintptr_t stack_lo, stack_hi;
+    _Atomic uintptr_t last_sp;
+    _Atomic uint32_t reading; // inside the snapshot
+    // Ticks credited as blocked; taken off the overrun that the kernel reports later.
+    _Atomic uint64_t credit;
+    _Atomic uint64_t ticks, samples, ring_full, no_snapshot;
+    _Atomic uint64_t ended[UNWIND_END_COUNT];
+    uint64_t blocked, unticked;    // to be drained
+    uint64_t first_ns, cpu_armed;  // when the first tick is due, counted from arming
+    uint64_t cpu_seen, ticks_seen; // at the last scan
+    bool found;                    // by the scan under way
+    char name[CAPTURE_NAME];
+    struct ring ring;
+    struct unwind_cache cache;
+};
+
+// What handlers share.
+struct capture_state {
+    _Atomic(struct capture_thread *) slots[CAPTURE_MAX_THREADS];
+    _Atomic uint32_t n_slots; // highest ever used, plus one
+    _Atomic(const struct unwind_snapshot *) snapshot;
+    _Atomic uint32_t unknown_pc; // a handler met code that is in no module
+    _Atomic uint32_t running;
+    pid_t pid;       // that started it: a child of vfork runs in our memory, but is not us
+    uint32_t cookie; // in the upper half of our timers' values
+    uint32_t hz, depth;
+    uint64_t period_ns;
+    uint64_t no_slot;
+    struct capture_counts retired; // of slots that were reused
+};
+extern struct capture_state capture_state;
+
+// The kernel's clock of another thread's CPU time.
+static inline clockid_t thread_cpu_clock(pid_t tid)
+{
+    return (clockid_t)((~(uint32_t)tid << 3) | 6);
+}
+
+// A slot for tid, armed. NULL if there is no room or the thread is gone.
+struct capture_thread *thread_arm(pid_t tid);
+void thread_disarm(struct capture_thread *t);
+uint64_t thread_cpu_ns(pid_t tid);
+struct capture_thread *thread_find(pid_t tid);
+// Gives the slot of a drained thread back.
+void thread_release(struct capture_thread *t);
+
+// Installs the handler, once and for all.
+int handler_install(struct err *e);

@@ -1,0 +1,43 @@
+// C++ names by whatever C++ run-time this process has: a service loads nothing for us.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "symbol/demangle.h"
+
+// Drops the return type that templates carry: the last blank outside of brackets ends it.
+static void drop_return_type(char *name)
+{
+    size_t depth = 0, cut = 0;
+    if (strstr(name, "operator ") || strstr(name, " for ") || strstr(name, " to "))
+        return;
+    for (size_t i = 0; name[i]; i++) {
+        if (strncmp(name + i, "operator", 8) == 0)
+            break;
+        if (strchr("<({[", name[i]))
+            depth++;
+        else if (strchr(">)}]", name[i]) && depth)
+            depth--;
+        else if (name[i] == ' ' && depth == 0)
+            cut = i + 1;
+        // The parameters: what comes behind is not a return type.
+        if (name[i] == '(' && depth == 1 && strncmp(name + i, "(anonymous", 10) != 0)
+            break;
+    }
+    memmove(name, name + cut, strlen(name + cut) + 1);
+}
+
+char *demangle_cxx_own(const char *name, bool parameters)
+{
+    static char *(*own)(const char *, char *, size_t *, int *);
+    static bool asked;
+    if (!asked) {
+        *(void **)&own = dlsym(RTLD_DEFAULT, "__cxa_demangle");
+        asked = true;
+    }
+    int status = 0;
+    char *text = own ? own(name, NULL, NULL, &status) : NULL;
+    if (text && !parameters)
+        drop_return_type(text);
+    return text;
+}

@@ -1,0 +1,239 @@
+// Shared by the dwarf_*.c files.
+#pragma once
+
+#include "symbol/dwarf.h"
+#include "symbol/dwarf_names.h"
+#include "symbol/radix.h"
+
+struct dwarf_unit;
+
+// --- abbreviations ---
+
+enum {
+    ABBREV_CHILDREN = 1,
+    ABBREV_CODE = 2,    // a subprogram or inlined subroutine with addresses
+    ABBREV_SIBLING = 4, // sibling at a fixed place: sibling_at, 4 bytes wide
+    ABBREV_TYPE = 8,    // a class, structure or union
+    ABBREV_LEAF = 16,   // a type that never contains code
+};
+
+struct dwarf_attr {
+    uint16_t name, form;
+    uint32_t constant; // DW_FORM_implicit_const: index into constants
+};
+
+struct dwarf_abbrev {
+    uint32_t code;
+    uint16_t tag;
+    uint8_t flags;
+    uint8_t sibling_at;
+    int32_t fixed; // bytes of all attributes; -1: the steps tell
+    uint32_t first_attr, first_step;
+    uint16_t n_attrs, n_steps;
+    uint16_t n_code_attrs; // up to and with the last that tells addresses
+};
+
+struct dwarf_abbrevs {
+    uint64_t offset;
+    uint8_t address_size, offset_size, version;
+    bool dense; // abbreviation i has code i + 1
+    uint32_t n;
+    struct dwarf_abbrev *items;
+    struct dwarf_attr *attrs;
+    uint16_t *steps; // kind << 12 | bytes
+    int64_t *constants;
+    size_t memory;
+    struct dwarf_abbrevs *next;
+};
+
+const struct dwarf_abbrev *dwarf_abbrev_search(const struct dwarf_abbrevs *t, uint64_t code);
+static inline const struct dwarf_abbrev *dwarf_abbrev_find(const struct dwarf_abbrevs *t,
+                                                           uint64_t code)
+{
+    if (t->dense)
+        return code - 1 < t->n ? &t->items[code - 1] : NULL;
+    return dwarf_abbrev_search(t, code);
+}
+// Past the attributes; end + 1 if they do not fit.
+const uint8_t *dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
+                                const struct dwarf_abbrev *a, const uint8_t *p, const uint8_t *end);
+static inline const uint8_t *dwarf_skip(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
+                                        const struct dwarf_abbrev *a, const uint8_t *p,
+                                        const uint8_t *end)
+{
+    if (a->fixed >= 0)
+        return (size_t)a->fixed <= (size_t)(end - p) ? p + a->fixed : end + 1;
+    return dwarf_skip_steps(u, t, a, p, end);
+}
+
+// --- units ---
+
+struct dwarf_value {
+    uint16_t form; // 0: absent
+    uint64_t u;
+    const uint8_t *p; // an inline string
+};
+
+struct dwarf_function {
+    uint64_t low;
+    uint32_t size;
+    uint32_t die; // offset from the unit's start
+};
+
+struct dwarf_row {
+    uint32_t address; // from the sequence's low
+    uint32_t line;
+    uint16_t file, column;
+};
+
+struct dwarf_sequence {
+    uint64_t low, high;
+    uint32_t first, n; // rows; the last one ends it
+};
+
+struct dwarf_file {
+    const char *name;
+    uint32_t directory;
+};
+
+// The header of a line program.
+struct dwarf_line_header {
+    struct bytes program;
+    uint16_t version;
+    uint8_t min_length, max_ops, line_range, opcode_base, address_size, offset_size;
+    int8_t line_base;
+    uint8_t lengths[256];
+    const char **directories;
+    struct dwarf_file *files;
+    uint32_t n_directories, n_files;
+    char **paths; // made when asked for
+};
+
+// What is known of a unit once it was looked at.
+struct dwarf_unit {
+    struct dwarf *d; // whose sections it reads
+    uint64_t offset, end, abbrev_offset, dwo_id;
+    uint32_t header_size;
+    uint8_t version, address_size, offset_size, type;
+    // From its first entry; set by dwarf_unit_load.
+    bool loaded, broken, listed, has_low, has_lines, split_asked;
+    struct dwarf_value low_value, high_value, ranges, comp_dir, producer, dwo_name;
+    uint64_t low, line_offset;
+    uint64_t str_offsets_base, addr_base, rnglists_base, gnu_ranges_base;
+    struct dwarf_abbrevs *abbrevs;
+    // Built for look-ups.
+    bool has_functions, lines_read, rows_built, rows_refused;
+    unsigned line_lookups;
+    struct dwarf_function *functions;
+    uint32_t n_functions;
+    struct dwarf_line_header *lines;
+    struct dwarf_sequence *sequences;
+    struct dwarf_row *rows;
+    uint32_t n_sequences, n_rows;
+    struct dwarf *split;         // of a skeleton: its other half
+    struct dwarf_unit *skeleton; // and the way back
+};
+
+// The functions inlined into one function: every range, in the order of the entries.
+struct dwarf_inlines {
+    const struct dwarf_unit *u;
+    uint32_t die;
+    struct dwarf_inline_range {
+        uint64_t low, high;
+        uint32_t node;
+    } * ranges;
+    struct dwarf_inline_node {
+        uint32_t die, parent;
+        bool is_function;
+    } * nodes; // 0 is the function itself
+    uint32_t n_ranges, n_nodes, cap_ranges, cap_nodes;
+};
+
+struct dwarf {
+    struct dwarf_sections s;
+    struct dwarf *alternate;
+    struct dwarf_unit *units;
+    uint32_t n_units;
+    bool units_ready, index_ready, aranges_read;
+    unsigned lookups;
+    struct radix_pair *index; // low address, unit, size
+    uint32_t n_index;
+    struct dwarf_abbrevs *abbrevs;
+    struct dwarf_inlines inlines; // of the function that was asked about last
+    size_t memory;                // what dwarf_trim gives back
+    size_t fixed_memory, table_limit;
+    dwarf_split_fn *on_split;
+    void *split_ctx;
+    struct dwarf *splits, *next_split;
+};
+
+// false: no units.
+bool dwarf_units_ready(struct dwarf *d);
+// Reads the unit's first entry and abbreviations.
+bool dwarf_unit_load(struct dwarf_unit *u);
+bool dwarf_unit_abbrevs(struct dwarf_unit *u);
+// The unit of .debug_info that holds offset; NULL: none.
+struct dwarf_unit *dwarf_unit_at(struct dwarf *d, uint64_t offset);
+// The unit whose code covers addr.
+struct dwarf_unit *dwarf_unit_for(struct dwarf *d, uint64_t addr);
+void dwarf_abbrevs_free(struct dwarf *d);
+struct dwarf_abbrevs *dwarf_abbrevs_get(struct dwarf *d, uint64_t offset, uint8_t version,
+                                        uint8_t address_size, uint8_t offset_size);
+
+// --- values ---
+
+// Reads one attribute's value of this form, DW_FORM_indirect resolved.
+struct dwarf_value dwarf_read_value(const struct dwarf_unit *u, struct cursor *c, uint16_t form,
+                                    int64_t constant);
+const char *dwarf_string(const struct dwarf_unit *u, const struct dwarf_value *v);
+bool dwarf_address(const struct dwarf_unit *u, const struct dwarf_value *v, uint64_t *addr);
+bool dwarf_indexed_address(const struct dwarf_unit *u, uint64_t index, uint64_t *addr);
+// A constant that is not negative.
+bool dwarf_constant(const struct dwarf_value *v, uint64_t *value);
+// The entry that a reference leads to: its unit and where in .debug_info.
+struct dwarf_unit *dwarf_reference(const struct dwarf_unit *u, const struct dwarf_value *v,
+                                   uint64_t *offset);
+
+// --- ranges ---
+
+struct dwarf_ranges {
+    const struct dwarf_unit *u;
+    struct cursor c;
+    uint64_t base, low, high;
+    enum { RANGES_NONE, RANGES_ONE, RANGES_OLD, RANGES_LISTS } kind;
+    bool has_base;
+};
+
+// Of an entry with these attributes (form 0: absent).
+struct dwarf_ranges dwarf_ranges_of(const struct dwarf_unit *u, const struct dwarf_value *low,
+                                    const struct dwarf_value *high,
+                                    const struct dwarf_value *ranges);
+// Also yields empty ranges.
+bool dwarf_ranges_next(struct dwarf_ranges *r, uint64_t *low, uint64_t *high);
+
+// --- functions and lines ---
+
+struct dwarf_chain {
+    struct dwarf_unit *u;
+    int n;                          // innermost first
+    uint32_t dies[DWARF_CHAIN_MAX]; // offsets from the unit's start
+};
+
+void dwarf_find_chain(struct dwarf_unit *u, uint64_t addr, struct dwarf_chain *chain);
+// Fills u->functions.
+void dwarf_functions_ready(struct dwarf_unit *u);
+void dwarf_functions_free(struct dwarf_unit *u);
+// What is inlined into the function at die; until the next call.
+const struct dwarf_inlines *dwarf_inlines_of(struct dwarf_unit *u, uint32_t die);
+void dwarf_frame_of(struct dwarf_unit *u, uint32_t die, struct dwarf_frame *frame,
+                    uint64_t *call_file, uint32_t *call_line, uint32_t *call_column);
+
+// The header of the unit's line table, or NULL.
+struct dwarf_line_header *dwarf_lines(struct dwarf_unit *u);
+void dwarf_lines_free(struct dwarf_unit *u);
+// Fills u->sequences and u->rows.
+void dwarf_rows_ready(struct dwarf_unit *u);
+// The row for addr; false: none.
+bool dwarf_line_at(struct dwarf_unit *u, uint64_t addr, struct dwarf_row *row);
+// The path of file number i, or NULL.
+const char *dwarf_file_path(struct dwarf_unit *u, uint64_t i);

@@ -1,0 +1,358 @@
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "symbol/elf_internal.h"
+
+static size_t page_up(size_t n)
+{
+    return (n + 4095) & ~(size_t)4095;
+}
+
+// [offset, offset + size) of the image, or no bytes.
+static struct bytes image_part(const struct elf *elf, uint64_t offset, uint64_t size)
+{
+    if (offset > elf->image.n || size > elf->image.n - offset)
+        return (struct bytes){0};
+    return (struct bytes){elf->image.p + offset, size};
+}
+
+static int read_headers(struct elf *elf, struct err *e)
+{
+    Elf64_Ehdr h;
+    if (elf->image.n < EI_NIDENT || memcmp(elf->image.p, ELFMAG, SELFMAG) != 0)
+        return err_set(e, "%s: not an ELF file", elf->path);
+    if (elf->image.p[EI_CLASS] != ELFCLASS64 || elf->image.p[EI_DATA] != ELFDATA2LSB)
+        return err_set(e, "%s: only 64-bit little-endian ELF files can be read", elf->path);
+    if (elf->image.n < sizeof h)
+        return err_set(e, "%s: the file ends within its ELF header", elf->path);
+    memcpy(&h, elf->image.p, sizeof h);
+    elf->type = h.e_type;
+    elf->machine = h.e_machine;
+
+    if (h.e_phnum && h.e_phentsize == sizeof(Elf64_Phdr)) {
+        struct bytes b = image_part(elf, h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr));
+        elf->segments = b.n ? calloc(h.e_phnum, sizeof *elf->segments) : NULL;
+        for (size_t i = 0; elf->segments && i < h.e_phnum; i++) {
+            Elf64_Phdr p;
+            memcpy(&p, b.p + i * sizeof p, sizeof p);
+            elf->segments[elf->n_segments++] = (struct elf_segment){
+                p.p_type, p.p_flags, p.p_offset, p.p_vaddr, p.p_filesz, p.p_memsz, p.p_align};
+        }
+    }
+    if (!h.e_shoff || h.e_shentsize != sizeof(Elf64_Shdr))
+        return 0;
+    Elf64_Shdr s;
+    struct bytes first = image_part(elf, h.e_shoff, sizeof s);
+    if (!first.n)
+        return 0; // section headers cut off: segments may still serve
+    memcpy(&s, first.p, sizeof s);
+    uint64_t n = h.e_shnum ? h.e_shnum : s.sh_size;
+    uint64_t names_at = h.e_shstrndx == SHN_XINDEX ? s.sh_link : h.e_shstrndx;
+    if (n > (elf->image.n - h.e_shoff) / sizeof s)
+        return 0;
+    elf->sections = calloc(n ? n : 1, sizeof *elf->sections);
+    if (!elf->sections)
+        return err_set(e, "%s: no memory for %llu sections", elf->path, (unsigned long long)n);
+    elf->n_sections = (uint32_t)n;
+    struct bytes names = {0};
+    if (names_at < n) {
+        memcpy(&s, first.p + names_at * sizeof s, sizeof s);
+        names = image_part(elf, s.sh_offset, s.sh_size);
+    }
+    for (size_t i = 0; i < n; i++) {
+        memcpy(&s, first.p + i * sizeof s, sizeof s);
+        const char *name = bytes_string(names, s.sh_name);
+        elf->sections[i] = (struct elf_section){str_from(name ? name : ""),
+                                                s.sh_type,
+                                                s.sh_link,
+                                                s.sh_info,
+                                                s.sh_flags,
+                                                s.sh_addr,
+                                                s.sh_offset,
+                                                s.sh_size,
+                                                s.sh_entsize};
+    }
+    return 0;
+}
+
+static struct elf *elf_new(struct bytes image, bool mapped, bool owned, const char *name,
+                           unsigned flags, struct err *e)
+{
+    struct elf *elf = calloc(1, sizeof *elf);
+    if (elf) {
+        elf->image = image;
+        elf->mapped = mapped;
+        elf->owned = owned;
+        elf->flags = flags;
+        elf->path = strdup(name);
+    }
+    if (!elf || !elf->path) {
+        err_set(e, "%s: no memory", name);
+        if (elf)
+            elf_free(elf);
+        else if (mapped)
+            munmap((void *)image.p, image.n);
+        else if (owned)
+            free((void *)image.p);
+        return NULL;
+    }
+    if (read_headers(elf, e) != 0) {
+        elf_free(elf);
+        return NULL;
+    }
+    return elf;
+}
+
+struct elf *elf_open_bytes(struct bytes image, const char *name, unsigned flags, struct err *e)
+{
+    return elf_new(image, false, false, name, flags, e);
+}
+
+struct elf *elf_take_bytes(struct bytes image, const char *name, unsigned flags, struct err *e)
+{
+    return elf_new(image, false, true, name, flags, e);
+}
+
+struct elf *elf_open_fd(int fd, const char *name, unsigned flags, struct err *e)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) {
+        err_set(e, "%s: %s", name, strerror(errno));
+        return NULL;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_size < EI_NIDENT) {
+        err_set(e, "%s: not an ELF file", name);
+        return NULL;
+    }
+    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) {
+        err_set(e, "%s: cannot be mapped: %s", name, strerror(errno));
+        return NULL;
+    }
+    return elf_new((struct bytes){p, (size_t)st.st_size}, true, false, name, flags, e);
+}
+
+struct elf *elf_open(const char *path, unsigned flags, struct err *e)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0) {
+        err_set(e, "%s: %s", path, strerror(errno));
+        return NULL;
+    }
+    struct elf *elf = elf_open_fd(fd, path, flags, e);
+    close(fd);
+    return elf;
+}
+
+void elf_free(struct elf *elf)
+{
+    if (!elf)
+        return;
+    for (struct elf_unpacked *u = elf->unpacked, *next; u; u = next) {
+        next = u->next;
+        if (u->bytes.n)
+            munmap((void *)u->bytes.p, page_up(u->bytes.n));
+        free(u);
+    }
+    elf_symbols_free(elf);
+    if (elf->mapped)
+        munmap((void *)elf->image.p, elf->image.n);
+    if (elf->owned)
+        free((void *)elf->image.p);
+    free(elf->sections);
+    free(elf->segments);
+    free(elf->path);
+    free(elf);
+}
+
+const char *elf_path(const struct elf *elf)
+{
+    return elf->path;
+}
+
+uint16_t elf_type(const struct elf *elf)
+{
+    return elf->type;
+}
+
+size_t elf_sections(const struct elf *elf, const struct elf_section **sections)
+{
+    *sections = elf->sections;
+    return elf->n_sections;
+}
+
+size_t elf_segments(const struct elf *elf, const struct elf_segment **segments)
+{
+    *segments = elf->segments;
+    return elf->n_segments;
+}
+
+size_t elf_memory(const struct elf *elf)
+{
+    return elf->memory;
+}
+
+void elf_limit_unpacking(struct elf *elf, size_t bytes)
+{
+    elf->limit = bytes;
+}
+
+void elf_forget_pages(struct elf *elf)
+{
+    if (elf->mapped)
+        madvise((void *)elf->image.p, elf->image.n, MADV_DONTNEED);
+}
+
+const struct elf_section *elf_find(const struct elf *elf, const char *name)
+{
+    struct str wanted = str_from(name);
+    for (uint32_t i = 0; i < elf->n_sections; i++)
+        if (str_eq(elf->sections[i].name, wanted))
+            return &elf->sections[i];
+    return NULL;
+}
+
+// Unpacks once; a failure is remembered as no bytes.
+static struct bytes unpack(struct elf *elf, const struct elf_section *section, unsigned kind,
+                           struct bytes in, uint64_t size)
+{
+    for (struct elf_unpacked *u = elf->unpacked; u; u = u->next)
+        if (u->section == section)
+            return u->bytes;
+    struct elf_unpacked *u = calloc(1, sizeof *u);
+    if (!u)
+        return (struct bytes){0};
+    u->section = section;
+    u->next = elf->unpacked;
+    elf->unpacked = u;
+    // deflate reaches 1032 to 1 and no more; zstd can lie further, up to what is sane.
+    uint64_t most = kind == ELFCOMPRESS_ZLIB ? (uint64_t)in.n * 1032 + 64 : UINT64_C(1) << 34;
+    if (size == 0 || size > most || (elf->limit && elf->memory + size > elf->limit))
+        return u->bytes;
+    uint8_t *out = arena_map(page_up(size));
+    if (!out)
+        return u->bytes;
+    if (!inflate_section(kind, in, out, size, elf->flags)) {
+        munmap(out, page_up(size));
+        return u->bytes;
+    }
+    elf->memory += page_up(size);
+    u->bytes = (struct bytes){out, size};
+    return u->bytes;
+}
+
+struct bytes elf_section_bytes(struct elf *elf, const struct elf_section *section)
+{
+    if (!section || section->type == SHT_NOBITS)
+        return (struct bytes){0};
+    struct bytes raw = image_part(elf, section->offset, section->size);
+    if (section->flags & SHF_COMPRESSED) {
+        Elf64_Chdr h;
+        if (raw.n < sizeof h)
+            return (struct bytes){0};
+        memcpy(&h, raw.p, sizeof h);
+        struct bytes in = {raw.p + sizeof h, raw.n - sizeof h};
+        return unpack(elf, section, h.ch_type, in, h.ch_size);
+    }
+    if (str_starts(section->name, STR(".zdebug_")) && raw.n > 12 && !memcmp(raw.p, "ZLIB", 4)) {
+        uint64_t size = 0;
+        for (int i = 4; i < 12; i++)
+            size = size << 8 | raw.p[i];
+        struct bytes in = {raw.p + 12, raw.n - 12};
+        return unpack(elf, section, ELFCOMPRESS_ZLIB, in, size);
+    }
+    return raw;
+}
+
+struct bytes elf_bytes(struct elf *elf, const char *name)
+{
+    const struct elf_section *section = elf_find(elf, name);
+    char old[64];
+    if (!section && strncmp(name, ".debug_", 7) == 0 && strlen(name) < sizeof old - 2) {
+        old[0] = '.';
+        old[1] = 'z';
+        memcpy(old + 2, name + 1, strlen(name));
+        section = elf_find(elf, old);
+    }
+    return elf_section_bytes(elf, section);
+}
+
+bool elf_has_dwarf(const struct elf *elf)
+{
+    const struct elf_section *s = elf_find(elf, ".debug_info");
+    if (!s)
+        s = elf_find(elf, ".zdebug_info");
+    return s && s->type != SHT_NOBITS && s->size > 0;
+}
+
+static size_t note_build_id(struct bytes notes, uint64_t align, uint8_t *id)
+{
+    struct cursor c = cursor_at(notes, 0);
+    if (align != 8)
+        align = 4;
+    while (c.end - c.p >= 12) {
+        uint32_t name_size = read_u32(&c), size = read_u32(&c), type = read_u32(&c);
+        const uint8_t *name = c.p;
+        cursor_skip(&c, ((uint64_t)name_size + 3) & ~UINT64_C(3));
+        const uint8_t *desc = c.p;
+        if (c.bad || size > (size_t)(c.end - c.p))
+            return 0;
+        if (type == NT_GNU_BUILD_ID && name_size == 4 && !memcmp(name, "GNU", 4) && size > 0 &&
+            size <= ELF_BUILD_ID_MAX) {
+            memcpy(id, desc, size);
+            return size;
+        }
+        cursor_skip(&c, ((uint64_t)size + align - 1) & ~(align - 1));
+    }
+    return 0;
+}
+
+size_t elf_build_id(const struct elf *elf, uint8_t id[ELF_BUILD_ID_MAX])
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < elf->n_sections && !n; i++)
+        if (elf->sections[i].type == SHT_NOTE)
+            n = note_build_id(image_part(elf, elf->sections[i].offset, elf->sections[i].size), 4,
+                              id);
+    for (uint32_t i = 0; i < elf->n_segments && !n; i++)
+        if (elf->segments[i].type == PT_NOTE)
+            n = note_build_id(image_part(elf, elf->segments[i].offset, elf->segments[i].filesz),
+                              elf->segments[i].align, id);
+    return n;
+}
+
+size_t elf_build_id_text(const struct elf *elf, char *text)
+{
+    uint8_t id[ELF_BUILD_ID_MAX];
+    size_t n = elf_build_id(elf, id);
+    for (size_t i = 0; i < n; i++) {
+        text[2 * i] = "0123456789abcdef"[id[i] >> 4];
+        text[2 * i + 1] = "0123456789abcdef"[id[i] & 15];
+    }
+    text[2 * n] = '\0';
+    return 2 * n;
+}
+
+bool elf_debuglink(struct elf *elf, const char **name, uint32_t *crc)
+{
+    struct bytes b = elf_bytes(elf, ".gnu_debuglink");
+    struct cursor c = cursor_at(b, 0);
+    *name = read_string(&c);
+    cursor_skip(&c, -(uint64_t)(c.p - b.p) & 3);
+    *crc = read_u32(&c);
+    return !c.bad && **name;
+}
+
+bool elf_debugaltlink(struct elf *elf, const char **name, struct bytes *id)
+{
+    struct cursor c = cursor_at(elf_bytes(elf, ".gnu_debugaltlink"), 0);
+    *name = read_string(&c);
+    *id = (struct bytes){c.p, (size_t)(c.end - c.p)};
+    return !c.bad && **name;
+}

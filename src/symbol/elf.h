@@ -1,0 +1,100 @@
+// ELF files as they lie on disk, mapped and read in place: sections, segments, symbols, the
+// build id and the ways to a separate debug file. 64-bit little endian only.
+//
+// Every length and offset is checked where it is used, so any bytes may be opened. What
+// cannot be guarded is a file that is cut short while it is mapped (SIGBUS): binaries are
+// replaced by renaming, not by writing into them.
+//
+// A struct elf is used by one thread at a time; what it returns lives as long as it does.
+#pragma once
+
+#include <sys/types.h>
+
+#include "base/err.h"
+#include "base/str.h"
+#include "symbol/bytes.h"
+
+enum { ELF_BUILD_ID_MAX = 64 };
+
+struct elf_section {
+    struct str name;
+    uint32_t type, link, info;
+    uint64_t flags, addr, offset, size, entsize;
+};
+
+struct elf_segment {
+    uint32_t type, flags;
+    uint64_t offset, vaddr, filesz, memsz, align;
+};
+
+struct elf_symbol {
+    uint64_t addr, size;
+    const char *name;
+    const char *file; // from the STT_FILE symbol before a local one; NULL: none
+};
+
+struct elf;
+
+// The kinds of libraries that may be loaded (dlopen) to unpack sections: a service asks for
+// none. zlib is linked.
+enum { ELF_LOAD_NOTHING = 0, ELF_LOAD_LIBRARIES = 1 };
+
+struct elf *elf_open(const char *path, unsigned flags, struct err *e);
+// The descriptor stays the caller's; name is for messages.
+struct elf *elf_open_fd(int fd, const char *name, unsigned flags, struct err *e);
+// Borrows the bytes.
+struct elf *elf_open_bytes(struct bytes image, const char *name, unsigned flags, struct err *e);
+void elf_free(struct elf *elf);
+
+const char *elf_path(const struct elf *elf);
+uint16_t elf_type(const struct elf *elf);
+size_t elf_sections(const struct elf *elf, const struct elf_section **sections);
+size_t elf_segments(const struct elf *elf, const struct elf_segment **segments);
+const struct elf_section *elf_find(const struct elf *elf, const char *name);
+// What a section holds, unpacked if it is compressed; no bytes if it is absent, holds none
+// (SHT_NOBITS), is cut off or cannot be unpacked. `.debug_x` also finds `.zdebug_x`.
+struct bytes elf_bytes(struct elf *elf, const char *name);
+struct bytes elf_section_bytes(struct elf *elf, const struct elf_section *section);
+// Sections that would take more than this in all are not unpacked; without a call there is no
+// such limit.
+void elf_limit_unpacking(struct elf *elf, size_t bytes);
+// Bytes of anonymous memory that unpacked sections take.
+size_t elf_memory(const struct elf *elf);
+// Gives back the pages of the file that were touched: they are read again when needed.
+void elf_forget_pages(struct elf *elf);
+
+// The build id, n bytes of it; 0: none.
+size_t elf_build_id(const struct elf *elf, uint8_t id[ELF_BUILD_ID_MAX]);
+// The same in lower-case hexadecimal; text holds 2 * ELF_BUILD_ID_MAX + 1.
+size_t elf_build_id_text(const struct elf *elf, char *text);
+// The name and checksum of .gnu_debuglink; false if there is none.
+bool elf_debuglink(struct elf *elf, const char **name, uint32_t *crc);
+// The name and build id of .gnu_debugaltlink (what dwz moved out).
+bool elf_debugaltlink(struct elf *elf, const char **name, struct bytes *id);
+bool elf_has_dwarf(const struct elf *elf);
+
+// The symbol that covers addr, chosen as llvm-symbolizer does: from .symtab, or .dynsym if
+// there is no .symtab; functions, objects and untyped symbols of allocated sections; the
+// largest of those at one address; one without a size reaches to the next of its section.
+bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol);
+// Calls back for every symbol that elf_symbol_at would consider, in no order.
+void elf_each_symbol(struct elf *elf, void (*call)(void *ctx, const struct elf_symbol *),
+                     void *ctx);
+// The next size bytes of look-ups are many: sort the symbols now.
+void elf_expect_lookups(struct elf *elf);
+
+// An open debug file for elf: by build id in each of the directories (colon-separated; NULL:
+// /usr/lib/debug), then by debuglink beside the file, in .debug/ beside it and below the
+// directories, its checksum tested. NULL: none.
+struct elf *elf_find_debug(struct elf *elf, const char *directories, unsigned flags);
+// The file that .gnu_debugaltlink of elf names.
+struct elf *elf_find_alternate(struct elf *elf, const char *directories, unsigned flags);
+// The small symbol table that some distributions pack into .gnu_debugdata (xz). NULL: none,
+// or flags do not allow to load the library that unpacks it.
+struct elf *elf_mini_debug(struct elf *elf, unsigned flags);
+
+// Where an address of a process that mapped [start, limit) from offset on lies in the file's
+// own address space. As pprof does it: an address outside, or one that fits no segment or
+// several, is refused.
+int elf_vaddr(const struct elf *elf, uint64_t start, uint64_t limit, uint64_t offset, uint64_t addr,
+              uint64_t *vaddr, struct err *e);

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "symbol/elf.h"
+
+struct elf_unpacked {
+    const struct elf_section *section;
+    struct bytes bytes;
+    struct elf_unpacked *next;
+};
+
+struct elf_order; // the sorted symbols
+
+struct elf {
+    struct bytes image;
+    bool mapped, owned; // owned: malloced
+    unsigned flags;
+    char *path;
+    uint16_t type, machine;
+    uint32_t n_sections, n_segments;
+    struct elf_section *sections;
+    struct elf_segment *segments;
+    struct elf_unpacked *unpacked;
+    size_t memory, limit; // limit: 0 for none
+    // Symbols.
+    struct bytes symbols, strings; // of the table in use
+    uint32_t n_symbols;
+    bool symbols_ready;
+    unsigned lookups;
+    struct elf_order *order;
+    uint32_t n_order;
+};
+
+// Takes malloced bytes.
+struct elf *elf_take_bytes(struct bytes image, const char *name, unsigned flags, struct err *e);
+void elf_symbols_free(struct elf *elf);
+
+// n bytes of output from a compressed stream; false if it is not exactly that. kind: the
+// ELFCOMPRESS number.
+bool inflate_section(unsigned kind, struct bytes in, uint8_t *out, size_t n, unsigned flags);
+// A whole .xz stream into malloced memory, at most limit bytes.
+bool inflate_xz(struct bytes in, size_t limit, struct bytes *out, unsigned flags);
+uint32_t inflate_crc32(struct bytes b);

@@ -1,0 +1,197 @@
+#include <elf.h>
+#include <stdlib.h>
+
+#include "symbol/elf_internal.h"
+#include "symbol/radix.h"
+
+struct elf_order {
+    uint64_t addr;
+    uint32_t symbol;
+};
+
+// Scanning all symbols for one address costs about a tenth of sorting them.
+enum { SCANS_BEFORE_SORTING = 8 };
+
+static const struct elf_section *table_of(const struct elf *elf, uint32_t type)
+{
+    for (uint32_t i = 0; i < elf->n_sections; i++) {
+        const struct elf_section *s = &elf->sections[i];
+        // The first entry of a table is empty.
+        if (s->type == type && s->size >= 2 * sizeof(Elf64_Sym))
+            return s;
+    }
+    return NULL;
+}
+
+static void prepare(struct elf *elf)
+{
+    if (elf->symbols_ready)
+        return;
+    elf->symbols_ready = true;
+    const struct elf_section *s = table_of(elf, SHT_SYMTAB);
+    if (!s)
+        s = table_of(elf, SHT_DYNSYM);
+    if (!s || s->link >= elf->n_sections)
+        return;
+    elf->symbols = elf_section_bytes(elf, s);
+    elf->strings = elf_section_bytes(elf, &elf->sections[s->link]);
+    uint64_t n = elf->symbols.n / sizeof(Elf64_Sym);
+    elf->n_symbols = n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+static inline Elf64_Sym symbol_get(const struct elf *elf, uint32_t i)
+{
+    Elf64_Sym s;
+    memcpy(&s, elf->symbols.p + (size_t)i * sizeof s, sizeof s);
+    return s;
+}
+
+// aarch64 marks code and data by symbols of its own ($x, $d).
+static bool is_marker(const struct elf *elf, const Elf64_Sym *s)
+{
+    if (elf->machine != EM_AARCH64 && elf->machine != EM_RISCV)
+        return false;
+    return s->st_name < elf->strings.n && elf->strings.p[s->st_name] == '$';
+}
+
+static inline bool wanted(const struct elf *elf, const Elf64_Sym *s)
+{
+    unsigned type = ELF64_ST_TYPE(s->st_info);
+    if (type != STT_FUNC && type != STT_NOTYPE && type != STT_OBJECT && type != STT_GNU_IFUNC)
+        return false;
+    if (s->st_shndx == SHN_UNDEF || s->st_shndx >= elf->n_sections)
+        return false;
+    if (!(elf->sections[s->st_shndx].flags & SHF_ALLOC))
+        return false;
+    return !is_marker(elf, s);
+}
+
+static void fill(const struct elf *elf, uint32_t i, struct elf_symbol *out)
+{
+    Elf64_Sym s = symbol_get(elf, i);
+    const char *name = bytes_string(elf->strings, s.st_name);
+    *out = (struct elf_symbol){s.st_value, s.st_size, name ? name : "", NULL};
+    if (ELF64_ST_BIND(s.st_info) != STB_LOCAL)
+        return;
+    while (i-- > 0) {
+        s = symbol_get(elf, i);
+        if (ELF64_ST_TYPE(s.st_info) == STT_FILE) {
+            out->file = bytes_string(elf->strings, s.st_name);
+            return;
+        }
+    }
+}
+
+static void sort(struct elf *elf)
+{
+    struct radix_pair *pairs = malloc(((size_t)elf->n_symbols + 1) * sizeof *pairs);
+    if (!pairs)
+        return;
+    size_t n = 0;
+    for (uint32_t i = 1; i < elf->n_symbols; i++) {
+        Elf64_Sym s = symbol_get(elf, i);
+        if (wanted(elf, &s))
+            pairs[n++] = (struct radix_pair){s.st_value, i, 0};
+    }
+    if (!radix_sort(pairs, n)) {
+        free(pairs);
+        return;
+    }
+    // Of those at one address the largest, of several such the last.
+    size_t kept = 0;
+    uint64_t size = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t here = symbol_get(elf, pairs[i].item).st_size;
+        if (kept && pairs[kept - 1].key == pairs[i].key) {
+            if (here < size)
+                continue;
+            kept--;
+        }
+        size = here;
+        pairs[kept++] = pairs[i];
+    }
+    _Static_assert(sizeof(struct elf_order) == sizeof *pairs, "shrunk in place");
+    elf->order = realloc(pairs, (kept + 1) * sizeof *elf->order);
+    if (!elf->order)
+        elf->order = (struct elf_order *)pairs;
+    elf->n_order = (uint32_t)kept;
+    elf->memory += (kept + 1) * sizeof *elf->order;
+}
+
+void elf_expect_lookups(struct elf *elf)
+{
+    prepare(elf);
+    if (!elf->order)
+        sort(elf);
+}
+
+void elf_symbols_free(struct elf *elf)
+{
+    free(elf->order);
+    elf->order = NULL;
+}
+
+static uint32_t scan_for(const struct elf *elf, uint64_t addr)
+{
+    uint32_t best = 0;
+    uint64_t best_addr = 0, best_size = 0;
+    for (uint32_t i = 1; i < elf->n_symbols; i++) {
+        Elf64_Sym s = symbol_get(elf, i);
+        if (s.st_value > addr || (best && s.st_value < best_addr))
+            continue;
+        if (best && s.st_value == best_addr && s.st_size < best_size)
+            continue;
+        if (!wanted(elf, &s))
+            continue;
+        best = i;
+        best_addr = s.st_value;
+        best_size = s.st_size;
+    }
+    return best;
+}
+
+static uint32_t search_for(const struct elf *elf, uint64_t addr)
+{
+    size_t low = 0, high = elf->n_order;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (elf->order[middle].addr <= addr)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? elf->order[low - 1].symbol : 0;
+}
+
+bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol)
+{
+    prepare(elf);
+    if (!elf->order && elf->lookups++ == SCANS_BEFORE_SORTING)
+        sort(elf);
+    uint32_t i = elf->order ? search_for(elf, addr) : scan_for(elf, addr);
+    if (i == 0)
+        return false;
+    Elf64_Sym s = symbol_get(elf, i);
+    if (s.st_size != 0 && s.st_value + s.st_size <= addr)
+        return false;
+    // Without a size it reaches to the next one, but not out of its section: the oracle calls
+    // all of .plt _init.
+    const struct elf_section *in = &elf->sections[s.st_shndx];
+    if (s.st_size == 0 && addr != s.st_value && addr - in->addr >= in->size)
+        return false;
+    fill(elf, i, symbol);
+    return true;
+}
+
+void elf_each_symbol(struct elf *elf, void (*call)(void *ctx, const struct elf_symbol *), void *ctx)
+{
+    prepare(elf);
+    for (uint32_t i = 1; i < elf->n_symbols; i++) {
+        Elf64_Sym s = symbol_get(elf, i);
+        if (!wanted(elf, &s))
+            continue;
+        const char *name = bytes_string(elf->strings, s.st_name);
+        struct elf_symbol out = {s.st_value, s.st_size, name ? name : "", NULL};
+        call(ctx, &out);
+    }
+}

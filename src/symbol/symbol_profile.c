@@ -1,0 +1,320 @@
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "symbol/symbol_profile.h"
+
+struct work {
+    const struct symbol_profile_options *options;
+    struct arena *arena;
+    struct model_profile *q;
+    struct hash_table functions;
+    size_t cap_functions, cap_lines;
+    struct symbol_file *file; // open while a mapping is resolved
+    char *shown;              // what demangle gave, until it is interned
+};
+
+static void note(const struct work *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void note(const struct work *w, const char *format, ...)
+{
+    char text[2 * PATH_MAX];
+    va_list args;
+    if (!w->options->note)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    w->options->note(w->options->note_ctx, text);
+}
+
+// The kernel's own and what never was a file.
+static bool is_unsymbolizable(struct str file)
+{
+    size_t slash = file.n;
+    while (slash && file.p[slash - 1] != '/')
+        slash--;
+    struct str base = str_from_to(file, slash, file.n);
+    return file.n == 0 || str_starts(base, STR("[")) || str_starts(base, STR("linux-vdso")) ||
+           str_starts(file, STR("/dev/dri/")) || str_eq(file, STR("//anon")) ||
+           str_starts(file, STR("/memfd:"));
+}
+
+static bool is_url(struct str file)
+{
+    return str_starts(file, STR("http://")) || str_starts(file, STR("https://"));
+}
+
+static uint32_t intern(struct work *w, const char *text)
+{
+    return text ? model_intern(w->q->strings, str_from(text)) : 0;
+}
+
+static uint64_t hash_function(const struct model_function *f)
+{
+    uint64_t h = hash_mix(f->system_name, f->filename);
+    return hash_mix(h, (uint64_t)f->start_line);
+}
+
+// The function with this name, file and start; names are not demangled yet.
+static uint32_t add_function(struct work *w, const struct symbol_frame *frame)
+{
+    struct model_profile *q = w->q;
+    struct model_function f = {.start_line = frame->start_line,
+                               .system_name = intern(w, frame->name),
+                               .filename = intern(w, frame->file)};
+    f.name = f.system_name;
+    uint64_t h = hash_function(&f);
+    for (struct hash_probe at = hash_find(&w->functions, h); hash_hit(&w->functions, &at);
+         hash_next(&w->functions, &at)) {
+        const struct model_function *other = &q->functions[at.item];
+        if (other->system_name == f.system_name && other->filename == f.filename &&
+            other->start_line == f.start_line)
+            return at.item;
+    }
+    f.id = (uint64_t)q->n_functions + 1;
+    q->functions =
+        arena_push(w->arena, q->functions, q->n_functions, &w->cap_functions, sizeof *q->functions);
+    q->functions[q->n_functions] = f;
+    hash_add(&w->functions, w->arena, h, q->n_functions);
+    return q->n_functions++;
+}
+
+static void resolve(struct work *w, struct model_mapping *m, struct model_location *l,
+                    uint64_t vaddr)
+{
+    struct model_profile *q = w->q;
+    struct symbol_frame frames[SYMBOL_FRAMES_MAX];
+    int n = symbol_lookup(w->file, vaddr, frames, SYMBOL_FRAMES_MAX);
+    if (n == 0)
+        return;
+    l->first_line = q->n_lines;
+    l->n_lines = (uint32_t)n;
+    l->is_folded = false;
+    for (int i = 0; i < n; i++) {
+        if (w->options->fast)
+            frames[i].file = NULL; // the symbol table's guess; pprof gives none either
+        m->has_functions |= frames[i].name && *frames[i].name;
+        m->has_filenames |= frames[i].file && *frames[i].file;
+        m->has_line_numbers |= frames[i].line != 0;
+        uint32_t function = add_function(w, &frames[i]);
+        q->lines = arena_push(w->arena, q->lines, q->n_lines, &w->cap_lines, sizeof *q->lines);
+        q->lines[q->n_lines++] = (struct model_line){frames[i].line, frames[i].column, function};
+    }
+    m->has_inline_frames = true;
+}
+
+// A debug file by build id serves where the binary itself is not on this machine.
+static struct symbol_file *open_by_build_id(struct work *w, const struct symbol_options *options,
+                                            struct str id)
+{
+    const char *paths = options->debug_dirs ? options->debug_dirs : "/usr/lib/debug";
+    struct symbol_file *file = NULL;
+    struct err ignored;
+    if (id.n < 3 || memchr(id.p, '/', id.n))
+        return NULL;
+    while (*paths && !file) {
+        char path[PATH_MAX];
+        int n = (int)strcspn(paths, ":");
+        if (n && snprintf(path, sizeof path, "%.*s/.build-id/%.2s/%.*s.debug", n, paths, id.p,
+                          (int)id.n - 2, id.p + 2) < (int)sizeof path)
+            file = symbol_open(path, options, &ignored);
+        paths += n + (paths[n] == ':');
+    }
+    return file;
+}
+
+// The binary of m, with notes on why not. NULL: none; *missing is set where one was wanted.
+static struct symbol_file *open_mapping(struct work *w, const struct model_mapping *m,
+                                        bool *missing)
+{
+    struct symbol_options options = w->options->files;
+    options.symbols_only = w->options->fast;
+    options.demangle = DEMANGLE_NONE; // once per function, at the end
+    struct str file = model_str(w->q, m->file), id = model_str(w->q, m->build_id);
+    char name[PATH_MAX], what[PATH_MAX + 256];
+    snprintf(name, sizeof name, "%.*s", (int)file.n, file.p);
+    const char *slash = strrchr(name, '/');
+    snprintf(what, sizeof what, id.n ? "%s (build ID %.*s)" : "%s%.*s", slash ? slash + 1 : name,
+             (int)id.n, id.n ? id.p : "");
+    struct err e;
+    struct symbol_file *opened = NULL;
+    if (access(name, F_OK) != 0)
+        err_set(&e, "stat %s: %s", name,
+                errno == ENOENT ? "no such file or directory" : strerror(errno));
+    else
+        opened = symbol_open(name, &options, &e);
+    if (opened) {
+        char its[2 * ELF_BUILD_ID_MAX + 1];
+        size_t n = elf_build_id_text(symbol_elf(opened), its);
+        if (!id.n || !n || str_eq(id, (struct str){its, n}))
+            return opened;
+        symbol_free(opened);
+        err_set(&e, "build ID mismatch");
+        opened = open_by_build_id(w, &options, id);
+    } else {
+        opened = open_by_build_id(w, &options, id);
+        *missing |= !opened;
+    }
+    if (!opened)
+        note(w, "Local symbolization failed for %s: %s", what, e.message);
+    return opened;
+}
+
+struct target {
+    uint64_t vaddr;
+    uint32_t location;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    const struct target *x = a, *y = b;
+    return (x->vaddr > y->vaddr) - (x->vaddr < y->vaddr);
+}
+
+static void symbolize_mapping(struct work *w, uint32_t mapping, struct target *targets)
+{
+    struct model_profile *q = w->q;
+    struct model_mapping *m = &q->mappings[mapping];
+    size_t n = 0;
+    struct err e;
+    for (uint32_t i = 0; i < q->n_locations; i++)
+        if (q->locations[i].mapping == mapping &&
+            elf_vaddr(symbol_elf(w->file), m->start, m->limit, m->offset, q->locations[i].address,
+                      &targets[n].vaddr, &e) == 0)
+            targets[n++].location = i;
+    qsort(targets, n, sizeof *targets, by_address);
+    for (size_t i = 0; i < n; i++)
+        resolve(w, m, &q->locations[targets[i].location], targets[i].vaddr);
+}
+
+static void symbolize_all(struct work *w)
+{
+    struct model_profile *q = w->q;
+    uint32_t *used = arena_array(w->arena, q->n_mappings + 1, sizeof *used);
+    for (uint32_t i = 0; i < q->n_locations; i++)
+        if (q->locations[i].mapping < q->n_mappings)
+            used[q->locations[i].mapping]++;
+    struct target *targets = arena_array(w->arena, q->n_locations + 1, sizeof *targets);
+    bool missing = false;
+    for (uint32_t i = 0; i < q->n_mappings; i++) {
+        struct model_mapping *m = &q->mappings[i];
+        struct str file = model_str(q, m->file);
+        if (used[i] == 0 ||
+            (!w->options->force && (m->has_functions || m->has_filenames || m->has_line_numbers)))
+            continue;
+        if (file.n == 0) {
+            if (i == 0)
+                note(w, "Main binary filename not available.");
+            else
+                missing = true;
+            continue;
+        }
+        if (is_unsymbolizable(file) || (m->build_id == 0 && is_url(file)))
+            continue;
+        w->file = open_mapping(w, m, &missing);
+        if (!w->file)
+            continue;
+        symbolize_mapping(w, i, targets);
+        symbol_free(w->file);
+        w->file = NULL;
+    }
+    if (missing)
+        note(w, "Some binary filenames not available. Symbolization may be incomplete.\n"
+                "Try setting PPROF_BINARY_PATH to the search path for local binaries.");
+}
+
+static void demangle_functions(struct work *w, enum demangle_mode mode, bool force,
+                               demangle_cxx_fn *cxx)
+{
+    struct model_profile *q = w->q;
+    for (uint32_t i = 0; i < q->n_functions; i++) {
+        struct model_function *f = &q->functions[i];
+        if (force && f->name && f->system_name)
+            f->name = f->system_name;
+        if (mode == DEMANGLE_NONE || (f->name && f->name != f->system_name))
+            continue;
+        struct str system = model_str(q, f->system_name);
+        char name[4096];
+        const char *text = name;
+        if (system.n < sizeof name) {
+            memcpy(name, system.p ? system.p : "", system.n);
+            name[system.n] = '\0';
+        } else {
+            text = arena_copy(w->arena, system.p, system.n);
+        }
+        w->shown = demangle(text, mode, cxx);
+        f->name = w->shown ? model_intern(q->strings, str_from(w->shown)) : f->system_name;
+        free(w->shown);
+        w->shown = NULL;
+    }
+}
+
+// Columns that will change become this profile's own.
+static void own_columns(struct work *w, bool locations)
+{
+    struct model_profile *q = w->q;
+    struct model_function *functions = q->functions;
+    w->cap_functions = q->n_functions;
+    q->functions = arena_array(w->arena, q->n_functions + 1, sizeof *functions);
+    if (q->n_functions)
+        memcpy(q->functions, functions, q->n_functions * sizeof *functions);
+    if (!locations)
+        return;
+    struct model_location *old = q->locations;
+    q->locations = arena_array(w->arena, q->n_locations + 1, sizeof *old);
+    if (q->n_locations)
+        memcpy(q->locations, old, q->n_locations * sizeof *old);
+    struct model_line *lines = q->lines;
+    w->cap_lines = q->n_lines;
+    q->lines = arena_array(w->arena, q->n_lines + 1, sizeof *lines);
+    if (q->n_lines)
+        memcpy(q->lines, lines, q->n_lines * sizeof *lines);
+    hash_init(&w->functions, w->arena, q->n_functions + 64);
+}
+
+struct model_profile *symbol_symbolize(const struct model_profile *p,
+                                       const struct symbol_profile_options *options,
+                                       struct arena *arena, struct err *e)
+{
+    struct model_profile *q = symbol_locate(p, options, arena, e);
+    if (!q)
+        return NULL;
+    struct work w = {.options = options, .arena = arena, .q = q};
+    struct work *volatile held = &w;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        symbol_free(held->file);
+        free(held->shown);
+        arena_caught(arena, e);
+        return NULL;
+    }
+    own_columns(&w, true);
+    symbolize_all(&w);
+    demangle_functions(&w, options->demangle, options->force, options->files.cxx);
+    arena_try_end(arena);
+    return q;
+}
+
+struct model_profile *symbol_demangle(const struct model_profile *p, enum demangle_mode mode,
+                                      bool force, demangle_cxx_fn *cxx, struct arena *arena,
+                                      struct err *e)
+{
+    struct work w = {.arena = arena};
+    struct work *volatile held = &w;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        free(held->shown);
+        arena_caught(arena, e);
+        return NULL;
+    }
+    w.q = model_profile_derive(p, arena);
+    own_columns(&w, false);
+    demangle_functions(&w, mode, force, cxx);
+    arena_try_end(arena);
+    return w.q;
+}

@@ -1,0 +1,98 @@
+#include "unwind/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define PAGE ((size_t)4096)
+
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + PAGE - 1) & ~(PAGE - 1);
+}
+
+void *unwind_map(size_t bytes)
+{
+    void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void unwind_unmap(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, whole_pages(bytes));
+}
+
+void *unwind_remap(void *p, size_t bytes, size_t new_bytes)
+{
+    if (whole_pages(bytes) == whole_pages(new_bytes))
+        return p;
+    void *q = mremap(p, whole_pages(bytes), whole_pages(new_bytes), MREMAP_MAYMOVE);
+    return q == MAP_FAILED ? NULL : q;
+}
+
+void *unwind_buffer_add(struct unwind_buffer *b, size_t n)
+{
+    if (n > b->limit || b->n > b->limit - n)
+        return NULL;
+    if (b->n + n > b->mapped) {
+        size_t mapped = b->mapped ? b->mapped * 2 : 16 * PAGE;
+        while (mapped < b->n + n)
+            mapped *= 2;
+        void *p = b->p ? unwind_remap(b->p, b->mapped, mapped) : unwind_map(mapped);
+        if (!p)
+            return NULL;
+        b->p = p;
+        b->mapped = mapped;
+    }
+    void *added = b->p + b->n;
+    b->n += n;
+    return added;
+}
+
+void unwind_buffer_fini(struct unwind_buffer *b)
+{
+    unwind_unmap(b->p, b->mapped);
+    *b = (struct unwind_buffer){.limit = b->limit};
+}
+
+// Some sandboxes forbid process_vm_readv; /proc/self/mem does the same.
+static int copy_by_file(uint8_t *to, uintptr_t from, size_t n)
+{
+    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    while (n > 0) {
+        ssize_t got = pread(fd, to, n, (off_t)from);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        to += got;
+        from += (size_t)got;
+        n -= (size_t)got;
+    }
+    close(fd);
+    return n ? -1 : 0;
+}
+
+int unwind_copy(void *to, uintptr_t from, size_t n)
+{
+    uint8_t *p = to;
+    while (n > 0) {
+        struct iovec local = {p, n}, remote = {(void *)from, n};
+        ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        if (got <= 0 && errno != EFAULT)
+            return copy_by_file(p, from, n);
+        if (got <= 0)
+            return -1;
+        p += got;
+        from += (size_t)got;
+        n -= (size_t)got;
+    }
+    return 0;
+}

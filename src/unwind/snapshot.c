@@ -1,0 +1,402 @@
+#include "unwind/object.h"
+#include "unwind/step.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#define MODULES_MAX 65536
+#define TEXT_MAX ((size_t)64 << 20) // for all paths and build ids
+
+// What is found while looking around; path and build id are offsets in text until the end.
+struct found {
+    struct unwind_module m;
+    size_t path, build_id;
+    uintptr_t header, limit; // .eh_frame_hdr, and the end of the segment that holds it
+    size_t n_header;
+    bool from_maps; // no loader told us: the bias is not known yet
+};
+
+struct look {
+    struct unwind_buffer found, text;
+    unsigned long long adds, subs;
+    uintptr_t page;
+    bool failed;
+};
+
+static size_t n_found(const struct look *l)
+{
+    return l->found.n / sizeof(struct found);
+}
+
+static struct found *found_at(const struct look *l, size_t i)
+{
+    return (struct found *)l->found.p + i;
+}
+
+static size_t add_text(struct look *l, const void *p, size_t n)
+{
+    size_t at = l->text.n;
+    char *to = unwind_buffer_add(&l->text, n + 1);
+    if (!to) {
+        l->failed = true;
+        return 0;
+    }
+    memcpy(to, p, n);
+    to[n] = 0;
+    return at;
+}
+
+static size_t add_path(struct look *l, const char *name, bool main_program)
+{
+    char link[4096];
+    if (main_program) {
+        ssize_t n = readlink("/proc/self/exe", link, sizeof link);
+        if (n > 0)
+            return add_text(l, link, (size_t)n);
+    }
+    if (strncmp(name, "linux-vdso", 10) == 0)
+        name = "[vdso]";
+    return add_text(l, name, strlen(name));
+}
+
+static void add_found(struct look *l, const struct found *f)
+{
+    struct found *to = n_found(l) < MODULES_MAX ? unwind_buffer_add(&l->found, sizeof *to) : NULL;
+    if (to)
+        *to = *f;
+    else
+        l->failed = true;
+}
+
+// One object, by its program headers: a module for each executable segment. The loader's lock
+// is held, so what the headers say is mapped.
+static void look_at_object(struct look *l, uintptr_t bias, const char *name, bool main_program,
+                           const ElfW(Phdr) * ph, size_t n)
+{
+    struct found base = {.m.bias = bias};
+    size_t path = SIZE_MAX;
+    for (size_t i = 0; i < n; i++) {
+        if (ph[i].p_type == PT_NOTE && base.m.n_build_id == 0) {
+            const uint8_t *id;
+            size_t size = object_build_id((const uint8_t *)(bias + ph[i].p_vaddr), ph[i].p_memsz,
+                                          ph[i].p_align, &id);
+            if (size)
+                base.build_id = add_text(l, id, size);
+            base.m.n_build_id = (uint32_t)size;
+        } else if (ph[i].p_type == PT_GNU_EH_FRAME) {
+            base.header = bias + ph[i].p_vaddr;
+            base.n_header = ph[i].p_memsz;
+        }
+    }
+    for (size_t i = 0; i < n && base.header; i++)
+        if (ph[i].p_type == PT_LOAD && base.header - bias - ph[i].p_vaddr < ph[i].p_memsz)
+            base.limit = bias + ph[i].p_vaddr + ph[i].p_memsz;
+    for (size_t i = 0; i < n; i++) {
+        if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X) || ph[i].p_memsz == 0)
+            continue;
+        if (path == SIZE_MAX)
+            path = add_path(l, name, main_program);
+        struct found f = base;
+        f.path = path;
+        uintptr_t inset = ph[i].p_vaddr & (l->page - 1);
+        f.m.start = bias + ph[i].p_vaddr - inset;
+        f.m.end = (bias + ph[i].p_vaddr + ph[i].p_memsz + l->page - 1) & ~(l->page - 1);
+        f.m.file_offset = ph[i].p_offset - inset;
+        add_found(l, &f);
+    }
+}
+
+static int on_object(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct look *l = data;
+    if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
+        l->adds = info->dlpi_adds;
+        l->subs = info->dlpi_subs;
+    }
+    look_at_object(l, info->dlpi_addr, info->dlpi_name ? info->dlpi_name : "",
+                   n_found(l) == 0 && (!info->dlpi_name || !*info->dlpi_name), info->dlpi_phdr,
+                   info->dlpi_phnum);
+    return l->failed;
+}
+
+static bool covered(const struct look *l, uintptr_t start, uintptr_t end, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (start < found_at(l, i)->m.end && end > found_at(l, i)->m.start)
+            return true;
+    return false;
+}
+
+// Some loaders do not show the vdso.
+static void look_at_vdso(struct look *l)
+{
+    uintptr_t at = getauxval(AT_SYSINFO_EHDR);
+    if (!at || covered(l, at, at + 1, n_found(l)))
+        return;
+    const ElfW(Ehdr) *h = (const void *)at;
+    const ElfW(Phdr) *ph = (const void *)(at + h->e_phoff);
+    for (size_t i = 0; i < h->e_phnum; i++)
+        if (ph[i].p_type == PT_LOAD) {
+            look_at_object(l, at - ph[i].p_vaddr, "[vdso]", false, ph, h->e_phnum);
+            return;
+        }
+}
+
+// "start-end perms offset device inode   path"
+static void look_at_line(struct look *l, const char *line, const char *end, size_t n_objects)
+{
+    uint64_t number[3] = {0};
+    char perms[4] = "";
+    const char *p = line;
+    for (unsigned i = 0; i < 3; i++) {
+        if (i == 2) {
+            for (unsigned k = 0; k < 4 && p < end; k++)
+                perms[k] = *p++;
+            p += p < end;
+        }
+        for (; p < end && *p != '-' && *p != ' '; p++)
+            number[i] = number[i] << 4 | (uint64_t)(*p <= '9' ? *p - '0' : (*p | 32) - 'a' + 10);
+        p += p < end;
+    }
+    // Without permission to read there is no way to check a return address.
+    if (perms[0] != 'r' || perms[2] != 'x' || number[1] <= number[0] ||
+        covered(l, number[0], number[1], n_objects))
+        return;
+    for (unsigned blanks = 0; p < end && blanks < 2; p++) // device, inode
+        blanks += *p == ' ';
+    while (p < end && *p == ' ')
+        p++;
+    struct found f = {.m = {.start = number[0], .end = number[1], .file_offset = number[2]}};
+    if (p == end)
+        f.path = add_text(l, "[anon]", 6);
+    else if (*p == '[' && end - p == 10 && memcmp(p, "[vsyscall]", 10) == 0)
+        return;
+    else
+        f.path = add_text(l, p, (size_t)(end - p));
+    f.from_maps = true;
+    add_found(l, &f);
+}
+
+// Executable mappings that are no object's: JIT code, mostly. Their frames are followed by
+// frame pointers, and the profile can name them.
+static void look_at_maps(struct look *l)
+{
+    char buffer[8192];
+    size_t n = 0, n_objects = n_found(l);
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    for (;;) {
+        ssize_t got = read(fd, buffer + n, sizeof buffer - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+        char *line = buffer, *newline;
+        while ((newline = memchr(line, '\n', n - (size_t)(line - buffer)))) {
+            look_at_line(l, line, newline, n_objects);
+            line = newline + 1;
+        }
+        n -= (size_t)(line - buffer);
+        memmove(buffer, line, n);
+        if (n == sizeof buffer) // no line is that long
+            break;
+    }
+    close(fd);
+}
+
+// Insertion sort: the loader's order is nearly by address in blocks, and there are few.
+static void sort_found(struct look *l)
+{
+    for (size_t i = 1; i < n_found(l); i++) {
+        struct found f = *found_at(l, i);
+        size_t at = i;
+        for (; at > 0 && found_at(l, at - 1)->m.start > f.m.start; at--)
+            *found_at(l, at) = *found_at(l, at - 1);
+        *found_at(l, at) = f;
+    }
+    // Nothing may overlap, whatever the headers say.
+    size_t n = 0;
+    for (size_t i = 0; i < n_found(l); i++) {
+        struct found f = *found_at(l, i);
+        if (n > 0 && f.m.start < found_at(l, n - 1)->m.end) {
+            uintptr_t cut = found_at(l, n - 1)->m.end;
+            if (f.m.end <= cut)
+                continue;
+            f.m.file_offset += cut - f.m.start;
+            f.m.start = cut;
+        }
+        *found_at(l, n++) = f;
+    }
+    l->found.n = n * sizeof(struct found);
+}
+
+// Tells builds of one object apart that have no build id: the beginning of .eh_frame_hdr
+// changes with every function that moves.
+static uint64_t fingerprint(const struct found *f)
+{
+    uint64_t words[64], hash = f->header ^ f->n_header << 32;
+    size_t n = f->n_header < sizeof words ? f->n_header / 8 : 64;
+    if (!f->header || unwind_copy(words, f->header, n * 8) != 0)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u ^ hash >> 29;
+    return hash | 1;
+}
+
+static struct unwind_table *reuse(const struct unwind_snapshot *previous,
+                                  const struct unwind_module *m)
+{
+    const struct unwind_module *old = previous ? unwind_snapshot_find(previous, m->start) : NULL;
+    if (!old || !old->table || old->start != m->start || old->end != m->end ||
+        old->bias != m->bias || old->fingerprint != m->fingerprint || m->fingerprint == 0 ||
+        old->n_build_id != m->n_build_id || strcmp(old->path, m->path) != 0 ||
+        (m->n_build_id && memcmp(old->build_id, m->build_id, m->n_build_id) != 0))
+        return NULL;
+    struct unwind_table *table = (struct unwind_table *)old->table;
+    atomic_fetch_add(&table->refs, 1);
+    return table;
+}
+
+// NULL: no unwind information, or no memory for it; the module is walked by frame pointers.
+static struct unwind_table *build(const struct found *f, const struct unwind_module *m,
+                                  struct unwind_rules *rules)
+{
+    struct object_frames frames;
+    if ((!f->header || object_from_memory(&frames, f->header, f->n_header, f->limit) != 0) &&
+        (m->path[0] != '/' ||
+         object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) != 0))
+        return NULL;
+    struct unwind_table *table =
+        unwind_table_build(&frames.in, m->start - frames.shift, m->end - frames.shift, rules);
+    object_frames_fini(&frames);
+    if (table && table->n_fdes == 0) {
+        unwind_table_free(table);
+        table = NULL;
+    }
+    return table;
+}
+
+static struct unwind_snapshot *
+assemble(const struct look *l, const struct unwind_snapshot *previous, struct unwind_rules *rules)
+{
+    static _Atomic uint64_t generations;
+    size_t n = n_found(l);
+    size_t bytes = sizeof(struct unwind_snapshot) +
+                   n * (sizeof(uintptr_t) + sizeof(struct unwind_module)) + l->text.n;
+    struct unwind_snapshot *s = unwind_map(bytes);
+    if (!s)
+        return NULL;
+    struct unwind_module *modules = (struct unwind_module *)(s + 1);
+    uintptr_t *starts = (uintptr_t *)(modules + n);
+    char *text = (char *)(starts + n);
+    memcpy(text, l->text.p, l->text.n);
+    *s = (struct unwind_snapshot){
+        .generation = atomic_fetch_add(&generations, 1) + 1,
+        .starts = starts,
+        .modules = modules,
+        .n = n,
+        .rules = rules->rule,
+        .pool = rules->pool,
+        .dictionary = rules,
+        .adds = l->adds,
+        .subs = l->subs,
+        .mapped = bytes,
+    };
+    for (size_t i = 0; i < n; i++) {
+        const struct found *f = found_at(l, i);
+        struct unwind_module *m = &modules[i];
+        *m = f->m;
+        starts[i] = m->start;
+        m->path = text + f->path;
+        m->build_id = m->n_build_id ? (const uint8_t *)text + f->build_id : NULL;
+        m->fingerprint = fingerprint(f);
+        // Objects of another loader, or of another namespace of ours.
+        bool known = !f->from_maps || (m->path[0] == '/' &&
+                                       object_bias(m->path, m->file_offset, m->start, &m->bias));
+        struct unwind_table *table = reuse(previous, m);
+        m->table = table || !known ? table : build(f, m, rules);
+        if (m->table) {
+            m->n_fdes = m->table->n_fdes;
+            m->n_rows = m->table->n_rows;
+            m->table_bytes = unwind_table_bytes(m->table);
+        }
+    }
+    return s;
+}
+
+struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *previous, struct err *e)
+{
+    struct look l = {
+        .found.limit = MODULES_MAX * sizeof(struct found),
+        .text.limit = TEXT_MAX,
+        .page = getauxval(AT_PAGESZ),
+    };
+    if (!l.page)
+        l.page = 4096;
+    struct unwind_snapshot *s = NULL;
+    struct unwind_rules *rules = previous ? previous->dictionary : unwind_rules_new();
+    if (previous)
+        atomic_fetch_add(&rules->refs, 1);
+    if (rules) {
+        dl_iterate_phdr(on_object, &l);
+        look_at_vdso(&l);
+        look_at_maps(&l);
+        sort_found(&l);
+        if (!l.failed)
+            s = assemble(&l, previous, rules);
+    }
+    if (!s) {
+        unwind_rules_free(rules);
+        err_set(e, "no memory for the unwind tables of %zu loaded objects", n_found(&l));
+    }
+    unwind_buffer_fini(&l.found);
+    unwind_buffer_fini(&l.text);
+    return s;
+}
+
+void unwind_snapshot_free(struct unwind_snapshot *s)
+{
+    if (!s)
+        return;
+    for (size_t i = 0; i < s->n; i++)
+        unwind_table_free((struct unwind_table *)s->modules[i].table);
+    unwind_rules_free(s->dictionary);
+    unwind_unmap(s, s->mapped);
+}
+
+static int on_counters(struct dl_phdr_info *info, size_t size, void *data)
+{
+    struct look *l = data;
+    if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
+        l->adds = info->dlpi_adds;
+        l->subs = info->dlpi_subs;
+    }
+    return 1;
+}
+
+bool unwind_snapshot_stale(const struct unwind_snapshot *s)
+{
+    struct look l = {.adds = s->adds, .subs = s->subs};
+    dl_iterate_phdr(on_counters, &l);
+    return l.adds != s->adds || l.subs != s->subs;
+}
+
+const struct unwind_module *unwind_snapshot_modules(const struct unwind_snapshot *s, size_t *n)
+{
+    *n = s->n;
+    return s->modules;
+}
+
+size_t unwind_snapshot_bytes(const struct unwind_snapshot *s)
+{
+    size_t bytes = s->mapped + unwind_rules_bytes(s->dictionary);
+    for (size_t i = 0; i < s->n; i++)
+        bytes += s->modules[i].table_bytes;
+    return bytes;
+}

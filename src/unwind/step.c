@@ -1,0 +1,178 @@
+#include "unwind/step.h"
+
+// Whether eight bytes can be read: the kernel looks at the new mask before it finds that there
+// is no such operation. Changes nothing.
+static bool readable(uintptr_t at)
+{
+    const long bad_operation = 0x7fffffff;
+#if defined(__x86_64__)
+    long result;
+    register long size __asm__("r10") = 8;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "0"(14L), "D"(bad_operation), "S"(at), "d"(0L), "r"(size)
+                     : "rcx", "r11", "memory");
+#else
+    register long result __asm__("x0") = bad_operation;
+    register uintptr_t set __asm__("x1") = at;
+    register long old __asm__("x2") = 0;
+    register long size __asm__("x3") = 8;
+    register long number __asm__("x8") = 135;
+    __asm__ volatile("svc #0"
+                     : "+r"(result)
+                     : "r"(set), "r"(old), "r"(size), "r"(number)
+                     : "memory");
+#endif
+    return result == -22; // EINVAL; EFAULT otherwise
+}
+
+static bool page_readable(struct walk *w, uintptr_t page)
+{
+    if (page == 0) // also what empty entries say
+        return false;
+    for (unsigned i = 0; i < STEP_PAGES; i++)
+        if (w->pages[i] == page)
+            return true;
+    if (!readable(page))
+        return false;
+    w->pages[w->next_page++ % STEP_PAGES] = page;
+    return true;
+}
+
+void step_set_safe(struct walk *w, bool trusted)
+{
+    w->n_safe = 0;
+    if (w->sp < w->bounds.lo || w->sp >= w->bounds.hi || w->bounds.hi - w->sp <= 8)
+        return;
+    // A main thread's stack is mapped from somewhere on upwards, so one page tells.
+    if (!trusted && !page_readable(w, w->sp & ~(STEP_PAGE - 1)))
+        return;
+    uintptr_t above = trusted ? w->sp - w->bounds.lo : w->sp & (STEP_PAGE - 1);
+    w->safe = w->sp - (above > UNWIND_RED_ZONE ? UNWIND_RED_ZONE : 0);
+    w->n_safe = w->bounds.hi - w->safe - 7;
+}
+
+bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
+{
+    uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
+    if (at > UINTPTR_MAX - 7 || !page_readable(w, first) ||
+        (last != first && !page_readable(w, last)))
+        return false;
+    *value = step_word_at(at);
+    return true;
+}
+
+// The registers of the frame that we are in, and which of them are known.
+static uint64_t frame_regs(const struct walk *w, struct unwind_regs *regs)
+{
+    step_copy_regs(regs, w->full);
+    if (w->full)
+        return UINT64_MAX;
+    regs->r[UNWIND_REG_PC] = w->pc;
+    regs->r[UNWIND_REG_SP] = w->sp;
+    regs->r[UNWIND_REG_BP] = w->bp;
+    uint64_t valid = 1ull << UNWIND_REG_PC | 1ull << UNWIND_REG_SP | 1ull << UNWIND_REG_BP;
+#if defined(__x86_64__)
+    regs->r[UNWIND_REG_BX] = w->saved;
+    valid |= 1ull << UNWIND_REG_BX;
+#else
+    if (w->vague)
+        valid &= ~(1ull << UNWIND_REG_SP);
+#endif
+    return valid;
+}
+
+static bool pool_expression(struct walk *w, const struct unwind_regs *regs, uint64_t valid,
+                            int32_t place, bool push, uintptr_t cfa, uintptr_t *result)
+{
+    const uint8_t *p = w->snapshot->pool + place;
+    size_t n = (size_t)p[0] | (size_t)p[1] << 8;
+    return step_expression(w, regs, valid, p + 2, n, push, cfa, result);
+}
+
+// What a rule of the long form says about one register. False: not known.
+static bool item_value(struct walk *w, const struct unwind_general_item *item,
+                       const struct unwind_regs *regs, uint64_t valid, uintptr_t cfa,
+                       uintptr_t *value)
+{
+    switch (item->how) {
+    case CFI_OFFSET:
+        return step_load(w, cfa + (uintptr_t)(intptr_t)item->value, value);
+    case CFI_VAL_OFFSET:
+        *value = cfa + (uintptr_t)(intptr_t)item->value;
+        return true;
+    case CFI_REGISTER:
+        *value = regs->r[item->value];
+        return valid >> item->value & 1;
+    case CFI_EXPRESSION: {
+        uintptr_t at;
+        return pool_expression(w, regs, valid, item->value, true, cfa, &at) &&
+               step_load(w, at, value);
+    }
+    case CFI_VAL_EXPRESSION:
+        return pool_expression(w, regs, valid, item->value, true, cfa, value);
+    default:
+        return false;
+    }
+}
+
+enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
+{
+    struct unwind_regs regs;
+    uint64_t valid = frame_regs(w, &regs);
+    uintptr_t cfa, pc = 0;
+    if (g->cfa_expression) {
+        if (!pool_expression(w, &regs, valid, g->cfa_value, false, 0, &cfa))
+            return UNWIND_END_UNREADABLE;
+    } else {
+        if (!(valid >> g->cfa_register & 1))
+            return step_without(w, UNWIND_END_UNSUPPORTED);
+        cfa = regs.r[g->cfa_register] + (uintptr_t)(intptr_t)g->cfa_value;
+    }
+    uintptr_t sp = cfa, bp = w->bp, saved = w->saved;
+#if defined(__x86_64__)
+    const unsigned other = UNWIND_REG_BX;
+    bool have_pc = false;
+#else
+    const unsigned other = UNWIND_REG_RA;
+    bool have_pc = valid >> UNWIND_REG_RA & 1; // in its register unless an item says otherwise
+    pc = regs.r[UNWIND_REG_RA];
+#endif
+    // After a signal frame of this kind everything that it recovers is known.
+    if (g->signal)
+        step_copy_regs(&w->signal, &regs);
+    for (unsigned i = 0; i < g->n; i++) {
+        const struct unwind_general_item *item = &g->item[i];
+        uintptr_t value;
+        if (!g->signal && item->reg != UNWIND_REG_BP && item->reg != UNWIND_REG_SP &&
+            item->reg != UNWIND_REG_RA && item->reg != other)
+            continue;
+        if (!item_value(w, item, &regs, valid, cfa, &value)) {
+            if (item->reg == UNWIND_REG_RA || item->reg == UNWIND_REG_SP)
+                return UNWIND_END_UNREADABLE;
+            continue;
+        }
+        w->signal.r[item->reg] = value; // not looked at unless it is a signal frame
+        if (item->reg == UNWIND_REG_BP)
+            bp = value;
+        if (item->reg == UNWIND_REG_SP)
+            sp = value;
+        if (item->reg == other)
+            saved = value;
+        if (item->reg == UNWIND_REG_RA) {
+            pc = value;
+            have_pc = true;
+        }
+    }
+    if (!have_pc)
+        return step_without(w, UNWIND_END_UNSUPPORTED);
+    if (g->signal) {
+        w->signal.r[UNWIND_REG_SP] = sp;
+        w->signal.r[UNWIND_REG_PC] = pc;
+        step_from_regs(w, &w->signal, false);
+        return STEP_ON;
+    }
+    w->bp = bp;
+    w->saved = saved;
+    return step_to(w, pc, sp, true);
+}

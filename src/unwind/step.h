@@ -1,0 +1,137 @@
+// One step from a frame to its caller: what the architectures share. Everything here and in
+// step_*.h, step.c, expression.c and stack.c runs in signal handlers.
+#pragma once
+
+#include "unwind/table.h"
+#include "unwind/unwind.h"
+
+#define STEP_PAGE ((uintptr_t)4096)
+#define STEP_PAGES 4
+
+struct unwind_snapshot {
+    uint64_t generation;     // never 0, never the same twice
+    const uintptr_t *starts; // of the modules
+    const struct unwind_module *modules;
+    size_t n;
+    const unwind_rule *rules;
+    const uint8_t *pool;
+    struct unwind_rules *dictionary;
+    unsigned long long adds, subs; // the loader's counters
+    size_t mapped;
+};
+
+// A walk in progress. Reads of [safe, safe + n_safe] (of eight bytes from there) need no check.
+struct walk {
+    uintptr_t pc, sp, bp;
+    uintptr_t saved;  // x86_64: rbx; aarch64: the link register
+    bool exact;       // pc is where the frame is, not where it will return to
+    bool vague;       // aarch64: sp is a lower bound only (after a frame pointer step)
+    uint8_t switches; // how often a frame may lead to a lower stack
+    uint8_t next_page;
+    const struct unwind_regs *full; // all registers of this frame, or NULL
+    uintptr_t safe, n_safe;
+    uintptr_t pages[STEP_PAGES]; // known to be readable
+    const struct unwind_snapshot *snapshot;
+    struct unwind_stack_bounds bounds;
+    struct unwind_regs signal; // where full points after a signal frame
+};
+
+// UNWIND_END_COUNT: the walk goes on.
+#define STEP_ON UNWIND_END_COUNT
+
+// A word of the stack may have been stored as anything.
+typedef uintptr_t __attribute__((may_alias, aligned(1))) step_word;
+
+// Reads what is not known to be mapped.
+bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value);
+
+// Sanitizers know nothing about stacks seen from a signal handler.
+__attribute__((no_sanitize_address, no_sanitize_thread)) static inline uintptr_t
+step_word_at(uintptr_t at)
+{
+    return *(const volatile step_word *)at;
+}
+
+static inline bool step_load(struct walk *w, uintptr_t at, uintptr_t *value)
+{
+    if (__builtin_expect(at - w->safe < w->n_safe, 1)) {
+        *value = step_word_at(at);
+        return true;
+    }
+    return step_load_probed(w, at, value);
+}
+
+// Sets what needs no check, from the stack pointer: if that lies in the thread's own stack, all
+// of it up to the end. Not trusted: it comes from memory that may be anything, and may name a
+// part of the stack that is not there yet.
+void step_set_safe(struct walk *w, bool trusted);
+
+// Sets the caller's frame, with the loop guard: the stack pointer grows towards the root,
+// except where a stack is left for another one.
+static inline enum unwind_end step_to(struct walk *w, uintptr_t pc, uintptr_t sp, bool may_switch)
+{
+    if (__builtin_expect(sp <= w->sp, 0)) {
+        if (!(w->exact && sp == w->sp && pc != w->pc)) {
+            if (!may_switch || w->switches == 0)
+                return UNWIND_END_LOOP;
+            w->switches--;
+            w->sp = sp;
+            step_set_safe(w, false);
+        }
+    }
+    w->pc = pc;
+    w->sp = sp;
+    w->exact = false;
+    w->full = NULL;
+    return STEP_ON;
+}
+
+// One step by any rule: what stands in the walk is the frame, then its caller.
+enum unwind_end step_by_rule(struct walk *w, unwind_rule rule);
+
+// The same for the two kinds of rules that nearly every frame has, on a stack that needs no
+// checks, with everything in registers. False, and nothing changed, if it is not that simple.
+struct step_fast {
+    uintptr_t pc, sp, bp, saved, safe, n_safe;
+};
+
+// The long form of a rule.
+enum unwind_end step_general(struct walk *w, const struct unwind_general *g);
+// The architecture's signal frame, whose ucontext is at address at. Fills w->signal.
+enum unwind_end step_signal(struct walk *w, uintptr_t ucontext);
+// No rule: a signal frame by its instructions, a checked frame pointer, or why, which is the
+// answer if neither is there.
+enum unwind_end step_without(struct walk *w, enum unwind_end why);
+
+// Without the barrier compilers make calls of memcpy or memset of loops like these.
+static inline void step_copy_regs(struct unwind_regs *to, const struct unwind_regs *from)
+{
+    for (unsigned i = 0; i < UNWIND_REGS; i++) {
+        to->r[i] = from ? from->r[i] : 0;
+        __asm__ volatile("" : : : "memory");
+    }
+}
+
+// Takes over all registers of an interrupted frame.
+static inline void step_from_regs(struct walk *w, const struct unwind_regs *regs, bool trusted)
+{
+    w->pc = regs->r[UNWIND_REG_PC];
+    w->sp = regs->r[UNWIND_REG_SP];
+    w->bp = regs->r[UNWIND_REG_BP];
+#if defined(__x86_64__)
+    w->saved = regs->r[UNWIND_REG_BX];
+#else
+    w->saved = regs->r[UNWIND_REG_RA];
+#endif
+    w->full = regs;
+    w->exact = true;
+    w->vague = false;
+    // From one frame of a stack to another there is nothing new to know.
+    if (trusted || w->sp < w->safe || w->sp - w->safe >= w->n_safe)
+        step_set_safe(w, trusted);
+}
+
+// Evaluates an expression with the frame's registers. initial is pushed first if push.
+// Signal-safe, bounded. False: not computable.
+bool step_expression(struct walk *w, const struct unwind_regs *regs, uint64_t valid,
+                     const uint8_t *p, size_t n, bool push, uintptr_t initial, uintptr_t *result);

@@ -1,0 +1,154 @@
+// x86_64: signal frames, and frames without information.
+#if defined(__x86_64__)
+
+#include "unwind/step_x86_64.h"
+
+// struct ucontext of the kernel: uc_flags, uc_link, uc_stack, then the registers.
+enum { UC_REGS = 40 };
+static const uint8_t uc_order[] = {8, 9, 10, 11, 12, 13, 14, 15, 5, 4, 6, 3, 1, 0, 2, 7, 16};
+
+void unwind_regs_from_ucontext(struct unwind_regs *regs, const void *ucontext)
+{
+    const step_word *from = (const void *)((const char *)ucontext + UC_REGS);
+    for (unsigned i = 0; i < UNWIND_REGS; i++)
+        regs->r[uc_order[i]] = from[i];
+}
+
+enum unwind_end step_signal(struct walk *w, uintptr_t ucontext)
+{
+    for (unsigned i = 0; i < UNWIND_REGS; i++)
+        if (!step_load(w, ucontext + UC_REGS + i * 8, &w->signal.r[uc_order[i]]))
+            return UNWIND_END_UNREADABLE;
+    step_from_regs(w, &w->signal, false);
+    return STEP_ON;
+}
+
+enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
+{
+    uintptr_t cfa, pc, bp = w->bp;
+    bool may_switch = true;
+    switch (unwind_rule_kind(rule)) {
+    case UNWIND_SP:
+        cfa = w->sp + unwind_rule_cfa(rule);
+        may_switch = false;
+        break;
+    case UNWIND_BP:
+        cfa = bp + unwind_rule_cfa(rule);
+        break;
+    case UNWIND_PLT:
+        cfa = w->sp + 8 + ((w->pc & 15) >= unwind_rule_cfa(rule) ? 8 : 0);
+        may_switch = false;
+        break;
+    case UNWIND_DEREF:
+        if (!step_load(w, bp + unwind_rule_cfa(rule), &cfa))
+            return UNWIND_END_UNREADABLE;
+        break;
+    case UNWIND_ROOT:
+        return UNWIND_END_ROOT;
+    case UNWIND_SIGNAL:
+        return step_signal(w, w->sp);
+    case UNWIND_GENERAL:
+        return step_general(w, (const void *)(w->snapshot->pool + unwind_rule_cfa(rule)));
+    case UNWIND_UNSUPPORTED:
+        return step_without(w, UNWIND_END_UNSUPPORTED);
+    default:
+        return step_without(w, UNWIND_END_NO_INFO);
+    }
+    if (!step_load(w, cfa - 8, &pc))
+        return UNWIND_END_UNREADABLE;
+    // Where a register was saved and cannot be read, the epilogue has restored it already and
+    // the compiler did not say so: it keeps its value.
+    uintptr_t slot = unwind_rule_bp(rule);
+    if (slot)
+        step_load(w, slot & 1 ? w->bp + slot - 1 : cfa + slot, &bp);
+    slot = unwind_rule_saved(rule);
+    if (slot)
+        step_load(w, slot & 1 ? w->bp + slot - 1 : cfa + slot, &w->saved);
+    w->bp = bp;
+    return step_to(w, pc, cfa, may_switch);
+}
+
+// Whether a call ends right before an address.
+static bool after_call(struct walk *w, uintptr_t pc)
+{
+    const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc - 1);
+    uintptr_t bytes;
+    if (!m || pc - m->start < 8 || !step_load(w, pc - 8, &bytes))
+        return false;
+#define BYTE(before) ((uint8_t)(bytes >> (8 * (8 - (before)))))
+    if (BYTE(5) == 0xe8) // call rel32
+        return true;
+    // call r/m: ff /2, with what addressing it may have
+    for (unsigned n = 2; n <= 7; n++) {
+        uint8_t modrm = BYTE(n - 1), mod = modrm >> 6, rm = modrm & 7;
+        if (BYTE(n) != 0xff || (modrm >> 3 & 7) != 2)
+            continue;
+        unsigned length =
+            2 + (mod == 1) + (mod == 2 || (mod == 0 && rm == 5) ? 4 : 0) + (mod != 3 && rm == 4);
+        if (length == n)
+            return true;
+    }
+#undef BYTE
+    return false;
+}
+
+// Whether an interrupted function has no frame yet, or none any more: the return address is
+// on top of the stack, or below the frame pointer that was just pushed.
+static bool before_frame(struct walk *w, uintptr_t *pc, bool *pushed)
+{
+    uintptr_t top, next, code;
+    if (!step_load(w, w->sp, &top))
+        return false;
+    *pushed = top == w->bp;
+    if (*pushed && step_load(w, w->sp + 8, &next) && after_call(w, next)) {
+        *pc = next;
+        return true;
+    }
+    *pushed = false;
+    *pc = top;
+    if (!after_call(w, top))
+        return false;
+    // Assembly of an object; JIT code keeps all sorts of things there, so look what it is
+    // about to do: push %rbp, ret, endbr64.
+    const struct unwind_module *m = unwind_snapshot_find(w->snapshot, w->pc);
+    if (m && m->table)
+        return true;
+    return m && step_load(w, w->pc, &code) &&
+           ((code & 0xff) == 0x55 || (code & 0xff) == 0xc3 || (uint32_t)code == 0xfa1e0ff3);
+}
+
+// mov $15, %rax; syscall.
+static bool sigreturn_at(struct walk *w, uintptr_t pc)
+{
+    uintptr_t a, b;
+    return step_load(w, pc, &a) && a == 0x0f0000000fc0c748 && step_load(w, pc + 1, &b) &&
+           b >> 56 == 0x05;
+}
+
+enum unwind_end step_without(struct walk *w, enum unwind_end why)
+{
+    // What a signal handler returns to, in C libraries without unwind information for it;
+    // interrupted at either instruction.
+    if (sigreturn_at(w, w->pc) || (w->exact && sigreturn_at(w, w->pc - 7)))
+        return step_signal(w, w->sp);
+    // Code that came after the snapshot: the next one knows what it is, and may have a table.
+    if (why == UNWIND_END_UNKNOWN_PC)
+        return why;
+    uintptr_t pc, bp;
+    bool pushed;
+    if (w->exact && before_frame(w, &pc, &pushed))
+        return step_to(w, pc, w->sp + (pushed ? 16 : 8), false);
+    if (w->bp < w->sp || w->bp - w->sp > (1 << 20) || w->bp % 8 != 0)
+        return why;
+    if (!step_load(w, w->bp, &bp) || !step_load(w, w->bp + 8, &pc))
+        return why;
+    // The saved frame pointer says nothing yet: a caller that has unwind information may keep
+    // anything in that register, and one that has none is checked when its turn comes.
+    if (!after_call(w, pc))
+        return why;
+    uintptr_t sp = w->bp + 16;
+    w->bp = bp;
+    return step_to(w, pc, sp, false);
+}
+
+#endif

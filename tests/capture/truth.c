@@ -1,0 +1,291 @@
+// Samples this very process and compares with what it knows it did. Prints what was measured
+// next to what should be, and `N passed, N failed`.
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/capture.h"
+
+static int passed, failed;
+static volatile unsigned long sink;
+
+static void check(bool good, const char *what, double got, double want, double tolerance)
+{
+    printf("%s - %s: %.4g, wanted %.4g +- %.2g\n", good ? "ok" : "not ok", what, got, want,
+           tolerance);
+    *(good ? &passed : &failed) += 1;
+}
+
+static void check_near(const char *what, double got, double want, double tolerance)
+{
+    check(fabs(got - want) <= tolerance, what, got, want, tolerance);
+}
+
+static double cpu_seconds(clockid_t clock)
+{
+    struct timespec ts;
+    clock_gettime(clock, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+// Uses so many seconds of the calling thread's CPU time.
+__attribute__((noinline)) static void burn(double seconds)
+{
+    double until = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) + seconds;
+    do
+        for (int i = 0; i < 2000; i++)
+            sink += (unsigned long)i * (unsigned long)i;
+    while (cpu_seconds(CLOCK_THREAD_CPUTIME_ID) < until);
+}
+
+// Two callers that can be told apart by a return address within them: each has a section of
+// its own, whose bounds the linker tells.
+__attribute__((noipa, section("first_part"))) static void first_caller(double seconds)
+{
+    burn(seconds);
+    sink++;
+}
+
+__attribute__((noipa, section("second_part"))) static void second_caller(double seconds)
+{
+    burn(seconds);
+    sink += 2;
+}
+
+// --- what came out ---
+
+static struct {
+    uint64_t ticks, blocked, unticked, first, second, complete, stacks, labelled;
+} seen;
+
+extern const char __start_first_part[], __stop_first_part[], __start_second_part[],
+    __stop_second_part[];
+
+static bool is_within(uintptr_t pc, const char *start, const char *stop)
+{
+    return pc >= (uintptr_t)start && pc < (uintptr_t)stop;
+}
+
+static void take(void *context, const struct capture_sample *s)
+{
+    seen.ticks += s->ticks;
+    if (s->kind != CAPTURE_STACK) {
+        seen.blocked += s->kind == CAPTURE_BLOCKED ? s->ticks : 0;
+        seen.unticked += s->kind == CAPTURE_UNTICKED ? s->ticks : 0;
+        return;
+    }
+    seen.stacks++;
+    seen.complete += s->end == UNWIND_END_ROOT;
+    seen.labelled += s->label == 7 ? s->ticks : 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (is_within(s->pcs[i], __start_first_part, __stop_first_part)) {
+            seen.first += s->ticks;
+            break;
+        }
+        if (is_within(s->pcs[i], __start_second_part, __stop_second_part)) {
+            seen.second += s->ticks;
+            break;
+        }
+    }
+}
+
+static _Atomic bool watching;
+
+static void *watch(void *context)
+{
+    capture_arm_self();
+    for (int i = 0; watching; i++) {
+        usleep(20000);
+        if (i % 10 == 0)
+            capture_scan();
+        capture_drain(take, NULL);
+    }
+    return NULL;
+}
+
+static pthread_t watcher;
+
+static void begin(uint32_t hz)
+{
+    struct err e;
+    struct capture_options options = {.hz = hz, .depth = 128};
+    memset(&seen, 0, sizeof seen);
+    if (capture_start(&options, &e)) {
+        printf("Bail out! %s\n", e.message);
+        exit(1);
+    }
+    watching = true;
+    pthread_create(&watcher, NULL, watch, NULL);
+}
+
+static void end(void)
+{
+    watching = false;
+    pthread_join(watcher, NULL);
+    capture_scan();
+    capture_stop();
+    capture_drain(take, NULL);
+}
+
+// --- truths ---
+
+struct shares {
+    double first, second;
+    int rounds;
+};
+
+static void *mixed_work(void *context)
+{
+    const struct shares *s = context;
+    capture_arm_self();
+    capture_set_label(7);
+    // Rounds of uneven length: nothing must keep step with the timer.
+    unsigned seed = (unsigned)(uintptr_t)&seed;
+    for (double left = s->first + s->second; left > 0;) {
+        double round = (s->first + s->second) * (rand_r(&seed) % 1000 + 1) / 500 / s->rounds;
+        first_caller(round * s->first / (s->first + s->second));
+        second_caller(round * s->second / (s->first + s->second));
+        left -= round;
+    }
+    return NULL;
+}
+
+static void time_is_conserved(uint32_t hz, int n_threads)
+{
+    struct shares shares = {0.3, 0.1, 20};
+    pthread_t threads[64];
+    begin(hz);
+    double before = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+    for (int i = 0; i < n_threads; i++)
+        pthread_create(&threads[i], NULL, mixed_work, &shares);
+    for (int i = 0; i < n_threads; i++)
+        pthread_join(threads[i], NULL);
+    end();
+    double cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
+    char what[100];
+    snprintf(what, sizeof what, "ticks / (CPU-seconds x Hz), %u Hz, %d threads", hz, n_threads);
+    // A thread's first and last period are counted whole or not at all.
+    check_near(what, (double)seen.ticks / (cpu * hz), 1, 0.02 + 1.5 * n_threads / (cpu * hz));
+    double n = (double)(seen.first + seen.second);
+    double events = n / (hz > 250 ? (double)hz / 250 : 1); // what the kernel's timer resolves
+    check_near("share of the first caller", (double)seen.first / n, 0.75,
+               3 * sqrt(0.75 * 0.25 / events) + 0.01);
+    check_near("share of complete stacks", (double)seen.complete / (double)seen.stacks, 1, 0.005);
+    check_near("share of ticks with the label", (double)seen.labelled / (n + 1), 1, 0.05);
+}
+
+static void *blocking_work(void *context)
+{
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, NULL);
+    capture_arm_self();
+    first_caller(0.6);
+    usleep(300000); // a scan finds the thread alive
+    if (context) {
+        pthread_sigmask(SIG_UNBLOCK, &all, NULL);
+        first_caller(0.2);
+    }
+    return NULL;
+}
+
+static void blocked_threads_are_not_lost(bool unblocks)
+{
+    pthread_t thread;
+    begin(200);
+    pthread_create(&thread, NULL, blocking_work, unblocks ? (void *)1 : NULL);
+    pthread_join(thread, NULL);
+    end();
+    check_near(unblocks ? "CPU time of a thread that blocks and unblocks signals"
+                        : "CPU time of a thread that blocks all signals",
+               (double)seen.ticks / 200, unblocks ? 0.8 : 0.6, 0.1);
+    check(seen.blocked > 0, "of it known as blocked", (double)seen.blocked / 200, 0.6, 0.1);
+}
+
+static void *short_work(void *context)
+{
+    capture_arm_self();
+    first_caller(0.002);
+    return NULL;
+}
+
+static void short_threads_are_seen_as_often_as_they_deserve(void)
+{
+    enum { ROUNDS = 400 };
+    begin(100);
+    for (int i = 0; i < ROUNDS; i++) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, short_work, NULL);
+        pthread_join(thread, NULL);
+    }
+    end();
+    double expected = ROUNDS * 0.002 * 100; // ticks
+    check_near("ticks of 400 threads of 2 ms each at 100 Hz", (double)(seen.first + seen.unticked),
+               expected, 4 * sqrt(expected));
+}
+
+static void exec_is_survived(void)
+{
+    begin(4000);
+    int killed = 0, rounds = 100;
+    for (int i = 0; i < rounds; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            struct err e;
+            struct capture_options options = {.hz = 4000, .depth = 64};
+            capture_after_fork_in_child();
+            if (capture_start(&options, &e))
+                _exit(9);
+            first_caller(0.004);
+            capture_before_exec();
+            execl("/bin/true", "true", (char *)NULL);
+            _exit(8);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        killed += status != 0;
+    }
+    end();
+    check(killed == 0, "children that died in fork, sampling and exec", killed, 0, 0);
+}
+
+static _Atomic int foreign;
+
+static void on_foreign(int signal)
+{
+    foreign++;
+}
+
+static void it_starts_again_and_again(void)
+{
+    for (int i = 0; i < 20; i++) {
+        begin(1000);
+        first_caller(0.01);
+        end();
+    }
+    check(seen.ticks > 0, "ticks of the twentieth start", (double)seen.ticks, 10, 10);
+    raise(SIGPROF);
+    check(foreign == 1, "foreign SIGPROF handed on", foreign, 1, 0);
+}
+
+int main(void)
+{
+    signal(SIGPROF, on_foreign);
+    time_is_conserved(100, 4);
+    time_is_conserved(999, 2);
+    time_is_conserved(4000, 16);
+    blocked_threads_are_not_lost(false);
+    blocked_threads_are_not_lost(true);
+    short_threads_are_seen_as_often_as_they_deserve();
+    exec_is_survived();
+    it_starts_again_and_again();
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}

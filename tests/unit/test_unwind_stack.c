@@ -1,0 +1,228 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <errno.h>
+#include <gnu/libc-version.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include "unwind/step.h"
+
+static struct unwind_snapshot *snapshot;
+
+static int set_up(void **state)
+{
+    struct err e;
+    snapshot = unwind_snapshot_build(NULL, &e);
+    return snapshot ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    unwind_snapshot_free(snapshot);
+    unwind_snapshot_free(NULL);
+    return 0;
+}
+
+static struct unwind_stack_bounds own_bounds(void)
+{
+    pthread_attr_t attr;
+    void *lo;
+    size_t n;
+    pthread_getattr_np(pthread_self(), &attr);
+    pthread_attr_getstack(&attr, &lo, &n);
+    pthread_attr_destroy(&attr);
+    return (struct unwind_stack_bounds){(uintptr_t)lo, (uintptr_t)lo + n};
+}
+
+static void modules_are_described(void **state)
+{
+    size_t n;
+    const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n);
+    assert_true(n >= 3);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(m[i].start < m[i].end);
+        assert_true(i == 0 || m[i - 1].end <= m[i].start);
+        assert_true(m[i].path[0] == '/' || m[i].path[0] == '[');
+    }
+    const struct unwind_module *own = unwind_snapshot_find(snapshot, (uintptr_t)own_bounds);
+    // A function of libc that no sanitizer replaces.
+    const struct unwind_module *libc =
+        unwind_snapshot_find(snapshot, (uintptr_t)gnu_get_libc_version);
+    assert_non_null(own);
+    assert_non_null(libc);
+    assert_true(own != libc);
+    assert_non_null(strstr(libc->path, "libc"));
+    assert_int_equal(libc->n_build_id, 20);
+    assert_true(libc->n_fdes > 1000);
+    assert_null(unwind_snapshot_find(snapshot, 0));
+    assert_null(unwind_snapshot_find(snapshot, UINTPTR_MAX));
+    assert_null(unwind_snapshot_find(snapshot, own->end));
+    assert_true(unwind_snapshot_bytes(snapshot) > 10000);
+}
+
+static void tables_are_shared(void **state)
+{
+    struct err e;
+    struct unwind_snapshot *next = unwind_snapshot_build(snapshot, &e);
+    assert_non_null(next);
+    const struct unwind_module *a = unwind_snapshot_find(snapshot, (uintptr_t)own_bounds);
+    const struct unwind_module *b = unwind_snapshot_find(next, (uintptr_t)own_bounds);
+    assert_ptr_equal(a->table, b->table);
+    assert_false(unwind_snapshot_stale(next));
+    unwind_snapshot_free(snapshot);
+    snapshot = next;
+    assert_true(b->table->n_rows > 0); // still there
+}
+
+static __attribute__((noinline)) size_t here(struct unwind_stack_bounds bounds, uintptr_t *pcs,
+                                             size_t max, struct unwind_cache *cache,
+                                             enum unwind_end *why)
+{
+    struct unwind_regs regs;
+    unwind_regs_here(&regs);
+    return unwind_stack(snapshot, &regs, bounds, pcs, max, cache, why);
+}
+
+static void walks_are_the_same(void **state)
+{
+    uintptr_t a[64], b[64];
+    static struct unwind_cache cache;
+    enum unwind_end why;
+    errno = 4711;
+    size_t n = 0;
+    for (int way = 0; way < 5; way++) { // bounds known or not, cache cold, warm or none
+        size_t got = here(way < 3 ? own_bounds() : (struct unwind_stack_bounds){0, 0}, b, 64,
+                          way ? &cache : NULL, &why);
+        assert_int_equal(why, UNWIND_END_ROOT);
+        if (way == 0) {
+            n = got;
+            memcpy(a, b, sizeof a);
+        }
+        assert_int_equal(got, n);
+        // a compiler may make several calls of the one above
+        b[1] = a[1];
+        assert_memory_equal(a, b, n * sizeof *a);
+    }
+    assert_true(n > 4);
+    assert_in_range(a[0], (uintptr_t)here, (uintptr_t)here + 400);
+    assert_in_range(a[1], (uintptr_t)walks_are_the_same, (uintptr_t)walks_are_the_same + 1000);
+    errno = 4711;
+    size_t got = here((struct unwind_stack_bounds){0, 0}, b, 3, NULL, &why);
+    assert_int_equal(errno, 4711);
+    assert_int_equal(got, 3);
+    assert_int_equal(why, UNWIND_END_TRUNCATED);
+    assert_int_equal(here(own_bounds(), b, 0, NULL, &why), 0);
+    assert_int_equal(here(own_bounds(), b, n, NULL, &why), n);
+    assert_int_equal(why, UNWIND_END_ROOT); // it just fits
+}
+
+// Registers that point anywhere: nothing is read that is not there.
+static void wild_registers(void **state)
+{
+    uintptr_t pcs[32];
+    enum unwind_end why;
+    static const uintptr_t wild[] = {0,
+                                     1,
+                                     8,
+                                     4095,
+                                     4096,
+                                     0x7fffffffffffu,
+                                     1ul << 47,
+                                     UINTPTR_MAX,
+                                     UINTPTR_MAX - 7,
+                                     UINTPTR_MAX & ~7ul};
+    uintptr_t text = (uintptr_t)own_bounds;
+    for (size_t i = 0; i < sizeof wild / sizeof *wild; i++)
+        for (size_t k = 0; k < sizeof wild / sizeof *wild; k++)
+            for (uintptr_t pc = text; pc < text + 64; pc++) {
+                struct unwind_regs regs;
+                for (unsigned r = 0; r < UNWIND_REGS; r++)
+                    regs.r[r] = wild[k];
+                regs.r[UNWIND_REG_SP] = wild[i];
+                regs.r[UNWIND_REG_PC] = pc;
+                size_t n = unwind_stack(snapshot, &regs, own_bounds(), pcs, 32, NULL, &why);
+                assert_true(n >= 1);
+                assert_int_equal(pcs[0], pc);
+                regs.r[UNWIND_REG_PC] = wild[k];
+                n = unwind_stack(snapshot, &regs, own_bounds(), pcs, 32, NULL, &why);
+                assert_int_equal(pcs[0], wild[k]);
+            }
+}
+
+// A word that begins on the last page there is.
+static void the_edge_of_memory(void **state)
+{
+    char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(p, MAP_FAILED);
+    mprotect(p + 4096, 4096, PROT_NONE);
+    struct walk w;
+    memset(&w, 0, sizeof w);
+    uintptr_t value;
+    for (int i = 1; i < 8; i++)
+        assert_false(step_load(&w, (uintptr_t)p + 4096 - (uintptr_t)i, &value));
+    assert_true(step_load(&w, (uintptr_t)p + 4088, &value));
+    assert_false(step_load(&w, (uintptr_t)p + 4096, &value));
+    volatile uintptr_t nothing = 0;
+    assert_false(step_load(&w, nothing, &value));
+    assert_false(step_load(&w, nothing + 8, &value));
+    munmap(p, 8192);
+    w.next_page = 0;
+    memset(w.pages, 0, sizeof w.pages);
+    assert_false(step_load(&w, (uintptr_t)p, &value));
+}
+
+static bool evaluate(uintptr_t *result, const uint8_t *p, size_t n)
+{
+    static uintptr_t memory[2] = {0x1234, 0x5678};
+    struct walk w;
+    struct unwind_regs regs;
+    memset(&w, 0, sizeof w);
+    for (unsigned i = 0; i < UNWIND_REGS; i++)
+        regs.r[i] = (uintptr_t)&memory[0];
+    return step_expression(&w, &regs, ~(uint64_t)2, p, n, true, 100, result);
+}
+#define EVALUATE(result, ...) \
+    evaluate(&(result), (const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__}))
+
+static void expressions(void **state)
+{
+    uintptr_t v;
+    assert_true(EVALUATE(v, 0x96)); // nop: what was pushed
+    assert_int_equal(v, 100);
+    assert_true(EVALUATE(v, 0x23, 0x07)); // plus_uconst
+    assert_int_equal(v, 107);
+    assert_true(EVALUATE(v, 0x76, 0x08, 0x06)); // breg6 8; deref
+    assert_int_equal(v, 0x5678);
+    assert_true(EVALUATE(v, 0x92, 0x06, 0x00, 0x94, 0x01)); // bregx; deref_size 1
+    assert_int_equal(v, 0x34);
+    assert_true(EVALUATE(v, 0x3b, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22)); // as PLT entries do
+    assert_int_equal(v, 108);
+    assert_true(EVALUATE(v, 0x09, 0xff, 0x11, 0x7e, 0x1e)); // -1 * -2
+    assert_int_equal(v, 2);
+    assert_true(EVALUATE(v, 0x31, 0x28, 0x01, 0x00, 0x39, 0x96)); // bra over lit9
+    assert_int_equal(v, 100);
+    assert_false(EVALUATE(v, 0x2f, 0xfd, 0xff));       // a loop without end
+    assert_false(EVALUATE(v, 0x13, 0x13));             // nothing left
+    assert_false(EVALUATE(v, 0x30, 0x1b));             // by zero
+    assert_false(EVALUATE(v, 0x71, 0x00));             // a register that is not known
+    assert_false(EVALUATE(v, 0x30, 0x06));             // *0
+    assert_false(EVALUATE(v, 0x12, 0x2f, 0xfc, 0xff)); // pushes without end
+    assert_false(EVALUATE(v, 0x2f, 0x00, 0x10));       // out of itself
+    assert_false(EVALUATE(v, 0xe0));                   // no such operation
+    assert_false(EVALUATE(v, 0x0e, 0x01));             // cut off
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(modules_are_described), cmocka_unit_test(tables_are_shared),
+        cmocka_unit_test(walks_are_the_same),    cmocka_unit_test(wild_registers),
+        cmocka_unit_test(the_edge_of_memory),    cmocka_unit_test(expressions),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
