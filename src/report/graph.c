@@ -2,7 +2,9 @@
 // numbers, and a stamp per node or edge tells whether the current sample has counted it.
 #include "report/graph.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "model/units.h"
 
@@ -147,48 +149,95 @@ static inline struct weight sample_weight(const struct graph *g, size_t sample)
 }
 
 struct sum {
-    int64_t cum;
-    size_t seen;
+    int64_t cum, flat;
+    size_t seen; // the last sample that was counted, plus one
+    int64_t cum_div, flat_div;
 };
 
-static inline void count_node(struct graph *g, struct sum *sums, uint32_t node, size_t sample,
-                              struct weight w)
+// A part of the samples, counted by a thread of its own.
+struct part {
+    const struct graph *g;
+    const uint32_t *only; // the node of each location that has one line, which is most of them
+    size_t from, to;
+    struct sum *sums; // by node
+};
+
+static inline void count_node(struct sum *sum, size_t sample, struct weight w)
 {
-    struct sum *sum = &sums[node];
     if (sum->seen == sample + 1)
         return;
     sum->seen = sample + 1;
     sum->cum = units_add(sum->cum, w.value);
-    if (w.divisor)
-        g->nodes[node].cum_div = units_add(g->nodes[node].cum_div, w.divisor);
+    sum->cum_div = units_add(sum->cum_div, w.divisor);
 }
 
-static void count_samples(struct graph *g, struct sum *sums)
+static void *count_part(void *context)
 {
+    const struct part *part = context;
+    const struct graph *g = part->g;
     const struct model_profile *p = g->p;
-    // The node of each location that has one line, which is most of them.
-    uint32_t *only = arena_array(g->arena, p->n_locations + 1, sizeof *only);
-    for (uint32_t i = 0; i < p->n_locations; i++)
-        only[i] = g->first_node[i + 1] - g->first_node[i] == 1 ? g->location_nodes[g->first_node[i]]
-                                                               : MODEL_NONE;
-    for (size_t s = 0; s < p->n_samples; s++) {
+    for (size_t s = part->from; s < part->to; s++) {
         struct weight w = sample_weight(g, s);
         uint32_t len = p->stack_len[s];
         if ((w.value == 0 && w.divisor == 0) || len == 0)
             continue;
         const uint32_t *frames = model_stack(p, s);
         for (uint32_t i = 0; i < len; i++) {
-            uint32_t node = only[frames[i]];
+            uint32_t node = part->only[frames[i]];
             if (node != MODEL_NONE) {
-                count_node(g, sums, node, s, w);
+                count_node(&part->sums[node], s, w);
                 continue;
             }
             for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++)
-                count_node(g, sums, g->location_nodes[k], s, w);
+                count_node(&part->sums[g->location_nodes[k]], s, w);
         }
-        struct node *leaf = &g->nodes[g->location_nodes[g->first_node[frames[0]]]];
+        struct sum *leaf = &part->sums[g->location_nodes[g->first_node[frames[0]]]];
         leaf->flat = units_add(leaf->flat, w.value);
         leaf->flat_div = units_add(leaf->flat_div, w.divisor);
+    }
+    return NULL;
+}
+
+enum { MOST_PARTS = 4, WORTH_A_THREAD = 100000 };
+
+static void count_samples(struct graph *g)
+{
+    const struct model_profile *p = g->p;
+    uint32_t *only = arena_array(g->arena, p->n_locations + 1, sizeof *only);
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        only[i] = g->first_node[i + 1] - g->first_node[i] == 1 ? g->location_nodes[g->first_node[i]]
+                                                               : MODEL_NONE;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t n = p->n_samples / WORTH_A_THREAD;
+    n = n > MOST_PARTS ? MOST_PARTS : n;
+    n = processors > 0 && n > (size_t)processors ? (size_t)processors : n;
+    n = n ? n : 1;
+    struct part parts[MOST_PARTS];
+    pthread_t threads[MOST_PARTS];
+    bool started[MOST_PARTS] = {false};
+    for (size_t i = 0; i < n; i++)
+        parts[i] = (struct part){
+            .g = g,
+            .only = only,
+            .from = p->n_samples / n * i,
+            .to = i + 1 == n ? p->n_samples : p->n_samples / n * (i + 1),
+            .sums = arena_array(g->arena, g->n_nodes + 1, sizeof(struct sum)),
+        };
+    for (size_t i = 1; i < n; i++)
+        started[i] = pthread_create(&threads[i], NULL, count_part, &parts[i]) == 0;
+    for (size_t i = 0; i < n; i++) {
+        if (started[i])
+            pthread_join(threads[i], NULL);
+        else
+            count_part(&parts[i]);
+        for (size_t k = 0; k < g->n_nodes; k++) {
+            struct node *node = &g->nodes[k];
+            const struct sum *sum = &parts[i].sums[k];
+            node->cum = units_add(node->cum, sum->cum);
+            node->flat = units_add(node->flat, sum->flat);
+            node->cum_div = units_add(node->cum_div, sum->cum_div);
+            node->flat_div = units_add(node->flat_div, sum->flat_div);
+        }
     }
 }
 
@@ -211,10 +260,7 @@ static void select_nodes(struct graph *g)
 void graph_count_values(struct graph *g)
 {
     make_nodes(g, true);
-    struct sum *sums = arena_array(g->arena, g->n_nodes + 1, sizeof *sums);
-    count_samples(g, sums);
-    for (size_t i = 0; i < g->n_nodes; i++)
-        g->nodes[i].cum = sums[i].cum;
+    count_samples(g);
     select_nodes(g);
 }
 
