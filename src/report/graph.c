@@ -1,6 +1,6 @@
 // Nodes, values and edges. A frame costs a table look-up and a compare: nodes get dense
 // numbers, and a stamp per node or edge tells whether the current sample has counted it.
-#include "report/graph.h"
+#include "report/tagger.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -138,16 +138,6 @@ struct graph *graph_new_nodes(struct report *r)
 
 // --- values ---
 
-struct weight {
-    int64_t value, divisor;
-};
-
-static inline struct weight sample_weight(const struct graph *g, size_t sample)
-{
-    const int64_t *values = model_values(g->p, sample);
-    return (struct weight){values[g->r->o.type], g->r->o.mean ? values[0] : 0};
-}
-
 struct sum {
     int64_t cum, flat;
     size_t seen; // the last sample that was counted, plus one
@@ -248,7 +238,7 @@ static bool is_selected(const struct graph *g, const struct node *n)
     return !(g->r->o.drop_negative && (n->flat < 0 || (n->flat == 0 && n->cum < 0)));
 }
 
-static void select_nodes(struct graph *g)
+void graph_select_nodes(struct graph *g)
 {
     g->selected = arena_array(g->arena, g->n_nodes + 1, sizeof *g->selected);
     g->n_selected = 0;
@@ -257,151 +247,16 @@ static void select_nodes(struct graph *g)
             g->selected[g->n_selected++] = (uint32_t)i;
 }
 
+void graph_make_nodes(struct graph *g)
+{
+    make_nodes(g, true);
+}
+
 void graph_count_values(struct graph *g)
 {
     make_nodes(g, true);
     count_samples(g);
-    select_nodes(g);
-}
-
-// --- tags ---
-
-// What a label set contributes at a node: its strings joined, and the sizes in "bytes".
-struct tag_set {
-    bool ready;
-    uint32_t labels;
-    uint32_t first, n; // in numbers
-};
-
-struct number_tag {
-    uint32_t name, unit;
-    int64_t value;
-};
-
-struct tagger {
-    struct graph *g;
-    struct tag_set *sets;
-    struct number_tag *numbers;
-    size_t n_numbers, cap_numbers;
-    struct hash_table index;
-    uint32_t bytes_key, base_key;
-};
-
-static int compare_strs(const void *a, const void *b)
-{
-    return str_cmp(*(const struct str *)a, *(const struct str *)b);
-}
-
-static uint32_t join_labels(struct tagger *t, const struct model_label_set *set)
-{
-    const struct model_profile *p = t->g->p;
-    struct arena *arena = t->g->arena;
-    struct str *parts = arena_array(arena, set->n + 1, sizeof *parts);
-    size_t n = 0, total = 0;
-    for (uint32_t i = 0; i < set->n; i++) {
-        const struct model_label *l = &p->labels[set->first + i];
-        if (l->is_number || l->key == t->base_key)
-            continue;
-        struct str key = model_str(p, l->key), value = model_str(p, l->str);
-        char *text = arena_alloc(arena, key.n + value.n + 1);
-        memcpy(text, key.p, key.n);
-        text[key.n] = ':';
-        memcpy(text + key.n + 1, value.p, value.n);
-        parts[n] = (struct str){text, key.n + value.n + 1};
-        total += parts[n++].n + 2;
-    }
-    if (n == 0)
-        return 0;
-    qsort(parts, n, sizeof *parts, compare_strs);
-    char *joined = arena_alloc(arena, total);
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (i) {
-            memcpy(joined + at, "\\n", 2);
-            at += 2;
-        }
-        memcpy(joined + at, parts[i].p, parts[i].n);
-        at += parts[i].n;
-    }
-    return model_intern(p->strings, (struct str){joined, at});
-}
-
-static struct tag_set *tag_set_of(struct tagger *t, size_t sample)
-{
-    const struct model_profile *p = t->g->p;
-    if (!p->label_set)
-        return &t->sets[0];
-    uint32_t index = p->label_set[sample];
-    struct tag_set *to = &t->sets[index];
-    if (to->ready)
-        return to;
-    const struct model_label_set *set = &p->label_sets[index];
-    to->ready = true;
-    to->labels = join_labels(t, set);
-    to->first = (uint32_t)t->n_numbers;
-    for (uint32_t i = 0; i < set->n; i++) {
-        const struct model_label *l = &p->labels[set->first + i];
-        if (!l->is_number || l->key != t->bytes_key)
-            continue;
-        uint32_t unit = t->g->r->o.label_units[l->key];
-        char text[256];
-        size_t n =
-            units_label(text, sizeof text, l->number, model_str(p, unit), t->g->r->o.output_unit);
-        t->numbers =
-            arena_push(t->g->arena, t->numbers, t->n_numbers, &t->cap_numbers, sizeof *t->numbers);
-        t->numbers[t->n_numbers++] =
-            (struct number_tag){model_intern(p->strings, (struct str){text, n}), unit, l->number};
-        to->n++;
-    }
-    return to;
-}
-
-static struct tag *find_or_add_tag(struct tagger *t, uint32_t node, uint32_t labels, uint32_t name,
-                                   uint32_t unit, int64_t value)
-{
-    struct graph *g = t->g;
-    uint64_t hash = hash_mix(((uint64_t)node << 32) | labels, name);
-    for (struct hash_probe at = hash_find(&t->index, hash); hash_hit(&t->index, &at);
-         hash_next(&t->index, &at)) {
-        struct tag *tag = &g->tags[at.item];
-        if (tag->node == node && tag->labels == labels && tag->name == name)
-            return tag;
-    }
-    g->tags = arena_push(g->arena, g->tags, g->n_tags, &g->cap_tags, sizeof *g->tags);
-    hash_add(&t->index, g->arena, hash, (uint32_t)g->n_tags);
-    struct tag *tag = &g->tags[g->n_tags++];
-    *tag = (struct tag){.node = node, .labels = labels, .name = name, .unit = unit, .value = value};
-    return tag;
-}
-
-static void add_to_tag(struct tag *tag, struct weight w, bool flat)
-{
-    int64_t *value = flat ? &tag->flat : &tag->cum, *div = flat ? &tag->flat_div : &tag->cum_div;
-    *value = units_add(*value, w.value);
-    *div = units_add(*div, w.divisor);
-}
-
-static void add_tags(struct tagger *t, const struct tag_set *set, uint32_t node, struct weight w,
-                     bool flat)
-{
-    if (set->labels)
-        add_to_tag(find_or_add_tag(t, node, set->labels, 0, 0, 0), w, flat);
-    for (uint32_t i = 0; i < set->n; i++) {
-        const struct number_tag *n = &t->numbers[set->first + i];
-        add_to_tag(find_or_add_tag(t, node, set->labels, n->name, n->unit, n->value), w, flat);
-    }
-}
-
-static void tagger_init(struct tagger *t, struct graph *g)
-{
-    const struct model_profile *p = g->p;
-    *t = (struct tagger){.g = g};
-    t->bytes_key = model_intern(p->strings, STR("bytes"));
-    t->base_key = model_intern(p->strings, STR("pprof::base"));
-    t->sets = arena_array(g->arena, p->label_set ? p->n_label_sets : 1, sizeof *t->sets);
-    hash_init(&t->index, g->arena, 64);
-    g->tags = NULL;
-    g->n_tags = g->cap_tags = 0;
+    graph_select_nodes(g);
 }
 
 // --- edges ---
@@ -465,7 +320,7 @@ static void connect_sample(struct connector *c, size_t s)
     struct weight w = sample_weight(g, s);
     if (w.value == 0 && w.divisor == 0)
         return;
-    const struct tag_set *tags = c->with_tags ? tag_set_of(&c->tagger, s) : NULL;
+    const struct tag_set *tags = c->with_tags ? tagger_set(&c->tagger, s) : NULL;
     if (tags && !tags->labels && !tags->n)
         tags = NULL;
     const uint32_t *frames = model_stack(p, s);
@@ -481,7 +336,7 @@ static void connect_sample(struct connector *c, size_t s)
             }
             if (tags && c->seen[node] != s + 1) {
                 c->seen[node] = s + 1;
-                add_tags(&c->tagger, tags, node, w, false);
+                tagger_add(&c->tagger, tags, node, w, false);
             }
             if (parent != MODEL_NONE && parent != node)
                 add_to_edge(c, parent, node, s, w, residual, k != last);
@@ -490,7 +345,7 @@ static void connect_sample(struct connector *c, size_t s)
         }
     }
     if (tags && parent != MODEL_NONE && !residual)
-        add_tags(&c->tagger, tags, parent, w, true);
+        tagger_add(&c->tagger, tags, parent, w, true);
 }
 
 // Only edges into the nodes of interest, with outgoing ones also out of them: frames that
@@ -587,122 +442,4 @@ void graph_connect_around(struct graph *g, const bool *interest)
     struct connector c;
     connector_init(&c, g);
     connect_some(&c, interest, true);
-}
-
-// --- trees ---
-
-void graph_build_tree(struct graph *g)
-{
-    const struct model_profile *p = g->p;
-    make_nodes(g, true);
-    struct node *kinds = g->nodes;
-    g->nodes = NULL;
-    g->n_nodes = g->cap_nodes = 0;
-    struct hash_table index;
-    hash_init(&index, g->arena, p->n_samples);
-    uint32_t *kind_of = NULL, *edge_of = NULL, *parent_of = NULL;
-    size_t cap_kind = 0, cap_edge = 0, cap_parent = 0;
-    struct tagger tagger;
-    tagger_init(&tagger, g);
-    for (size_t s = 0; s < p->n_samples; s++) {
-        struct weight w = sample_weight(g, s);
-        if (w.value == 0 && w.divisor == 0)
-            continue;
-        const struct tag_set *tags = tag_set_of(&tagger, s);
-        const uint32_t *frames = model_stack(p, s);
-        uint32_t parent = MODEL_NONE;
-        for (uint32_t i = p->stack_len[s]; i-- > 0;) {
-            uint32_t first = g->first_node[frames[i]], last = g->first_node[frames[i] + 1] - 1;
-            for (uint32_t k = last + 1; k-- > first;) {
-                uint32_t kind = g->location_nodes[k], node = MODEL_NONE;
-                uint64_t hash = hash_mix(parent, kind);
-                for (struct hash_probe at = hash_find(&index, hash); hash_hit(&index, &at);
-                     hash_next(&index, &at)) {
-                    if (parent_of[at.item] == parent && kind_of[at.item] == kind) {
-                        node = at.item;
-                        break;
-                    }
-                }
-                if (node == MODEL_NONE) {
-                    node = (uint32_t)g->n_nodes;
-                    g->nodes =
-                        arena_push(g->arena, g->nodes, node, &g->cap_nodes, sizeof *g->nodes);
-                    kind_of = arena_push(g->arena, kind_of, node, &cap_kind, sizeof *kind_of);
-                    edge_of = arena_push(g->arena, edge_of, node, &cap_edge, sizeof *edge_of);
-                    parent_of =
-                        arena_push(g->arena, parent_of, node, &cap_parent, sizeof *parent_of);
-                    g->nodes[node] = (struct node){
-                        .info = kinds[kind].info,
-                        .function = hash_mix(kinds[kind].function, parent),
-                    };
-                    kind_of[node] = kind;
-                    parent_of[node] = parent;
-                    edge_of[node] = MODEL_NONE;
-                    hash_add(&index, g->arena, hash, node);
-                    g->n_nodes++;
-                }
-                struct node *n = &g->nodes[node];
-                n->cum = units_add(n->cum, w.value);
-                n->cum_div = units_add(n->cum_div, w.divisor);
-                add_tags(&tagger, tags, node, w, false);
-                if (parent != MODEL_NONE) {
-                    if (edge_of[node] == MODEL_NONE) {
-                        edge_of[node] = (uint32_t)g->n_edges;
-                        g->edges = arena_push(g->arena, g->edges, g->n_edges, &g->cap_edges,
-                                              sizeof *g->edges);
-                        g->edges[g->n_edges++] =
-                            (struct edge){.src = parent, .dst = node, .is_inline = true};
-                    }
-                    struct edge *e = &g->edges[edge_of[node]];
-                    e->weight = units_add(e->weight, w.value);
-                    e->weight_div = units_add(e->weight_div, w.divisor);
-                    e->is_inline &= k != last;
-                }
-                parent = node;
-            }
-        }
-        if (parent != MODEL_NONE) {
-            struct node *n = &g->nodes[parent];
-            n->flat = units_add(n->flat, w.value);
-            n->flat_div = units_add(n->flat_div, w.divisor);
-            add_tags(&tagger, tags, parent, w, true);
-        }
-    }
-    select_nodes(g);
-}
-
-// Takes the nodes that are not kept out of the tree: their children hang on the next kept
-// ancestor by a residual edge.
-void graph_trim_tree(struct graph *g, const bool *kept)
-{
-    uint32_t *edge_of = arena_array(g->arena, g->n_nodes + 1, sizeof *edge_of);
-    memset(edge_of, 0xff, g->n_nodes * sizeof *edge_of);
-    for (size_t i = 0; i < g->n_edges; i++)
-        if (!g->edges[i].dead)
-            edge_of[g->edges[i].dst] = (uint32_t)i;
-    // Parents come before their children, so what hangs above an edge is settled already.
-    for (size_t i = 0; i < g->n_nodes; i++) {
-        if (edge_of[i] == MODEL_NONE)
-            continue;
-        struct edge *e = &g->edges[edge_of[i]];
-        if (!kept[e->src]) {
-            uint32_t above = edge_of[e->src];
-            if (above == MODEL_NONE) {
-                e->dead = true;
-                edge_of[i] = MODEL_NONE;
-                continue;
-            }
-            e->src = g->edges[above].src;
-            e->residual = true;
-            e->is_inline &= g->edges[above].is_inline;
-        }
-    }
-    for (size_t i = 0; i < g->n_edges; i++)
-        if (!kept[g->edges[i].dst])
-            g->edges[i].dead = true;
-    size_t n = 0;
-    for (size_t i = 0; i < g->n_selected; i++)
-        if (kept[g->selected[i]])
-            g->selected[n++] = g->selected[i];
-    g->n_selected = n;
 }

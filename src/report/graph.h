@@ -93,6 +93,8 @@ struct str graph_labels(struct graph *g, bool full_headers);
 
 // --- parts, used by each other ---
 
+void graph_make_nodes(struct graph *g);
+void graph_select_nodes(struct graph *g);
 void graph_count_values(struct graph *g);
 void graph_build_tree(struct graph *g);
 void graph_trim_tree(struct graph *g, const bool *kept);
