@@ -11,7 +11,7 @@
 #include "agent/stacks.h"
 #include "model/builder.h"
 
-enum { DRAIN_MS = 100, SCAN_MS = 1000 };
+enum { DRAIN_MS = 100, SCAN_MS = 1000, LOADING_MS = 10, LOADING_LASTS_MS = 2000 };
 
 struct window {
     bool open;
@@ -103,9 +103,11 @@ static int renew_stacks(void)
 
 static void drain(void)
 {
+    capture_hold();
     if (!any_window() && arena_size(agent.arena) > agent.memory / 2)
         renew_stacks();
     capture_drain(take, NULL);
+    capture_release();
 }
 
 // --- the background thread ---
@@ -113,21 +115,25 @@ static void drain(void)
 static void *run(void *context)
 {
     prctl(PR_SET_NAME, "kiln");
-    uint64_t scanned = 0;
+    uint64_t scanned = 0, changed = clock_ns(CLOCK_MONOTONIC);
     pthread_mutex_lock(&agent.lock);
     while (!agent.stopping) {
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
+        // The tables are built without the lock: windows need not wait for them.
+        pthread_mutex_unlock(&agent.lock);
         if (now - scanned >= SCAN_MS * 1000000u) {
-            // The tables are built without the lock: windows need not wait for them.
-            pthread_mutex_unlock(&agent.lock);
             capture_scan();
-            pthread_mutex_lock(&agent.lock);
             scanned = now;
         }
+        if (capture_refresh())
+            changed = now;
+        pthread_mutex_lock(&agent.lock);
         drain();
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
-        until.tv_nsec += DRAIN_MS * 1000000;
+        // Objects come in flocks: while they do, look often, so that few stacks end in one.
+        bool loading = now - changed < LOADING_LASTS_MS * UINT64_C(1000000);
+        until.tv_nsec += (loading ? LOADING_MS : DRAIN_MS) * 1000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&agent.wake, &agent.lock, &until);
@@ -192,9 +198,12 @@ int agent_start(const struct agent_options *o, struct err *e)
     agent.memory = o->memory ? o->memory : (size_t)32 << 20;
     if (result == 0)
         result = capture_start(&capture, e);
-    if (result == 0 && !agent.arena && renew_stacks()) {
-        capture_stop();
-        result = err_set(e, "no memory for the profiler");
+    if (result == 0 && !agent.arena) {
+        capture_hold();
+        result = renew_stacks() ? err_set(e, "no memory for the profiler") : 0;
+        capture_release();
+        if (result)
+            capture_stop();
     }
     if (result == 0) {
         agent.hz = capture.hz;

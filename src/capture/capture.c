@@ -12,6 +12,8 @@
 
 // Guards the slots against being taken by two at once. Handlers never take it.
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
+// Guards the snapshot against being freed while somebody other than a handler reads it.
+static pthread_mutex_t snapshot_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define EACH_SLOT(t)                                                               \
     for (uint32_t i_ = 0, n_ = atomic_load(&capture_state.n_slots); i_ < n_; i_++) \
@@ -42,6 +44,7 @@ static void wait_for_readers(void)
     }
 }
 
+// 1 if there is a new one, 0 if the old one serves, -1 with e filled.
 static int refresh_snapshot(struct err *e)
 {
     const struct unwind_snapshot *old = atomic_load(&capture_state.snapshot);
@@ -57,10 +60,27 @@ static int refresh_snapshot(struct err *e)
     struct unwind_snapshot *fresh = unwind_snapshot_build(old, e);
     if (!fresh)
         return -1;
+    capture_hold();
     atomic_store(&capture_state.snapshot, fresh);
     wait_for_readers();
     unwind_snapshot_free((struct unwind_snapshot *)old);
-    return 0;
+    capture_release();
+    return 1;
+}
+
+void capture_hold(void)
+{
+    pthread_mutex_lock(&snapshot_lock);
+}
+
+void capture_release(void)
+{
+    pthread_mutex_unlock(&snapshot_lock);
+}
+
+bool capture_refresh(void)
+{
+    return atomic_load(&capture_state.running) && refresh_snapshot(NULL) > 0;
 }
 
 const struct unwind_snapshot *capture_snapshot(void)
@@ -247,7 +267,7 @@ int capture_start(const struct capture_options *o, struct err *e)
     capture_state.hz = o->hz;
     capture_state.depth = o->depth;
     capture_state.period_ns = 1000000000u / o->hz;
-    if (refresh_snapshot(e))
+    if (refresh_snapshot(e) < 0)
         return -1;
     capture_state.pid = getpid();
     atomic_store(&capture_state.running, 1);
@@ -346,6 +366,7 @@ void capture_get_counts(struct capture_counts *c)
 void capture_after_fork_in_child(void)
 {
     slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    snapshot_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&capture_state.running, 0);
     EACH_SLOT(t)
     {

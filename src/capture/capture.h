@@ -50,9 +50,12 @@ int capture_start(const struct capture_options *options, struct err *e);
 void capture_stop(void);
 bool capture_running(void);
 
-// Finds threads that came and went, refreshes the unwind tables if objects were loaded or a
-// handler met code it did not know, and accounts for threads that block the signal. Call it
-// about once a second, and capture_arm_self where a thread is known to start.
+// Refreshes the unwind tables if objects were loaded or a handler met code it did not know.
+// Cheap when nothing changed: call it often, since stacks end where the tables do. True if
+// there are new ones.
+bool capture_refresh(void);
+// Finds threads that came and went, refreshes the tables, and accounts for threads that block
+// the signal. Call it about once a second, and capture_arm_self where a thread is known to start.
 void capture_scan(void);
 // Arms the calling thread now, so that it is seen from its first instruction to its end.
 void capture_arm_self(void);
@@ -82,7 +85,10 @@ void capture_drain(void (*take)(void *context, const struct capture_sample *samp
 
 void capture_get_counts(struct capture_counts *counts);
 
-// The unwind tables in use; valid until the next capture_scan. NULL before the first.
+// The unwind tables in use, between capture_hold and capture_release: they are not replaced
+// meanwhile. NULL before the first.
+void capture_hold(void);
+void capture_release(void);
 const struct unwind_snapshot *capture_snapshot(void);
 
 // The number of the label set that the calling thread carries: a plain thread-local store.
