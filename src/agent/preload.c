@@ -29,6 +29,7 @@ static struct {
     char output[4096];
     struct kiln_options options;
     int window;
+    pid_t pid; // that the window is of
     bool follow;
     _Atomic bool open;
 } run;
@@ -48,12 +49,14 @@ static void begin(void)
         complain("this process is not profiled", error.message);
     else
         atomic_store(&run.open, true);
+    run.pid = getpid();
 }
 
-// Once, whoever comes first: the destructor or one of the ways around it.
+// Once, whoever comes first: the destructor or one of the ways around it. A child of vfork
+// that ends is in our memory, but it is not us that ends.
 static void finish(void)
 {
-    if (!atomic_exchange(&run.open, false))
+    if (run.pid != getpid() || !atomic_exchange(&run.open, false))
         return;
     struct kiln_error error;
     int fd = open(run.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
