@@ -268,9 +268,6 @@ struct connector {
     struct {
         uint32_t parent, edge;
     } * last;
-    size_t *seen;
-    struct tagger tagger;
-    bool with_tags;
 };
 
 static uint32_t find_or_add_edge(struct connector *c, uint32_t src, uint32_t dst)
@@ -320,9 +317,6 @@ static void connect_sample(struct connector *c, size_t s)
     struct weight w = sample_weight(g, s);
     if (w.value == 0 && w.divisor == 0)
         return;
-    const struct tag_set *tags = c->with_tags ? tagger_set(&c->tagger, s) : NULL;
-    if (tags && !tags->labels && !tags->n)
-        tags = NULL;
     const uint32_t *frames = model_stack(p, s);
     uint32_t parent = MODEL_NONE;
     bool residual = false;
@@ -334,18 +328,12 @@ static void connect_sample(struct connector *c, size_t s)
                 residual = true;
                 continue;
             }
-            if (tags && c->seen[node] != s + 1) {
-                c->seen[node] = s + 1;
-                tagger_add(&c->tagger, tags, node, w, false);
-            }
             if (parent != MODEL_NONE && parent != node)
                 add_to_edge(c, parent, node, s, w, residual, k != last);
             parent = node;
             residual = false;
         }
     }
-    if (tags && parent != MODEL_NONE && !residual)
-        tagger_add(&c->tagger, tags, parent, w, true);
 }
 
 // Only edges into the nodes of interest, with outgoing ones also out of them: frames that
@@ -412,15 +400,10 @@ static void connector_init(struct connector *c, struct graph *g)
     memset(c->last, 0xff, g->n_nodes * sizeof *c->last);
 }
 
-void graph_connect(struct graph *g, bool with_tags)
+void graph_connect(struct graph *g)
 {
     struct connector c;
     connector_init(&c, g);
-    c.with_tags = with_tags;
-    if (with_tags) {
-        tagger_init(&c.tagger, g);
-        c.seen = arena_array(g->arena, g->n_nodes + 1, sizeof *c.seen);
-    }
     for (size_t s = 0; s < g->p->n_samples; s++)
         connect_sample(&c, s);
 }

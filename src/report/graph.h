@@ -98,8 +98,11 @@ void graph_select_nodes(struct graph *g);
 void graph_count_values(struct graph *g);
 void graph_build_tree(struct graph *g);
 void graph_trim_tree(struct graph *g, const bool *kept);
-// Counts the edges between the nodes that are kept, and the tags.
-void graph_connect(struct graph *g, bool with_tags);
+// Counts the edges between the nodes that are kept.
+void graph_connect(struct graph *g);
+// Counts the tags of the nodes that are kept. With leaves_only just those that some sample
+// brings to the end of its stack: enough to tell how many a node shows, and far fewer.
+void graph_tag(struct graph *g, bool leaves_only);
 // The same, but only edges into nodes that can be inlined: all that a table asks for.
 void graph_connect_inlined(struct graph *g);
 // Only edges into and out of the nodes of interest. Nothing tells which are residual.

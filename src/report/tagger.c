@@ -73,8 +73,9 @@ struct tag_set *tagger_set(struct tagger *t, size_t sample)
     return to;
 }
 
-static struct tag *find_or_add_tag(struct tagger *t, uint32_t node, uint32_t labels, uint32_t name,
-                                   uint32_t unit, int64_t value)
+// NULL if there is none and add is not set.
+static struct tag *find_tag(struct tagger *t, uint32_t node, uint32_t labels, uint32_t name,
+                            uint32_t unit, int64_t value, bool add)
 {
     struct graph *g = t->g;
     uint64_t hash = hash_mix(((uint64_t)node << 32) | labels, name);
@@ -84,6 +85,8 @@ static struct tag *find_or_add_tag(struct tagger *t, uint32_t node, uint32_t lab
         if (tag->node == node && tag->labels == labels && tag->name == name)
             return tag;
     }
+    if (!add)
+        return NULL;
     g->tags = arena_push(g->arena, g->tags, g->n_tags, &g->cap_tags, sizeof *g->tags);
     hash_add(&t->index, g->arena, hash, (uint32_t)g->n_tags);
     struct tag *tag = &g->tags[g->n_tags++];
@@ -93,6 +96,8 @@ static struct tag *find_or_add_tag(struct tagger *t, uint32_t node, uint32_t lab
 
 static void add_to_tag(struct tag *tag, struct weight w, bool flat)
 {
+    if (!tag)
+        return;
     int64_t *value = flat ? &tag->flat : &tag->cum, *div = flat ? &tag->flat_div : &tag->cum_div;
     *value = units_add(*value, w.value);
     *div = units_add(*div, w.divisor);
@@ -102,10 +107,11 @@ void tagger_add(struct tagger *t, const struct tag_set *set, uint32_t node, stru
                 bool flat)
 {
     if (set->labels)
-        add_to_tag(find_or_add_tag(t, node, set->labels, 0, 0, 0), w, flat);
+        add_to_tag(find_tag(t, node, set->labels, 0, 0, 0, !t->known_only), w, flat);
     for (uint32_t i = 0; i < set->n; i++) {
         const struct number_tag *n = &t->numbers[set->first + i];
-        add_to_tag(find_or_add_tag(t, node, set->labels, n->name, n->unit, n->value), w, flat);
+        add_to_tag(find_tag(t, node, set->labels, n->name, n->unit, n->value, !t->known_only), w,
+                   flat);
     }
 }
 
@@ -119,4 +125,62 @@ void tagger_init(struct tagger *t, struct graph *g)
     hash_init(&t->index, g->arena, 64);
     g->tags = NULL;
     g->n_tags = g->cap_tags = 0;
+}
+
+static bool brings_nothing(const struct tag_set *set)
+{
+    return !set->labels && !set->n;
+}
+
+static bool is_kept(const struct graph *g, uint32_t node)
+{
+    return !g->is_kept || g->is_kept[node];
+}
+
+static void tag_leaves(struct tagger *t)
+{
+    const struct graph *g = t->g;
+    const struct model_profile *p = g->p;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct weight w = sample_weight(g, s);
+        if ((w.value == 0 && w.divisor == 0) || p->stack_len[s] == 0)
+            continue;
+        const struct tag_set *set = tagger_set(t, s);
+        uint32_t leaf = g->location_nodes[g->first_node[model_stack(p, s)[0]]];
+        if (!brings_nothing(set) && is_kept(g, leaf))
+            tagger_add(t, set, leaf, w, true);
+    }
+}
+
+// Every node of a stack once.
+static void tag_stacks(struct tagger *t)
+{
+    const struct graph *g = t->g;
+    const struct model_profile *p = g->p;
+    size_t *seen = arena_array(g->arena, g->n_nodes + 1, sizeof *seen);
+    for (size_t s = 0; s < p->n_samples; s++) {
+        struct weight w = sample_weight(g, s);
+        const struct tag_set *set = tagger_set(t, s);
+        if ((w.value == 0 && w.divisor == 0) || brings_nothing(set))
+            continue;
+        const uint32_t *frames = model_stack(p, s);
+        for (uint32_t i = 0; i < p->stack_len[s]; i++) {
+            for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++) {
+                uint32_t node = g->location_nodes[k];
+                if (!is_kept(g, node) || seen[node] == s + 1)
+                    continue;
+                seen[node] = s + 1;
+                tagger_add(t, set, node, w, false);
+            }
+        }
+    }
+}
+
+void graph_tag(struct graph *g, bool leaves_only)
+{
+    struct tagger t;
+    tagger_init(&t, g);
+    tag_leaves(&t);
+    t.known_only = leaves_only;
+    tag_stacks(&t);
 }

@@ -33,6 +33,7 @@ struct tagger {
     size_t n_numbers, cap_numbers;
     struct hash_table index;
     uint32_t bytes_key, base_key;
+    bool known_only; // adds to tags that are there, makes no new ones
 };
 
 // Forgets the tags that the graph has.

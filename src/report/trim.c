@@ -381,12 +381,14 @@ struct graph *graph_new_trimmed(struct report *r)
 
     // Edges are counted once the nodes are final; pictures choose nodes by their edges.
     bool connected = tree;
+    bool chooses = o->node_count > 0;
     if (visual && !connected) {
-        graph_connect(g, true);
+        graph_connect(g);
+        graph_tag(g, chooses);
         connected = true;
     }
     sort_nodes(g);
-    if (o->node_count > 0) {
+    if (chooses) {
         if (connected) {
             drop_light_tags(g, node_cutoff);
             drop_light_edges(g, edge_cutoff);
@@ -399,18 +401,20 @@ struct graph *graph_new_trimmed(struct report *r)
             if (!tree)
                 connected = false;
             if (visual && !tree) {
-                graph_connect(g, true);
+                graph_connect(g);
                 connected = true;
             }
             sort_nodes(g);
         }
+        if (visual && !tree)
+            graph_tag(g, false);
     }
     if (!connected && (o->format == REPORT_TEXT || o->format == REPORT_TOPPROTO))
         graph_connect_inlined(g);
     else if (!connected && o->symbol)
         graph_connect_around(g, match_symbol(g));
     else if (!connected)
-        graph_connect(g, false);
+        graph_connect(g);
     drop_light_tags(g, node_cutoff);
     g->n_dropped_edges = drop_light_edges(g, edge_cutoff);
     graph_index_edges(g);
