@@ -2,6 +2,11 @@
 
 #include <stdlib.h>
 
+int str_compare(const void *a, const void *b)
+{
+    return str_cmp(*(const struct str *)a, *(const struct str *)b);
+}
+
 size_t str_find(struct str s, struct str needle, size_t from)
 {
     if (from > s.n)

@@ -31,6 +31,9 @@ static inline int str_cmp(struct str a, struct str b)
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
+// The same for qsort, over an array of struct str.
+int str_compare(const void *a, const void *b);
+
 static inline bool str_starts(struct str s, struct str prefix)
 {
     return s.n >= prefix.n && (prefix.n == 0 || memcmp(s.p, prefix.p, prefix.n) == 0);

@@ -268,11 +268,6 @@ struct model_profile *model_set_label(const struct model_profile *p, struct str 
 
 // --- units of numeric labels ---
 
-static int compare_strs(const void *a, const void *b)
-{
-    return str_cmp(*(const struct str *)a, *(const struct str *)b);
-}
-
 struct ignored_unit {
     uint32_t key, unit;
 };
@@ -295,7 +290,7 @@ static void report_conflicts(const struct model_profile *p, struct ignored_unit 
             length += others[count++].n + 2;
             ignored[k].key = MODEL_NONE;
         }
-        qsort(others, count, sizeof *others, compare_strs);
+        qsort(others, count, sizeof *others, str_compare);
         char *list = arena_alloc(arena, length + 1);
         size_t at = 0;
         for (size_t k = 0; k < count; k++) {

@@ -4,11 +4,6 @@
 
 #include "model/units.h"
 
-static int compare_strs(const void *a, const void *b)
-{
-    return str_cmp(*(const struct str *)a, *(const struct str *)b);
-}
-
 static uint32_t join_labels(struct tagger *t, const struct model_label_set *set)
 {
     const struct model_profile *p = t->g->p;
@@ -29,7 +24,7 @@ static uint32_t join_labels(struct tagger *t, const struct model_label_set *set)
     }
     if (n == 0)
         return 0;
-    qsort(parts, n, sizeof *parts, compare_strs);
+    qsort(parts, n, sizeof *parts, str_compare);
     char *joined = arena_alloc(arena, total);
     size_t at = 0;
     for (size_t i = 0; i < n; i++) {

@@ -15,11 +15,6 @@ void report_comments(struct report *r, struct out *out)
     }
 }
 
-static int compare_strs(const void *a, const void *b)
-{
-    return str_cmp(*(const struct str *)a, *(const struct str *)b);
-}
-
 // Calls begin for each key of the labels of one kind, value for each of its values and
 // end; the pieces are sorted as whole texts and joined.
 struct label_text {
@@ -33,7 +28,7 @@ struct label_text {
 static void sort_and_join(struct label_text *t, struct out *out, const char *separator)
 {
     if (t->n)
-        qsort(t->pieces, t->n, sizeof *t->pieces, compare_strs);
+        qsort(t->pieces, t->n, sizeof *t->pieces, str_compare);
     for (size_t i = 0; i < t->n; i++) {
         if (i)
             out_text(out, separator);
