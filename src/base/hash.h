@@ -45,6 +45,12 @@ static inline struct hash_probe hash_find(const struct hash_table *table, uint64
     return (struct hash_probe){(uint32_t)(hash >> 32) & table->mask, (uint32_t)(hash >> 32), 0};
 }
 
+// Fetches the place that hash_find will look at.
+static inline void hash_prefetch(const struct hash_table *table, uint64_t hash)
+{
+    __builtin_prefetch(&table->slots[(uint32_t)(hash >> 32) & table->mask], 1);
+}
+
 static inline bool hash_hit(const struct hash_table *table, struct hash_probe *at)
 {
     for (;; at->slot = (at->slot + 1) & table->mask) {

@@ -376,7 +376,7 @@ static struct model_profile *combine(struct model_profile **profiles, size_t n, 
 {
     if (model_make_compatible(profiles, n, arena, e))
         return NULL;
-    return n == 1 ? profiles[0] : model_merge(profiles, n, arena, e);
+    return n == 1 ? profiles[0] : model_merge_take(profiles, n, arena, e);
 }
 
 // A mapping whose file is a URL has no file.

@@ -39,24 +39,18 @@ void legacy_add_sample(struct legacy *l, const int64_t *values)
     l->n_frames = 0;
 }
 
-// Moves the frames of all samples together, without the second one where drop says so.
+// Takes the second frame out of each sample where drop says so.
 static void drop_second(struct legacy *l,
                         bool (*drop)(const struct model_profile *p, const uint32_t *stack,
                                      uint32_t location),
                         uint32_t location)
 {
     struct model_profile *p = l->b.p;
-    size_t to = 0;
     for (size_t i = 0; i < p->n_samples; i++) {
-        const uint32_t *stack = p->frames + p->stack_first[i];
-        uint32_t n = p->stack_len[i], skip = n > 1 && drop(p, stack, location) ? 1 : UINT32_MAX;
-        p->stack_first[i] = to;
-        p->stack_len[i] = n - (skip == 1);
-        for (uint32_t k = 0; k < n; k++)
-            if (k != skip)
-                p->frames[to++] = stack[k];
+        uint32_t *stack = p->stacks[i];
+        if (p->stack_len[i] > 1 && drop(p, stack, location))
+            memmove(stack + 1, stack + 2, (--p->stack_len[i] - 1) * sizeof *stack);
     }
-    l->b.n_frames = to;
 }
 
 static bool is_location(const struct model_profile *p, const uint32_t *stack, uint32_t location)
@@ -73,14 +67,12 @@ static bool is_repeated(const struct model_profile *p, const uint32_t *stack, ui
 
 void legacy_drop_second(struct legacy *l, uint32_t location)
 {
-    if (l->b.n_frames)
-        drop_second(l, is_location, location);
+    drop_second(l, is_location, location);
 }
 
 void legacy_drop_repeated_leaf(struct legacy *l)
 {
-    if (l->b.n_frames)
-        drop_second(l, is_repeated, 0);
+    drop_second(l, is_repeated, 0);
 }
 
 bool legacy_is_map_start(struct str line)

@@ -12,8 +12,8 @@ int codec_write_pprof_gzip(const struct model_profile *p, struct out *out, struc
     uint8_t *packed = NULL;
     int result = codec_write_pprof(p, &raw, e) || out_finish(&raw, e) ? -1 : 0;
     if (result == 0) {
-        // More than twice as fast as level 6 for some 3 % more bytes.
-        compressor = libdeflate_alloc_compressor(3);
+        // Two and a half times as fast as level 6 for some 7 % more bytes.
+        compressor = libdeflate_alloc_compressor(1);
         size_t bound = compressor ? libdeflate_gzip_compress_bound(compressor, raw.n) : 0;
         packed = compressor ? malloc(bound) : NULL;
         if (packed)

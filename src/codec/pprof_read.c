@@ -26,8 +26,8 @@ struct reader {
     size_t n_samples, sample_bytes; // as the first pass counts them
     size_t cap_types, cap_mappings, cap_functions, cap_locations, cap_lines, cap_comments;
 
-    size_t n_frames;
-    bool dangling; // a frame's location is not in the profile
+    uint32_t *frames; // of the next sample
+    bool dangling;    // a frame's location is not in the profile
     struct model_label *labels;
     size_t n_labels, cap_labels;
     uint32_t *recent; // label sets by hash
@@ -436,7 +436,7 @@ static bool counted_to_indices(uint32_t *frames, size_t n_frames, uint32_t n)
 
 static bool read_frames(struct reader *r, const struct id_index *locations, struct proto_span s)
 {
-    uint32_t *first = r->p->frames + r->n_frames, *to = first;
+    uint32_t *first = r->frames, *to = first;
     const uint8_t *p = s.p;
     while (p < s.end) {
         p = read_short_ids(p, s.end, &to);
@@ -456,7 +456,7 @@ static bool read_frames(struct reader *r, const struct id_index *locations, stru
             *to++ = (uint32_t)id;
         }
     }
-    r->n_frames += (size_t)(to - first);
+    r->frames = to;
     bool dangling = false;
     if (locations->counted) {
         dangling = !counted_to_indices(first, (size_t)(to - first), r->p->n_locations);
@@ -578,10 +578,10 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
         index_ids(r->arena, COLLECT_IDS(r->arena, p->locations, p->n_locations), p->n_locations);
     p->values =
         arena_array(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
-    p->stack_first = arena_array(r->arena, r->n_samples, sizeof *p->stack_first);
+    p->stacks = arena_array(r->arena, r->n_samples, sizeof *p->stacks);
     p->stack_len = arena_array(r->arena, r->n_samples, sizeof *p->stack_len);
     // A frame takes a byte at least; what is not touched takes no memory.
-    p->frames = arena_array(r->arena, r->sample_bytes, sizeof *p->frames);
+    r->frames = arena_array(r->arena, r->sample_bytes, sizeof *r->frames);
 
     struct proto_span s = {r->data, r->data + r->size};
     const uint8_t *released = s.p;
@@ -591,7 +591,8 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
             return bad(r, "cut short");
         if (f.number != 2)
             continue;
-        size_t sample = p->n_samples, first = r->n_frames;
+        size_t sample = p->n_samples;
+        uint32_t *stack = r->frames;
         uint32_t n_values;
         if (!read_sample(r, &locations, f.span, sample, &n_values)) {
             err_set(r->e, "malformed profile: sample %zu at byte %zu cannot be decoded", sample,
@@ -606,10 +607,10 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
                     sample, n_values, p->n_types);
             return PPROF_BAD;
         }
-        if (r->n_frames - first >= MODEL_NONE)
+        if (r->frames - stack >= MODEL_NONE)
             return bad(r, "a stack of more than 2^32 frames");
-        p->stack_first[sample] = first;
-        p->stack_len[sample] = (uint32_t)(r->n_frames - first);
+        p->stacks[sample] = stack;
+        p->stack_len[sample] = (uint32_t)(r->frames - stack);
         p->n_samples++;
         set_labels(r, sample);
         if (disposable && s.p - released >= RELEASE_STEP) {

@@ -12,6 +12,15 @@ struct writer {
     uint32_t *order;   // the other way round
     uint32_t n_strings;
     struct out scratch; // the submessage under construction
+    struct varint *ids; // of the locations
+    uint8_t *packed;    // the frames under construction
+    size_t cap_packed;
+};
+
+// A number as it is written: almost all are shorter than eight bytes and copied as a word.
+struct varint {
+    uint8_t bytes[10];
+    uint8_t n;
 };
 
 static void use(struct writer *w, uint32_t string)
@@ -123,15 +132,16 @@ static void put_labels(struct writer *w, size_t sample)
     }
 }
 
-static uint8_t *encode_varint(uint8_t *to, uint64_t v)
+static struct varint encode_varint(uint64_t v)
 {
+    struct varint x = {.n = 0};
     for (; v >= 0x80; v >>= 7)
-        *to++ = (uint8_t)(v | 0x80);
-    *to++ = (uint8_t)v;
-    return to;
+        x.bytes[x.n++] = (uint8_t)(v | 0x80);
+    x.bytes[x.n++] = (uint8_t)v;
+    return x;
 }
 
-static void put_frames(struct writer *w, size_t sample, uint8_t **space, size_t *cap)
+static void put_frames(struct writer *w, size_t sample)
 {
     const struct model_profile *p = w->p;
     const uint32_t *frames = model_stack(p, sample);
@@ -141,13 +151,18 @@ static void put_frames(struct writer *w, size_t sample, uint8_t **space, size_t 
             put(&w->scratch, 1, p->locations[frames[i]].id);
         return;
     }
-    while (*cap < (size_t)n * 10)
-        *space = arena_push(w->arena, *space, *cap, cap, 1);
-    uint8_t *to = *space;
-    for (uint32_t i = 0; i < n; i++)
-        to = encode_varint(to, p->locations[frames[i]].id);
-    put_header(&w->scratch, 1, (size_t)(to - *space));
-    out_write(&w->scratch, *space, (size_t)(to - *space));
+    while (w->cap_packed < (size_t)n * sizeof(struct varint))
+        w->packed = arena_push(w->arena, w->packed, w->cap_packed, &w->cap_packed, 1);
+    uint8_t *to = w->packed;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct varint *id = &w->ids[frames[i]];
+        memcpy(to, id->bytes, sizeof(uint64_t));
+        if (id->n > sizeof(uint64_t))
+            memcpy(to, id->bytes, sizeof id->bytes);
+        to += id->n;
+    }
+    put_header(&w->scratch, 1, (size_t)(to - w->packed));
+    out_write(&w->scratch, w->packed, (size_t)(to - w->packed));
 }
 
 static void put_values(struct writer *w, size_t sample)
@@ -234,10 +249,8 @@ static void put_profile(struct writer *w)
     const struct model_profile *p = w->p;
     for (uint32_t i = 0; i < p->n_types; i++)
         put_value_type(w, 1, p->types[i]);
-    uint8_t *space = NULL;
-    size_t cap = 0;
     for (size_t i = 0; i < p->n_samples; i++) {
-        put_frames(w, i, &space, &cap);
+        put_frames(w, i);
         put_values(w, i);
         put_labels(w, i);
         put_scratch(w, 2);
@@ -280,6 +293,9 @@ int codec_write_pprof(const struct model_profile *p, struct out *out, struct err
     }
     w.numbers = arena_array(arena, p->strings->n, sizeof *w.numbers);
     w.order = arena_array(arena, p->strings->n, sizeof *w.order);
+    w.ids = arena_array(arena, p->n_locations, sizeof *w.ids);
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        w.ids[i] = encode_varint(p->locations[i].id);
     number_strings(&w);
     put_profile(&w);
     arena_try_end(arena);

@@ -78,14 +78,16 @@ static void renumber_locations(struct model_builder *b)
     uint32_t *new_index = arena_array(b->arena, p->n_locations, sizeof *new_index);
     struct model_location *used = arena_array(b->arena, p->n_locations, sizeof *used);
     uint32_t n = 0;
-    for (size_t i = 0; i < b->n_frames; i++) {
-        uint32_t old = p->frames[i];
-        if (new_index[old] == 0) {
-            used[n] = p->locations[old];
-            used[n].id = n + 1;
-            new_index[old] = ++n;
+    for (size_t i = 0; i < p->n_samples; i++) {
+        for (uint32_t k = 0; k < p->stack_len[i]; k++) {
+            uint32_t old = p->stacks[i][k];
+            if (new_index[old] == 0) {
+                used[n] = p->locations[old];
+                used[n].id = n + 1;
+                new_index[old] = ++n;
+            }
+            p->stacks[i][k] = new_index[old] - 1;
         }
-        p->frames[i] = new_index[old] - 1;
     }
     p->locations = used;
     b->cap_locations = p->n_locations;

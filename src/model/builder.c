@@ -213,14 +213,12 @@ void model_build_sample(struct model_builder *b, const uint32_t *frames, size_t 
     if (n_frames >= MODEL_NONE)
         arena_fail(b->arena, "a stack of more than 2^32 frames");
     size_t n = p->n_samples;
-    PUSH(b, p->stack_first, n, cap_samples);
+    PUSH(b, p->stacks, n, cap_samples);
     PUSH(b, p->stack_len, n, cap_lens);
-    p->stack_first[n] = b->n_frames;
+    p->stacks[n] = arena_array(b->arena, n_frames, sizeof *frames);
     p->stack_len[n] = (uint32_t)n_frames;
-    for (size_t i = 0; i < n_frames; i++) {
-        PUSH(b, p->frames, b->n_frames, cap_frames);
-        p->frames[b->n_frames++] = frames[i];
-    }
+    if (n_frames)
+        memcpy(p->stacks[n], frames, n_frames * sizeof *frames);
     for (uint32_t i = 0; i < p->n_types; i++) {
         PUSH(b, p->values, n * p->n_types + i, cap_values);
         p->values[n * p->n_types + i] = values[i];

@@ -9,7 +9,7 @@ struct model_builder {
     struct arena *arena;
     size_t cap_types, cap_mappings, cap_functions, cap_locations, cap_lines, cap_label_sets,
         cap_labels, cap_comments;
-    size_t cap_samples, cap_values, cap_lens, cap_label_column, cap_frames, n_frames;
+    size_t cap_samples, cap_values, cap_lens, cap_label_column;
     struct hash_table functions, locations, label_sets;
     // The sample under construction.
     struct model_label *pending;

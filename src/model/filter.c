@@ -76,22 +76,20 @@ static void hide_frames(struct model_profile *to, const bool *hidden, bool *keep
     for (size_t i = 0; i < to->n_samples; i++)
         total += keep[i] ? to->stack_len[i] : 0;
     uint32_t *frames = arena_array(to->arena, total + 1, sizeof *frames);
-    uint64_t *first = arena_array(to->arena, to->n_samples + 1, sizeof *first);
+    uint32_t **stacks = arena_array(to->arena, to->n_samples + 1, sizeof *stacks);
     uint32_t *len = arena_array(to->arena, to->n_samples + 1, sizeof *len);
-    size_t n = 0;
     for (size_t i = 0; i < to->n_samples; i++) {
         if (!keep[i])
             continue;
         const uint32_t *stack = model_stack(to, i);
-        first[i] = n;
+        stacks[i] = frames;
         for (uint32_t k = 0; k < to->stack_len[i]; k++)
             if (!hidden[stack[k]])
-                frames[n++] = stack[k];
-        len[i] = (uint32_t)(n - first[i]);
+                *frames++ = stack[k];
+        len[i] = (uint32_t)(frames - stacks[i]);
         keep[i] = len[i] > 0;
     }
-    to->frames = frames;
-    to->stack_first = first;
+    to->stacks = stacks;
     to->stack_len = len;
 }
 
@@ -144,12 +142,12 @@ struct model_profile *model_filter_frames(const struct model_profile *p, struct 
 // Own columns for where stacks begin and how long they are, to be narrowed in place.
 static void own_stacks(struct model_profile *to)
 {
-    const uint64_t *first = to->stack_first;
+    uint32_t *const *stacks = to->stacks;
     const uint32_t *len = to->stack_len;
-    to->stack_first = arena_array(to->arena, to->n_samples + 1, sizeof *first);
+    to->stacks = arena_array(to->arena, to->n_samples + 1, sizeof *stacks);
     to->stack_len = arena_array(to->arena, to->n_samples + 1, sizeof *len);
     if (to->n_samples) {
-        memcpy(to->stack_first, first, to->n_samples * sizeof *first);
+        memcpy(to->stacks, stacks, to->n_samples * sizeof *stacks);
         memcpy(to->stack_len, len, to->n_samples * sizeof *len);
     }
 }
@@ -157,7 +155,7 @@ static void own_stacks(struct model_profile *to)
 // Drops the n frames nearest the leaf.
 static void cut_leaves(struct model_profile *to, size_t sample, uint32_t n)
 {
-    to->stack_first[sample] += n;
+    to->stacks[sample] += n;
     to->stack_len[sample] -= n;
 }
 

@@ -503,11 +503,11 @@ struct model_profile *model_add_label_frames(const struct model_profile *p, stru
 
     uint32_t *made = arena_array(arena, (size_t)n_sets * n, sizeof *made);
     bool *done = arena_array(arena, n_sets, sizeof *done);
-    size_t total = 0, at = 0;
+    size_t total = 0;
     for (size_t i = 0; i < p->n_samples; i++)
         total += p->stack_len[i] + n;
     uint32_t *frames = arena_array(arena, total + 1, sizeof *frames);
-    uint64_t *first = arena_array(arena, p->n_samples + 1, sizeof *first);
+    uint32_t **stacks = arena_array(arena, p->n_samples + 1, sizeof *stacks);
     uint32_t *len = arena_array(arena, p->n_samples + 1, sizeof *len);
     for (size_t i = 0; i < p->n_samples; i++) {
         uint32_t set = p->label_set ? p->label_set[i] : 0;
@@ -517,18 +517,17 @@ struct model_profile *model_add_label_frames(const struct model_profile *p, stru
             *root_matched |= make_frames(&f, &sets[set], roots, n_roots, root_frames);
             *leaf_matched |= make_frames(&f, &sets[set], leaves, n_leaves, leaf_frames);
         }
-        first[i] = at;
+        stacks[i] = frames;
         len[i] = p->stack_len[i] + n;
-        memcpy(frames + at, leaf_frames, n_leaves * sizeof *frames);
-        at += n_leaves;
+        memcpy(frames, leaf_frames, n_leaves * sizeof *frames);
+        frames += n_leaves;
         if (p->stack_len[i])
-            memcpy(frames + at, model_stack(p, i), p->stack_len[i] * sizeof *frames);
-        at += p->stack_len[i];
-        memcpy(frames + at, root_frames, n_roots * sizeof *frames);
-        at += n_roots;
+            memcpy(frames, model_stack(p, i), p->stack_len[i] * sizeof *frames);
+        frames += p->stack_len[i];
+        memcpy(frames, root_frames, n_roots * sizeof *frames);
+        frames += n_roots;
     }
-    f.to->frames = frames;
-    f.to->stack_first = first;
+    f.to->stacks = stacks;
     f.to->stack_len = len;
     return f.to;
 }

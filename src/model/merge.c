@@ -7,13 +7,12 @@ struct merger {
     struct arena *arena;
     struct hash_table mappings, functions, locations, label_sets, samples;
     size_t cap_mappings, cap_functions, cap_locations, cap_lines, cap_label_sets, cap_labels;
-    size_t cap_samples, cap_lens, cap_values, cap_label_column, cap_frames, n_frames, cap_comments;
+    size_t cap_samples, cap_lens, cap_values, cap_label_column, cap_comments;
 
     // For the profile being added: its index -> ours plus one; 0 not mapped yet.
     const struct model_profile *from;
     uint32_t *string_of, *mapping_of, *function_of, *location_of, *label_set_of;
-    uint32_t *stack; // mapped frames of one sample
-    size_t cap_stack;
+    bool in_place; // no two of its stacks overlap
 };
 
 #define PUSH(m, items, n, cap) \
@@ -185,54 +184,97 @@ static bool is_zero(const struct model_profile *p, size_t sample)
     return true;
 }
 
-static void merge_sample(struct merger *m, size_t sample)
+// The stack with our locations.
+static uint32_t *take_stack(struct merger *m, uint32_t *from, uint32_t n)
+{
+    uint32_t *to = m->in_place ? from : arena_array(m->arena, n, sizeof *to);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t location = m->location_of[from[i]];
+        to[i] = location ? location - 1 : merge_location(m, from[i]);
+    }
+    return to;
+}
+
+// A sample of the profile being added, in our terms.
+struct merged_sample {
+    uint32_t *stack;
+    const int64_t *values;
+    uint32_t n, labels;
+    uint64_t hash;
+};
+
+static struct merged_sample take_sample(struct merger *m, size_t sample)
+{
+    uint32_t n = m->from->stack_len[sample];
+    struct merged_sample x = {
+        .stack = take_stack(m, m->from->stacks[sample], n),
+        .values = model_values(m->from, sample),
+        .n = n,
+        .labels = merge_label_set(m, sample),
+    };
+    x.hash = hash_bytes(x.stack, n * sizeof *x.stack, x.labels);
+    hash_prefetch(&m->samples, x.hash);
+    return x;
+}
+
+static void add_sample(struct merger *m, const struct merged_sample *x)
 {
     struct model_profile *to = m->to;
-    const uint32_t *frames = model_stack(m->from, sample);
-    const int64_t *values = model_values(m->from, sample);
-    uint32_t n = m->from->stack_len[sample], types = to->n_types;
-    while (m->cap_stack < n)
-        m->stack = arena_push(m->arena, m->stack, m->cap_stack, &m->cap_stack, sizeof *m->stack);
-    for (uint32_t i = 0; i < n; i++)
-        m->stack[i] = merge_location(m, frames[i]);
-    uint32_t labels = merge_label_set(m, sample);
-    uint64_t hash = hash_bytes(m->stack, n * sizeof *m->stack, labels);
-    for (struct hash_probe at = hash_find(&m->samples, hash); hash_hit(&m->samples, &at);
+    uint32_t types = to->n_types;
+    for (struct hash_probe at = hash_find(&m->samples, x->hash); hash_hit(&m->samples, &at);
          hash_next(&m->samples, &at)) {
         size_t k = at.item;
-        if (to->stack_len[k] == n && to->label_set[k] == labels &&
-            memcmp(model_stack(to, k), m->stack, n * sizeof *m->stack) == 0) {
+        if (to->stack_len[k] == x->n && to->label_set[k] == x->labels &&
+            memcmp(model_stack(to, k), x->stack, x->n * sizeof *x->stack) == 0) {
             for (uint32_t t = 0; t < types; t++)
-                to->values[k * types + t] = units_add(to->values[k * types + t], values[t]);
+                to->values[k * types + t] = units_add(to->values[k * types + t], x->values[t]);
             return;
         }
     }
     size_t k = to->n_samples;
     if (k >= MODEL_NONE - 1)
         arena_fail(m->arena, "more than 2^32 distinct samples");
-    PUSH(m, to->stack_first, k, cap_samples);
+    PUSH(m, to->stacks, k, cap_samples);
     PUSH(m, to->stack_len, k, cap_lens);
     PUSH(m, to->label_set, k, cap_label_column);
-    to->stack_first[k] = m->n_frames;
-    to->stack_len[k] = n;
-    to->label_set[k] = labels;
-    while (m->cap_frames < m->n_frames + n)
-        to->frames =
-            arena_push(m->arena, to->frames, m->cap_frames, &m->cap_frames, sizeof *to->frames);
-    memcpy(to->frames + m->n_frames, m->stack, n * sizeof *m->stack);
-    m->n_frames += n;
+    to->stacks[k] = x->stack;
+    to->stack_len[k] = x->n;
+    to->label_set[k] = x->labels;
     for (uint32_t t = 0; t < types; t++) {
         PUSH(m, to->values, k * types + t, cap_values);
-        to->values[k * types + t] = values[t];
+        to->values[k * types + t] = x->values[t];
     }
-    hash_add(&m->samples, m->arena, hash, (uint32_t)k);
+    hash_add(&m->samples, m->arena, x->hash, (uint32_t)k);
     to->n_samples++;
+}
+
+// By the dozen, so that the table's slots are there when they are looked at.
+static void merge_samples(struct merger *m)
+{
+    struct merged_sample samples[12];
+    for (size_t i = 0; i < m->from->n_samples;) {
+        size_t n = 0;
+        for (; n < sizeof samples / sizeof *samples && i < m->from->n_samples; i++)
+            if (!is_zero(m->from, i))
+                samples[n++] = take_sample(m, i);
+        for (size_t k = 0; k < n; k++)
+            add_sample(m, &samples[k]);
+    }
+}
+
+static bool has_ascending_stacks(const struct model_profile *p)
+{
+    for (size_t i = 1; i < p->n_samples; i++)
+        if (p->stacks[i] < p->stacks[i - 1] + p->stack_len[i - 1])
+            return false;
+    return true;
 }
 
 static void begin_source(struct merger *m, const struct model_profile *p)
 {
     struct arena *a = m->arena;
     m->from = p;
+    m->in_place = has_ascending_stacks(p);
     m->string_of = arena_array(a, p->strings->n + 1, sizeof *m->string_of);
     m->mapping_of = arena_array(a, p->n_mappings + 1, sizeof *m->mapping_of);
     m->function_of = arena_array(a, p->n_functions + 1, sizeof *m->function_of);
@@ -294,17 +336,15 @@ static struct model_profile *merge_all(struct model_profile *const *profiles, si
         // The first mapping is the main binary and stays first.
         if (m.to->n_mappings == 0 && profiles[k]->n_mappings > 0)
             merge_mapping(&m, 0);
-        for (size_t i = 0; i < profiles[k]->n_samples; i++)
-            if (!is_zero(profiles[k], i))
-                merge_sample(&m, i);
+        merge_samples(&m);
     }
     if (m.to->n_label_sets == 1)
         m.to->label_set = NULL;
     return m.to;
 }
 
-struct model_profile *model_merge(struct model_profile *const *profiles, size_t n,
-                                  struct arena *arena, struct err *e)
+struct model_profile *model_merge_take(struct model_profile *const *profiles, size_t n,
+                                       struct arena *arena, struct err *e)
 {
     for (size_t k = 1; k < n; k++)
         if (model_check_equal_types(profiles[0], profiles[k], e))

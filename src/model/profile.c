@@ -57,7 +57,6 @@ struct model_profile *model_profile_new(struct arena *arena)
     // Columns are there even when they stay empty: an offset from NULL is undefined, be it 0.
     p->lines = arena_alloc(arena, sizeof *p->lines);
     p->labels = arena_alloc(arena, sizeof *p->labels);
-    p->frames = arena_alloc(arena, sizeof *p->frames);
     p->values = arena_alloc(arena, sizeof *p->values);
     return p;
 }

@@ -84,11 +84,10 @@ struct model_profile {
 
     // One entry a sample.
     size_t n_samples;
-    int64_t *values;       // n_types each
-    uint64_t *stack_first; // where in frames
+    int64_t *values;   // n_types each
+    uint32_t **stacks; // location indices, leaf first
     uint32_t *stack_len;
     uint32_t *label_set; // NULL: no sample has labels
-    uint32_t *frames;    // location indices, leaf first
 
     uint32_t drop_frames, keep_frames, default_type, doc_url;
     struct model_value_type period_type;
@@ -102,7 +101,7 @@ static inline struct str model_str(const struct model_profile *p, uint32_t id)
 
 static inline const uint32_t *model_stack(const struct model_profile *p, size_t sample)
 {
-    return p->frames + p->stack_first[sample];
+    return p->stacks[sample];
 }
 
 static inline const int64_t *model_values(const struct model_profile *p, size_t sample)

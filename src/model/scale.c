@@ -22,7 +22,7 @@ struct model_profile *model_select_samples(const struct model_profile *p, const 
         return to;
     to->n_samples = n;
     to->values = arena_array(arena, n * p->n_types, sizeof *to->values);
-    to->stack_first = arena_array(arena, n, sizeof *to->stack_first);
+    to->stacks = arena_array(arena, n, sizeof *to->stacks);
     to->stack_len = arena_array(arena, n, sizeof *to->stack_len);
     if (p->label_set)
         to->label_set = arena_array(arena, n, sizeof *to->label_set);
@@ -30,7 +30,7 @@ struct model_profile *model_select_samples(const struct model_profile *p, const 
         if (!keep[i])
             continue;
         memcpy(to->values + k * p->n_types, model_values(p, i), p->n_types * sizeof *p->values);
-        to->stack_first[k] = p->stack_first[i];
+        to->stacks[k] = p->stacks[i];
         to->stack_len[k] = p->stack_len[i];
         if (p->label_set)
             to->label_set[k] = p->label_set[i];

@@ -92,13 +92,13 @@ static inline uint32_t step(const struct flame_growth *g, struct flame_cursor *c
     if (!c->left)
         return MODEL_NONE;
     const struct flame_side *side = side_of(g, c);
-    uint32_t location = side->p->frames[c->at];
+    uint32_t location = *c->at;
     uint32_t first = side->first_step[location], n = side->first_step[location + 1] - first;
     uint32_t taken = side->steps[g->reverse ? first + n - 1 - c->sub : first + c->sub];
     if (++c->sub == n) {
         c->sub = 0;
         c->left--;
-        c->at += g->reverse ? 1 : -(uint64_t)1;
+        c->at += g->reverse ? 1 : -1;
     }
     return taken;
 }
@@ -154,7 +154,7 @@ static void open_branch(struct flame_growth *g, uint32_t id)
             // Stacks and values lie far apart: each step would wait for memory. (A function
             // that does nothing else would be dropped by GCC 12 as having no effect.)
             const struct flame_side *side = side_of(g, c + AHEAD);
-            __builtin_prefetch(&side->p->frames[c[AHEAD].at]);
+            __builtin_prefetch(c[AHEAD].at);
             __builtin_prefetch(model_values(side->p, sample_of(g, c + AHEAD)));
         }
         uint32_t taken = step(g, c);
@@ -222,7 +222,7 @@ static void start_cursors(struct flame_growth *g)
                 continue;
             uint32_t len = side->p->stack_len[i];
             g->cursors[done++] = (struct flame_cursor){
-                .at = side->p->stack_first[i] + (g->reverse || !len ? 0 : len - 1),
+                .at = model_stack(side->p, i) + (g->reverse || !len ? 0 : len - 1),
                 .left = len,
                 .sample = (uint32_t)(i + (s ? g->n_first_side : 0)),
             };

@@ -5,11 +5,11 @@
 
 // A sample on its way through the tree: where in its stack it stands.
 struct flame_cursor {
-    uint64_t at;     // of the current location, in the frames of its side
-    uint32_t left;   // locations from here to the end of the stack
-    uint32_t sub;    // steps of the current location that are done
-    uint32_t sample; // counted over both sides
-    uint32_t key;    // of the step just taken
+    const uint32_t *at; // the current location
+    uint32_t left;      // locations from here to the end of the stack
+    uint32_t sub;       // steps of the current location that are done
+    uint32_t sample;    // counted over both sides
+    uint32_t key;       // of the step just taken
 };
 
 // A child that a node could have. Those that are worth it become nodes.

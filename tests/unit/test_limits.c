@@ -170,19 +170,29 @@ static void reading(void **state)
     assert_true(reading_takes(8192) > 16 * 8192);
 }
 
-static int merge_twice(struct arena *arena, const struct model_profile *p, struct err *e)
+// With stacks of its own, to be used up.
+static struct model_profile *copy(const struct model_profile *p, double ratio, struct arena *arena)
 {
-    double ratios[2] = {-1, -1};
-    struct model_profile *q = model_scale(p, ratios, arena);
-    struct model_profile *all[3] = {(struct model_profile *)p, q, (struct model_profile *)p};
-    if (model_make_compatible(all, 3, arena, e) || !model_merge(all, 2, arena, e))
+    struct model_profile *to = model_scale(p, (double[]){ratio, ratio}, arena);
+    to->stacks = arena_array(arena, p->n_samples + 1, sizeof *to->stacks);
+    for (size_t i = 0; i < p->n_samples; i++) {
+        to->stacks[i] = arena_array(arena, p->stack_len[i], sizeof **to->stacks);
+        memcpy(to->stacks[i], model_stack(p, i), p->stack_len[i] * sizeof **to->stacks);
+    }
+    return to;
+}
+
+static int merge_three(struct arena *arena, const struct model_profile *p, struct err *e)
+{
+    struct model_profile *all[3] = {copy(p, 1, arena), copy(p, -1, arena), copy(p, 1, arena)};
+    if (model_make_compatible(all, 3, arena, e))
         return -1;
-    return model_merge(all, 3, arena, e) ? 0 : -1;
+    return model_merge_take(all, 3, arena, e) ? 0 : -1;
 }
 
 static void merging(void **state)
 {
-    sweep("merge", merge_twice);
+    sweep("merge", merge_three);
 }
 
 static int filter_all(struct arena *arena, const struct model_profile *p, struct err *e)

@@ -131,7 +131,7 @@ static void common_types_are_kept(void **state)
     assert_string_equal(stacks_text(both[0], arena), "f 1 3\n");
     assert_string_equal(stacks_text(both[1], arena), "f 30 10\n");
     assert_string_equal(stacks_text(a->p, arena), "f 1 2 3\n");
-    assert_non_null(model_merge(both, 2, arena, &e));
+    assert_non_null(model_merge_take(both, 2, arena, &e));
 }
 
 // The default type stays if it is still there; otherwise it is the first.
@@ -209,7 +209,7 @@ static void units_become_the_finest(void **state)
     assert_int_equal(both[0]->period, 10000000);
     assert_int_equal(both[1]->period, 99);
     assert_true(str_eq(model_str(both[0], both[0]->period_type.unit), STR("ns")));
-    assert_non_null(model_merge(both, 2, arena, &e));
+    assert_non_null(model_merge_take(both, 2, arena, &e));
 }
 
 static void quantities_do_not_mix(void **state)
