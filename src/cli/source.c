@@ -22,110 +22,6 @@ void source_complain(const char *text)
     fprintf(stderr, "%s%s%s\n", colour ? "\033[0;31m" : "", text, colour ? "\033[0m" : "");
 }
 
-// --- bytes ---
-
-struct contents {
-    uint8_t *p;
-    size_t n;
-    bool mapped;
-};
-
-static size_t byte_limit(void)
-{
-    const char *mib = getenv("KILN_MAX_MIB");
-    int64_t n;
-    if (mib && str_to_i64(str_from(mib), &n) && n > 0 && n < INT64_MAX >> 20)
-        return (size_t)n << 20;
-    return (size_t)1 << 30;
-}
-
-struct arena *source_arena_new(void)
-{
-    size_t limit = byte_limit();
-    return arena_new(limit < SIZE_MAX / 8 ? limit * 8 : 0);
-}
-
-static int read_stream(int fd, struct contents *bytes, struct err *e)
-{
-    size_t cap = 0, limit = byte_limit();
-    for (;;) {
-        if (bytes->n == cap) {
-            cap = cap ? cap * 2 : 65536;
-            uint8_t *p = realloc(bytes->p, cap);
-            if (!p)
-                return err_set(e, "out of memory");
-            bytes->p = p;
-        }
-        ssize_t n = read(fd, bytes->p + bytes->n, cap - bytes->n);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_set(e, "%s", strerror(errno));
-        if (n == 0)
-            return 0;
-        bytes->n += (size_t)n;
-        if (bytes->n > limit)
-            return err_set(e, "more than %zu MiB; set KILN_MAX_MIB to allow more", limit >> 20);
-    }
-}
-
-static int read_file(const char *name, struct contents *bytes, struct err *e)
-{
-    *bytes = (struct contents){0};
-    bool is_stdin = strcmp(name, "-") == 0;
-    int fd = is_stdin ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return err_set(e, "%s", strerror(errno));
-    struct stat st;
-    int result = 0;
-    if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
-        result = err_set(e, "is a directory");
-    } else if (!is_stdin && S_ISREG(st.st_mode) && st.st_size > 0) {
-        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED)
-            result = err_set(e, "%s", strerror(errno));
-        else
-            *bytes = (struct contents){p, (size_t)st.st_size, true};
-    } else {
-        result = read_stream(fd, bytes, e);
-    }
-    if (!is_stdin)
-        close(fd);
-    return result;
-}
-
-static void contents_fini(struct contents *bytes)
-{
-    if (bytes->mapped)
-        munmap(bytes->p, bytes->n);
-    else
-        free(bytes->p);
-    *bytes = (struct contents){0};
-}
-
-static struct model_profile *decode(const uint8_t *data, size_t n, struct arena *arena,
-                                    enum codec_format *format, struct err *e)
-{
-    static const char perf_magic[] = "PERFILE2";
-    if (n >= 8 && memcmp(data, perf_magic, 8) == 0) {
-        err_set(e, "this is perf's own format; give the output of `perf script` instead");
-        return NULL;
-    }
-    struct codec_limits limits = {.inflated = byte_limit()};
-    return codec_read(arena, data, n, &limits, format, e);
-}
-
-struct model_profile *source_read_file(const char *name, struct arena *arena,
-                                       enum codec_format *format, struct err *e)
-{
-    struct contents bytes;
-    struct model_profile *p = NULL;
-    if (read_file(name, &bytes, e) == 0)
-        p = decode(bytes.p, bytes.n, arena, format, e);
-    contents_fini(&bytes);
-    return p;
-}
-
 // --- URLs ---
 
 static bool is_scheme(struct str s)
@@ -208,10 +104,27 @@ static void show_progress(void *context, size_t received)
 // --- loading ---
 
 struct loaded {
-    struct model_profile **profiles;
-    size_t n;
+    struct model_profile **profiles; // the first stands for all that went into the merger
+    size_t n_profiles;
+    size_t n, n_expected; // that could be had, and that were asked for
+    struct model_merger *merger;
     bool remote;
 };
+
+struct loading {
+    const struct source *source;
+    struct arena *arena;
+    struct err *failure;
+    struct loaded sources, bases;
+    size_t n_taken;
+};
+
+static struct loaded loaded_new(size_t n, struct arena *arena)
+{
+    struct loaded l = {.n_expected = n};
+    l.profiles = arena_array(arena, n + 1, sizeof *l.profiles);
+    return l;
+}
 
 static bool exists(const char *name)
 {
@@ -263,7 +176,7 @@ static void fetch_urls(const struct source *source, struct net_fetch *fetches, s
             fprintf(stderr, "Please wait... (%ds)\n", source->seconds);
     }
     bool terminal = isatty(STDERR_FILENO);
-    net_fetch_all(fetches, n, &source->tls, byte_limit(), terminal ? show_progress : NULL,
+    net_fetch_all(fetches, n, &source->tls, source_byte_limit(), terminal ? show_progress : NULL,
                   &progress);
     if (progress.shown)
         fprintf(stderr, "\r\033[K");
@@ -277,12 +190,15 @@ struct job {
     struct model_profile *p;
     enum codec_format format;
     struct err e;
+    bool done;
 };
 
 struct jobs {
     struct job *list;
     size_t n;
     _Atomic size_t next;
+    pthread_mutex_t lock; // guards done
+    pthread_cond_t one_done;
 };
 
 static void run_job(struct job *job)
@@ -295,61 +211,128 @@ static void run_job(struct job *job)
     } else {
         job->e = job->fetch->error;
         if (!*job->e.message)
-            job->p = decode(job->fetch->data, job->fetch->n, job->arena, &job->format, &job->e);
+            job->p =
+                source_decode(job->fetch->data, job->fetch->n, job->arena, &job->format, &job->e);
         free(job->fetch->data);
     }
 }
 
+static bool run_next_job(struct jobs *jobs)
+{
+    size_t i = atomic_fetch_add(&jobs->next, 1);
+    if (i >= jobs->n)
+        return false;
+    run_job(&jobs->list[i]);
+    pthread_mutex_lock(&jobs->lock);
+    jobs->list[i].done = true;
+    pthread_cond_signal(&jobs->one_done);
+    pthread_mutex_unlock(&jobs->lock);
+    return true;
+}
+
 static void *work(void *context)
 {
-    struct jobs *jobs = context;
-    for (size_t i; (i = atomic_fetch_add(&jobs->next, 1)) < jobs->n;)
-        run_job(&jobs->list[i]);
+    while (run_next_job(context))
+        ;
     return NULL;
 }
 
+// Merges a profile with those before it at once, while others are still being read, as long
+// as there is nothing to make compatible first.
+static void add_profile(struct loaded *l, struct model_profile *p, struct arena *arena)
+{
+    struct err e;
+    size_t last = l->n_profiles - 1;
+    if (l->n++ == 0 || last > 0 || model_check_equal_types(l->profiles[0], p, &e)) {
+        l->profiles[l->n_profiles++] = p;
+        return;
+    }
+    if (!l->merger) {
+        l->merger = model_merger_new(l->profiles[0], l->n_expected, arena);
+        model_merger_take(l->merger, l->profiles[0]);
+    }
+    model_merger_take(l->merger, p);
+}
+
+static void take_job(struct loading *loading, struct job *job)
+{
+    const struct source *source = loading->source;
+    struct arena *arena = loading->arena;
+    bool is_base = loading->n_taken++ >= source->n_names;
+    struct loaded *l = is_base ? &loading->bases : &loading->sources;
+    if (job->arena)
+        arena_adopt(arena, job->arena);
+    if (job->p && source->format)
+        *source->format = job->format;
+    if (job->p) {
+        l->remote |= job->fetch != NULL;
+        add_profile(l, source->as_is ? job->p : with_mapping(source, job->p, arena), arena);
+    } else if (source->strict) {
+        err_set(loading->failure, "%s: %s", strcmp(job->name, "-") ? job->name : "standard input",
+                job->e.message);
+    } else {
+        complain_about(job->name, &job->e);
+    }
+}
+
+// Takes each job when it and all before it are done; meanwhile does some itself.
+static void take_in_order(struct jobs *jobs, struct loading *loading)
+{
+    for (struct job *job = jobs->list; job < jobs->list + jobs->n; job++) {
+        pthread_mutex_lock(&jobs->lock);
+        while (!job->done) {
+            pthread_mutex_unlock(&jobs->lock);
+            bool worked = run_next_job(jobs);
+            pthread_mutex_lock(&jobs->lock);
+            if (!worked && !job->done)
+                pthread_cond_wait(&jobs->one_done, &jobs->lock);
+        }
+        pthread_mutex_unlock(&jobs->lock);
+        take_job(loading, job);
+    }
+}
+
 // Reads all sources, as many at a time as there are processors.
-static void run_jobs(struct jobs *jobs)
+static void run_jobs(struct jobs *jobs, struct loading *loading)
 {
     enum { MOST = 16 };
     pthread_t threads[MOST];
+    pthread_mutex_init(&jobs->lock, NULL);
+    pthread_cond_init(&jobs->one_done, NULL);
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = jobs->n < MOST ? jobs->n : MOST, n = 0;
     if (processors > 0 && (size_t)processors < wanted)
         wanted = (size_t)processors;
     while (n + 1 < wanted && pthread_create(&threads[n], NULL, work, jobs) == 0)
         n++;
-    work(jobs);
+    struct arena_trap trap;
+    bool failed = ARENA_TRY(loading->arena, trap);
+    if (failed) {
+        atomic_store(&jobs->next, jobs->n);
+    } else {
+        take_in_order(jobs, loading);
+        arena_try_end(loading->arena);
+    }
     while (n > 0)
         pthread_join(threads[--n], NULL);
-}
-
-static struct loaded collect(const struct source *source, struct job *jobs, size_t n,
-                             struct arena *arena, struct err *failure)
-{
-    struct loaded loaded = {.profiles = arena_array(arena, n + 1, sizeof *loaded.profiles)};
-    for (struct job *job = jobs; job < jobs + n; job++) {
-        if (job->arena)
-            arena_adopt(arena, job->arena);
-        if (job->p && source->format)
-            *source->format = job->format;
-        if (job->p) {
-            loaded.profiles[loaded.n++] =
-                source->as_is ? job->p : with_mapping(source, job->p, arena);
-            loaded.remote |= job->fetch != NULL;
-        } else if (source->strict) {
-            err_set(failure, "%s: %s", strcmp(job->name, "-") ? job->name : "standard input",
-                    job->e.message);
-        } else {
-            complain_about(job->name, &job->e);
-        }
+    pthread_cond_destroy(&jobs->one_done);
+    pthread_mutex_destroy(&jobs->lock);
+    if (failed) {
+        struct err e;
+        for (size_t i = loading->n_taken; i < jobs->n; i++)
+            arena_free(jobs->list[i].arena);
+        arena_caught(loading->arena, &e);
+        arena_fail(loading->arena, "%s", e.message);
     }
-    return loaded;
 }
 
 // The sources, then the bases.
-static struct job *load_all(const struct source *source, struct arena *arena)
+static void load_all(struct loading *loading)
 {
+    const struct source *source = loading->source;
+    struct arena *arena = loading->arena;
+    loading->sources = loaded_new(source->n_names, arena);
+    loading->bases = loaded_new(source->n_bases, arena);
     struct jobs jobs = {.n = source->n_names + source->n_bases};
     jobs.list = arena_array(arena, jobs.n + 1, sizeof *jobs.list);
     struct net_fetch *fetches = arena_array(arena, jobs.n + 1, sizeof *fetches);
@@ -367,8 +350,7 @@ static struct job *load_all(const struct source *source, struct arena *arena)
     }
     if (n_fetches)
         fetch_urls(source, fetches, n_fetches);
-    run_jobs(&jobs);
-    return jobs.list;
+    run_jobs(&jobs, loading);
 }
 
 static struct model_profile *combine(struct model_profile **profiles, size_t n, struct arena *arena,
@@ -377,6 +359,13 @@ static struct model_profile *combine(struct model_profile **profiles, size_t n, 
     if (model_make_compatible(profiles, n, arena, e))
         return NULL;
     return n == 1 ? profiles[0] : model_merge_take(profiles, n, arena, e);
+}
+
+static struct model_profile *combine_loaded(struct loaded *l, struct arena *arena, struct err *e)
+{
+    if (l->merger)
+        l->profiles[0] = model_merger_finish(l->merger);
+    return combine(l->profiles, l->n_profiles, arena, e);
 }
 
 // A mapping whose file is a URL has no file.
@@ -521,17 +510,17 @@ static struct model_profile *symbolize(const struct source *source, struct model
 
 static struct model_profile *load(const struct source *source, struct arena *arena, struct err *e)
 {
-    struct job *jobs = load_all(source, arena);
-    struct loaded sources = collect(source, jobs, source->n_names, arena, e);
-    struct loaded bases = collect(source, jobs + source->n_names, source->n_bases, arena, e);
+    struct loading loading = {.source = source, .arena = arena, .failure = e};
+    load_all(&loading);
+    struct loaded sources = loading.sources, bases = loading.bases;
     if (source->strict && sources.n + bases.n < source->n_names + source->n_bases)
         return NULL;
     struct model_profile *p = NULL, *base = NULL;
-    if (sources.n && !(p = combine(sources.profiles, sources.n, arena, e))) {
+    if (sources.n && !(p = combine_loaded(&sources, arena, e))) {
         err_prefix(e, "problem fetching source profiles: ");
         return NULL;
     }
-    if (bases.n && !(base = combine(bases.profiles, bases.n, arena, e))) {
+    if (bases.n && !(base = combine_loaded(&bases, arena, e))) {
         err_prefix(e, "problem fetching base profiles: ");
         return NULL;
     }

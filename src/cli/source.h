@@ -34,5 +34,11 @@ struct arena *source_arena_new(void);
 struct model_profile *source_read_file(const char *name, struct arena *arena,
                                        enum codec_format *format, struct err *e);
 
+// The same from bytes.
+struct model_profile *source_decode(const uint8_t *data, size_t n, struct arena *arena,
+                                    enum codec_format *format, struct err *e);
+// How large a source may be: KILN_MAX_MIB, or 1 GiB.
+size_t source_byte_limit(void);
+
 // A message to the user on standard error, red on a terminal.
 void source_complain(const char *text);

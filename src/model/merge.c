@@ -2,7 +2,7 @@
 
 #include "model/units.h"
 
-struct merger {
+struct model_merger {
     struct model_profile *to;
     struct arena *arena;
     struct hash_table mappings, functions, locations, label_sets, samples;
@@ -18,7 +18,7 @@ struct merger {
 #define PUSH(m, items, n, cap) \
     ((items) = arena_push((m)->arena, (items), (n), &(m)->cap, sizeof *(items)))
 
-static uint32_t merge_string(struct merger *m, uint32_t id)
+static uint32_t merge_string(struct model_merger *m, uint32_t id)
 {
     if (!m->string_of[id])
         m->string_of[id] = model_intern(m->to->strings, model_str(m->from, id)) + 1;
@@ -35,7 +35,7 @@ static uint32_t mapping_name(const struct model_mapping *m)
     return m->build_id ? m->build_id : m->file;
 }
 
-static uint32_t merge_mapping(struct merger *m, uint32_t index)
+static uint32_t merge_mapping(struct model_merger *m, uint32_t index)
 {
     if (index == MODEL_NONE)
         return MODEL_NONE;
@@ -64,7 +64,7 @@ static uint32_t merge_mapping(struct merger *m, uint32_t index)
     return to->n_mappings - 1;
 }
 
-static uint32_t merge_function(struct merger *m, uint32_t index)
+static uint32_t merge_function(struct model_merger *m, uint32_t index)
 {
     if (m->function_of[index])
         return m->function_of[index] - 1;
@@ -102,7 +102,7 @@ static bool same_lines(const struct model_line *a, const struct model_line *b, u
     return true;
 }
 
-static uint32_t merge_location(struct merger *m, uint32_t index)
+static uint32_t merge_location(struct model_merger *m, uint32_t index)
 {
     if (m->location_of[index])
         return m->location_of[index] - 1;
@@ -141,7 +141,7 @@ static uint32_t merge_location(struct merger *m, uint32_t index)
     return to->n_locations - 1;
 }
 
-static uint32_t merge_label_set(struct merger *m, size_t sample)
+static uint32_t merge_label_set(struct model_merger *m, size_t sample)
 {
     if (!m->from->label_set)
         return 0;
@@ -185,7 +185,7 @@ static bool is_zero(const struct model_profile *p, size_t sample)
 }
 
 // The stack with our locations.
-static uint32_t *take_stack(struct merger *m, uint32_t *from, uint32_t n)
+static uint32_t *take_stack(struct model_merger *m, uint32_t *from, uint32_t n)
 {
     uint32_t *to = m->in_place ? from : arena_array(m->arena, n, sizeof *to);
     for (uint32_t i = 0; i < n; i++) {
@@ -203,7 +203,7 @@ struct merged_sample {
     uint64_t hash;
 };
 
-static struct merged_sample take_sample(struct merger *m, size_t sample)
+static struct merged_sample take_sample(struct model_merger *m, size_t sample)
 {
     uint32_t n = m->from->stack_len[sample];
     struct merged_sample x = {
@@ -217,7 +217,7 @@ static struct merged_sample take_sample(struct merger *m, size_t sample)
     return x;
 }
 
-static void add_sample(struct merger *m, const struct merged_sample *x)
+static void add_sample(struct model_merger *m, const struct merged_sample *x)
 {
     struct model_profile *to = m->to;
     uint32_t types = to->n_types;
@@ -249,7 +249,7 @@ static void add_sample(struct merger *m, const struct merged_sample *x)
 }
 
 // By the dozen, so that the table's slots are there when they are looked at.
-static void merge_samples(struct merger *m)
+static void merge_samples(struct model_merger *m)
 {
     struct merged_sample samples[12];
     for (size_t i = 0; i < m->from->n_samples;) {
@@ -270,7 +270,7 @@ static bool has_ascending_stacks(const struct model_profile *p)
     return true;
 }
 
-static void begin_source(struct merger *m, const struct model_profile *p)
+static void begin_source(struct model_merger *m, const struct model_profile *p)
 {
     struct arena *a = m->arena;
     m->from = p;
@@ -282,7 +282,7 @@ static void begin_source(struct merger *m, const struct model_profile *p)
     m->label_set_of = arena_array(a, p->n_label_sets + 1, sizeof *m->label_set_of);
 }
 
-static void merge_header(struct merger *m, bool first)
+static void merge_header(struct model_merger *m)
 {
     const struct model_profile *p = m->from;
     struct model_profile *to = m->to;
@@ -305,7 +305,7 @@ static void merge_header(struct merger *m, bool first)
         to->default_type = merge_string(m, p->default_type);
     if (!to->doc_url)
         to->doc_url = merge_string(m, p->doc_url);
-    if (!first)
+    if (to->types)
         return;
     to->drop_frames = merge_string(m, p->drop_frames);
     to->keep_frames = merge_string(m, p->keep_frames);
@@ -318,29 +318,45 @@ static void merge_header(struct merger *m, bool first)
                                                  merge_string(m, p->types[t].unit)};
 }
 
-static struct model_profile *merge_all(struct model_profile *const *profiles, size_t n,
-                                       struct arena *arena)
+struct model_merger *model_merger_new(const struct model_profile *first, size_t n,
+                                      struct arena *arena)
 {
-    struct merger m = {.arena = arena, .to = model_profile_new(arena)};
-    hash_init(&m.mappings, arena, profiles[0]->n_mappings);
-    hash_init(&m.functions, arena, profiles[0]->n_functions);
-    hash_init(&m.locations, arena, profiles[0]->n_locations);
-    hash_init(&m.label_sets, arena, profiles[0]->n_label_sets);
-    hash_init(&m.samples, arena, profiles[0]->n_samples);
-    m.to->label_sets = arena_push(arena, NULL, 0, &m.cap_label_sets, sizeof *m.to->label_sets);
-    m.to->n_label_sets = 1; // the empty set
-    hash_add(&m.label_sets, arena, model_hash_labels(NULL, 0), 0);
-    for (size_t k = 0; k < n; k++) {
-        begin_source(&m, profiles[k]);
-        merge_header(&m, k == 0);
-        // The first mapping is the main binary and stays first.
-        if (m.to->n_mappings == 0 && profiles[k]->n_mappings > 0)
-            merge_mapping(&m, 0);
-        merge_samples(&m);
+    struct model_merger *m = arena_alloc(arena, sizeof *m);
+    *m = (struct model_merger){.arena = arena, .to = model_profile_new(arena)};
+    hash_init(&m->mappings, arena, first->n_mappings);
+    hash_init(&m->functions, arena, first->n_functions);
+    hash_init(&m->locations, arena, first->n_locations);
+    hash_init(&m->label_sets, arena, first->n_label_sets);
+    hash_init(&m->samples, arena, first->n_samples * (n < 8 ? n : 8));
+    m->to->label_sets = arena_push(arena, NULL, 0, &m->cap_label_sets, sizeof *m->to->label_sets);
+    m->to->n_label_sets = 1; // the empty set
+    hash_add(&m->label_sets, arena, model_hash_labels(NULL, 0), 0);
+    return m;
+}
+
+void model_merger_take(struct model_merger *m, const struct model_profile *p)
+{
+    begin_source(m, p);
+    merge_header(m);
+    // The first mapping is the main binary and stays first.
+    if (m->to->n_mappings == 0 && p->n_mappings > 0)
+        merge_mapping(m, 0);
+    merge_samples(m);
+}
+
+struct model_profile *model_merger_finish(struct model_merger *m)
+{
+    struct model_profile *to = m->to;
+    if (to->n_label_sets == 1)
+        to->label_set = NULL;
+    for (size_t i = 0; i < to->n_samples; i++) {
+        if (is_zero(to, i)) {
+            m = model_merger_new(to, 1, m->arena);
+            model_merger_take(m, to);
+            return model_merger_finish(m);
+        }
     }
-    if (m.to->n_label_sets == 1)
-        m.to->label_set = NULL;
-    return m.to;
+    return to;
 }
 
 struct model_profile *model_merge_take(struct model_profile *const *profiles, size_t n,
@@ -349,9 +365,8 @@ struct model_profile *model_merge_take(struct model_profile *const *profiles, si
     for (size_t k = 1; k < n; k++)
         if (model_check_equal_types(profiles[0], profiles[k], e))
             return NULL;
-    struct model_profile *to = merge_all(profiles, n, arena);
-    for (size_t i = 0; i < to->n_samples; i++)
-        if (is_zero(to, i))
-            return merge_all(&to, 1, arena);
-    return to;
+    struct model_merger *m = model_merger_new(profiles[0], n, arena);
+    for (size_t k = 0; k < n; k++)
+        model_merger_take(m, profiles[k]);
+    return model_merger_finish(m);
 }

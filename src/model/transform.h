@@ -1,4 +1,4 @@
-// Profiles from profiles. Nothing here but model_merge_take changes its input: each function
+// Profiles from profiles. Nothing here changes its input but what is called _take: each function
 // returns a profile in arena that shares with the input what did not change.
 #pragma once
 
@@ -20,6 +20,12 @@ int model_check_equal_types(const struct model_profile *a, const struct model_pr
 // when it fails, and no two of them may share stacks.
 struct model_profile *model_merge_take(struct model_profile *const *profiles, size_t n,
                                        struct arena *arena, struct err *e);
+// The same one by one, where profiles come one by one: some n of them, the first of which is
+// known. It is for the caller to make sure that the types are equal.
+struct model_merger *model_merger_new(const struct model_profile *first, size_t n,
+                                      struct arena *arena);
+void model_merger_take(struct model_merger *m, const struct model_profile *p);
+struct model_profile *model_merger_finish(struct model_merger *m);
 // Multiplies each value column by its ratio, rounding. A sample whose scaled values are
 // all zero is dropped.
 struct model_profile *model_scale(const struct model_profile *p, const double *ratios,
