@@ -6,8 +6,6 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/gzip.h"
-#include "codec/codec.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -36,7 +34,7 @@ EXPORT void kiln_stop(void)
 EXPORT int kiln_window_begin(struct kiln_error *error)
 {
     struct err e = {""};
-    int window = agent_window_open(&e);
+    int window = agent_window_open(&(struct agent_window_options){0}, &e);
     return window < 0 ? tell(error, &e) : window;
 }
 
@@ -50,11 +48,11 @@ EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
         return tell(error, &e);
     }
     struct model_profile *p = agent_window_close(window, arena, &e);
-    struct out raw;
-    out_init_memory(&raw, SIZE_MAX);
-    int result = !p || codec_write_pprof(p, &raw, &e) || out_finish(&raw, &e) ||
-                 gzip_write(fd, raw.p, raw.n, &e);
-    out_fini(&raw);
+    struct out out;
+    out_init_fd(&out, fd);
+    struct agent_output how = {.format = AGENT_PPROF, .addresses = true};
+    int result = !p || agent_write(p, arena, &how, &out, &e) || out_finish(&out, &e);
+    out_fini(&out);
     arena_free(arena);
     return result ? tell(error, &e) : 0;
 }

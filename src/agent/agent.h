@@ -9,10 +9,15 @@
 // ends the process: what runs out of memory is counted as dropped.
 #pragma once
 
+#include "base/out.h"
 #include "capture/capture.h"
 #include "model/profile.h"
 
-enum { AGENT_WINDOWS = 64 };
+enum {
+    AGENT_WINDOWS = 64,
+    AGENT_LAST_SECONDS = 120,
+    AGENT_CONFLICT = -2,
+};
 
 struct agent_options {
     uint32_t hz;    // 0: 100
@@ -24,13 +29,56 @@ int agent_start(const struct agent_options *options, struct err *e);
 void agent_stop(void);
 bool agent_running(void);
 
-// The number of an open window, or -1 with e filled.
-int agent_window_open(struct err *e);
+// Settings now in force.
+struct agent_settings {
+    uint32_t hz, depth;
+    size_t memory;
+    bool running;
+    uint32_t windows; // open
+};
+void agent_get_settings(struct agent_settings *settings);
+
+struct agent_window_options {
+    uint32_t hz; // 0: whatever rate is set. Otherwise that is the rate while the window is open
+    bool force;  // although another open window asked for a different rate: that one keeps what
+                 // it has and goes on at the new rate; its CPU times stay right
+};
+// A window's number; -1 with e filled; AGENT_CONFLICT with e filled if another open window
+// asked for another rate and it is not by force.
+int agent_window_open(const struct agent_window_options *options, struct err *e);
 // What was sampled since it was opened, as a profile in arena: addresses, mappings and build
 // ids, no names. Closes the window. NULL with e filled.
 struct model_profile *agent_window_close(int window, struct arena *arena, struct err *e);
 // Closes it without a profile.
 void agent_window_cancel(int window);
+// What was sampled in the last seconds (1 to AGENT_LAST_SECONDS), without a window having been
+// opened: from the start of a whole second that may lie up to one second further back. Where
+// memory was short, or sampling began later, the profile's duration tells what it is of.
+struct model_profile *agent_last(uint32_t seconds, struct arena *arena, struct err *e);
+
+enum agent_format {
+    AGENT_PPROF,
+    AGENT_PPROF_PLAIN, // not gzipped
+    AGENT_FOLDED,
+    AGENT_SVG,
+    AGENT_HTML,
+    AGENT_JSON,
+};
+
+struct agent_output {
+    enum agent_format format;
+    bool addresses;    // do not turn addresses into names
+    bool no_labels;    // drop labels from samples
+    uint32_t width;    // of an SVG; 0: default
+    const char *title; // NULL: one made from the program's name
+};
+// Writes p in the asked format, names first unless addresses. p and arena are the caller's; p may
+// be changed. No lock is held meanwhile: sampling and windows go on.
+int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
+                struct out *out, struct err *e);
+
+// The names at a pc, inlines joined by "--", innermost first; false: unknown.
+bool agent_symbol(uintptr_t pc, char *text, size_t n);
 
 struct agent_counts {
     struct capture_counts capture;

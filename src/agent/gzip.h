@@ -3,7 +3,7 @@
 
 #include <stddef.h>
 
-#include "base/err.h"
+#include "base/out.h"
 
-// Compresses n bytes to a file descriptor.
-int gzip_write(int fd, const void *data, size_t n, struct err *e);
+// Compresses n bytes.
+int gzip_write(struct out *out, const void *data, size_t n, struct err *e);

@@ -122,7 +122,7 @@ static uint32_t mapping(struct writer *w, uint16_t module)
     return w->mapping_of[module] - 1;
 }
 
-static void write_stack(struct writer *w, const struct stack *stack, uint64_t ticks, uint32_t hz)
+static void write_stack(struct writer *w, const struct stack *stack, const struct weight *weight)
 {
     uint32_t frames[CAPTURE_MAX_DEPTH + 1];
     size_t n = 0;
@@ -140,11 +140,11 @@ static void write_stack(struct writer *w, const struct stack *stack, uint64_t ti
     model_build_label(&w->b, STR("thread"), str_from(stack->thread));
     model_build_number_label(&w->b, STR("thread_id"), stack->tid, STR(""));
     agent_label_build(stack->label, &w->b);
-    int64_t values[2] = {(int64_t)ticks, (int64_t)(ticks * (1000000000u / hz))};
+    int64_t values[2] = {(int64_t)weight->ticks, (int64_t)weight->ns};
     model_build_sample(&w->b, frames, n, values);
 }
 
-struct model_profile *stacks_profile(const struct stacks *s, const uint64_t *ticks, size_t n,
+struct model_profile *stacks_profile(const struct stacks *s, const struct weight *weights, size_t n,
                                      uint32_t hz, struct arena *arena)
 {
     struct writer w = {.s = s};
@@ -158,7 +158,7 @@ struct model_profile *stacks_profile(const struct stacks *s, const uint64_t *tic
     if (s->n_modules)
         mapping(&w, 0);
     for (size_t i = 0; i < n; i++)
-        if (ticks[i])
-            write_stack(&w, &s->items[i], ticks[i], hz);
+        if (weights[i].ticks)
+            write_stack(&w, &s->items[i], &weights[i]);
     return w.b.p;
 }

@@ -44,6 +44,11 @@ void stacks_note_program(struct stacks *s, uintptr_t pc, const struct unwind_sna
 uint32_t stacks_add(struct stacks *s, const struct capture_sample *sample,
                     const struct unwind_snapshot *snapshot);
 
-// The profile of ticks[i] ticks for each stack i < n.
-struct model_profile *stacks_profile(const struct stacks *s, const uint64_t *ticks, size_t n,
+// What a stack was met with: how often the timer expired, and the CPU time of that.
+struct weight {
+    uint64_t ticks, ns;
+};
+
+// The profile of weights[i] for each stack i < n.
+struct model_profile *stacks_profile(const struct stacks *s, const struct weight *weights, size_t n,
                                      uint32_t hz, struct arena *arena);

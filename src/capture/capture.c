@@ -134,7 +134,7 @@ static void visit_task(pid_t tid)
 static void credit_blocked(struct capture_thread *t)
 {
     uint64_t cpu = thread_cpu_ns(t->tid), ticks = atomic_load(&t->ticks);
-    uint64_t period = capture_state.period_ns;
+    uint64_t period = atomic_load(&t->period_ns);
     if (ticks != t->ticks_seen || cpu < t->cpu_seen) {
         t->ticks_seen = ticks;
         t->cpu_seen = cpu;
@@ -145,7 +145,8 @@ static void credit_blocked(struct capture_thread *t)
     if (missed < 4 || cpu - t->cpu_seen < 50000000u)
         return;
     t->cpu_seen += missed * period;
-    t->blocked += missed;
+    atomic_fetch_add(&t->blocked, missed);
+    atomic_fetch_add(&t->blocked_ns, missed * period);
     atomic_fetch_add(&t->credit, missed);
 }
 
@@ -284,6 +285,18 @@ void capture_stop(void)
     pthread_mutex_unlock(&slots_lock);
 }
 
+void capture_set_rate(uint32_t hz)
+{
+    pthread_mutex_lock(&slots_lock);
+    capture_state.hz = hz;
+    capture_state.period_ns = 1000000000u / hz;
+    if (atomic_load(&capture_state.running))
+        EACH_SLOT(t)
+    if (atomic_load(&t->state) == THREAD_ARMED)
+        thread_rearm(t);
+    pthread_mutex_unlock(&slots_lock);
+}
+
 bool capture_running(void)
 {
     return atomic_load(&capture_state.running);
@@ -303,25 +316,30 @@ static void drain_thread(struct capture_thread *t,
             .thread = t->name,
             .label = (uint32_t)(words[0] >> 32),
             .ticks = words[1],
+            .ns = words[2],
             .end = (enum unwind_end)(words[0] >> 16 & 0xffff),
-            .n = length - 2,
+            .n = length - RING_HEAD,
             .pcs = pcs,
         };
-        memcpy(pcs, words + 2, sample.n * sizeof *pcs);
+        memcpy(pcs, words + RING_HEAD, sample.n * sizeof *pcs);
         ring_drop(&t->ring, length);
         take(context, &sample);
     }
 }
 
 // Ticks for which there is no stack.
-static void take_rest(struct capture_thread *t, enum capture_kind kind, uint64_t *ticks,
-                      void (*take)(void *, const struct capture_sample *), void *context)
+static uint64_t take_rest(struct capture_thread *t, enum capture_kind kind, _Atomic uint64_t *ticks,
+                          _Atomic uint64_t *ns, void (*take)(void *, const struct capture_sample *),
+                          void *context)
 {
-    struct capture_sample sample = {
-        .kind = kind, .tid = (uint32_t)t->tid, .thread = t->name, .ticks = *ticks};
-    *ticks = 0;
+    struct capture_sample sample = {.kind = kind,
+                                    .tid = (uint32_t)t->tid,
+                                    .thread = t->name,
+                                    .ticks = atomic_exchange(ticks, 0),
+                                    .ns = atomic_exchange(ns, 0)};
     if (sample.ticks)
         take(context, &sample);
+    return sample.ticks;
 }
 
 void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context)
@@ -332,10 +350,10 @@ void capture_drain(void (*take)(void *context, const struct capture_sample *samp
         if (state == THREAD_FREE)
             continue;
         drain_thread(t, take, context);
-        capture_state.retired.blocked += t->blocked;
-        capture_state.retired.unticked += t->unticked;
-        take_rest(t, CAPTURE_BLOCKED, &t->blocked, take, context);
-        take_rest(t, CAPTURE_UNTICKED, &t->unticked, take, context);
+        capture_state.retired.blocked +=
+            take_rest(t, CAPTURE_BLOCKED, &t->blocked, &t->blocked_ns, take, context);
+        capture_state.retired.unticked +=
+            take_rest(t, CAPTURE_UNTICKED, &t->unticked, &t->unticked_ns, take, context);
         if (state == THREAD_DISARMED) {
             pthread_mutex_lock(&slots_lock);
             thread_release(t);

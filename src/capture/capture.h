@@ -48,6 +48,9 @@ struct capture_counts {
 int capture_start(const struct capture_options *options, struct err *e);
 // Disarms all threads; what is in the rings can still be drained.
 void capture_stop(void);
+// Goes on at another rate, 1 to 10000. What threads are due at the old one is added to the first
+// sample at the new one: no CPU time is lost or counted twice.
+void capture_set_rate(uint32_t hz);
 bool capture_running(void);
 
 // Refreshes the unwind tables if objects were loaded or a handler met code it did not know.
@@ -74,7 +77,8 @@ struct capture_sample {
     uint32_t tid;
     const char *thread; // name; valid during the call
     uint32_t label;     // capture_label of the thread when it was interrupted
-    uint64_t ticks;
+    uint64_t ticks;     // how often the timer expired,
+    uint64_t ns;        // and the CPU time that this stands for
     enum unwind_end end;
     size_t n;             // 0: no stack, the thread blocked the signal
     const uintptr_t *pcs; // leaf first

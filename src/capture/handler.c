@@ -31,13 +31,13 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-// A record: length | why << 16 | label << 32, then ticks, then the addresses.
-static void record(struct capture_thread *t, const ucontext_t *context, uint64_t ticks)
+// A record: length | why << 16 | label << 32, then ticks and their CPU time, then the addresses.
+static void record(struct capture_thread *t, const ucontext_t *context, uint64_t ticks, uint64_t ns)
 {
     struct unwind_regs regs;
     unwind_regs_from_ucontext(&regs, context);
     atomic_store_explicit(&t->last_sp, regs.r[UNWIND_REG_SP], memory_order_relaxed);
-    uint64_t *words = ring_reserve(&t->ring, capture_state.depth + 2);
+    uint64_t *words = ring_reserve(&t->ring, capture_state.depth + RING_HEAD);
     if (!words) {
         count(&t->ring_full, ticks);
         return;
@@ -51,8 +51,8 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
         struct unwind_stack_bounds bounds = {
             .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
         bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
-        n = unwind_stack(snapshot, &regs, bounds, (uintptr_t *)(words + 2), capture_state.depth,
-                         &t->cache, &why);
+        n = unwind_stack(snapshot, &regs, bounds, (uintptr_t *)(words + RING_HEAD),
+                         capture_state.depth, &t->cache, &why);
     }
     atomic_store_explicit(&t->reading, 0, memory_order_release);
     if (n == 0) {
@@ -61,9 +61,10 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
     }
     if (why == UNWIND_END_UNKNOWN_PC)
         atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
-    words[0] = (n + 2) | (uint64_t)why << 16 | (uint64_t)current_label << 32;
+    words[0] = (n + RING_HEAD) | (uint64_t)why << 16 | (uint64_t)current_label << 32;
     words[1] = ticks;
-    ring_commit(&t->ring, (uint32_t)n + 2);
+    words[2] = ns;
+    ring_commit(&t->ring, (uint32_t)n + RING_HEAD);
     count(&t->samples, 1);
     count(&t->ended[why], 1);
 }
@@ -77,7 +78,13 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
         atomic_fetch_add_explicit(&t->credit, credit - ticks, memory_order_relaxed);
         return;
     }
-    record(t, context, ticks - credit);
+    ticks -= credit;
+    uint64_t ns = ticks * atomic_load_explicit(&t->period_ns, memory_order_relaxed);
+    if (atomic_load_explicit(&t->carried, memory_order_relaxed)) {
+        ticks += atomic_exchange_explicit(&t->carried, 0, memory_order_relaxed);
+        ns += atomic_exchange_explicit(&t->carried_ns, 0, memory_order_relaxed);
+    }
+    record(t, context, ticks, ns);
 }
 
 static void forward(int signal, siginfo_t *info, void *context)
@@ -95,12 +102,13 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
     uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
-    uint32_t index = (uint32_t)value;
+    uint32_t index = value & 0xffff, generation = value >> 16 & 0xffff;
     if (info->si_code == SI_TIMER && value >> 32 == capture_state.cookie &&
         index < CAPTURE_MAX_THREADS) {
         struct capture_thread *t =
             atomic_load_explicit(&capture_state.slots[index], memory_order_acquire);
-        if (t && atomic_load_explicit(&t->state, memory_order_acquire) == THREAD_ARMED)
+        if (t && atomic_load_explicit(&t->state, memory_order_acquire) == THREAD_ARMED &&
+            (atomic_load_explicit(&t->generation, memory_order_relaxed) & 0xffff) == generation)
             on_tick(t, info, context);
     } else {
         forward(signal, info, context);

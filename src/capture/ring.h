@@ -18,6 +18,8 @@ struct ring {
 // The first word of a record: its length in words, this one included. 0 in the length of a
 // filler means: go on at the start of the ring.
 enum { RING_FILLER = 0 };
+// Words of a record before its addresses.
+enum { RING_HEAD = 3 };
 
 // Room for a record of at most n words, or NULL. Signal-safe.
 static inline uint64_t *ring_reserve(struct ring *r, uint32_t n)

@@ -20,7 +20,7 @@ enum { RING_WORDS = 4096 };
 static uint32_t ring_words(void)
 {
     uint32_t words = RING_WORDS;
-    while (words < 8 * (capture_state.depth + 2))
+    while (words < 8 * (capture_state.depth + RING_HEAD))
         words *= 2;
     return words;
 }
@@ -99,11 +99,16 @@ static int create_timer(struct capture_thread *t)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
     event.sigev_value.sival_ptr =
-        (void *)(uintptr_t)((uint64_t)capture_state.cookie << 32 | t->index);
+        (void *)(uintptr_t)((uint64_t)capture_state.cookie << 32 |
+                            (atomic_load(&t->generation) & 0xffff) << 16 | t->index);
     event.sigev_notify_thread_id = t->tid;
     if (syscall(SYS_timer_create, thread_cpu_clock(t->tid), &event, &t->timer))
         return -1;
     uint64_t period = capture_state.period_ns, first = first_expiry(period);
+    atomic_store(&t->period_ns, period);
+    atomic_store(&t->credit, 0);
+    t->cpu_seen = t->cpu_armed = thread_cpu_ns(t->tid);
+    t->ticks_seen = t->ticks_armed = atomic_load(&t->ticks);
     t->first_ns = first;
     struct itimerspec when = {
         .it_interval = {(time_t)(period / 1000000000u), (long)(period % 1000000000u)},
@@ -125,10 +130,8 @@ struct capture_thread *thread_arm(pid_t tid)
     t->tid = tid;
     atomic_store(&t->stack_hi, 0);
     atomic_store(&t->last_sp, 0);
-    atomic_store(&t->credit, 0);
-    t->cpu_seen = t->cpu_armed = thread_cpu_ns(tid);
-    t->ticks_seen = 0;
     t->found = true;
+    atomic_fetch_add(&t->generation, 1);
     read_name(t);
     atomic_store(&t->state, THREAD_ARMED);
     if (create_timer(t)) {
@@ -138,20 +141,42 @@ struct capture_thread *thread_arm(pid_t tid)
     return t;
 }
 
+// What the thread was due but has not had: the kernel looks at timers a few hundred times a
+// second only.
+static uint64_t ticks_due(const struct capture_thread *t)
+{
+    uint64_t cpu = thread_cpu_ns(t->tid);
+    if (cpu < t->cpu_armed + t->first_ns)
+        return 0;
+    uint64_t due = 1 + (cpu - t->cpu_armed - t->first_ns) / atomic_load(&t->period_ns);
+    uint64_t had = atomic_load(&t->ticks) - t->ticks_armed + atomic_load(&t->credit);
+    return due > had ? due - had : 0;
+}
+
 void thread_disarm(struct capture_thread *t)
 {
     if (atomic_load(&t->state) != THREAD_ARMED)
         return;
     syscall(SYS_timer_delete, t->timer);
+    uint64_t due = ticks_due(t);
+    atomic_fetch_add(&t->unticked, due + atomic_exchange(&t->carried, 0));
+    atomic_fetch_add(&t->unticked_ns,
+                     due * atomic_load(&t->period_ns) + atomic_exchange(&t->carried_ns, 0));
     atomic_store(&t->state, THREAD_DISARMED);
-    // What the thread was due but has not had: the kernel looks at timers a few hundred times
-    // a second only.
-    uint64_t cpu = thread_cpu_ns(t->tid);
-    if (cpu < t->cpu_armed + t->first_ns)
-        return;
-    uint64_t due = 1 + (cpu - t->cpu_armed - t->first_ns) / capture_state.period_ns;
-    uint64_t had = atomic_load(&t->ticks) + atomic_load(&t->credit);
-    t->unticked = due > had ? due - had : 0;
+}
+
+void thread_rearm(struct capture_thread *t)
+{
+    // A signal that is on its way counts as not had.
+    atomic_fetch_add(&t->generation, 1);
+    syscall(SYS_timer_delete, t->timer);
+    uint64_t due = ticks_due(t);
+    atomic_fetch_add(&t->carried_ns, due * atomic_load(&t->period_ns));
+    atomic_fetch_add(&t->carried, due);
+    if (create_timer(t)) {
+        capture_state.no_slot++;
+        atomic_store(&t->state, THREAD_DISARMED);
+    }
 }
 
 struct capture_thread *thread_find(pid_t tid)

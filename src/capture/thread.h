@@ -14,6 +14,11 @@ enum thread_state { THREAD_FREE, THREAD_ARMED, THREAD_DISARMED };
 struct capture_thread {
     _Atomic uint32_t state;
     uint32_t index;
+    // Counts armings: a late signal of a timer that is no more is not taken for one of today's.
+    _Atomic uint32_t generation;
+    _Atomic uint64_t period_ns;
+    // Ticks that were due when the rate changed, and their CPU time: the next sample's.
+    _Atomic uint64_t carried, carried_ns;
     pid_t tid;
     int timer; // the kernel's id
     // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
@@ -24,7 +29,9 @@ struct capture_thread {
     _Atomic uint64_t credit;
     _Atomic uint64_t ticks, samples, ring_full, no_snapshot;
     _Atomic uint64_t ended[UNWIND_END_COUNT];
-    uint64_t blocked, unticked;    // to be drained
+    // To be drained.
+    _Atomic uint64_t blocked, unticked, blocked_ns, unticked_ns;
+    uint64_t ticks_armed;          // ticks when the timer was made
     uint64_t first_ns, cpu_armed;  // when the first tick is due, counted from arming
     uint64_t cpu_seen, ticks_seen; // at the last scan
     bool found;                    // by the scan under way
@@ -58,6 +65,8 @@ static inline clockid_t thread_cpu_clock(pid_t tid)
 // A slot for tid, armed. NULL if there is no room or the thread is gone.
 struct capture_thread *thread_arm(pid_t tid);
 void thread_disarm(struct capture_thread *t);
+// A new timer at the present rate for an armed thread.
+void thread_rearm(struct capture_thread *t);
 uint64_t thread_cpu_ns(pid_t tid);
 struct capture_thread *thread_find(pid_t tid);
 // Gives the slot of a drained thread back.

@@ -1,0 +1,70 @@
+// Profiles as bytes, in the formats that a service gives out.
+#include <errno.h>
+#include <stdio.h>
+
+#include "agent/agent.h"
+#include "agent/gzip.h"
+#include "agent/names.h"
+#include "codec/codec.h"
+#include "report/flame.h"
+
+static int write_pprof(const struct model_profile *p, struct out *out, struct err *e)
+{
+    struct out raw;
+    out_init_memory(&raw, SIZE_MAX);
+    int result =
+        codec_write_pprof(p, &raw, e) || out_finish(&raw, e) || gzip_write(out, raw.p, raw.n, e);
+    out_fini(&raw);
+    return result ? -1 : 0;
+}
+
+static int write_flame(const struct model_profile *p, struct arena *arena,
+                       const struct agent_output *o, struct out *out, struct err *e)
+{
+    bool html = o->format == AGENT_HTML;
+    struct report_flame_options options = {
+        .type = p->n_types ? p->n_types - 1 : 0,
+        .all_types = html,
+        .functions = html,
+        .max_nodes = html ? REPORT_FLAME_HTML_NODES : REPORT_FLAME_SVG_NODES,
+    };
+    struct report_flame *flame = report_flame_new(arena, p, &options, e);
+    if (!flame)
+        return -1;
+    char title[256];
+    snprintf(title, sizeof title, "CPU time of %s", program_invocation_short_name);
+    struct report_flame_style style = {.title = o->title ? o->title : title,
+                                       .width = (int)o->width};
+    if (html)
+        report_flame_html(flame, &style, out);
+    else
+        report_flame_svg(flame, &style, out);
+    return 0;
+}
+
+int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
+                struct out *out, struct err *e)
+{
+    if (o->no_labels)
+        p->label_set = NULL;
+    if (!o->addresses)
+        p = names_fill(p, arena, e);
+    if (!p)
+        return -1;
+    switch (o->format) {
+    case AGENT_PPROF:
+        return write_pprof(p, out, e);
+    case AGENT_PPROF_PLAIN:
+        return codec_write_pprof(p, out, e);
+    case AGENT_FOLDED:
+        codec_write_folded(p, 0, out);
+        return 0;
+    case AGENT_JSON:
+        codec_write_json(p, out);
+        return 0;
+    case AGENT_SVG:
+    case AGENT_HTML:
+        return write_flame(p, arena, o, out, e);
+    }
+    return err_set(e, "%d is no format", (int)o->format);
+}
