@@ -20,9 +20,14 @@ enum {
 };
 
 struct agent_options {
-    uint32_t hz;    // 0: 100
-    uint32_t depth; // 0: 128
-    size_t memory;  // for stacks and counts; 0: 32 MiB
+    uint32_t hz;          // 0: 100
+    uint32_t depth;       // 0: 128
+    size_t memory;        // for stacks and counts; 0: 32 MiB
+    size_t symbol_memory; // for what turns addresses into names, at a time; 0: 64 MiB
+    // Which threads to keep samples of, by their names: shell patterns, separated by commas; one
+    // that begins with ! excludes. The last that matches decides; what none matches is kept if
+    // the first excludes. NULL or empty: all.
+    const char *threads;
 };
 
 int agent_start(const struct agent_options *options, struct err *e);
@@ -80,21 +85,34 @@ int agent_write(struct model_profile *p, struct arena *arena, const struct agent
 // The names at a pc, inlines joined by "--", innermost first; false: unknown.
 bool agent_symbol(uintptr_t pc, char *text, size_t n);
 
+struct agent_label_counts {
+    uint64_t sets;
+    size_t memory;
+    uint64_t dropped; // labels for which there was no room
+};
+
 struct agent_counts {
     struct capture_counts capture;
-    uint64_t dropped; // ticks for which there was no memory
-    uint64_t stacks;  // distinct ones held
-    size_t memory;    // that they take
+    uint64_t dropped;  // ticks for which there was no memory
+    uint64_t filtered; // ticks of threads that were not asked for
+    uint64_t stacks;   // distinct ones held
+    size_t memory;     // that they and the counts take
+    struct agent_label_counts labels;
 };
 void agent_get_counts(struct agent_counts *counts);
 
 // --- labels ---
 
-// A label set is immutable and known by its number; 0 is the empty one. Sets live as long as
-// the process. agent_label_add gives the set that is base with key=value (replacing key's
-// value if it has one); 0 if there is no memory.
+// A label set is immutable and known by its number; 0 is the empty one. agent_label_add gives a
+// reference to the set that is base with key=value (replacing key's value if it has one);
+// agent_label_remove to base without key. If there is no room for another set, that is base
+// itself, which is counted. A set lives while somebody holds a reference or a stack carries it;
+// a number whose set is gone means the empty set. Who never releases keeps sets for ever.
 uint32_t agent_label_add(uint32_t base, struct str key, struct str value);
 uint32_t agent_label_remove(uint32_t base, struct str key);
-// Adds the labels of set to the sample under construction.
+void agent_label_hold(uint32_t set);
+void agent_label_release(uint32_t set);
+// Adds the labels of set to the sample under construction. Where sets are swept, or with the
+// collector's lock held.
 struct model_builder;
 void agent_label_build(uint32_t set, struct model_builder *b);

@@ -1,13 +1,21 @@
 #include "agent/collector.h"
 
+#include <fnmatch.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/auxv.h>
 #include <sys/prctl.h>
 #include <time.h>
 
-enum { DRAIN_MS = 100, SCAN_MS = 1000, LOADING_MS = 10, LOADING_LASTS_MS = 2000 };
+#include "agent/labels.h"
+
+enum {
+    DRAIN_MS = 100,
+    SCAN_MS = 1000,
+    LOADING_MS = 10,
+    LOADING_LASTS_MS = 2000,
+    LEAST_MEMORY = 1 << 20,
+};
 
 struct collector collector = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
@@ -20,51 +28,47 @@ uint64_t collector_clock(clockid_t clock)
 
 // --- draining; the lock is held ---
 
+static bool is_wanted(const char *thread)
+{
+    if (!collector.threads)
+        return true;
+    bool wanted = collector.threads[0] == '!';
+    for (const char *at = collector.threads; *at;) {
+        size_t n = strcspn(at, ",");
+        bool excludes = *at == '!';
+        char pattern[128];
+        snprintf(pattern, sizeof pattern, "%.*s", (int)(n - excludes), at + excludes);
+        if (fnmatch(pattern, thread, 0) == 0)
+            wanted = !excludes;
+        at += n + (at[n] == ',');
+    }
+    return wanted;
+}
+
 static void take(void *context, const struct capture_sample *sample)
 {
     struct arena_trap trap;
-    if (ARENA_TRY(collector.arena, trap)) {
-        collector.dropped += sample->ticks;
+    if (!is_wanted(sample->thread)) {
+        collector.filtered += sample->ticks;
         return;
     }
-    uint32_t stack = stacks_add(&collector.stacks, sample, capture_snapshot());
-    arena_try_end(collector.arena);
-    collector_count(stack, sample->ticks, sample->ns);
-}
-
-static bool any_window(void)
-{
-    for (int i = 0; i < AGENT_WINDOWS; i++)
-        if (collector.windows[i].open)
-            return true;
-    return false;
-}
-
-// Stacks that nobody counts any more are forgotten when half of the memory is used.
-static int renew_stacks(void)
-{
-    struct arena *arena = arena_new(collector.memory);
-    struct arena_trap trap;
-    if (!arena)
-        return -1;
-    if (ARENA_TRY(arena, trap)) {
-        arena_free(arena);
-        return -1;
+    if (ARENA_TRY(collector.arena, trap)) {
+        collector.dropped += sample->ticks;
+        collector.starved = true;
+        return;
     }
-    stacks_init(&collector.stacks, arena);
-    stacks_note_program(&collector.stacks, getauxval(AT_ENTRY), capture_snapshot());
-    arena_try_end(arena);
-    arena_free(collector.arena);
-    collector.arena = arena;
-    collector_forget_buckets();
-    return 0;
+    uint32_t thread = stacks_add_thread(&collector.stacks, sample);
+    uint32_t stack = stacks_add(&collector.stacks, sample, thread, capture_snapshot());
+    arena_try_end(collector.arena);
+    counts_add(stack, sample->ticks, sample->ns);
 }
 
 void collector_drain(void)
 {
+    uint64_t now = collector_clock(CLOCK_MONOTONIC);
     capture_hold();
-    if (!any_window() && arena_size(collector.arena) > collector.memory / 2)
-        renew_stacks();
+    counts_make_room(now);
+    counts_turn(now);
     capture_drain(take, NULL);
     capture_release();
 }
@@ -78,6 +82,17 @@ void collector_set_rate(uint32_t hz)
 }
 
 // --- the background thread ---
+
+static void sweep_labels(void)
+{
+    if (!labels_want_sweep())
+        return;
+    labels_lock();
+    for (size_t i = 0; i < collector.stacks.n; i++)
+        labels_mark(collector.stacks.items[i].label);
+    labels_sweep();
+    labels_unlock();
+}
 
 static void *run(void *context)
 {
@@ -96,6 +111,7 @@ static void *run(void *context)
             changed = now;
         pthread_mutex_lock(&collector.lock);
         collector_drain();
+        sweep_labels();
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         // Objects come in flocks: while they do, look often, so that few stacks end in one.
@@ -124,28 +140,37 @@ static int start_thread(struct err *e)
 
 // --- fork: the child has our memory but not our thread ---
 
+// Held while the profiler starts or stops, before any other lock.
+static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
+
 static void before_fork(void)
 {
+    pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);
+    labels_lock();
+    capture_before_fork();
 }
 
 static void after_fork_in_parent(void)
 {
+    capture_after_fork_in_parent();
+    labels_unlock();
     pthread_mutex_unlock(&collector.lock);
+    pthread_mutex_unlock(&control);
 }
 
 static void after_fork_in_child(void)
 {
     collector.running = false;
-    for (int i = 0; i < AGENT_WINDOWS; i++) {
+    for (int i = 0; i < AGENT_WINDOWS; i++)
         if (collector.windows[i].open)
-            arena_free(collector.windows[i].arena);
-        collector.windows[i].open = false;
-    }
-    collector_forget_buckets();
+            counts_close_window(&collector.windows[i]);
+    counts_forget_seconds();
     capture_after_fork_in_child();
     collector.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    labels_unlock();
     pthread_mutex_unlock(&collector.lock);
+    pthread_mutex_unlock(&control);
 }
 
 static void watch_forks(void)
@@ -153,51 +178,84 @@ static void watch_forks(void)
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
+// --- start and stop ---
+
+static int take_options(const struct agent_options *o, struct err *e)
+{
+    char *threads = o->threads && *o->threads ? strdup(o->threads) : NULL;
+    if (o->threads && *o->threads && !threads)
+        return err_set(e, "no memory for the names of threads");
+    free(collector.threads);
+    collector.threads = threads;
+    collector.memory = o->memory ? o->memory : (size_t)32 << 20;
+    collector.symbol_memory = o->symbol_memory ? o->symbol_memory : (size_t)64 << 20;
+    return 0;
+}
+
+static int start(const struct agent_options *o, struct err *e)
+{
+    struct capture_options capture = {.hz = o->hz ? o->hz : 100,
+                                      .depth = o->depth ? o->depth : 128};
+    if (collector.running)
+        return err_set(e, "the profiler is running already");
+    if (o->memory && o->memory < LEAST_MEMORY)
+        return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
+                       LEAST_MEMORY >> 10);
+    size_t had = collector.memory;
+    if (take_options(o, e) || capture_start(&capture, e))
+        return -1;
+    int result = 0;
+    capture_hold();
+    if (!collector.arena)
+        result = counts_begin();
+    else if (collector.memory != had)
+        counts_forget();
+    capture_release();
+    if (result)
+        err_set(e, "no memory for the profiler");
+    collector.hz = collector.base_hz = capture.hz;
+    collector.depth = capture.depth;
+    collector.stopping = false;
+    if (result == 0)
+        result = start_thread(e);
+    if (result)
+        capture_stop();
+    collector.running = result == 0;
+    return result;
+}
+
 int agent_start(const struct agent_options *o, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, watch_forks);
-    struct capture_options capture = {.hz = o->hz ? o->hz : 100,
-                                      .depth = o->depth ? o->depth : 128};
-    int result = 0;
+    pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);
-    if (collector.running)
-        result = err_set(e, "the profiler is running already");
-    collector.memory = o->memory ? o->memory : (size_t)32 << 20;
-    if (result == 0)
-        result = capture_start(&capture, e);
-    if (result == 0 && !collector.arena) {
-        capture_hold();
-        result = renew_stacks() ? err_set(e, "no memory for the profiler") : 0;
-        capture_release();
-        if (result)
-            capture_stop();
-    }
-    if (result == 0) {
-        collector.hz = collector.base_hz = capture.hz;
-        collector.depth = capture.depth;
-        collector.stopping = false;
-        result = start_thread(e);
-        if (result)
-            capture_stop();
-        collector.running = result == 0;
-    }
+    int result = start(o, e);
     pthread_mutex_unlock(&collector.lock);
+    pthread_mutex_unlock(&control);
     return result;
 }
 
 void agent_stop(void)
 {
+    pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);
     bool was = collector.running;
-    collector.running = false;
     collector.stopping = true;
     pthread_cond_signal(&collector.wake);
     pthread_mutex_unlock(&collector.lock);
-    if (!was)
-        return;
-    capture_stop();
-    pthread_join(collector.thread, NULL);
+    if (was) {
+        capture_stop();
+        pthread_join(collector.thread, NULL);
+    }
+    pthread_mutex_lock(&collector.lock);
+    collector.running = false;
+    // Nobody is held to a rate any more. The seconds do not go on where they stopped.
+    for (int i = 0; i < AGENT_WINDOWS; i++)
+        collector.windows[i].hz = 0;
+    counts_forget_seconds();
+    pthread_mutex_unlock(&collector.lock);
+    pthread_mutex_unlock(&control);
 }
 
 bool agent_running(void)
@@ -228,8 +286,10 @@ void agent_get_counts(struct agent_counts *counts)
     *counts = (struct agent_counts){
         .dropped = collector.dropped,
         .stacks = collector.stacks.n,
-        .memory = collector.arena ? arena_size(collector.arena) : 0,
+        .filtered = collector.filtered,
+        .memory = counts_memory(),
     };
     capture_get_counts(&counts->capture);
+    labels_get_counts(&counts->labels);
     pthread_mutex_unlock(&collector.lock);
 }

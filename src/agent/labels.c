@@ -1,6 +1,13 @@
-#include "agent/agent.h"
+// Label sets: interned, immutable, counted.
+//
+// A set is known by a number: its place in the table, and how often that place was used before.
+// Who holds a reference keeps it. What nobody holds stays for a while, so that sets which come
+// again and again are found again, and is freed once no stack carries it either. A number whose
+// set is gone means the empty set.
+#include "agent/labels.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "model/builder.h"
 
@@ -9,17 +16,48 @@ struct label {
 };
 
 struct label_set {
-    const struct label *labels; // sorted by key
+    struct label *labels; // sorted by key; one block with the texts; NULL: free or empty
     uint32_t n;
+    uint32_t refs;
+    uint64_t hash;
+    uint32_t next;  // in its bucket, or in the list of free ones; place + 1, 0: none
+    uint32_t bytes; // of the block
+    uint16_t uses;  // of this place
+    uint8_t idle;   // sweeps that found it unused
+    bool live, marked;
 };
 
-enum { MOST_SETS = 1 << 20, MOST_BYTES = 64 << 20 };
+enum {
+    PLACE_BITS = 20,
+    MOST_SETS = 1 << 18,
+    MOST_USES = 1 << (32 - PLACE_BITS),
+    MOST_BYTES = 24 << 20,
+    MOST_LABELS = 64,
+    BUCKETS = 1 << 14,
+    // This many that nobody holds are no reason to sweep.
+    FEW_IDLE = 4096,
+    // One for samples that are still in a ring, one because the first may come at once.
+    IDLE_SWEEPS = 2,
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct arena *memory;
-static struct label_set *sets;
-static size_t n_sets, cap_sets;
-static struct hash_table index_of;
+static struct label_set *sets; // the first is the empty one
+static uint32_t n_sets, cap_sets, n_live, n_idle, first_free;
+static uint32_t *buckets;
+static size_t n_bytes;
+static uint64_t n_dropped;
+
+static uint32_t number_of(uint32_t place)
+{
+    return (uint32_t)sets[place].uses << PLACE_BITS | place;
+}
+
+// The set with this number; NULL if it is gone.
+static struct label_set *find(uint32_t number)
+{
+    uint32_t place = number & ((1u << PLACE_BITS) - 1);
+    return place < n_sets && sets[place].live && number_of(place) == number ? &sets[place] : NULL;
+}
 
 static uint64_t hash_labels(const struct label *labels, uint32_t n)
 {
@@ -41,81 +79,142 @@ static bool same(const struct label_set *set, const struct label *labels, uint32
     return true;
 }
 
-static struct str keep(struct str s)
-{
-    return (struct str){arena_copy(memory, s.p, s.n), s.n};
-}
-
-static uint32_t intern(const struct label *labels, uint32_t n)
-{
-    uint64_t hash = hash_labels(labels, n);
-    for (struct hash_probe at = hash_find(&index_of, hash); hash_hit(&index_of, &at);
-         hash_next(&index_of, &at))
-        if (same(&sets[at.item], labels, n))
-            return at.item;
-    if (n_sets >= MOST_SETS)
-        return 0;
-    struct label *copy = arena_array(memory, n + 1, sizeof *copy);
-    for (uint32_t i = 0; i < n; i++)
-        copy[i] = (struct label){keep(labels[i].key), keep(labels[i].value)};
-    sets = arena_push(memory, sets, n_sets, &cap_sets, sizeof *sets);
-    sets[n_sets] = (struct label_set){copy, n};
-    hash_add(&index_of, memory, hash, (uint32_t)n_sets);
-    return (uint32_t)n_sets++;
-}
-
 static bool begin(void)
 {
-    if (memory)
+    if (n_sets)
         return true;
-    memory = arena_new(MOST_BYTES);
-    if (!memory)
+    buckets = calloc(BUCKETS, sizeof *buckets);
+    sets = calloc(64, sizeof *sets);
+    if (!buckets || !sets) {
+        free(buckets);
+        free(sets);
+        sets = NULL;
         return false;
-    hash_init(&index_of, memory, 64);
-    intern(NULL, 0);
+    }
+    cap_sets = 64;
+    n_sets = 1;
+    sets[0] = (struct label_set){.live = true, .refs = 1};
     return true;
 }
 
-enum { MOST_LABELS = 64 };
+// A free place, taken off the list; 0: none.
+static uint32_t take_place(void)
+{
+    if (first_free) {
+        uint32_t place = first_free - 1;
+        first_free = sets[place].next;
+        return place;
+    }
+    if (n_sets == cap_sets) {
+        uint32_t cap = cap_sets * 2;
+        struct label_set *more = cap <= MOST_SETS ? realloc(sets, cap * sizeof *sets) : NULL;
+        if (!more)
+            return 0;
+        memset(more + cap_sets, 0, (cap - cap_sets) * sizeof *more);
+        sets = more;
+        cap_sets = cap;
+    }
+    return n_sets++;
+}
 
-// base without key, and with key=value if value.p is set.
+// One block: the labels, then their texts.
+static struct label *copy_labels(const struct label *labels, uint32_t n, uint32_t *bytes)
+{
+    size_t size = n * sizeof *labels;
+    for (uint32_t i = 0; i < n; i++)
+        size += labels[i].key.n + labels[i].value.n;
+    struct label *copy = size + n_bytes <= MOST_BYTES ? malloc(size) : NULL;
+    if (!copy)
+        return NULL;
+    char *text = (char *)(copy + n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct str *from[2] = {(struct str *)&labels[i].key, (struct str *)&labels[i].value};
+        struct str *to[2] = {&copy[i].key, &copy[i].value};
+        for (int k = 0; k < 2; k++) {
+            *to[k] = (struct str){text, from[k]->n};
+            memcpy(text, from[k]->p, from[k]->n);
+            text += from[k]->n;
+        }
+    }
+    *bytes = (uint32_t)size;
+    return copy;
+}
+
+// A reference to the set of these labels. False: there is no room for a new one.
+static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
+{
+    *number = 0;
+    if (n == 0)
+        return true;
+    uint64_t hash = hash_labels(labels, n);
+    uint32_t *bucket = &buckets[hash % BUCKETS];
+    for (uint32_t at = *bucket; at; at = sets[at - 1].next)
+        if (sets[at - 1].hash == hash && same(&sets[at - 1], labels, n)) {
+            n_idle -= sets[at - 1].refs == 0;
+            sets[at - 1].refs++;
+            *number = number_of(at - 1);
+            return true;
+        }
+    uint32_t bytes = 0;
+    struct label *copy = copy_labels(labels, n, &bytes);
+    uint32_t place = copy ? take_place() : 0;
+    if (!place) {
+        free(copy);
+        return false;
+    }
+    sets[place] = (struct label_set){.labels = copy,
+                                     .n = n,
+                                     .refs = 1,
+                                     .hash = hash,
+                                     .next = *bucket,
+                                     .bytes = bytes,
+                                     .uses = sets[place].uses,
+                                     .live = true};
+    *bucket = place + 1;
+    n_bytes += bytes;
+    n_live++;
+    *number = number_of(place);
+    return true;
+}
+
+static void hold(struct label_set *set)
+{
+    if (!set || set == sets)
+        return;
+    n_idle -= set->refs == 0;
+    set->refs++;
+}
+
+// base without key, and with key=value if value.p is set; base itself if there is no room.
 static uint32_t change(uint32_t base, struct str key, struct str value)
 {
     struct label labels[MOST_LABELS];
-    uint32_t n = 0;
+    uint32_t n = 0, number;
     bool placed = !value.p;
-    if (base >= n_sets)
-        base = 0;
-    for (uint32_t i = 0; i < sets[base].n && n + 1 < MOST_LABELS; i++) {
-        const struct label *l = &sets[base].labels[i];
+    const struct label_set *set = find(base);
+    for (uint32_t i = 0; set && i < set->n; i++) {
+        const struct label *l = &set->labels[i];
         int c = str_cmp(l->key, key);
         if (c >= 0 && !placed) {
             labels[n++] = (struct label){key, value};
             placed = true;
         }
-        if (c != 0)
+        if (c != 0 && n < MOST_LABELS)
             labels[n++] = *l;
     }
-    if (!placed)
+    if (!placed && n < MOST_LABELS)
         labels[n++] = (struct label){key, value};
-    return intern(labels, n);
-}
-
-// The empty set if there is no memory.
-static uint32_t try_change(uint32_t base, struct str key, struct str value)
-{
-    struct arena_trap trap;
-    if (!begin() || ARENA_TRY(memory, trap))
-        return 0;
-    uint32_t set = change(base, key, value);
-    arena_try_end(memory);
-    return set;
+    if (intern(labels, n, &number))
+        return number;
+    n_dropped++;
+    hold(find(base));
+    return base;
 }
 
 static uint32_t locked_change(uint32_t base, struct str key, struct str value)
 {
     pthread_mutex_lock(&lock);
-    uint32_t set = try_change(base, key, value);
+    uint32_t set = begin() ? change(base, key, value) : 0;
     pthread_mutex_unlock(&lock);
     return set;
 }
@@ -130,12 +229,103 @@ uint32_t agent_label_remove(uint32_t base, struct str key)
     return locked_change(base, key, (struct str){NULL, 0});
 }
 
-void agent_label_build(uint32_t set, struct model_builder *b)
+void agent_label_hold(uint32_t set)
 {
     pthread_mutex_lock(&lock);
-    struct label_set found = set < n_sets ? sets[set] : (struct label_set){NULL, 0};
+    hold(find(set));
     pthread_mutex_unlock(&lock);
-    // The labels themselves never move.
+}
+
+void agent_label_release(uint32_t number)
+{
+    pthread_mutex_lock(&lock);
+    struct label_set *set = find(number);
+    if (set && set != sets && set->refs) {
+        set->refs--;
+        set->idle = 0;
+        n_idle += set->refs == 0;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void agent_label_build(uint32_t number, struct model_builder *b)
+{
+    pthread_mutex_lock(&lock);
+    struct label_set *set = find(number);
+    struct label_set found = set ? *set : (struct label_set){0};
+    pthread_mutex_unlock(&lock);
+    // Only a sweep frees them, and the caller keeps that away.
     for (uint32_t i = 0; i < found.n; i++)
         model_build_label(b, found.labels[i].key, found.labels[i].value);
+}
+
+void labels_get_counts(struct agent_label_counts *counts)
+{
+    pthread_mutex_lock(&lock);
+    *counts = (struct agent_label_counts){
+        .sets = n_live,
+        .memory = n_bytes + cap_sets * sizeof *sets + (buckets ? BUCKETS * sizeof *buckets : 0),
+        .dropped = n_dropped,
+    };
+    pthread_mutex_unlock(&lock);
+}
+
+// --- sweeping ---
+
+static void unlink_set(uint32_t place)
+{
+    uint32_t *at = &buckets[sets[place].hash % BUCKETS];
+    while (*at != place + 1)
+        at = &sets[*at - 1].next;
+    *at = sets[place].next;
+}
+
+static void free_set(uint32_t place)
+{
+    struct label_set *set = &sets[place];
+    unlink_set(place);
+    free(set->labels);
+    n_bytes -= set->bytes;
+    n_live--;
+    n_idle--;
+    uint16_t uses = (uint16_t)((set->uses + 1) % MOST_USES);
+    *set = (struct label_set){.uses = uses, .next = first_free};
+    first_free = place + 1;
+}
+
+bool labels_want_sweep(void)
+{
+    pthread_mutex_lock(&lock);
+    bool wanted = n_idle > FEW_IDLE || (n_idle && n_bytes > MOST_BYTES / 2);
+    pthread_mutex_unlock(&lock);
+    return wanted;
+}
+
+void labels_mark(uint32_t number)
+{
+    struct label_set *set = find(number);
+    if (set)
+        set->marked = true;
+}
+
+void labels_sweep(void)
+{
+    for (uint32_t place = 1; place < n_sets; place++) {
+        struct label_set *set = &sets[place];
+        if (set->live && !set->refs && !set->marked && ++set->idle > IDLE_SWEEPS)
+            free_set(place);
+        else if (set->marked || set->refs)
+            set->idle = 0;
+        set->marked = false;
+    }
+}
+
+void labels_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void labels_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
 }

@@ -1,88 +1,10 @@
-// Windows and the last seconds: what is counted, and profiles of it.
+// Windows and the last seconds as profiles.
+#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "agent/collector.h"
+#include "agent/labels.h"
 #include "model/builder.h"
-
-// --- counting; the lock is held ---
-
-static void count_in_windows(uint32_t stack, uint64_t ticks, uint64_t ns)
-{
-    for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++) {
-        struct arena_trap trap;
-        if (!w->open)
-            continue;
-        if (ARENA_TRY(w->arena, trap)) {
-            collector.dropped += ticks;
-            continue;
-        }
-        while (w->cap <= stack)
-            w->weights = arena_push(w->arena, w->weights, w->cap, &w->cap, sizeof *w->weights);
-        arena_try_end(w->arena);
-        w->weights[stack].ticks += ticks;
-        w->weights[stack].ns += ns;
-    }
-}
-
-static struct bucket *bucket_at(uint32_t i)
-{
-    return &collector.buckets[(collector.first_bucket + i) % COLLECTOR_BUCKETS];
-}
-
-static void forget_oldest(void)
-{
-    struct bucket *b = bucket_at(0);
-    free(b->deltas);
-    *b = (struct bucket){0};
-    collector.first_bucket = (collector.first_bucket + 1) % COLLECTOR_BUCKETS;
-    collector.n_buckets--;
-}
-
-void collector_forget_buckets(void)
-{
-    while (collector.n_buckets)
-        forget_oldest();
-}
-
-static struct bucket *current_bucket(void)
-{
-    uint64_t now = collector_clock(CLOCK_MONOTONIC);
-    struct bucket *b = collector.n_buckets ? bucket_at(collector.n_buckets - 1) : NULL;
-    if (b && now - b->begin < 1000000000u)
-        return b;
-    if (b)
-        b->end = now;
-    while (collector.n_buckets &&
-           (collector.n_buckets == COLLECTOR_BUCKETS ||
-            now - bucket_at(0)->end > (AGENT_LAST_SECONDS + 2) * UINT64_C(1000000000)))
-        forget_oldest();
-    b = bucket_at(collector.n_buckets++);
-    *b = (struct bucket){.begin = now};
-    return b;
-}
-
-static void count_in_bucket(uint32_t stack, uint64_t ticks, uint64_t ns)
-{
-    struct bucket *b = current_bucket();
-    if (b->n == b->cap) {
-        size_t cap = b->cap ? 2 * b->cap : 64;
-        struct delta *more = realloc(b->deltas, cap * sizeof *more);
-        if (!more) {
-            collector.dropped += ticks;
-            return;
-        }
-        b->deltas = more;
-        b->cap = cap;
-    }
-    b->deltas[b->n++] = (struct delta){stack, (uint32_t)ticks, ns};
-}
-
-void collector_count(uint32_t stack, uint64_t ticks, uint64_t ns)
-{
-    count_in_windows(stack, ticks, ns);
-    count_in_bucket(stack, ticks, ns);
-}
 
 // --- rates ---
 
@@ -101,8 +23,7 @@ static bool conflicts(uint32_t hz, struct err *e)
     return false;
 }
 
-// The rate of the windows that are open, or the one from the start.
-static void settle_rate(void)
+void collector_settle_rate(void)
 {
     uint32_t hz = collector.base_hz;
     for (int i = 0; i < AGENT_WINDOWS; i++)
@@ -131,20 +52,17 @@ static int open_window(const struct agent_window_options *o, struct err *e)
     collector_drain();
     struct window *w = &collector.windows[found];
     *w = (struct window){
+        .open = true,
         .hz = o->hz,
-        .arena = arena_new(collector.memory),
         .opened_at = (int64_t)collector_clock(CLOCK_REALTIME),
         .opened = collector_clock(CLOCK_MONOTONIC),
         .dropped = collector.dropped,
     };
-    if (!w->arena)
-        return err_set(e, "no memory for a window");
-    w->open = true;
     // By force: what the others asked for holds no more.
     for (int i = 0; o->hz && i < AGENT_WINDOWS; i++)
         if (collector.windows[i].open && collector.windows[i].hz)
             collector.windows[i].hz = o->hz;
-    settle_rate();
+    collector_settle_rate();
     return found;
 }
 
@@ -156,27 +74,47 @@ int agent_window_open(const struct agent_window_options *o, struct err *e)
     return window;
 }
 
+static void add_comment(struct model_builder *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add_comment(struct model_builder *b, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    model_build_comment(b, str_from(text));
+}
+
 static void add_comments(struct model_profile *p, struct arena *arena, uint64_t dropped)
 {
     struct model_builder b = {.p = p, .arena = arena};
     struct capture_counts c;
+    struct agent_label_counts labels;
     capture_get_counts(&c);
-    char text[200];
-    int n = snprintf(text, sizeof text,
-                     "kiln: dropped %llu ticks for want of memory in this window; since the start "
-                     "%llu by full rings, %llu before the tables were ready",
-                     (unsigned long long)dropped, (unsigned long long)c.ring_full,
-                     (unsigned long long)c.no_snapshot);
+    labels_get_counts(&labels);
     if (dropped || c.ring_full || c.no_snapshot)
-        model_build_comment(&b, (struct str){text, (size_t)n});
+        add_comment(&b,
+                    "kiln: dropped %llu ticks for want of memory in this window; since the start "
+                    "%llu by full rings, %llu before the tables were ready",
+                    (unsigned long long)dropped, (unsigned long long)c.ring_full,
+                    (unsigned long long)c.no_snapshot);
+    if (collector.filtered)
+        add_comment(&b, "kiln: left out %llu ticks of threads other than %s since the start",
+                    (unsigned long long)collector.filtered, collector.threads);
+    if (labels.dropped)
+        add_comment(&b,
+                    "kiln: %llu labels were not set since the start: too many different label sets "
+                    "are held",
+                    (unsigned long long)labels.dropped);
 }
 
 static void close_window(struct window *w)
 {
-    arena_free(w->arena);
-    *w = (struct window){0};
+    counts_close_window(w);
     if (collector.running)
-        settle_rate();
+        collector_settle_rate();
 }
 
 static struct window *find_window(int window)
@@ -198,7 +136,7 @@ static struct model_profile *profile_of_window(const struct window *w, struct ar
     struct model_profile *p = stacks_profile(&collector.stacks, w->weights, n, collector.hz, arena);
     p->time_nanos = w->opened_at;
     p->duration_nanos = (int64_t)(collector_clock(CLOCK_MONOTONIC) - w->opened);
-    add_comments(p, arena, collector.dropped - w->dropped);
+    add_comments(p, arena, collector.dropped - w->dropped + w->lost);
     arena_try_end(arena);
     return p;
 }
@@ -231,26 +169,27 @@ void agent_window_cancel(int window)
 
 // --- the last seconds ---
 
-static struct model_profile *profile_of_last(uint32_t seconds, struct arena *arena, struct err *e)
+// The first second that is asked for. At most a second more than that is given.
+static uint32_t first_second(uint64_t from)
 {
-    uint64_t now = collector_clock(CLOCK_MONOTONIC);
-    uint64_t wanted = now - seconds * UINT64_C(1000000000);
     uint32_t first = 0;
-    while (first < collector.n_buckets && bucket_at(first)->end &&
-           (int64_t)(bucket_at(first)->end - wanted) <= 0)
+    while (first < collector.n_buckets && counts_second(first)->end &&
+           counts_second(first)->end <= from)
         first++;
-    struct arena_trap trap;
-    if (ARENA_TRY(arena, trap)) {
-        arena_caught(arena, e);
-        return NULL;
-    }
+    return first;
+}
+
+static struct model_profile *build_last(uint32_t seconds, struct arena *arena)
+{
+    uint64_t now = collector_clock(CLOCK_MONOTONIC), asked = seconds * UINT64_C(1000000000);
+    uint32_t first = first_second(now > asked ? now - asked : 0);
     struct weight *weights = arena_array(arena, collector.stacks.n + 1, sizeof *weights);
-    uint64_t begin = first < collector.n_buckets ? bucket_at(first)->begin : now;
-    for (; first < collector.n_buckets; first++) {
-        const struct bucket *b = bucket_at(first);
-        for (size_t i = 0; i < b->n; i++) {
-            weights[b->deltas[i].stack].ticks += b->deltas[i].ticks;
-            weights[b->deltas[i].stack].ns += b->deltas[i].ns;
+    uint64_t begin = first < collector.n_buckets ? counts_second(first)->begin : now;
+    for (uint32_t i = first; i < collector.n_buckets; i++) {
+        const struct bucket *b = counts_second(i);
+        for (size_t k = 0; k < b->n; k++) {
+            weights[b->deltas[k].stack].ticks += b->deltas[k].ticks;
+            weights[b->deltas[k].stack].ns += b->deltas[k].ns;
         }
     }
     struct model_profile *p =
@@ -258,6 +197,22 @@ static struct model_profile *profile_of_last(uint32_t seconds, struct arena *are
     p->duration_nanos = (int64_t)(now - begin);
     p->time_nanos = (int64_t)collector_clock(CLOCK_REALTIME) - p->duration_nanos;
     add_comments(p, arena, 0);
+    if (collector.short_of_memory && now - begin < asked) {
+        struct model_builder b = {.p = p, .arena = arena};
+        add_comment(&b, "kiln: %.1f of the %u seconds are left; the memory limit allows no more",
+                    (double)(now - begin) / 1e9, seconds);
+    }
+    return p;
+}
+
+static struct model_profile *profile_of_last(uint32_t seconds, struct arena *arena, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return NULL;
+    }
+    struct model_profile *p = build_last(seconds, arena);
     arena_try_end(arena);
     return p;
 }

@@ -6,14 +6,17 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Guards the slots against being taken by two at once. Handlers never take it.
+// Guards the slots against being taken by two at once, and threads' names. Handlers never take it.
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 // Guards the snapshot against being freed while somebody other than a handler reads it.
 static pthread_mutex_t snapshot_lock = PTHREAD_MUTEX_INITIALIZER;
+// Held while the loader is asked what is loaded.
+static pthread_mutex_t loader_lock = PTHREAD_MUTEX_INITIALIZER;
 
 #define EACH_SLOT(t)                                                               \
     for (uint32_t i_ = 0, n_ = atomic_load(&capture_state.n_slots); i_ < n_; i_++) \
@@ -53,11 +56,15 @@ static int refresh_snapshot(struct err *e)
     // Code that no module explains may stay so: do not look for it all the time.
     if (unknown && old && now_ns() - last_forced < 5000000000u)
         unknown = false;
-    if (old && !unknown && !unwind_snapshot_stale(old))
+    pthread_mutex_lock(&loader_lock);
+    if (old && !unknown && !unwind_snapshot_stale(old)) {
+        pthread_mutex_unlock(&loader_lock);
         return 0;
+    }
     if (unknown)
         last_forced = now_ns();
     struct unwind_snapshot *fresh = unwind_snapshot_build(old, e);
+    pthread_mutex_unlock(&loader_lock);
     if (!fresh)
         return -1;
     capture_hold();
@@ -243,8 +250,11 @@ void capture_disarm_self(void)
 {
     pthread_mutex_lock(&slots_lock);
     struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
-    if (t)
+    if (t) {
+        // Its last chance to tell what it is called.
+        prctl(PR_GET_NAME, t->name);
         thread_disarm(t);
+    }
     pthread_mutex_unlock(&slots_lock);
 }
 
@@ -304,37 +314,57 @@ bool capture_running(void)
 
 // --- samples ---
 
-static void drain_thread(struct capture_thread *t,
+// Names are set after threads began, and changed: look again each second that has samples.
+static void copy_name(struct capture_thread *t, char name[CAPTURE_NAME])
+{
+    pthread_mutex_lock(&slots_lock);
+    uint64_t now = now_ns();
+    if (atomic_load(&t->state) == THREAD_ARMED && now - t->name_read > 1000000000u) {
+        thread_read_name(t);
+        t->name_read = now;
+    }
+    memcpy(name, t->name, CAPTURE_NAME);
+    pthread_mutex_unlock(&slots_lock);
+}
+
+static void drain_thread(struct capture_thread *t, const char *name,
                          void (*take)(void *, const struct capture_sample *), void *context)
 {
     uintptr_t pcs[CAPTURE_MAX_DEPTH];
     const uint64_t *words;
     while ((words = ring_peek(&t->ring))) {
         uint32_t length = (uint32_t)(words[0] & 0xffff);
+        uint32_t head = RING_HEAD + (words[0] & RING_HAS_IDS ? RING_IDS : 0);
+        struct capture_ids ids = {{0}, 0};
+        if (words[0] & RING_HAS_IDS)
+            ids = (struct capture_ids){{words[3], words[4]}, words[5]};
         struct capture_sample sample = {
             .tid = (uint32_t)t->tid,
-            .thread = t->name,
+            .serial = t->serial,
+            .thread = name,
+            .ids = words[0] & RING_HAS_IDS ? &ids : NULL,
             .label = (uint32_t)(words[0] >> 32),
             .ticks = words[1],
             .ns = words[2],
-            .end = (enum unwind_end)(words[0] >> 16 & 0xffff),
-            .n = length - RING_HEAD,
+            .end = (enum unwind_end)(words[0] >> 16 & 0xff),
+            .n = length - head,
             .pcs = pcs,
         };
-        memcpy(pcs, words + RING_HEAD, sample.n * sizeof *pcs);
+        memcpy(pcs, words + head, sample.n * sizeof *pcs);
         ring_drop(&t->ring, length);
         take(context, &sample);
     }
 }
 
 // Ticks for which there is no stack.
-static uint64_t take_rest(struct capture_thread *t, enum capture_kind kind, _Atomic uint64_t *ticks,
-                          _Atomic uint64_t *ns, void (*take)(void *, const struct capture_sample *),
-                          void *context)
+static uint64_t take_rest(struct capture_thread *t, const char *name, enum capture_kind kind,
+                          _Atomic uint64_t *ticks, _Atomic uint64_t *ns,
+                          void (*take)(void *, const struct capture_sample *), void *context)
 {
     struct capture_sample sample = {.kind = kind,
                                     .tid = (uint32_t)t->tid,
-                                    .thread = t->name,
+                                    .serial = t->serial,
+                                    .thread = name,
                                     .ticks = atomic_exchange(ticks, 0),
                                     .ns = atomic_exchange(ns, 0)};
     if (sample.ticks)
@@ -349,11 +379,15 @@ void capture_drain(void (*take)(void *context, const struct capture_sample *samp
         uint32_t state = atomic_load(&t->state);
         if (state == THREAD_FREE)
             continue;
-        drain_thread(t, take, context);
-        capture_state.retired.blocked +=
-            take_rest(t, CAPTURE_BLOCKED, &t->blocked, &t->blocked_ns, take, context);
-        capture_state.retired.unticked +=
-            take_rest(t, CAPTURE_UNTICKED, &t->unticked, &t->unticked_ns, take, context);
+        char name[CAPTURE_NAME] = "";
+        if (ring_peek(&t->ring) || atomic_load(&t->blocked) || atomic_load(&t->unticked)) {
+            copy_name(t, name);
+            drain_thread(t, name, take, context);
+            capture_state.retired.blocked +=
+                take_rest(t, name, CAPTURE_BLOCKED, &t->blocked, &t->blocked_ns, take, context);
+            capture_state.retired.unticked +=
+                take_rest(t, name, CAPTURE_UNTICKED, &t->unticked, &t->unticked_ns, take, context);
+        }
         if (state == THREAD_DISARMED) {
             pthread_mutex_lock(&slots_lock);
             thread_release(t);
@@ -380,11 +414,22 @@ void capture_get_counts(struct capture_counts *c)
 
 // --- fork and exec ---
 
+void capture_before_fork(void)
+{
+    pthread_mutex_lock(&loader_lock);
+}
+
+void capture_after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&loader_lock);
+}
+
 // Timers do not survive fork; slots must not pretend they do.
 void capture_after_fork_in_child(void)
 {
     slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     snapshot_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    loader_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&capture_state.running, 0);
     EACH_SLOT(t)
     {

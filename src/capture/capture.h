@@ -4,7 +4,9 @@
 // One timer for each thread, on that thread's CPU clock, delivers SIGPROF to that thread.
 // The handler unwinds the interrupted stack into a ring of the thread's own and returns;
 // somebody else (the agent's background thread) scans for threads, drains the rings and
-// keeps the unwind tables up to date by calling the functions below, all from one thread.
+// keeps the unwind tables up to date by calling the functions below: capture_start,
+// capture_refresh, capture_scan and capture_stop one at a time, and capture_drain, capture_hold
+// to capture_release and capture_get_counts one at a time.
 //
 // A tick stands for as many periods as the kernel says have passed (1 + overrun), so CPU
 // time is conserved at any rate, whatever CONFIG_HZ is.
@@ -75,10 +77,12 @@ enum capture_kind {
 struct capture_sample {
     enum capture_kind kind;
     uint32_t tid;
-    const char *thread; // name; valid during the call
-    uint32_t label;     // capture_label of the thread when it was interrupted
-    uint64_t ticks;     // how often the timer expired,
-    uint64_t ns;        // and the CPU time that this stands for
+    uint32_t serial;               // of the thread: the kernel uses tids again, this is used once
+    const char *thread;            // name; valid during the call
+    uint32_t label;                // capture_label of the thread when it was interrupted
+    const struct capture_ids *ids; // the same for capture_set_ids; NULL: none
+    uint64_t ticks;                // how often the timer expired,
+    uint64_t ns;                   // and the CPU time that this stands for
     enum unwind_end end;
     size_t n;             // 0: no stack, the thread blocked the signal
     const uintptr_t *pcs; // leaf first
@@ -99,13 +103,26 @@ const struct unwind_snapshot *capture_snapshot(void);
 void capture_set_label(uint32_t label);
 uint32_t capture_label(void);
 
+// What names the request that the calling thread works for. Kept as it is, beside the stack:
+// a new one for each request costs no more than the stores.
+struct capture_ids {
+    uint64_t trace[2], span; // in the byte order that they were given in
+};
+// NULL: none.
+void capture_set_ids(const struct capture_ids *ids);
+// False: none.
+bool capture_get_ids(struct capture_ids *ids);
+
 // What the program wants to be done with SIGPROF, which the handler does for signals that are
 // not ours. False if the handler is not installed; then the kernel is the one to ask. Either
 // may be NULL.
 struct sigaction;
 bool capture_wish(const struct sigaction *wanted, struct sigaction *had);
 
-// Around fork and exec: see interpose.c and the agent.
+// Around fork and exec. Before a fork: waits until nobody is in the loader's data for us, since
+// a child would inherit the loader's lock for ever.
+void capture_before_fork(void);
+void capture_after_fork_in_parent(void);
 void capture_after_fork_in_child(void);
 // True if sampling was stopped for it; then capture_after_failed_exec is due if exec returns.
 bool capture_before_exec(void);

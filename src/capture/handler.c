@@ -8,7 +8,11 @@
 #include <ucontext.h>
 
 // Initial-exec: reading it in a handler cannot allocate.
-static __thread uint32_t current_label __attribute__((tls_model("initial-exec")));
+#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+static __thread uint32_t current_label INITIAL_EXEC;
+static __thread struct capture_ids current_ids INITIAL_EXEC;
+// Zero while current_ids are being written: a handler of this very thread then sees none.
+static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
 
 // What the program itself wants to be done with SIGPROF. Replaced whole, so that a handler
 // that is running sees the old one or the new one.
@@ -31,13 +35,32 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-// A record: length | why << 16 | label << 32, then ticks and their CPU time, then the addresses.
+void capture_set_ids(const struct capture_ids *ids)
+{
+    ids_set = 0;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!ids)
+        return;
+    current_ids = *ids;
+    atomic_signal_fence(memory_order_seq_cst);
+    ids_set = 1;
+}
+
+bool capture_get_ids(struct capture_ids *ids)
+{
+    if (ids_set)
+        *ids = current_ids;
+    return ids_set;
+}
+
+// A record: length | why << 16 | label << 32, then ticks and their CPU time, then the
+// ids if RING_HAS_IDS, then the addresses.
 static void record(struct capture_thread *t, const ucontext_t *context, uint64_t ticks, uint64_t ns)
 {
     struct unwind_regs regs;
     unwind_regs_from_ucontext(&regs, context);
     atomic_store_explicit(&t->last_sp, regs.r[UNWIND_REG_SP], memory_order_relaxed);
-    uint64_t *words = ring_reserve(&t->ring, capture_state.depth + RING_HEAD);
+    uint64_t *words = ring_reserve(&t->ring, capture_state.depth + RING_HEAD + RING_IDS);
     if (!words) {
         count(&t->ring_full, ticks);
         return;
@@ -47,12 +70,14 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
         atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
     enum unwind_end why = UNWIND_END_NO_INFO;
     size_t n = 0;
+    bool has_ids = ids_set;
+    uint32_t head = RING_HEAD + (has_ids ? RING_IDS : 0);
     if (snapshot) {
         struct unwind_stack_bounds bounds = {
             .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
         bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
-        n = unwind_stack(snapshot, &regs, bounds, (uintptr_t *)(words + RING_HEAD),
-                         capture_state.depth, &t->cache, &why);
+        n = unwind_stack(snapshot, &regs, bounds, (uintptr_t *)(words + head), capture_state.depth,
+                         &t->cache, &why);
     }
     atomic_store_explicit(&t->reading, 0, memory_order_release);
     if (n == 0) {
@@ -61,10 +86,16 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
     }
     if (why == UNWIND_END_UNKNOWN_PC)
         atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
-    words[0] = (n + RING_HEAD) | (uint64_t)why << 16 | (uint64_t)current_label << 32;
+    words[0] = (n + head) | (uint64_t)why << 16 | (uint64_t)current_label << 32;
     words[1] = ticks;
     words[2] = ns;
-    ring_commit(&t->ring, (uint32_t)n + RING_HEAD);
+    if (has_ids) {
+        words[0] |= RING_HAS_IDS;
+        words[3] = current_ids.trace[0];
+        words[4] = current_ids.trace[1];
+        words[5] = current_ids.span;
+    }
+    ring_commit(&t->ring, (uint32_t)n + head);
     count(&t->samples, 1);
     count(&t->ended[why], 1);
 }

@@ -18,8 +18,9 @@ struct ring {
 // The first word of a record: its length in words, this one included. 0 in the length of a
 // filler means: go on at the start of the ring.
 enum { RING_FILLER = 0 };
-// Words of a record before its addresses.
-enum { RING_HEAD = 3 };
+// Words of a record before its addresses; RING_IDS more if its first word says so.
+enum { RING_HEAD = 3, RING_IDS = 3 };
+#define RING_HAS_IDS (UINT64_C(1) << 31)
 
 // Room for a record of at most n words, or NULL. Signal-safe.
 static inline uint64_t *ring_reserve(struct ring *r, uint32_t n)

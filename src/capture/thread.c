@@ -20,7 +20,7 @@ enum { RING_WORDS = 4096 };
 static uint32_t ring_words(void)
 {
     uint32_t words = RING_WORDS;
-    while (words < 8 * (capture_state.depth + RING_HEAD))
+    while (words < 8 * (capture_state.depth + RING_HEAD + RING_IDS))
         words *= 2;
     return words;
 }
@@ -58,7 +58,7 @@ static struct capture_thread *take_slot(void)
     return t;
 }
 
-static void read_name(struct capture_thread *t)
+void thread_read_name(struct capture_thread *t)
 {
     char path[64] = "/proc/self/task/", digits[16];
     size_t at = strlen(path), n = 0;
@@ -68,12 +68,17 @@ static void read_name(struct capture_thread *t)
         path[at++] = digits[--n];
     memcpy(path + at, "/comm", 6);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t got = fd < 0 ? 0 : read(fd, t->name, sizeof t->name - 1);
+    char name[sizeof t->name];
+    ssize_t got = fd < 0 ? 0 : read(fd, name, sizeof name);
     if (fd >= 0)
         close(fd);
-    while (got > 0 && t->name[got - 1] == '\n')
+    // A thread that is gone keeps the name that it had.
+    if (got <= 0)
+        return;
+    while (got > 0 && (name[got - 1] == '\n' || got == sizeof name))
         got--;
-    t->name[got > 0 ? got : 0] = '\0';
+    memset(t->name, 0, sizeof t->name);
+    memcpy(t->name, name, (size_t)got);
 }
 
 uint64_t thread_cpu_ns(pid_t tid)
@@ -132,7 +137,10 @@ struct capture_thread *thread_arm(pid_t tid)
     atomic_store(&t->last_sp, 0);
     t->found = true;
     atomic_fetch_add(&t->generation, 1);
-    read_name(t);
+    t->serial = ++capture_state.last_serial;
+    t->name_read = 0;
+    t->name[0] = '\0';
+    thread_read_name(t);
     atomic_store(&t->state, THREAD_ARMED);
     if (create_timer(t)) {
         atomic_store(&t->state, THREAD_FREE);

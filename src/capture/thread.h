@@ -35,6 +35,8 @@ struct capture_thread {
     uint64_t first_ns, cpu_armed;  // when the first tick is due, counted from arming
     uint64_t cpu_seen, ticks_seen; // at the last scan
     bool found;                    // by the scan under way
+    uint32_t serial;
+    uint64_t name_read; // when; names change
     char name[CAPTURE_NAME];
     struct ring ring;
     struct unwind_cache cache;
@@ -51,7 +53,8 @@ struct capture_state {
     uint32_t cookie; // in the upper half of our timers' values
     uint32_t hz, depth;
     uint64_t period_ns;
-    uint64_t no_slot;
+    _Atomic uint64_t no_slot;
+    uint32_t last_serial;
     struct capture_counts retired; // of slots that were reused
 };
 extern struct capture_state capture_state;
@@ -69,6 +72,8 @@ void thread_disarm(struct capture_thread *t);
 void thread_rearm(struct capture_thread *t);
 uint64_t thread_cpu_ns(pid_t tid);
 struct capture_thread *thread_find(pid_t tid);
+// Asks the kernel for the thread's name.
+void thread_read_name(struct capture_thread *t);
 // Gives the slot of a drained thread back.
 void thread_release(struct capture_thread *t);
 
