@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "agent/labels.h"
+#include "agent/names.h"
 
 enum {
     DRAIN_MS = 100,
@@ -105,6 +106,7 @@ static void *run(void *context)
         pthread_mutex_unlock(&collector.lock);
         if (now - scanned >= SCAN_MS * 1000000u) {
             capture_scan();
+            names_idle();
             scanned = now;
         }
         if (capture_refresh())
@@ -167,6 +169,7 @@ static void after_fork_in_child(void)
             counts_close_window(&collector.windows[i]);
     counts_forget_seconds();
     capture_after_fork_in_child();
+    names_after_fork_in_child();
     collector.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
@@ -264,6 +267,14 @@ bool agent_running(void)
     bool running = collector.running;
     pthread_mutex_unlock(&collector.lock);
     return running;
+}
+
+size_t agent_symbol_memory(void)
+{
+    pthread_mutex_lock(&collector.lock);
+    size_t memory = collector.symbol_memory;
+    pthread_mutex_unlock(&collector.lock);
+    return memory;
 }
 
 void agent_get_settings(struct agent_settings *s)

@@ -1,7 +1,16 @@
-// Names for addresses of this process. Takes none of the collector's locks.
+// Names for addresses of this process. Takes none of the collector's locks; one at a time, since
+// each may use as much memory as the limit allows.
 #pragma once
 
 #include "agent/agent.h"
 
+// The limit that the collector was started with.
+size_t agent_symbol_memory(void);
+
 // A profile in arena with names, sharing with p what did not change. NULL with e filled.
-struct model_profile *names_fill(const struct model_profile *p, struct arena *arena, struct err *e);
+struct model_profile *names_fill(const struct model_profile *p, size_t memory, struct arena *arena,
+                                 struct err *e);
+// Gives back what was kept for agent_symbol if nobody asked for a while.
+void names_idle(void);
+// What another thread was doing is not finished in the child.
+void names_after_fork_in_child(void);

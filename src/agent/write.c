@@ -4,6 +4,7 @@
 
 #include "agent/agent.h"
 #include "agent/gzip.h"
+#include "agent/hooks.h"
 #include "agent/names.h"
 #include "codec/codec.h"
 #include "report/flame.h"
@@ -45,12 +46,13 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
 int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
                 struct out *out, struct err *e)
 {
-    if (o->no_labels)
-        p->label_set = NULL;
     if (!o->addresses)
-        p = names_fill(p, arena, e);
+        p = names_fill(p, agent_symbol_memory(), arena, e);
+    p = p ? hooks_apply(p, arena, e) : NULL;
     if (!p)
         return -1;
+    if (o->no_labels)
+        p->label_set = NULL;
     switch (o->format) {
     case AGENT_PPROF:
         return write_pprof(p, out, e);

@@ -1,5 +1,6 @@
 // C++ names by whatever C++ run-time this process has: a service loads nothing for us.
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,12 +30,15 @@ static void drop_return_type(char *name)
 
 char *demangle_cxx_own(const char *name, bool parameters)
 {
-    static char *(*own)(const char *, char *, size_t *, int *);
-    static bool asked;
-    if (!asked) {
-        *(void **)&own = dlsym(RTLD_DEFAULT, "__cxa_demangle");
-        asked = true;
+    // Asked each time that it is not there: a library that brings it may be loaded later.
+    static _Atomic(void *) found;
+    char *(*own)(const char *, char *, size_t *, int *);
+    void *at = atomic_load(&found);
+    if (!at) {
+        at = dlsym(RTLD_DEFAULT, "__cxa_demangle");
+        atomic_store(&found, at);
     }
+    *(void **)&own = at;
     int status = 0;
     char *text = own ? own(name, NULL, NULL, &status) : NULL;
     if (text && !parameters)

@@ -142,8 +142,15 @@ static struct symbol_file *open_mapping(struct work *w, const struct model_mappi
     snprintf(what, sizeof what, id.n ? "%s (build ID %.*s)" : "%s%.*s", slash ? slash + 1 : name,
              (int)id.n, id.n ? id.p : "");
     struct err e;
-    struct symbol_file *opened = NULL;
-    if (access(name, F_OK) != 0)
+    bool refuse = false;
+    struct symbol_file *opened =
+        w->options->open ? w->options->open(w->options->open_ctx, file, m, &options, &refuse)
+                         : NULL;
+    if (opened)
+        ;
+    else if (refuse)
+        err_set(&e, "%s was replaced since it was loaded", name);
+    else if (access(name, F_OK) != 0)
         err_set(&e, "stat %s: %s", name,
                 errno == ENOENT ? "no such file or directory" : strerror(errno));
     else
@@ -214,7 +221,9 @@ static void symbolize_all(struct work *w)
                 missing = true;
             continue;
         }
-        if (is_unsymbolizable(file) || (m->build_id == 0 && is_url(file)))
+        if (is_unsymbolizable(file) && !w->options->open)
+            continue;
+        if (m->build_id == 0 && is_url(file))
             continue;
         w->file = open_mapping(w, m, &missing);
         if (!w->file)

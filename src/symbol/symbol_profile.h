@@ -12,6 +12,12 @@ struct symbol_profile_options {
     bool fast;                   // the symbol table only
     bool force;                  // also what has names already
     enum demangle_mode demangle;
+    // How the binary of a mapping is opened, before the mapping's path is tried; NULL: not at
+    // all. One that is not the mapping's (by its build id) is not used. *refuse: do not try the
+    // path either. May be NULL.
+    struct symbol_file *(*open)(void *ctx, struct str file, const struct model_mapping *mapping,
+                                const struct symbol_options *options, bool *refuse);
+    void *open_ctx;
     // What a user should know (a binary is missing, a build id does not match); may be NULL.
     void (*note)(void *ctx, const char *text);
     void *note_ctx;

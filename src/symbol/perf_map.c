@@ -1,0 +1,76 @@
+#include "symbol/perf_map.h"
+
+void perf_map_begin(struct perf_map *map, struct perf_map_name *names, size_t n,
+                    struct arena *arena)
+{
+    *map = (struct perf_map){.names = names, .n = n, .arena = arena};
+}
+
+// The number that s begins with, and what follows it and a blank.
+static bool take_number(struct str *s, uint64_t *value)
+{
+    size_t n = 0;
+    if (str_starts(*s, STR("0x")))
+        *s = str_from_to(*s, 2, s->n);
+    while (n < s->n && s->p[n] != ' ')
+        n++;
+    if (n == s->n || !str_to_u64(str_from_to(*s, 0, n), 16, value))
+        return false;
+    *s = str_from_to(*s, n + 1, s->n);
+    return true;
+}
+
+static size_t first_at_or_after(const struct perf_map *map, uint64_t address)
+{
+    size_t low = 0, high = map->n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (map->names[middle].address < address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void take_line(struct perf_map *map)
+{
+    struct str rest = {map->line, map->n_line}, copy = {NULL, 0};
+    uint64_t start, size;
+    map->n_line = 0;
+    if (!take_number(&rest, &start) || !take_number(&rest, &size) || size == 0)
+        return;
+    rest = str_trim(rest);
+    if (rest.n == 0)
+        return;
+    for (size_t i = first_at_or_after(map, start);
+         i < map->n && map->names[i].address - start < size; i++) {
+        if (!copy.p)
+            copy = (struct str){arena_copy(map->arena, rest.p, rest.n), rest.n};
+        map->names[i].name = copy;
+    }
+}
+
+void perf_map_feed(struct perf_map *map, const uint8_t *p, size_t n)
+{
+    while (n) {
+        const uint8_t *newline = memchr(p, '\n', n);
+        size_t part = newline ? (size_t)(newline - p) : n;
+        size_t room = sizeof map->line - map->n_line;
+        size_t taken = part < room ? part : room;
+        memcpy(map->line + map->n_line, p, taken);
+        map->n_line += taken;
+        p += part;
+        n -= part;
+        if (newline) {
+            take_line(map);
+            p++;
+            n--;
+        }
+    }
+}
+
+void perf_map_end(struct perf_map *map)
+{
+    take_line(map);
+}
