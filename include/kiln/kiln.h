@@ -31,52 +31,183 @@ struct kiln_error {
     char message[512];
 };
 
-/* Zero means the default. size is sizeof(struct kiln_options), so that the struct can grow. */
+/* Structs that begin with size: set it to sizeof the struct and everything else that you do not
+ * use to zero, which means the default. So they can grow. */
 struct kiln_options {
     size_t size;
-    uint32_t frequency; /* samples per CPU-second, 1 to 10000; default 100 */
-    uint32_t depth;     /* frames of a stack, up to 1024; default 128 */
-    size_t memory;      /* bytes for what is sampled; default 32 MiB */
+    uint32_t frequency;   /* samples per CPU-second, 1 to 10000; default 100 */
+    uint32_t depth;       /* frames of a stack, up to 1024; default 128 */
+    size_t memory;        /* bytes for what is sampled, 1 MiB or more; default 32 MiB */
+    size_t symbol_memory; /* bytes for what turns addresses into names; default 64 MiB */
+    /* Which threads to keep samples of, by name: shell patterns separated by commas, such as
+     * "worker-*,db" or "!kiln". One that begins with ! excludes; the last that matches decides;
+     * what none matches is kept only if the first one excludes. Default: all. */
+    const char *threads;
 };
 
-/* options may be NULL. Starting what is running is an error. */
+/* options may be NULL. Starting what is running is an error. What options points to need not
+ * outlive the call. */
 int kiln_start(const struct kiln_options *options, struct kiln_error *error);
+/* Stopping what is not running does nothing. Windows that are open stay so: they can still be
+ * written, with what was sampled until now. */
 void kiln_stop(void);
 
-/* The number of an open window, or -1. */
+/* ---- Windows ---- */
+
+#define KILN_CONFLICT (-2)
+
+#define KILN_FORCE 1u
+
+struct kiln_window_options {
+    size_t size;
+    uint32_t frequency; /* while the window is open; 0: whatever is set */
+    uint32_t flags;     /* KILN_FORCE: although another open window asked for another frequency */
+};
+
+/* The number of an open window, or -1. At most 64 are open at once. */
 int kiln_window_begin(struct kiln_error *error);
-/* Closes the window and writes what was sampled since it was opened as gzipped pprof to a file
- * descriptor, which stays the caller's. Addresses are not turned into names here: `kiln
- * symbolize` and pprof do that from the mappings and build ids that the profile carries. */
+/* The same, or KILN_CONFLICT if another open window asked for a different frequency and it is not
+ * forced. Windows that did not ask, or are forced, keep what they have: samples are weighed by the
+ * CPU time that they stand for. options may be NULL. */
+int kiln_window_begin_with(const struct kiln_window_options *options, struct kiln_error *error);
+
+#define KILN_PPROF 0u       /* gzipped protobuf, as google/pprof and Go write it */
+#define KILN_PPROF_PLAIN 1u /* not gzipped */
+#define KILN_FOLDED 2u      /* a line for each stack: root;...;leaf samples */
+#define KILN_SVG 3u         /* a flame graph */
+#define KILN_HTML 4u        /* a flame graph as one self-contained page */
+#define KILN_JSON 5u
+
+#define KILN_ADDRESSES 1u /* do not turn addresses into names */
+#define KILN_NO_LABELS 2u /* leave labels out */
+
+struct kiln_output {
+    size_t size;
+    uint32_t format;   /* KILN_PPROF, ... */
+    uint32_t flags;    /* KILN_ADDRESSES, ... */
+    uint32_t width;    /* of an SVG, in pixels */
+    const char *title; /* of a flame graph */
+};
+
+/* Closes the window, also if writing fails, and writes what was sampled since it was opened to a
+ * file descriptor, which stays the caller's. Names come from the files that the process has mapped
+ * and from their separate debug files; C++ names are demangled if the process has a C++ run-time.
+ * This takes CPU time and memory (symbol_memory at the most) in the calling thread; sampling and
+ * other windows go on. output may be NULL: KILN_PPROF with names. */
+int kiln_window_write_as(int window, int fd, const struct kiln_output *output,
+                         struct kiln_error *error);
+/* The same as gzipped pprof without names: `kiln symbolize` and pprof find them by the mappings
+ * and build ids that the profile carries. */
 int kiln_window_write(int window, int fd, struct kiln_error *error);
+/* Closes a window without writing it. */
 void kiln_window_cancel(int window);
 
-/* Labels of the calling thread, seen with every sample of it from now on.
+/* The last seconds (1 to 120) without a window having been opened. It begins with a whole second
+ * and so may hold up to one second more; less after a start, or where memory was short: the
+ * profile's duration tells. */
+int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *output,
+                    struct kiln_error *error);
+
+/* ---- Labels ----
  *
- * A label set is immutable and known by a number; 0 is the empty set. Setting it is one store.
- * kiln_labels_with gives the set that is another one plus (or with a changed) key; it takes a
- * lock, so keep sets that are used again and again. */
+ * Labels of the calling thread, seen with every sample of it from now on. A label set is immutable
+ * and known by a number; 0 is the empty set. Entering one is one store.
+ *
+ * References: kiln_labels_with and _without give you a reference, kiln_labels_hold another one;
+ * kiln_labels_release gives one back. A set that nobody holds is forgotten once no sample carries
+ * it; its number then means the empty set. Keep sets that you use again and again and never
+ * release them; release those that were made for one request. Where 262144 sets or 24 MiB of them
+ * are held, labels are not added any more, which kiln_statistics.labels_dropped counts. */
 typedef uint32_t kiln_labels;
+
+/* The set that is base plus key=value, or base with another value of key. Takes a lock. Texts are
+ * copied. */
 kiln_labels kiln_labels_with(kiln_labels base, const char *key, const char *value);
 kiln_labels kiln_labels_without(kiln_labels base, const char *key);
-/* Makes set the calling thread's and returns the one it had: put that back when done. */
+void kiln_labels_hold(kiln_labels set);
+void kiln_labels_release(kiln_labels set);
+/* Makes set the calling thread's and returns the one it had: put that back when done. Does not
+ * change references: hold a set that is entered later on, on another thread perhaps. */
 kiln_labels kiln_labels_enter(kiln_labels set);
 kiln_labels kiln_labels_current(void);
+/* For a stretch of code: adds a label to what the thread has, and returns what it had. Pass that
+ * to kiln_labels_pop, on the thread that then carries the pushed set; pairs nest. */
+kiln_labels kiln_labels_push(const char *key, const char *value);
+void kiln_labels_pop(kiln_labels had);
 
-/* size is sizeof(struct kiln_statistics). Ticks are periods of CPU time. */
+/* The ids of the trace (16 bytes) and the span (8 bytes) that the calling thread works for; NULL
+ * or all zero: none. Samples carry them as labels trace_id and span_id, in hexadecimal. This costs
+ * a few stores: a new id for every request is all right. */
+void kiln_set_trace(const unsigned char *trace_id, const unsigned char *span_id);
+
+/* Labels and ids together, to be taken along: a task that an executor moves from thread to thread
+ * enters its context before it runs and puts back what was there after it. No size: it does not
+ * grow. */
+struct kiln_context {
+    kiln_labels labels;
+    uint32_t has_trace;
+    unsigned char trace_id[16];
+    unsigned char span_id[8];
+};
+void kiln_context_get(struct kiln_context *context);
+/* had may be NULL, and may be the same struct as context. */
+void kiln_context_enter(const struct kiln_context *context, struct kiln_context *had);
+
+/* ---- Hooks ----
+ *
+ * Called when a profile is written, on the thread that writes it, with no lock held; they may be
+ * called on several threads at once. They must return (no exception, no longjmp) one of these;
+ * KILN_RENAME takes the new name from renamed, a buffer of n bytes. */
+#define KILN_KEEP 0
+#define KILN_RENAME 1
+#define KILN_DROP 2
+
+struct kiln_frame {
+    size_t size;
+    const char *name;        /* as it would be shown */
+    const char *system_name; /* as the linker knows it */
+    const char *file;        /* of its source; empty: unknown */
+};
+typedef int (*kiln_frame_hook)(void *context, const struct kiln_frame *frame, char *renamed,
+                               size_t n);
+/* Once for each function of a profile, inlined ones too. A dropped one vanishes from all stacks;
+ * the weight stays with what is left, or with a frame [dropped] if nothing is. Frames without a
+ * name are not asked about. NULL: no hook. */
+void kiln_set_frame_hook(kiln_frame_hook hook, void *context);
+
+struct kiln_thread {
+    size_t size;
+    const char *name;
+    uint32_t id; /* the kernel's */
+};
+typedef int (*kiln_thread_hook)(void *context, const struct kiln_thread *thread, char *renamed,
+                                size_t n);
+/* For each thread of a profile, perhaps more than once. The samples of a dropped one are left out.
+ * NULL: no hook. */
+void kiln_set_thread_hook(kiln_thread_hook hook, void *context);
+
+/* ---- Statistics ---- */
+
+/* Ticks are periods of CPU time. All are counted since the library was loaded. */
 struct kiln_statistics {
     size_t size;
-    uint64_t ticks;         /* seen */
-    uint64_t samples;       /* stacks recorded */
-    uint64_t ring_full;     /* ticks without a stack: the thread's ring had no room */
-    uint64_t not_ready;     /* ticks without a stack: before the unwind tables were there */
-    uint64_t blocked;       /* ticks without a stack: the thread blocks SIGPROF */
-    uint64_t unticked;      /* ticks that a thread was due when it ended */
-    uint64_t truncated;     /* stacks that do not reach the thread's root */
-    uint64_t out_of_memory; /* ticks that were not kept */
-    uint64_t threads;       /* sampled now */
-    uint64_t stacks;        /* distinct ones held */
-    uint64_t memory;        /* bytes that they take */
+    uint64_t ticks;          /* seen */
+    uint64_t samples;        /* stacks recorded */
+    uint64_t ring_full;      /* ticks without a stack: the thread's ring had no room */
+    uint64_t not_ready;      /* ticks without a stack: before the unwind tables were there */
+    uint64_t blocked;        /* ticks without a stack: the thread blocks SIGPROF */
+    uint64_t unticked;       /* ticks that a thread was due when it ended */
+    uint64_t truncated;      /* stacks that do not reach the thread's root */
+    uint64_t out_of_memory;  /* ticks that were not kept */
+    uint64_t threads;        /* sampled now */
+    uint64_t stacks;         /* distinct ones held */
+    uint64_t memory;         /* bytes that they and their counts take */
+    uint64_t filtered;       /* ticks of threads that kiln_options.threads leaves out */
+    uint64_t label_sets;     /* held now */
+    uint64_t label_memory;   /* bytes that they take */
+    uint64_t labels_dropped; /* labels that were not added: too many sets */
+    uint64_t frequency;      /* now; 0: not running */
+    uint64_t windows;        /* open now */
 };
 void kiln_get_statistics(struct kiln_statistics *statistics);
 

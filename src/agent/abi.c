@@ -1,13 +1,23 @@
 // The installed C interface: checks what it is given and calls the rooms.
 #include <kiln/kiln.h>
 
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/hooks.h"
 
 #define EXPORT __attribute__((visibility("default")))
+
+// A copy of a struct that begins with its size, as this library knows it: what an older caller
+// does not have is zero.
+#define KNOWN(type, given)                                                         \
+    ({                                                                             \
+        struct type known_ = {0};                                                  \
+        if (given)                                                                 \
+            memcpy(&known_, (given),                                               \
+                   (given)->size < sizeof known_ ? (given)->size : sizeof known_); \
+        known_;                                                                    \
+    })
 
 static int tell(struct kiln_error *error, const struct err *e)
 {
@@ -18,10 +28,12 @@ static int tell(struct kiln_error *error, const struct err *e)
 
 EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *error)
 {
-    struct kiln_options o = {0};
-    if (options)
-        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
-    struct agent_options agent = {.hz = o.frequency, .depth = o.depth, .memory = o.memory};
+    struct kiln_options o = KNOWN(kiln_options, options);
+    struct agent_options agent = {.hz = o.frequency,
+                                  .depth = o.depth,
+                                  .memory = o.memory,
+                                  .symbol_memory = o.symbol_memory,
+                                  .threads = o.threads};
     struct err e = {""};
     return agent_start(&agent, &e) ? tell(error, &e) : 0;
 }
@@ -31,14 +43,28 @@ EXPORT void kiln_stop(void)
     agent_stop();
 }
 
-EXPORT int kiln_window_begin(struct kiln_error *error)
+// --- windows ---
+
+EXPORT int kiln_window_begin_with(const struct kiln_window_options *options,
+                                  struct kiln_error *error)
 {
+    struct kiln_window_options o = KNOWN(kiln_window_options, options);
+    struct agent_window_options agent = {.hz = o.frequency, .force = o.flags & KILN_FORCE};
     struct err e = {""};
-    int window = agent_window_open(&(struct agent_window_options){0}, &e);
-    return window < 0 ? tell(error, &e) : window;
+    int window = agent_window_open(&agent, &e);
+    if (window < 0)
+        tell(error, &e);
+    return window == AGENT_CONFLICT ? KILN_CONFLICT : window;
 }
 
-EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
+EXPORT int kiln_window_begin(struct kiln_error *error)
+{
+    return kiln_window_begin_with(NULL, error);
+}
+
+// A window's profile, or that of the last seconds if window is negative.
+static int write_profile(int window, uint32_t seconds, int fd, const struct agent_output *output,
+                         struct kiln_error *error)
 {
     struct err e = {""};
     struct arena *arena = arena_new(0);
@@ -47,20 +73,72 @@ EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
         err_set(&e, "no memory for a profile");
         return tell(error, &e);
     }
-    struct model_profile *p = agent_window_close(window, arena, &e);
+    struct model_profile *p =
+        seconds ? agent_last(seconds, arena, &e) : agent_window_close(window, arena, &e);
     struct out out;
     out_init_fd(&out, fd);
-    struct agent_output how = {.format = AGENT_PPROF, .addresses = true};
-    int result = !p || agent_write(p, arena, &how, &out, &e) || out_finish(&out, &e);
+    int result = !p || agent_write(p, arena, output, &out, &e) || out_finish(&out, &e);
     out_fini(&out);
     arena_free(arena);
     return result ? tell(error, &e) : 0;
+}
+
+static int check_output(const struct kiln_output *output, struct agent_output *agent,
+                        struct kiln_error *error)
+{
+    static const enum agent_format formats[] = {
+        [KILN_PPROF] = AGENT_PPROF,   [KILN_PPROF_PLAIN] = AGENT_PPROF_PLAIN,
+        [KILN_FOLDED] = AGENT_FOLDED, [KILN_SVG] = AGENT_SVG,
+        [KILN_HTML] = AGENT_HTML,     [KILN_JSON] = AGENT_JSON,
+    };
+    struct kiln_output o = KNOWN(kiln_output, output);
+    struct err e;
+    if (o.format >= sizeof formats / sizeof *formats) {
+        err_set(&e, "%u is no output format; they are 0 (KILN_PPROF) to %zu", o.format,
+                sizeof formats / sizeof *formats - 1);
+        return tell(error, &e);
+    }
+    *agent = (struct agent_output){.format = formats[o.format],
+                                   .addresses = o.flags & KILN_ADDRESSES,
+                                   .no_labels = o.flags & KILN_NO_LABELS,
+                                   .width = o.width,
+                                   .title = o.title};
+    return 0;
+}
+
+EXPORT int kiln_window_write_as(int window, int fd, const struct kiln_output *output,
+                                struct kiln_error *error)
+{
+    struct agent_output agent;
+    if (check_output(output, &agent, error)) {
+        agent_window_cancel(window);
+        return -1;
+    }
+    return write_profile(window, 0, fd, &agent, error);
+}
+
+EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
+{
+    struct agent_output output = {.format = AGENT_PPROF, .addresses = true};
+    return write_profile(window, 0, fd, &output, error);
+}
+
+EXPORT int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *output,
+                           struct kiln_error *error)
+{
+    struct agent_output agent;
+    if (check_output(output, &agent, error))
+        return -1;
+    // Zero seconds are no window either: out of range on purpose.
+    return write_profile(-1, seconds ? seconds : UINT32_MAX, fd, &agent, error);
 }
 
 EXPORT void kiln_window_cancel(int window)
 {
     agent_window_cancel(window);
 }
+
+// --- labels ---
 
 EXPORT kiln_labels kiln_labels_with(kiln_labels base, const char *key, const char *value)
 {
@@ -70,6 +148,16 @@ EXPORT kiln_labels kiln_labels_with(kiln_labels base, const char *key, const cha
 EXPORT kiln_labels kiln_labels_without(kiln_labels base, const char *key)
 {
     return agent_label_remove(base, str_from(key));
+}
+
+EXPORT void kiln_labels_hold(kiln_labels set)
+{
+    agent_label_hold(set);
+}
+
+EXPORT void kiln_labels_release(kiln_labels set)
+{
+    agent_label_release(set);
 }
 
 EXPORT kiln_labels kiln_labels_enter(kiln_labels set)
@@ -84,10 +172,77 @@ EXPORT kiln_labels kiln_labels_current(void)
     return capture_label();
 }
 
+EXPORT kiln_labels kiln_labels_push(const char *key, const char *value)
+{
+    return kiln_labels_enter(kiln_labels_with(capture_label(), key, value));
+}
+
+EXPORT void kiln_labels_pop(kiln_labels had)
+{
+    agent_label_release(kiln_labels_enter(had));
+}
+
+static bool is_zero(const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; p && i < n; i++)
+        if (p[i])
+            return false;
+    return true;
+}
+
+EXPORT void kiln_set_trace(const unsigned char *trace_id, const unsigned char *span_id)
+{
+    struct capture_ids ids = {{0, 0}, 0};
+    if (trace_id)
+        memcpy(ids.trace, trace_id, sizeof ids.trace);
+    if (span_id)
+        memcpy(&ids.span, span_id, sizeof ids.span);
+    capture_set_ids(is_zero((const unsigned char *)&ids, sizeof ids) ? NULL : &ids);
+}
+
+EXPORT void kiln_context_get(struct kiln_context *context)
+{
+    struct capture_ids ids;
+    *context = (struct kiln_context){.labels = capture_label()};
+    if (!capture_get_ids(&ids))
+        return;
+    context->has_trace = 1;
+    memcpy(context->trace_id, ids.trace, sizeof context->trace_id);
+    memcpy(context->span_id, &ids.span, sizeof context->span_id);
+}
+
+EXPORT void kiln_context_enter(const struct kiln_context *context, struct kiln_context *had)
+{
+    struct kiln_context enter = *context;
+    if (had)
+        kiln_context_get(had);
+    capture_set_label(enter.labels);
+    if (enter.has_trace)
+        kiln_set_trace(enter.trace_id, enter.span_id);
+    else
+        capture_set_ids(NULL);
+}
+
+// --- hooks ---
+
+EXPORT void kiln_set_frame_hook(kiln_frame_hook hook, void *context)
+{
+    hooks_set_frame(hook, context);
+}
+
+EXPORT void kiln_set_thread_hook(kiln_thread_hook hook, void *context)
+{
+    hooks_set_thread(hook, context);
+}
+
+// --- statistics ---
+
 EXPORT void kiln_get_statistics(struct kiln_statistics *statistics)
 {
     struct agent_counts c;
+    struct agent_settings settings;
     agent_get_counts(&c);
+    agent_get_settings(&settings);
     struct kiln_statistics s = {
         .size = statistics->size,
         .ticks = c.capture.ticks,
@@ -100,6 +255,12 @@ EXPORT void kiln_get_statistics(struct kiln_statistics *statistics)
         .threads = c.capture.threads,
         .stacks = c.stacks,
         .memory = c.memory,
+        .filtered = c.filtered,
+        .label_sets = c.labels.sets,
+        .label_memory = c.labels.memory,
+        .labels_dropped = c.labels.dropped,
+        .frequency = settings.running ? settings.hz : 0,
+        .windows = settings.windows,
     };
     for (int i = UNWIND_END_TRUNCATED; i < UNWIND_END_COUNT; i++)
         s.truncated += c.capture.ended[i];

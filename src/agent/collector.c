@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "agent/hooks.h"
 #include "agent/labels.h"
 #include "agent/names.h"
 
@@ -170,6 +171,7 @@ static void after_fork_in_child(void)
     counts_forget_seconds();
     capture_after_fork_in_child();
     names_after_fork_in_child();
+    hooks_after_fork_in_child();
     collector.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);

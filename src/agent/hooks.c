@@ -8,13 +8,13 @@ enum { NAME_MAX_BYTES = 4096 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct hooks {
-    agent_frame_hook *frame;
+    kiln_frame_hook frame;
     void *frame_context;
-    agent_thread_hook *thread;
+    kiln_thread_hook thread;
     void *thread_context;
 } hooks;
 
-void hooks_set_frame(agent_frame_hook *hook, void *context)
+void hooks_set_frame(kiln_frame_hook hook, void *context)
 {
     pthread_mutex_lock(&lock);
     hooks.frame = hook;
@@ -22,12 +22,17 @@ void hooks_set_frame(agent_frame_hook *hook, void *context)
     pthread_mutex_unlock(&lock);
 }
 
-void hooks_set_thread(agent_thread_hook *hook, void *context)
+void hooks_set_thread(kiln_thread_hook hook, void *context)
 {
     pthread_mutex_lock(&lock);
     hooks.thread = hook;
     hooks.thread_context = context;
     pthread_mutex_unlock(&lock);
+}
+
+void hooks_after_fork_in_child(void)
+{
+    lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 struct work {
@@ -69,12 +74,12 @@ static bool *ask_about_functions(struct work *w)
     for (uint32_t i = 0; i < p->n_functions; i++) {
         struct model_function *f = &p->functions[i];
         w->renamed[0] = '\0';
-        int verdict =
-            w->hooks.frame(w->hooks.frame_context, text_of(w, f->name), text_of(w, f->system_name),
-                           text_of(w, f->filename), w->renamed, NAME_MAX_BYTES);
-        if (verdict == AGENT_RENAME)
+        struct kiln_frame frame = {sizeof frame, text_of(w, f->name), text_of(w, f->system_name),
+                                   text_of(w, f->filename)};
+        int verdict = w->hooks.frame(w->hooks.frame_context, &frame, w->renamed, NAME_MAX_BYTES);
+        if (verdict == KILN_RENAME)
             f->name = renamed(w, f->name);
-        drop[i] = verdict == AGENT_DROP;
+        drop[i] = verdict == KILN_DROP;
         any |= drop[i];
     }
     return any ? drop : NULL;
@@ -168,11 +173,11 @@ static bool *ask_about_threads(struct work *w)
         if (!name)
             continue;
         w->renamed[0] = '\0';
-        int verdict = w->hooks.thread(w->hooks.thread_context, text_of(w, name->str), tid,
-                                      w->renamed, NAME_MAX_BYTES);
-        if (verdict == AGENT_RENAME)
+        struct kiln_thread asked = {sizeof asked, text_of(w, name->str), tid};
+        int verdict = w->hooks.thread(w->hooks.thread_context, &asked, w->renamed, NAME_MAX_BYTES);
+        if (verdict == KILN_RENAME)
             name->str = renamed(w, name->str);
-        drop[i] = verdict == AGENT_DROP;
+        drop[i] = verdict == KILN_DROP;
     }
     return drop;
 }
