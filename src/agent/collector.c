@@ -105,7 +105,7 @@ static void *run(void *context)
         uint64_t now = collector_clock(CLOCK_MONOTONIC);
         // The tables are built without the lock: windows need not wait for them.
         pthread_mutex_unlock(&collector.lock);
-        if (now - scanned >= SCAN_MS * 1000000u) {
+        if (now - scanned >= SCAN_MS * 1000000u || capture_threads_changed()) {
             capture_scan();
             names_idle();
             scanned = now;

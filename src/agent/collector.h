@@ -55,7 +55,6 @@ struct collector {
     size_t bucket_bytes;
     bool short_of_memory;    // buckets had to go early
     bool starved;            // a stack did not fit
-    size_t forget_at;        // bytes of stacks
     uint64_t forget_earlier; // not before, monotonic, ns
 };
 extern struct collector collector;

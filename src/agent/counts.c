@@ -58,7 +58,6 @@ int counts_begin(void)
     arena_free(collector.arena);
     collector.arena = arena;
     collector.stacks = stacks;
-    collector.forget_at = stacks_limit() / 2;
     return 0;
 }
 
@@ -249,24 +248,26 @@ void counts_forget(void)
     counts_make_room(0);
 }
 
+// Stacks are copied when they fill three quarters of their memory, and are to fill at most half of
+// it afterwards. Where the last seconds count more than that, the oldest of them go.
 void counts_make_room(uint64_t now)
 {
-    size_t before = arena_size(collector.arena);
-    if (!collector.starved && before < collector.forget_at)
+    if (!collector.starved && arena_size(collector.arena) < stacks_limit() / 4 * 3)
         return;
     if (now < collector.forget_earlier)
         return;
-    // Nothing fits any more: older seconds go first.
-    if (collector.starved) {
-        for (uint32_t n = collector.n_buckets / 2; n; n--)
-            forget_oldest();
-        collector.short_of_memory = true;
-    }
     collector.starved = false;
     bool done = forget_uncounted();
-    size_t after = arena_size(collector.arena);
-    collector.forget_at = after * 2 > stacks_limit() / 2 ? after * 2 : stacks_limit() / 2;
-    // Where windows count everything there is nothing to gain.
-    if (!done || after > before / 8 * 7)
-        collector.forget_earlier = now + FORGET_PAUSE_S * (uint64_t)SECOND;
+    while (arena_size(collector.arena) > stacks_limit() / 2 && collector.n_buckets > 1) {
+        for (uint32_t n = (collector.n_buckets + 3) / 4; n && collector.n_buckets > 1; n--)
+            forget_oldest();
+        collector.short_of_memory = true;
+        done = forget_uncounted();
+    }
+    // Where windows count everything, or a second does, there is nothing to gain for a while.
+    bool any_window = false;
+    for (int i = 0; i < AGENT_WINDOWS; i++)
+        any_window |= collector.windows[i].open;
+    if (!done || arena_size(collector.arena) > stacks_limit() / 2)
+        collector.forget_earlier = now + (any_window ? FORGET_PAUSE_S : 1) * (uint64_t)SECOND;
 }

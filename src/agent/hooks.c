@@ -130,23 +130,21 @@ static void drop_frames(struct work *w, const bool *empty)
     for (size_t i = 0; i < p->n_samples; i++)
         n += p->stack_len[i] + 1u;
     uint32_t *frames = arena_array(w->arena, n + 1, sizeof *frames), none = MODEL_NONE;
-    uint64_t *first = arena_array(w->arena, p->n_samples + 1, sizeof *first);
+    uint32_t **stacks = arena_array(w->arena, p->n_samples + 1, sizeof *stacks);
     uint32_t *len = arena_array(w->arena, p->n_samples + 1, sizeof *len);
-    n = 0;
     for (size_t i = 0; i < p->n_samples; i++) {
-        first[i] = n;
+        stacks[i] = frames;
         for (uint32_t k = 0; k < p->stack_len[i]; k++)
             if (!empty[model_stack(p, i)[k]])
-                frames[n++] = model_stack(p, i)[k];
-        if (n == first[i] && p->stack_len[i]) {
+                *frames++ = model_stack(p, i)[k];
+        if (frames == stacks[i] && p->stack_len[i]) {
             if (none == MODEL_NONE)
                 none = add_dropped_location(w);
-            frames[n++] = none;
+            *frames++ = none;
         }
-        len[i] = (uint32_t)(n - first[i]);
+        len[i] = (uint32_t)(frames - stacks[i]);
     }
-    p->frames = frames;
-    p->stack_first = first;
+    p->stacks = stacks;
     p->stack_len = len;
 }
 
@@ -187,7 +185,7 @@ static void drop_samples(struct work *w, const bool *drop)
     struct model_profile *p = w->p;
     size_t kept = 0;
     p->values = own(w, p->values, p->n_samples * p->n_types, sizeof *p->values);
-    p->stack_first = own(w, p->stack_first, p->n_samples, sizeof *p->stack_first);
+    p->stacks = own(w, p->stacks, p->n_samples, sizeof *p->stacks);
     p->stack_len = own(w, p->stack_len, p->n_samples, sizeof *p->stack_len);
     p->label_set = own(w, p->label_set, p->n_samples, sizeof *p->label_set);
     for (size_t i = 0; i < p->n_samples; i++) {
@@ -195,7 +193,7 @@ static void drop_samples(struct work *w, const bool *drop)
             continue;
         memmove(p->values + kept * p->n_types, p->values + i * p->n_types,
                 p->n_types * sizeof *p->values);
-        p->stack_first[kept] = p->stack_first[i];
+        p->stacks[kept] = p->stacks[i];
         p->stack_len[kept] = p->stack_len[i];
         p->label_set[kept++] = p->label_set[i];
     }

@@ -252,6 +252,25 @@ static uint32_t move_thread(struct stacks *s, const struct stacks *from, uint32_
     return moves->threads[thread] - 1;
 }
 
+// Arrays that grow leave their old places behind: begin with what is needed.
+static void reserve_kept(struct stacks *s, const struct stacks *from, const bool *keep)
+{
+    bool *counted = arena_array(s->arena, from->n_chains + 1, sizeof *counted);
+    size_t n = 0, pcs = 0;
+    for (size_t i = 0; i < from->n; i++) {
+        uint32_t chain = from->items[i].chain;
+        n += keep[i];
+        if (keep[i] && !counted[chain])
+            pcs += from->chains[chain].n;
+        counted[chain] |= keep[i];
+    }
+    s->cap = n + n / 4 + 1;
+    s->cap_pcs = s->cap_pc_modules = pcs + pcs / 4 + 1;
+    s->items = arena_array(s->arena, s->cap, sizeof *s->items);
+    s->pcs = arena_array(s->arena, s->cap_pcs, sizeof *s->pcs);
+    s->pc_modules = arena_array(s->arena, s->cap_pc_modules, sizeof *s->pc_modules);
+}
+
 void stacks_copy(struct stacks *s, const struct stacks *from, const bool *keep, uint32_t *to)
 {
     struct moves moves = {
@@ -259,6 +278,7 @@ void stacks_copy(struct stacks *s, const struct stacks *from, const bool *keep, 
         .threads = arena_array(s->arena, from->n_threads + 1, sizeof *moves.threads),
         .modules = arena_array(s->arena, from->n_modules + 1, sizeof *moves.modules),
     };
+    reserve_kept(s, from, keep);
     // The program itself stays the first.
     if (from->n_modules)
         move_module(s, from, 0, &moves);

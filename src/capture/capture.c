@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -194,6 +195,20 @@ static void learn_stacks(void)
     close(fd);
 }
 
+// Its directory has a link for each thread.
+static uint64_t count_tasks(void)
+{
+    struct stat st;
+    return stat("/proc/self/task", &st) ? 0 : (uint64_t)st.st_nlink;
+}
+
+static _Atomic uint64_t tasks_scanned;
+
+bool capture_threads_changed(void)
+{
+    return atomic_load(&capture_state.running) && count_tasks() != atomic_load(&tasks_scanned);
+}
+
 void capture_scan(void)
 {
     if (!atomic_load(&capture_state.running))
@@ -206,6 +221,7 @@ void capture_scan(void)
     }
     EACH_SLOT(t)
     t->found = false;
+    atomic_store(&tasks_scanned, count_tasks());
     each_task(visit_task);
     EACH_SLOT(t)
     {

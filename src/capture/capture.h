@@ -62,6 +62,8 @@ bool capture_refresh(void);
 // Finds threads that came and went, refreshes the tables, and accounts for threads that block
 // the signal. Call it about once a second, and capture_arm_self where a thread is known to start.
 void capture_scan(void);
+// True if there are more or fewer threads than at the last scan: a reason for one. Cheap.
+bool capture_threads_changed(void);
 // Arms the calling thread now, so that it is seen from its first instruction to its end.
 void capture_arm_self(void);
 // The kernel looks at CPU timers a few hundred times a second only; what the thread was due
