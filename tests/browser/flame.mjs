@@ -279,6 +279,8 @@ async function hover(page, x, row) {
   check((await page.textContent("#crumbs")).includes("find_nearest_driver"), "html: a tap zooms", await page.textContent("#crumbs"));
   const tip = await page.locator("#tip").boundingBox();
   check(tip && tip.x >= 0 && tip.x + tip.width <= 390 && tip.y + tip.height <= 780, "html: the tooltip stays inside", JSON.stringify(tip));
+  const tapped = (await page.locator("#canvas").boundingBox()).y + 330;
+  check(tip.y > tapped + 20 || tip.y + tip.height < tapped - 20, "html: the tooltip leaves the frame free on a phone", JSON.stringify(tip));
   await shot(page, "html-phone");
   await page.tap("#table");
   await shot(page, "html-phone-table");

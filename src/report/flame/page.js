@@ -184,7 +184,8 @@ function showLegend() {
   if (notes.length) legend.append(element("span", notes.join("; "), "note"));
 }
 
-// Tooltip: beside the pointer, never under it, inside of the window.
+// Tooltip: beside the pointer, never under it, inside of the window; in a narrow one at the
+// end that is farther away, so that it hides neither the frame nor its callees.
 const tip = byId("tip");
 function showTip(node, x, y) {
   if (node < 0) {
@@ -208,6 +209,7 @@ function showTip(node, x, y) {
   let top = y + 18;
   if (top + h > innerHeight - 8) top = y - h - 12;
   if (top < 8) top = Math.max(8, Math.min(y + 18, innerHeight - h - 8));
+  if (innerWidth < 600) top = y < innerHeight / 2 ? innerHeight - h - 8 : 8;
   tip.style.transform = "translate(" + Math.round(left) + "px," + Math.round(top) + "px)";
 }
 
