@@ -4,6 +4,8 @@
 #if defined(__x86_64__)
 
 enum {
+    UNWIND_REG_AX = 0,
+    UNWIND_REG_DX = 1,
     UNWIND_REG_BX = 3,
     UNWIND_REG_BP = 6,
     UNWIND_REG_SP = 7,

@@ -75,6 +75,9 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
         s->how[UNWIND_REG_SP] != CFI_SAME)
         return UNWIND_GENERAL;
 
+    if (s->how[UNWIND_REG_AX] == CFI_OFFSET && s->how[UNWIND_REG_DX] == CFI_OFFSET)
+        return UNWIND_GENERAL; // ends by eh_return: see step_general
+
     enum unwind_kind kind;
     int32_t cfa = s->cfa_value;
     int16_t bp, bx;

@@ -116,6 +116,14 @@ static bool item_value(struct walk *w, const struct unwind_general_item *item,
     }
 }
 
+static bool has_item(const struct unwind_general *g, unsigned reg)
+{
+    for (unsigned i = 0; i < g->n; i++)
+        if (g->item[i].reg == reg)
+            return true;
+    return false;
+}
+
 enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
 {
     struct unwind_regs regs;
@@ -129,6 +137,11 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
             return step_without(w, UNWIND_END_UNSUPPORTED);
         cfa = regs.r[g->cfa_register] + (uintptr_t)(intptr_t)g->cfa_value;
     }
+    // A function that also saves what it returns to a handler of exceptions in: it leaves by going
+    // there (eh_return). Once its own frame is gone the address is the handler's, no return
+    // address.
+    bool leaves = !g->signal && step_leaves_for_handler(g);
+    bool left = leaves && !has_item(g, UNWIND_REG_BP);
     uintptr_t sp = cfa, bp = w->bp, saved = w->saved;
 #if defined(__x86_64__)
     const unsigned other = UNWIND_REG_BX;
@@ -145,7 +158,7 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
         const struct unwind_general_item *item = &g->item[i];
         uintptr_t value;
         if (!g->signal && item->reg != UNWIND_REG_BP && item->reg != UNWIND_REG_SP &&
-            item->reg != UNWIND_REG_RA && item->reg != other)
+            item->reg != UNWIND_REG_RA && (item->reg != other || left))
             continue;
         if (!item_value(w, item, &regs, valid, cfa, &value)) {
             if (item->reg == UNWIND_REG_RA || item->reg == UNWIND_REG_SP)
@@ -172,7 +185,11 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
         step_from_regs(w, &w->signal, false);
         return STEP_ON;
     }
+    if (leaves && !left)
+        step_handler_frame(w, pc, &sp, &bp);
     w->bp = bp;
     w->saved = saved;
-    return step_to(w, pc, sp, true);
+    enum unwind_end end = step_to(w, pc, sp, true);
+    w->exact = left;
+    return end;
 }

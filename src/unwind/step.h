@@ -97,6 +97,21 @@ struct step_fast {
 
 // The long form of a rule.
 enum unwind_end step_general(struct walk *w, const struct unwind_general *g);
+// Whether a function saves the registers that handlers of exceptions are given arguments in.
+static inline bool step_leaves_for_handler(const struct unwind_general *g)
+{
+#if defined(__x86_64__)
+    return g->n > 1 && g->item[0].reg == UNWIND_REG_AX && g->item[1].reg == UNWIND_REG_DX;
+#else
+    (void)g;
+    return false;
+#endif
+}
+// Corrects the stack and frame pointer of the frame that pc, a return address, is in, if that is
+// about to be left for a handler of an exception: then libgcc has overwritten what registers are
+// restored from by what they are to be there, one after the other, the return address last but
+// for the stack pointer.
+void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *bp);
 // The architecture's signal frame, whose ucontext is at address at. Fills w->signal.
 enum unwind_end step_signal(struct walk *w, uintptr_t ucontext);
 // No rule: a signal frame by its instructions, a checked frame pointer, or why, which is the

@@ -108,4 +108,9 @@ enum unwind_end step_without(struct walk *w, enum unwind_end why)
     return step_to(w, pc, sp, false);
 }
 
+void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *bp)
+{
+    (void)w, (void)pc, (void)sp, (void)bp;
+}
+
 #endif

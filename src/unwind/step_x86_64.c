@@ -92,6 +92,58 @@ static bool after_call(struct walk *w, uintptr_t pc)
     return false;
 }
 
+// Whether the call that ends before an address may have gone to the function that pc is in: it did
+// if it was direct and goes to a little before; where an indirect one goes is not to be seen.
+static bool calls(struct walk *w, uintptr_t after, uintptr_t pc)
+{
+    uintptr_t bytes;
+    if (!after_call(w, after) || !step_load(w, after - 8, &bytes))
+        return false;
+    if ((bytes >> 24 & 0xff) != 0xe8)
+        return true;
+    return pc - (after + (uintptr_t)(intptr_t)(int32_t)(bytes >> 32)) < 1 << 20;
+}
+
+// Whether a function that pc returns into could have its frame there, as far as one can see.
+static bool frame_fits(struct walk *w, unwind_rule rule, uintptr_t sp, uintptr_t bp)
+{
+    uintptr_t caller, cfa = unwind_rule_cfa(rule);
+    if (unwind_rule_kind(rule) == UNWIND_SP)
+        cfa += sp;
+    else if (unwind_rule_kind(rule) == UNWIND_BP)
+        cfa += bp;
+    else
+        return true;
+    return cfa > sp && step_load(w, cfa - 8, &caller) && after_call(w, caller);
+}
+
+void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *bp)
+{
+    enum { FAR = 1 << 16, NEAR = 1 << 12 };
+    const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc - 1);
+    uintptr_t word;
+    if (!m || !m->table)
+        return;
+    unwind_rule rule =
+        w->snapshot->rules[unwind_table_find(m->table, (uint32_t)(pc - 1 - m->start))];
+    if (frame_fits(w, rule, *sp, *bp))
+        return;
+    // The call that was made from there has left the same address on the stack.
+    for (uintptr_t at = *sp; at < *sp + FAR && step_load(w, at, &word); at += 8)
+        if (word == pc && frame_fits(w, rule, at + 8, *bp)) {
+            *sp = at + 8;
+            return;
+        }
+    // Only the frame pointer is the handler's already: what it was lies below the return address.
+    if (unwind_rule_kind(rule) != UNWIND_BP)
+        return;
+    for (uintptr_t at = *sp; at < *sp + NEAR && step_load(w, at, &word); at += 8)
+        if (calls(w, word, pc)) {
+            *bp = at + 8 - unwind_rule_cfa(rule);
+            return;
+        }
+}
+
 // Whether an interrupted function has no frame yet, or none any more: the return address is
 // on top of the stack, or below the frame pointer that was just pushed.
 static bool before_frame(struct walk *w, uintptr_t *pc, bool *pushed)
