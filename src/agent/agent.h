@@ -101,6 +101,15 @@ struct agent_counts {
 };
 void agent_get_counts(struct agent_counts *counts);
 
+// Sees every sample that is collected, and is told when a round of collecting is over. Both are
+// called with the collector's lock held and the unwind tables kept (capture_hold). NULL: nobody.
+// Set it before agent_start.
+struct agent_tap {
+    void (*sample)(const struct capture_sample *sample);
+    void (*round)(void);
+};
+void agent_set_tap(const struct agent_tap *tap);
+
 // --- labels ---
 
 // A label set is immutable and known by its number; 0 is the empty one. agent_label_add gives a
@@ -112,6 +121,9 @@ uint32_t agent_label_add(uint32_t base, struct str key, struct str value);
 uint32_t agent_label_remove(uint32_t base, struct str key);
 void agent_label_hold(uint32_t set);
 void agent_label_release(uint32_t set);
+// Calls visit for each label of set.
+void agent_label_each(uint32_t set, void (*visit)(void *context, struct str key, struct str value),
+                      void *context);
 // Adds the labels of set to the sample under construction. Where sets are swept, or with the
 // collector's lock held.
 struct model_builder;

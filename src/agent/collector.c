@@ -54,6 +54,8 @@ static void take(void *context, const struct capture_sample *sample)
         collector.filtered += sample->ticks;
         return;
     }
+    if (collector.tap)
+        collector.tap->sample(sample);
     if (ARENA_TRY(collector.arena, trap)) {
         collector.dropped += sample->ticks;
         collector.starved = true;
@@ -72,6 +74,8 @@ void collector_drain(void)
     counts_make_room(now);
     counts_turn(now);
     capture_drain(take, NULL);
+    if (collector.tap)
+        collector.tap->round();
     capture_release();
 }
 
@@ -277,6 +281,11 @@ size_t agent_symbol_memory(void)
     size_t memory = collector.symbol_memory;
     pthread_mutex_unlock(&collector.lock);
     return memory;
+}
+
+void agent_set_tap(const struct agent_tap *tap)
+{
+    collector.tap = tap;
 }
 
 void agent_get_settings(struct agent_settings *s)

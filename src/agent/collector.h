@@ -56,6 +56,7 @@ struct collector {
     bool short_of_memory;    // buckets had to go early
     bool starved;            // a stack did not fit
     uint64_t forget_earlier; // not before, monotonic, ns
+    const struct agent_tap *tap;
 };
 extern struct collector collector;
 

@@ -248,7 +248,8 @@ void agent_label_release(uint32_t number)
     pthread_mutex_unlock(&lock);
 }
 
-void agent_label_build(uint32_t number, struct model_builder *b)
+void agent_label_each(uint32_t number,
+                      void (*visit)(void *context, struct str key, struct str value), void *context)
 {
     pthread_mutex_lock(&lock);
     struct label_set *set = find(number);
@@ -256,7 +257,17 @@ void agent_label_build(uint32_t number, struct model_builder *b)
     pthread_mutex_unlock(&lock);
     // Only a sweep frees them, and the caller keeps that away.
     for (uint32_t i = 0; i < found.n; i++)
-        model_build_label(b, found.labels[i].key, found.labels[i].value);
+        visit(context, found.labels[i].key, found.labels[i].value);
+}
+
+static void build_label(void *builder, struct str key, struct str value)
+{
+    model_build_label(builder, key, value);
+}
+
+void agent_label_build(uint32_t number, struct model_builder *b)
+{
+    agent_label_each(number, build_label, b);
 }
 
 void labels_get_counts(struct agent_label_counts *counts)

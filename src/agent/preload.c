@@ -6,7 +6,8 @@
 //   KILN_DEPTH      frames of a stack
 //   KILN_FOLLOW     1: children are profiled too; their output gets .PID appended
 //
-// Without KILN_OUTPUT the library only waits to be called.
+// Without KILN_OUTPUT the library only waits to be called. `kiln run` sets KILN_RUN instead: what
+// is sampled lies in memory that it shares with the process, and it writes the profile.
 #include <kiln/kiln.h>
 
 #include <dlfcn.h>
@@ -14,19 +15,19 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "capture/capture.h"
+#include "agent/journal.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
 static struct {
     char output[4096];
+    char journal[256]; // KILN_RUN; empty: the process writes its profile itself
     struct kiln_options options;
     int window;
     pid_t pid; // that the window is of
@@ -42,14 +43,36 @@ static void complain(const char *what, const char *why)
         return;
 }
 
-static void begin(void)
+// What goes wrong is for the user of `kiln run`: the program's standard error is not ours.
+static void begin_journal(void)
+{
+    struct err e = {""};
+    struct kiln_error error;
+    uint32_t hz = run.options.frequency ? run.options.frequency : 100;
+    if (journal_open(run.journal, run.follow, hz, &e))
+        journal_note(JOURNAL_NOTE_FAILED, e.message);
+    else if (kiln_start(&run.options, &error))
+        journal_note(JOURNAL_NOTE_FAILED, error.message);
+    else
+        atomic_store(&run.open, true);
+}
+
+static void begin_window(void)
 {
     struct kiln_error error;
     if (kiln_start(&run.options, &error) || (run.window = kiln_window_begin(&error)) < 0)
         complain("this process is not profiled", error.message);
     else
         atomic_store(&run.open, true);
+}
+
+static void begin(void)
+{
     run.pid = getpid();
+    if (*run.journal)
+        begin_journal();
+    else
+        begin_window();
 }
 
 // Once, whoever comes first: the destructor or one of the ways around it. A child of vfork
@@ -58,6 +81,10 @@ static void finish(void)
 {
     if (run.pid != getpid() || !atomic_exchange(&run.open, false))
         return;
+    if (*run.journal) {
+        capture_end();
+        return;
+    }
     struct kiln_error error;
     int fd = open(run.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -96,6 +123,7 @@ static void name_output(const char *pattern, bool append)
 static void in_child(void)
 {
     bool was_open = atomic_exchange(&run.open, false);
+    journal_after_fork();
     if (!was_open || !run.follow)
         return;
     char pattern[sizeof run.output];
@@ -107,8 +135,11 @@ static void in_child(void)
 __attribute__((constructor)) static void start(void)
 {
     const char *output = getenv("KILN_OUTPUT"), *follow = getenv("KILN_FOLLOW");
-    if (!output || !*output)
+    const char *journal = getenv("KILN_RUN");
+    if ((!output || !*output) && (!journal || !*journal))
         return;
+    if (journal)
+        snprintf(run.journal, sizeof run.journal, "%s", journal);
     run.options = (struct kiln_options){
         .size = sizeof run.options,
         .frequency = number_from("KILN_FREQUENCY"),
@@ -123,7 +154,7 @@ __attribute__((constructor)) static void start(void)
     bool child = owner && strcmp(owner, self) != 0;
     if (child && !run.follow)
         return;
-    name_output(output, child);
+    name_output(output ? output : "", child);
     setenv("KILN_PID", self, 1);
     begin();
     // After the profiler's own handlers, which must have run before it can start again.
@@ -220,77 +251,4 @@ EXPORT __sighandler_t signal(int number, __sighandler_t handler)
     if (number == SIGPROF && capture_wish(&wanted, &had))
         return had.sa_handler;
     return NEXT(signal)(number, handler);
-}
-
-// --- exec: nothing of ours may be pending when the new program begins ---
-
-// exec only returns if it failed.
-#define EXECUTE(call)                         \
-    do {                                      \
-        bool stopped = capture_before_exec(); \
-        int result = call;                    \
-        if (stopped)                          \
-            capture_after_failed_exec();      \
-        return result;                        \
-    } while (0)
-
-EXPORT int execve(const char *path, char *const argv[], char *const envp[])
-{
-    EXECUTE(NEXT(execve)(path, argv, envp));
-}
-
-EXPORT int execv(const char *path, char *const argv[])
-{
-    return execve(path, argv, environ);
-}
-
-EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
-{
-    EXECUTE(NEXT(execvpe)(file, argv, envp));
-}
-
-EXPORT int execvp(const char *file, char *const argv[])
-{
-    return execvpe(file, argv, environ);
-}
-
-EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
-{
-    EXECUTE(NEXT(fexecve)(fd, argv, envp));
-}
-
-enum { MOST_ARGUMENTS = 4096 };
-
-// Collects the arguments of execl and its kin; the environment follows the NULL.
-#define COLLECT(first, argv, envp, with_environment)                                           \
-    char *argv[MOST_ARGUMENTS];                                                                \
-    char *const *envp = environ;                                                               \
-    do {                                                                                       \
-        va_list list;                                                                          \
-        size_t n_ = 0;                                                                         \
-        va_start(list, first);                                                                 \
-        for (const char *a_ = first; a_ && n_ + 1 < MOST_ARGUMENTS; a_ = va_arg(list, char *)) \
-            argv[n_++] = (char *)a_;                                                           \
-        argv[n_] = NULL;                                                                       \
-        if (with_environment)                                                                  \
-            envp = va_arg(list, char *const *);                                                \
-        va_end(list);                                                                          \
-    } while (0)
-
-EXPORT int execl(const char *path, const char *argument, ...)
-{
-    COLLECT(argument, argv, envp, false);
-    return execve(path, argv, envp);
-}
-
-EXPORT int execlp(const char *file, const char *argument, ...)
-{
-    COLLECT(argument, argv, envp, false);
-    return execvpe(file, argv, envp);
-}
-
-EXPORT int execle(const char *path, const char *argument, ...)
-{
-    COLLECT(argument, argv, envp, true);
-    return execve(path, argv, envp);
 }

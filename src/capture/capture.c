@@ -153,8 +153,8 @@ static void credit_blocked(struct capture_thread *t)
     if (missed < 4 || cpu - t->cpu_seen < 50000000u)
         return;
     t->cpu_seen += missed * period;
-    atomic_fetch_add(&t->blocked, missed);
-    atomic_fetch_add(&t->blocked_ns, missed * period);
+    atomic_fetch_add(&t->ring->blocked, missed);
+    atomic_fetch_add(&t->ring->blocked_ns, missed * period);
     atomic_fetch_add(&t->credit, missed);
 }
 
@@ -251,7 +251,8 @@ static void make_key(void)
 void capture_arm_self(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (!atomic_load(&capture_state.running))
+    // A child of a bare clone or vfork has our memory, but it is not us.
+    if (!atomic_load(&capture_state.running) || capture_state.pid != getpid())
         return;
     pthread_once(&once, make_key);
     pthread_setspecific(at_exit, &capture_state);
@@ -264,17 +265,24 @@ void capture_arm_self(void)
 
 void capture_disarm_self(void)
 {
+    if (capture_state.pid != getpid())
+        return;
     pthread_mutex_lock(&slots_lock);
     struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
     if (t) {
         // Its last chance to tell what it is called.
-        prctl(PR_GET_NAME, t->name);
+        prctl(PR_GET_NAME, t->ring->name);
         thread_disarm(t);
     }
     pthread_mutex_unlock(&slots_lock);
 }
 
 // --- start and stop ---
+
+void capture_set_ring_memory(void *(*get)(size_t bytes))
+{
+    capture_state.ring_memory = get;
+}
 
 int capture_start(const struct capture_options *o, struct err *e)
 {
@@ -323,6 +331,14 @@ void capture_set_rate(uint32_t hz)
     pthread_mutex_unlock(&slots_lock);
 }
 
+// As capture_stop, without the lock that an interrupted thread may hold.
+void capture_end(void)
+{
+    atomic_store(&capture_state.running, 0);
+    EACH_SLOT(t)
+    thread_disarm(t);
+}
+
 bool capture_running(void)
 {
     return atomic_load(&capture_state.running);
@@ -339,7 +355,7 @@ static void copy_name(struct capture_thread *t, char name[CAPTURE_NAME])
         thread_read_name(t);
         t->name_read = now;
     }
-    memcpy(name, t->name, CAPTURE_NAME);
+    memcpy(name, t->ring->name, CAPTURE_NAME);
     pthread_mutex_unlock(&slots_lock);
 }
 
@@ -348,7 +364,7 @@ static void drain_thread(struct capture_thread *t, const char *name,
 {
     uintptr_t pcs[CAPTURE_MAX_DEPTH];
     const uint64_t *words;
-    while ((words = ring_peek(&t->ring))) {
+    while ((words = ring_peek(t->ring))) {
         uint32_t length = (uint32_t)(words[0] & 0xffff);
         uint32_t head = RING_HEAD + (words[0] & RING_HAS_IDS ? RING_IDS : 0);
         struct capture_ids ids = {{0}, 0};
@@ -367,7 +383,7 @@ static void drain_thread(struct capture_thread *t, const char *name,
             .pcs = pcs,
         };
         memcpy(pcs, words + head, sample.n * sizeof *pcs);
-        ring_drop(&t->ring, length);
+        ring_drop(t->ring, length);
         take(context, &sample);
     }
 }
@@ -396,13 +412,15 @@ void capture_drain(void (*take)(void *context, const struct capture_sample *samp
         if (state == THREAD_FREE)
             continue;
         char name[CAPTURE_NAME] = "";
-        if (ring_peek(&t->ring) || atomic_load(&t->blocked) || atomic_load(&t->unticked)) {
+        if (ring_peek(t->ring) || atomic_load(&t->ring->blocked) ||
+            atomic_load(&t->ring->unticked)) {
             copy_name(t, name);
             drain_thread(t, name, take, context);
-            capture_state.retired.blocked +=
-                take_rest(t, name, CAPTURE_BLOCKED, &t->blocked, &t->blocked_ns, take, context);
+            capture_state.retired.blocked += take_rest(t, name, CAPTURE_BLOCKED, &t->ring->blocked,
+                                                       &t->ring->blocked_ns, take, context);
             capture_state.retired.unticked +=
-                take_rest(t, name, CAPTURE_UNTICKED, &t->unticked, &t->unticked_ns, take, context);
+                take_rest(t, name, CAPTURE_UNTICKED, &t->ring->unticked, &t->ring->unticked_ns,
+                          take, context);
         }
         if (state == THREAD_DISARMED) {
             pthread_mutex_lock(&slots_lock);
@@ -451,7 +469,14 @@ void capture_after_fork_in_child(void)
     {
         atomic_store(&t->state, THREAD_FREE);
         atomic_store(&t->reading, 0);
-        atomic_store(&t->ring.tail, atomic_load(&t->ring.head));
+        // Rings in shared memory are still the parent's.
+        if (capture_state.ring_memory) {
+            t->ring = NULL;
+            continue;
+        }
+        atomic_store(&t->ring->tail, atomic_load(&t->ring->head));
+        atomic_store(&t->ring->blocked, 0);
+        atomic_store(&t->ring->unticked, 0);
     }
 }
 

@@ -46,6 +46,10 @@ struct capture_counts {
     uint64_t threads;                 // armed now
 };
 
+// Where the rings of samples are to be: get returns so many zeroed bytes, aligned to 64 and never
+// given back, or NULL if it has none (then the ring is private). For memory that is shared with
+// another process: a child of fork leaves those rings alone. Call it before capture_start.
+void capture_set_ring_memory(void *(*get)(size_t bytes));
 // Starts sampling all threads there are. -1 with e filled.
 int capture_start(const struct capture_options *options, struct err *e);
 // Disarms all threads; what is in the rings can still be drained.
@@ -53,6 +57,9 @@ void capture_stop(void);
 // Goes on at another rate, 1 to 10000. What threads are due at the old one is added to the first
 // sample at the new one: no CPU time is lost or counted twice.
 void capture_set_rate(uint32_t hz);
+// The process is about to end, perhaps in a signal handler: disarms all threads, so that what they
+// are due lies in the rings. Nothing else is called afterwards. Signal-safe.
+void capture_end(void);
 bool capture_running(void);
 
 // Refreshes the unwind tables if objects were loaded or a handler met code it did not know.

@@ -60,7 +60,7 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
     struct unwind_regs regs;
     unwind_regs_from_ucontext(&regs, context);
     atomic_store_explicit(&t->last_sp, regs.r[UNWIND_REG_SP], memory_order_relaxed);
-    uint64_t *words = ring_reserve(&t->ring, capture_state.depth + RING_HEAD + RING_IDS);
+    uint64_t *words = ring_reserve(t->ring, capture_state.depth + RING_HEAD + RING_IDS);
     if (!words) {
         count(&t->ring_full, ticks);
         return;
@@ -95,7 +95,7 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
         words[4] = current_ids.trace[1];
         words[5] = current_ids.span;
     }
-    ring_commit(&t->ring, (uint32_t)n + head);
+    ring_commit(t->ring, (uint32_t)n + head);
     count(&t->samples, 1);
     count(&t->ended[why], 1);
 }

@@ -1,6 +1,9 @@
 // A ring of 64-bit words with one writer, a signal handler, and one reader, the drain. A
 // record is contiguous, so that the unwinder can write into it: where it would not fit
 // before the end of the ring, a filler record sends the reader back to the start.
+//
+// There is no pointer in it: it may lie in memory that another process reads when this one is
+// dead.
 #pragma once
 
 #include <stdatomic.h>
@@ -9,10 +12,15 @@
 #include <stdint.h>
 
 struct ring {
-    uint64_t *words;
-    uint32_t size;                      // a power of two
+    uint32_t size;        // words, a power of two
+    uint32_t tid, serial; // whose it is
+    char name[16];        // of that thread
+    // Ticks for which there is no stack, and their CPU time: the thread blocked the signal, or
+    // ended before its tick.
+    _Atomic uint64_t blocked, unticked, blocked_ns, unticked_ns;
     _Alignas(64) _Atomic uint64_t head; // written up to here
     _Alignas(64) _Atomic uint64_t tail; // read up to here
+    _Alignas(64) uint64_t words[];
 };
 
 // The first word of a record: its length in words, this one included. 0 in the length of a

@@ -25,19 +25,47 @@ static uint32_t ring_words(void)
     return words;
 }
 
-// Memory for a slot and its ring, from the kernel alone.
+// Memory from the kernel alone.
+static void *map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static struct ring *new_ring(void)
+{
+    uint32_t words = ring_words();
+    size_t bytes = sizeof(struct ring) + words * sizeof(uint64_t);
+    struct ring *r = capture_state.ring_memory ? capture_state.ring_memory(bytes) : NULL;
+    if (!r)
+        r = map(bytes);
+    if (r)
+        r->size = words;
+    return r;
+}
+
+// A free slot whose ring is as long as it must be now.
+static bool slot_serves(struct capture_thread *t)
+{
+    if (atomic_load(&t->state) != THREAD_FREE)
+        return false;
+    if (!t->ring)
+        t->ring = new_ring();
+    return t->ring && t->ring->size >= ring_words();
+}
+
 static struct capture_thread *new_slot(uint32_t index)
 {
-    size_t head = (sizeof(struct capture_thread) + 63) & ~(size_t)63;
-    uint32_t words = ring_words();
-    struct capture_thread *t = mmap(NULL, head + words * sizeof(uint64_t), PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (t == MAP_FAILED)
+    struct capture_thread *t = map(sizeof *t);
+    if (!t)
         return NULL;
     t->index = index;
-    t->ring.words = (uint64_t *)((char *)t + head);
-    t->ring.size = words;
-    return t;
+    t->ring = new_ring();
+    if (t->ring)
+        return t;
+    munmap(t, sizeof *t);
+    return NULL;
 }
 
 static struct capture_thread *take_slot(void)
@@ -45,7 +73,7 @@ static struct capture_thread *take_slot(void)
     uint32_t n = atomic_load(&capture_state.n_slots);
     for (uint32_t i = 0; i < n; i++) {
         struct capture_thread *t = atomic_load(&capture_state.slots[i]);
-        if (atomic_load(&t->state) == THREAD_FREE && t->ring.size >= ring_words())
+        if (slot_serves(t))
             return t;
     }
     if (n == CAPTURE_MAX_THREADS)
@@ -68,7 +96,7 @@ void thread_read_name(struct capture_thread *t)
         path[at++] = digits[--n];
     memcpy(path + at, "/comm", 6);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char name[sizeof t->name];
+    char name[CAPTURE_NAME];
     ssize_t got = fd < 0 ? 0 : read(fd, name, sizeof name);
     if (fd >= 0)
         close(fd);
@@ -77,8 +105,8 @@ void thread_read_name(struct capture_thread *t)
         return;
     while (got > 0 && (name[got - 1] == '\n' || got == sizeof name))
         got--;
-    memset(t->name, 0, sizeof t->name);
-    memcpy(t->name, name, (size_t)got);
+    memset(t->ring->name, 0, CAPTURE_NAME);
+    memcpy(t->ring->name, name, (size_t)got);
 }
 
 uint64_t thread_cpu_ns(pid_t tid)
@@ -139,7 +167,9 @@ struct capture_thread *thread_arm(pid_t tid)
     atomic_fetch_add(&t->generation, 1);
     t->serial = ++capture_state.last_serial;
     t->name_read = 0;
-    t->name[0] = '\0';
+    t->ring->tid = (uint32_t)tid;
+    t->ring->serial = t->serial;
+    t->ring->name[0] = '\0';
     thread_read_name(t);
     atomic_store(&t->state, THREAD_ARMED);
     if (create_timer(t)) {
@@ -163,12 +193,13 @@ static uint64_t ticks_due(const struct capture_thread *t)
 
 void thread_disarm(struct capture_thread *t)
 {
-    if (atomic_load(&t->state) != THREAD_ARMED)
+    uint32_t armed = THREAD_ARMED;
+    if (!atomic_compare_exchange_strong(&t->state, &armed, THREAD_ENDING))
         return;
     syscall(SYS_timer_delete, t->timer);
     uint64_t due = ticks_due(t);
-    atomic_fetch_add(&t->unticked, due + atomic_exchange(&t->carried, 0));
-    atomic_fetch_add(&t->unticked_ns,
+    atomic_fetch_add(&t->ring->unticked, due + atomic_exchange(&t->carried, 0));
+    atomic_fetch_add(&t->ring->unticked_ns,
                      due * atomic_load(&t->period_ns) + atomic_exchange(&t->carried_ns, 0));
     atomic_store(&t->state, THREAD_DISARMED);
 }

@@ -9,7 +9,8 @@
 #include "capture/capture.h"
 #include "capture/ring.h"
 
-enum thread_state { THREAD_FREE, THREAD_ARMED, THREAD_DISARMED };
+// Ending: what it is due is being counted. Disarmed: that was done, and the slot can be drained.
+enum thread_state { THREAD_FREE, THREAD_ARMED, THREAD_ENDING, THREAD_DISARMED };
 
 struct capture_thread {
     _Atomic uint32_t state;
@@ -29,16 +30,13 @@ struct capture_thread {
     _Atomic uint64_t credit;
     _Atomic uint64_t ticks, samples, ring_full, no_snapshot;
     _Atomic uint64_t ended[UNWIND_END_COUNT];
-    // To be drained.
-    _Atomic uint64_t blocked, unticked, blocked_ns, unticked_ns;
     uint64_t ticks_armed;          // ticks when the timer was made
     uint64_t first_ns, cpu_armed;  // when the first tick is due, counted from arming
     uint64_t cpu_seen, ticks_seen; // at the last scan
     bool found;                    // by the scan under way
     uint32_t serial;
     uint64_t name_read; // when; names change
-    char name[CAPTURE_NAME];
-    struct ring ring;
+    struct ring *ring;
     struct unwind_cache cache;
 };
 
@@ -49,8 +47,9 @@ struct capture_state {
     _Atomic(const struct unwind_snapshot *) snapshot;
     _Atomic uint32_t unknown_pc; // a handler met code that is in no module
     _Atomic uint32_t running;
-    pid_t pid;       // that started it: a child of vfork runs in our memory, but is not us
-    uint32_t cookie; // in the upper half of our timers' values
+    pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
+    void *(*ring_memory)(size_t bytes); // NULL: rings are private
+    uint32_t cookie;                    // in the upper half of our timers' values
     uint32_t hz, depth;
     uint64_t period_ns;
     _Atomic uint64_t no_slot;

@@ -3,34 +3,42 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/program.h"
 #include "cli/file.h"
 #include "cli/flags.h"
+#include "cli/harvest.h"
+#include "cli/progress.h"
+#include "cli/supervise.h"
+#include "report/flame.h"
+#include "symbol/symbol_profile.h"
 
 struct run {
     int frequency, depth;
-    bool follow;
+    bool follow, quiet;
     const char *output;
     char **program;
-    char directory[64];
+    char library[PATH_MAX];
+    struct harvest *harvest;
+    struct supervise child;
 };
+
+enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 static int usage(FILE *to)
 {
-    fputs("Usage: kiln run [-F HZ] [-o FILE] [--follow] -- PROGRAM [ARGUMENT...]\n\n"
+    fputs("Usage: kiln run [-F HZ] [-o FILE] [--follow] [-q] -- PROGRAM [ARGUMENT...]\n\n"
           "Runs a program, dynamically linked and otherwise as it is, and profiles its CPU time\n"
-          "from start to end. The exit status is the program's.\n\n"
+          "from start to end, however it ends. The exit status is the program's.\n\n"
           "  -F HZ       samples per CPU-second, 1 to 10000 (default 100)\n"
           "  -o FILE     the profile: .pb.gz, .svg, .html, .folded, ... (default PROGRAM.pb.gz)\n"
           "  --depth N   frames of a stack, up to 1024 (default 128)\n"
-          "  --follow    children too, added up\n\n"
+          "  --follow    children too, added up; waits for those that outlive the program\n"
+          "  -q          neither progress nor summary\n\n"
           "  kiln run -- ./app --port 8080\n"
           "  kiln run -F 1000 -o app.html -- ./app\n"
           "  kiln run --follow -o build.svg -- make -j2\n",
@@ -67,51 +75,101 @@ static int find_library(char *path, size_t size, struct err *e)
     return err_set(e, "libkiln.so is not beside the kiln command; set KILN_LIBRARY to its path");
 }
 
+// The loader would take it for two.
+static int check_library(const char *path, struct err *e)
+{
+    return strpbrk(path, " :") ? err_set(e,
+                                         "%s: the loader preloads no library whose path has a "
+                                         "space or a colon; set KILN_LIBRARY to another place",
+                                         path)
+                               : 0;
+}
+
+// --- before the program starts ---
+
+// What speaks against profiling it; NULL: nothing.
+static const char *obstacle(const struct program *p, struct err *e)
+{
+    switch (p->kind) {
+    case PROGRAM_STATIC:
+        err_set(e,
+                "%s is statically linked: no library can be preloaded into it; link it "
+                "dynamically, or with libkiln and call kiln_start",
+                p->path);
+        return e->message;
+    case PROGRAM_MACHINE:
+        err_set(e, "%s is a program for %s, which this kiln cannot profile", p->path, p->detail);
+        return e->message;
+    case PROGRAM_LIBC:
+        err_set(e, "%s is loaded by %s: libkiln needs programs that use glibc", p->path, p->detail);
+        return e->message;
+    case PROGRAM_PRIVILEGED:
+        err_set(e,
+                "%s is setuid, setgid or has capabilities: the loader preloads nothing into it; "
+                "run kiln as the user that it becomes, on a copy without them",
+                p->path);
+        return e->message;
+    default:
+        return NULL;
+    }
+}
+
+// 0, or the exit status. Children that are followed may be worth it where the program is not.
+static int check_program(const struct run *run)
+{
+    struct program p = {0};
+    struct err e;
+    char path[sizeof p.path];
+    const char *name = run->program[0];
+    int error = program_find(name, path, sizeof path);
+    if (error == 0)
+        program_look(path, &p);
+    if (error || p.kind == PROGRAM_MISSING || p.kind == PROGRAM_NOT_ALLOWED) {
+        error = error ? error : p.error;
+        if (p.path[0] && strcmp(p.path, path) != 0)
+            fprintf(stderr, "kiln: %s: its interpreter %s: %s\n", name, p.path, strerror(error));
+        else if (error == EACCES)
+            fprintf(stderr, "kiln: %s: %s; chmod +x makes a program executable\n", name,
+                    strerror(error));
+        else
+            fprintf(stderr, "kiln: %s: %s\n", name,
+                    strchr(name, '/') ? strerror(error) : "not found in PATH");
+        return error == ENOENT || error == ENOTDIR ? NOT_FOUND : NOT_EXECUTABLE;
+    }
+    const char *against = obstacle(&p, &e);
+    if (!against)
+        return 0;
+    fprintf(stderr, "kiln: %s%s\n", against, run->follow ? "; only its children are" : "");
+    return run->follow ? 0 : NOT_EXECUTABLE;
+}
+
 static void set_number(const char *name, int value)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
     if (value > 0)
         setenv(name, text, 1);
+    else
+        unsetenv(name);
 }
 
-static void become_program(const struct run *run, const char *library)
+static void prepare(void *context)
 {
+    const struct run *run = context;
     char text[2 * PATH_MAX];
     const char *others = getenv("LD_PRELOAD");
-    snprintf(text, sizeof text, "%s%s%s", library, others ? ":" : "", others ? others : "");
+    snprintf(text, sizeof text, "%s%s%s", run->library, others ? ":" : "", others ? others : "");
     setenv("LD_PRELOAD", text, 1);
-    snprintf(text, sizeof text, "%s/%%p.pb.gz", run->directory);
-    setenv("KILN_OUTPUT", text, 1);
+    setenv("KILN_RUN", harvest_where(run->harvest), 1);
     set_number("KILN_FREQUENCY", run->frequency);
     set_number("KILN_DEPTH", run->depth);
-    if (run->follow)
-        setenv("KILN_FOLLOW", "1", 1);
-    execvp(run->program[0], run->program);
-    fprintf(stderr, "kiln: %s: %s\n", run->program[0], strerror(errno));
-    _exit(errno == ENOENT ? 127 : 126);
+    set_number("KILN_FOLLOW", run->follow);
+    // Those of a kiln run that we are in ourselves.
+    unsetenv("KILN_OUTPUT");
+    unsetenv("KILN_PID");
 }
 
-static pid_t child;
-
-static void pass_on(int signal)
-{
-    kill(child, signal);
-}
-
-// The program's exit status as a shell would tell it.
-static int wait_for_program(void)
-{
-    // The terminal's interrupts reach the program by themselves; the profile is still wanted.
-    signal(SIGINT, SIG_IGN);
-    signal(SIGQUIT, SIG_IGN);
-    signal(SIGTERM, pass_on);
-    signal(SIGHUP, pass_on);
-    int status;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-        ;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+// --- the profile ---
 
 static bool is_picture(const char *name)
 {
@@ -119,51 +177,183 @@ static bool is_picture(const char *name)
     return str_ends(s, STR(".svg")) || str_ends(s, STR(".html"));
 }
 
-// Adds up what the processes left, with names, in the format that the output's name tells.
-static int write_output(const struct run *run, char **files, size_t n)
+static int draw(const struct run *run, const struct model_profile *p, struct arena *arena,
+                struct err *e)
 {
-    char **argv = calloc(n + 4, sizeof *argv);
-    if (!argv)
-        return 2;
-    const char *command = is_picture(run->output) ? "flame" : "symbolize";
-    argv[0] = (char *)command;
-    argv[1] = "-o";
-    argv[2] = (char *)run->output;
-    memcpy(argv + 3, files, n * sizeof *argv);
-    int status = command_main(command_find(command), (int)n + 3, argv);
-    free(argv);
-    return status;
+    bool html = str_ends(str_from(run->output), STR(".html"));
+    struct report_flame_options options = {
+        .type = p->n_types - 1,
+        .all_types = html,
+        .functions = html,
+        .max_nodes = html ? REPORT_FLAME_HTML_NODES : REPORT_FLAME_SVG_NODES,
+    };
+    struct report_flame *flame = report_flame_new(arena, p, &options, e);
+    if (!flame)
+        return -1;
+    int fd = open(run->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_set(e, "%s: %s", run->output, strerror(errno));
+    struct report_flame_style style = {.subtitle = run->program[0]};
+    struct out out;
+    out_init_fd(&out, fd);
+    if (html)
+        report_flame_html(flame, &style, &out);
+    else
+        report_flame_svg(flame, &style, &out);
+    int result = out_finish(&out, e);
+    out_fini(&out);
+    if (close(fd) && result == 0)
+        result = err_set(e, "%s", strerror(errno));
+    return result ? err_prefix(e, "%s: ", run->output) : 0;
+}
+
+static void note(void *context, const char *text)
+{
+    source_complain(text);
+}
+
+// With names, in the format that the output's name tells.
+static int write_profile(const struct run *run, struct arena *arena, double *cpu, struct err *e)
+{
+    struct symbol_profile_options names = {
+        .files = {.load_libraries = true, .cxx = demangle_cxx_iberty},
+        .binary_path = getenv("PPROF_BINARY_PATH"),
+        .note = note,
+    };
+    struct model_profile *p = harvest_profile(run->harvest, arena, e);
+    if (p)
+        p = symbol_symbolize(p, &names, arena, e);
+    if (!p)
+        return -1;
+    *cpu = 0;
+    for (size_t i = 0; i < p->n_samples; i++)
+        *cpu += (double)model_values(p, i)[1] / 1e9;
+    if (is_picture(run->output))
+        return draw(run, p, arena, e);
+    struct file_format format;
+    struct config config = config_default();
+    return file_format_of(run->output, "", &format, e) ||
+                   file_write(p, run->output, format, &config, arena, e)
+               ? -1
+               : 0;
+}
+
+static int try_to_write(const struct run *run, struct arena *arena, double *cpu, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    int result = write_profile(run, arena, cpu, e);
+    arena_try_end(arena);
+    return result;
+}
+
+static int nothing_left(const struct run *run)
+{
+    fprintf(stderr,
+            "kiln: %s: no profile: libkiln was not loaded into the program, or could not reach "
+            "kiln's memory (another user, another root); the loader's message may say why\n",
+            run->program[0]);
+    return 2;
+}
+
+static void summarize(const struct run *run, const struct harvest_totals *t, double cpu)
+{
+    fprintf(stderr, "kiln: %s: %.2f s of CPU time, %llu samples", run->output, cpu,
+            (unsigned long long)t->samples);
+    if (t->processes > 1)
+        fprintf(stderr, ", %llu processes", (unsigned long long)t->processes);
+    if (t->dropped > 0)
+        fprintf(stderr, ", %.2f s dropped", t->dropped);
+    if (t->unarmed)
+        fprintf(stderr, ", %llu threads not watched", (unsigned long long)t->unarmed);
+    if (!is_picture(run->output) && strcmp(run->output, "-") != 0)
+        fprintf(stderr, "; kiln top %s", run->output);
+    fputc('\n', stderr);
 }
 
 static int collect(const struct run *run)
 {
-    char pattern[128];
-    glob_t found;
-    snprintf(pattern, sizeof pattern, "%s/*", run->directory);
-    int status = 2;
-    if (glob(pattern, 0, NULL, &found) == 0) {
-        status = write_output(run, found.gl_pathv, found.gl_pathc);
-        for (size_t i = 0; i < found.gl_pathc; i++)
-            unlink(found.gl_pathv[i]);
-        globfree(&found);
-        if (status == 0)
-            fprintf(stderr, "kiln: %s written\n", run->output);
-    } else {
-        fputs("kiln: the program left no profile: it is statically linked, or it was killed\n",
-              stderr);
+    struct err e = {""};
+    struct harvest_totals totals;
+    double cpu = 0;
+    harvest_print_notes(run->harvest, stderr);
+    int result = harvest_dead(run->harvest, &e);
+    harvest_count(run->harvest, &totals);
+    if (result == 0 && totals.processes == 0)
+        return nothing_left(run);
+    struct arena *arena = source_arena_new();
+    if (!arena)
+        result = err_set(&e, "out of memory");
+    else if (try_to_write(run, arena, &cpu, &e))
+        result = -1;
+    arena_free(arena);
+    if (result)
+        return fail(&e);
+    if (!run->quiet)
+        summarize(run, &totals, cpu);
+    return 0;
+}
+
+// --- while it runs ---
+
+// Until the program has ended, and those that are followed with it.
+static void attend(struct run *run)
+{
+    struct progress progress;
+    struct harvest_totals totals;
+    struct err e;
+    bool told = false;
+    progress_begin(&progress, run->quiet);
+    for (;;) {
+        bool enough = supervise_wait(&run->child, progress_pause(&progress, run->child.ended));
+        harvest_dead(run->harvest, &e);
+        harvest_count(run->harvest, &totals);
+        if (run->child.ended && (enough || !run->follow || totals.alive == 0))
+            break;
+        if (run->child.ended && !told && !run->quiet) {
+            progress_clear(&progress);
+            fprintf(stderr,
+                    "kiln: the program has ended (%d), %llu that it started still run: "
+                    "waiting; an interrupt writes the profile now\n",
+                    supervise_status(&run->child), (unsigned long long)totals.alive);
+            told = true;
+        }
+        progress_show(&progress, &totals);
     }
-    rmdir(run->directory);
+    progress_clear(&progress);
+    supervise_end(&run->child);
+}
+
+static int profile(struct run *run)
+{
+    struct err e;
+    int error, status = check_program(run);
+    if (status)
+        return status;
+    run->harvest = harvest_new(&e);
+    if (!run->harvest)
+        return fail(&e);
+    if (supervise_start(&run->child, run->program, prepare, run, &error, &e)) {
+        fail(&e);
+        status = error == ENOENT ? NOT_FOUND : error ? NOT_EXECUTABLE : 2;
+    } else {
+        attend(run);
+        int written = collect(run);
+        status = supervise_status(&run->child);
+        status = status ? status : written;
+    }
+    harvest_free(run->harvest);
     return status;
 }
 
 int command_run(int argc, char **argv)
 {
-    struct run run = {.directory = "/tmp/kiln-run-XXXXXX", .output = ""};
+    struct run run = {.output = ""};
     const struct flag flags[] = {
-        {"F", FLAG_INT, &run.frequency, ""},
-        {"o", FLAG_STRING, &run.output, ""},
-        {"depth", FLAG_INT, &run.depth, ""},
-        {"follow", FLAG_BOOL, &run.follow, ""},
+        {"F", FLAG_INT, &run.frequency, ""}, {"o", FLAG_STRING, &run.output, ""},
+        {"depth", FLAG_INT, &run.depth, ""}, {"follow", FLAG_BOOL, &run.follow, ""},
+        {"q", FLAG_BOOL, &run.quiet, ""},
     };
     struct err e;
     int n;
@@ -176,24 +366,17 @@ int command_run(int argc, char **argv)
         return usage(stderr);
     argv[n + 1] = NULL;
     run.program = argv + 1;
-    char library[PATH_MAX], name[NAME_MAX];
+    char name[NAME_MAX];
     if (!*run.output) {
         const char *slash = strrchr(run.program[0], '/');
         snprintf(name, sizeof name, "%.200s.pb.gz", slash ? slash + 1 : run.program[0]);
         run.output = name;
     }
     struct file_format format;
-    if (find_library(library, sizeof library, &e) ||
+    if (find_library(run.library, sizeof run.library, &e) || check_library(run.library, &e) ||
         (!is_picture(run.output) && file_format_of(run.output, "", &format, &e)))
         return fail(&e);
-    if (!mkdtemp(run.directory)) {
-        err_set(&e, "%s: %s", run.directory, strerror(errno));
-        return fail(&e);
-    }
-    child = fork();
-    if (child == 0)
-        become_program(&run, library);
-    int status = child < 0 ? 2 : wait_for_program();
-    int written = collect(&run);
-    return status ? status : written;
+    int status = profile(&run);
+    supervise_die_alike(&run.child);
+    return status;
 }

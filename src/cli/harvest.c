@@ -1,0 +1,341 @@
+#include "cli/harvest.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "codec/journal.h"
+#include "model/transform.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+enum { MOST_HELD = 64 }; // profiles that are kept apart before they are added up
+
+struct held {
+    struct arena *arena;
+    struct model_profile *profile;
+};
+
+struct harvest {
+    int fd;
+    struct journal_file *file;
+    char where[128];
+    struct held held[MOST_HELD];
+    size_t n_held;
+    struct harvest_totals totals; // of what was read
+    int64_t begun, ended;         // of all processes, in nanoseconds of wall-clock time
+};
+
+static int create(struct err *e)
+{
+    int fd = memfd_create("kiln", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) // before Linux 6.3
+        fd = memfd_create("kiln", MFD_CLOEXEC);
+    return fd < 0 ? err_set(e, "no memory to share with the program: %s", strerror(errno)) : fd;
+}
+
+// As many parts as the limit of file sizes allows; what nobody writes takes no memory.
+static uint32_t set_size(int fd)
+{
+    struct rlimit limit;
+    uint64_t parts = JOURNAL_PARTS;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        uint64_t room = limit.rlim_cur > JOURNAL_FILE_SIZE ? limit.rlim_cur - JOURNAL_FILE_SIZE : 0;
+        if (room / JOURNAL_PART < parts)
+            parts = room / JOURNAL_PART;
+    }
+    uint64_t size = JOURNAL_FILE_SIZE + parts * JOURNAL_PART;
+    return parts && ftruncate(fd, (off_t)size) == 0 ? (uint32_t)parts : 0;
+}
+
+struct harvest *harvest_new(struct err *e)
+{
+    struct harvest *h = calloc(1, sizeof *h);
+    if (!h) {
+        err_set(e, "out of memory");
+        return NULL;
+    }
+    h->fd = create(e);
+    if (h->fd < 0) {
+        harvest_free(h);
+        return NULL;
+    }
+    uint32_t parts = set_size(h->fd);
+    void *p = mmap(NULL, sizeof *h->file, PROT_READ | PROT_WRITE, MAP_SHARED, h->fd, 0);
+    h->file = parts == 0 || p == MAP_FAILED ? NULL : p;
+    if (!h->file) {
+        err_set(e, "no memory to share with the program: %s",
+                parts ? strerror(errno) : "files may not be large enough: see ulimit -f");
+        harvest_free(h);
+        return NULL;
+    }
+    if (getrandom(h->file->token, sizeof h->file->token, 0) != sizeof h->file->token)
+        h->file->token[0] = (uint64_t)getpid();
+    h->file->n_parts = parts;
+    h->file->version = JOURNAL_VERSION;
+    h->file->magic = JOURNAL_MAGIC;
+    snprintf(h->where, sizeof h->where, "/proc/%d/fd/%d:%016llx%016llx", (int)getpid(), h->fd,
+             (unsigned long long)h->file->token[0], (unsigned long long)h->file->token[1]);
+    return h;
+}
+
+void harvest_free(struct harvest *h)
+{
+    if (!h)
+        return;
+    for (size_t i = 0; i < h->n_held; i++)
+        arena_free(h->held[i].arena);
+    if (h->file)
+        munmap(h->file, sizeof *h->file);
+    if (h->fd >= 0)
+        close(h->fd);
+    free(h);
+}
+
+const char *harvest_where(const struct harvest *h)
+{
+    return h->where;
+}
+
+// --- parts ---
+
+static off_t part_at(size_t index)
+{
+    return (off_t)JOURNAL_FILE_SIZE + (off_t)index * JOURNAL_PART;
+}
+
+static bool read_at(int fd, void *to, size_t n, off_t at)
+{
+    for (char *p = to; n;) {
+        ssize_t got = pread(fd, p, n, at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        p += got;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+// False: nothing there yet, or nothing that makes sense.
+static bool read_head(const struct harvest *h, size_t index, struct journal_part *part)
+{
+    return read_at(h->fd, part, sizeof *part, part_at(index)) && part->magic == JOURNAL_MAGIC &&
+           part->hz > 0 && atomic_load(&part->used) <= JOURNAL_PART;
+}
+
+static void count(const struct journal_part *part, struct harvest_totals *t)
+{
+    const struct journal_counts *c = &part->counts;
+    double lost = (double)(c->ring_full + c->no_snapshot) / part->hz +
+                  (double)atomic_load(&part->dropped_nanos) / 1e9;
+    t->processes++;
+    t->samples += atomic_load(&part->collected);
+    t->truncated += c->truncated;
+    t->cpu += (double)(c->ticks + c->blocked + c->unticked) / part->hz;
+    t->dropped += lost;
+    t->unarmed += c->no_slot;
+}
+
+// The number of the field that follows the name in /proc/PID/stat is 3.
+static uint64_t stat_field(const char *text, int field)
+{
+    const char *p = strrchr(text, ')');
+    for (int i = 2; p && i < field; i++)
+        p = strchr(p + 1, ' ');
+    return p ? strtoull(p + 1, NULL, 10) : 0;
+}
+
+static bool is_alive(uint64_t owner)
+{
+    char path[64], text[1024] = "";
+    snprintf(path, sizeof path, "/proc/%u/stat", (uint32_t)owner);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    const char *name_end = n > 0 ? strrchr(text, ')') : NULL;
+    if (!name_end || (uint32_t)stat_field(text, 22) != owner >> 32)
+        return false;
+    // A process whose first thread has ended looks like one that is dead.
+    bool ended = strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0;
+    return !ended || stat_field(text, 20) > 1;
+}
+
+// Whether the process has become another program since, which has a part of its own.
+static bool was_replaced(const struct harvest *h, size_t index, uint64_t owner)
+{
+    struct journal_part part, other;
+    bool known = false;
+    for (size_t i = 0; i < h->file->n_parts; i++) {
+        if (i == index || atomic_load(&h->file->owner[i]) != owner)
+            continue;
+        if (!known && !read_head(h, index, &part))
+            return false;
+        known = true;
+        if (read_head(h, i, &other) && other.time_nanos > part.time_nanos)
+            return true;
+    }
+    return false;
+}
+
+// --- reading ---
+
+static int add_up(struct harvest *h, struct err *e)
+{
+    struct model_profile *profiles[MOST_HELD];
+    struct arena *arena = arena_new(0);
+    if (!arena)
+        return err_set(e, "out of memory");
+    for (size_t i = 0; i < h->n_held; i++)
+        profiles[i] = h->held[i].profile;
+    struct model_profile *sum = model_merge(profiles, h->n_held, arena, e);
+    if (!sum) {
+        arena_free(arena);
+        return -1;
+    }
+    for (size_t i = 0; i < h->n_held; i++)
+        arena_free(h->held[i].arena);
+    h->held[0] = (struct held){arena, sum};
+    h->n_held = 1;
+    return 0;
+}
+
+static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
+{
+    struct journal_part part;
+    if (!read_head(h, index, &part))
+        return 0;
+    if (h->n_held == MOST_HELD) // they could not be added up
+        return -1;
+    size_t n = atomic_load(&part.used);
+    uint64_t n_rings = 0;
+    uint8_t *data = malloc(n + !n);
+    struct arena *arena = arena_new(0);
+    struct model_profile *p = NULL;
+    if (!data || !arena || !read_at(h->fd, data, n, part_at(index)))
+        err_set(e, "out of memory");
+    else
+        p = codec_read_journal(arena, data, n, !alive, &n_rings, e);
+    free(data);
+    if (!p) {
+        arena_free(arena);
+        return -1;
+    }
+    count(&part, &h->totals);
+    h->totals.samples += n_rings;
+    int64_t ended = p->time_nanos + p->duration_nanos;
+    h->begun = h->begun && h->begun < p->time_nanos ? h->begun : p->time_nanos;
+    h->ended = h->ended > ended ? h->ended : ended;
+    h->held[h->n_held++] = (struct held){arena, p};
+    return h->n_held == MOST_HELD ? add_up(h, e) : 0;
+}
+
+static void give_back(struct harvest *h, size_t index)
+{
+    fallocate(h->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, part_at(index), JOURNAL_PART);
+    atomic_store(&h->file->owner[index], 0);
+}
+
+int harvest_dead(struct harvest *h, struct err *e)
+{
+    int result = 0;
+    for (size_t i = 0; i < h->file->n_parts; i++) {
+        uint64_t owner = atomic_load(&h->file->owner[i]);
+        if (owner == 0 || (is_alive(owner) && !was_replaced(h, i, owner)))
+            continue;
+        if (read_part(h, i, false, e))
+            result = -1;
+        give_back(h, i);
+    }
+    return result;
+}
+
+void harvest_count(struct harvest *h, struct harvest_totals *totals)
+{
+    *totals = h->totals;
+    totals->refused = atomic_load(&h->file->refused);
+    for (size_t i = 0; i < h->file->n_parts; i++) {
+        struct journal_part part;
+        if (!atomic_load(&h->file->owner[i]) || !read_head(h, i, &part))
+            continue;
+        count(&part, totals);
+        totals->alive++;
+        totals->threads += part.counts.threads;
+    }
+}
+
+struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e)
+{
+    if (harvest_dead(h, e))
+        return NULL;
+    for (size_t i = 0; i < h->file->n_parts; i++)
+        if (atomic_load(&h->file->owner[i]) && read_part(h, i, true, e))
+            return NULL;
+    struct model_profile *profiles[MOST_HELD];
+    for (size_t i = 0; i < h->n_held; i++)
+        profiles[i] = h->held[i].profile;
+    if (h->n_held == 0) {
+        err_set(e, "no process left a profile");
+        return NULL;
+    }
+    struct model_profile *p = model_merge(profiles, h->n_held, arena, e);
+    // They ran side by side.
+    if (p) {
+        p->time_nanos = h->begun;
+        p->duration_nanos = h->ended - h->begun;
+    }
+    return p;
+}
+
+// --- notes ---
+
+static const char *explanation(uint32_t kind)
+{
+    switch (kind) {
+    case JOURNAL_NOTE_STATIC:
+        return "is statically linked and was not profiled";
+    case JOURNAL_NOTE_SETUID:
+        return "is setuid or has capabilities and was not profiled";
+    case JOURNAL_NOTE_FOREIGN:
+        return "is for another machine or C library and was not profiled";
+    case JOURNAL_NOTE_ENVIRONMENT:
+        return "was started without this process's environment and not profiled";
+    default:
+        return NULL;
+    }
+}
+
+void harvest_print_notes(struct harvest *h, FILE *to)
+{
+    uint32_t n = atomic_load(&h->file->n_notes);
+    for (uint32_t i = 0; i < n && i < JOURNAL_NOTES; i++) {
+        struct journal_note *note = &h->file->notes[i];
+        char text[sizeof note->text];
+        memcpy(text, note->text, sizeof text);
+        text[sizeof text - 1] = '\0';
+        for (char *c = text; *c; c++)
+            if ((unsigned char)*c < ' ')
+                *c = '?';
+        const char *what = explanation(atomic_load(&note->kind));
+        if (what)
+            fprintf(to, "kiln: %s %s\n", text, what);
+        else if (atomic_load(&note->kind) == JOURNAL_NOTE_FAILED)
+            fprintf(to, "kiln: process %u was not profiled: %s\n", note->pid, text);
+    }
+    if (n > JOURNAL_NOTES)
+        fprintf(to, "kiln: %u more programs were not profiled\n", n - JOURNAL_NOTES);
+    uint32_t refused = atomic_load(&h->file->refused);
+    if (refused)
+        fprintf(to, "kiln: %u processes were not profiled: %u are at once already\n", refused,
+                h->file->n_parts);
+}

@@ -1,0 +1,35 @@
+// What profiled processes leave in the memory that they share with `kiln run`
+// (codec/journal.h): read when they are dead, or as it stands.
+#pragma once
+
+#include <stdio.h>
+
+#include "model/profile.h"
+
+struct harvest;
+
+// NULL with e filled.
+struct harvest *harvest_new(struct err *e);
+void harvest_free(struct harvest *h);
+// What KILN_RUN is to be set to.
+const char *harvest_where(const struct harvest *h);
+
+struct harvest_totals {
+    uint64_t processes, alive, threads /* of those alive */;
+    uint64_t samples, truncated; // stacks
+    double cpu;                  // seconds
+    double dropped;              // seconds of CPU time without a stack, by full rings, late tables
+                                 // and want of memory
+    uint64_t unarmed;            // threads that could not be watched
+    uint64_t refused;            // processes for which there was no room
+};
+
+// Reads what processes that are dead now have left, and gives their memory back. -1 with e filled
+// if something was there and could not be read.
+int harvest_dead(struct harvest *h, struct err *e);
+// What is known now, of living processes as of some 100 ms ago.
+void harvest_count(struct harvest *h, struct harvest_totals *totals);
+// Everything, also of those alive, as one profile in arena. NULL with e filled: nothing was there.
+struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e);
+// What the processes have to tell, one line each.
+void harvest_print_notes(struct harvest *h, FILE *to);

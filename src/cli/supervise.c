@@ -1,0 +1,149 @@
+#include "cli/supervise.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(sigset_t) <= sizeof((struct supervise *)0)->saved, "a mask has its place");
+
+// All that may be sent to us in the program's stead.
+static void watched(sigset_t *set)
+{
+    static const int signals[] = {SIGCHLD, SIGINT,  SIGQUIT, SIGTERM, SIGHUP,  SIGUSR1, SIGUSR2,
+                                  SIGALRM, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE};
+    sigemptyset(set);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaddset(set, signals[i]);
+}
+
+static void become(char **argv, const sigset_t *mask, const struct sigaction *on_child, int tell)
+{
+    sigaction(SIGCHLD, on_child, NULL);
+    sigprocmask(SIG_SETMASK, mask, NULL);
+    execvp(argv[0], argv);
+    int error = errno;
+    if (write(tell, &error, sizeof error) < 0)
+        _exit(126);
+    _exit(127);
+}
+
+int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), void *context,
+                    int *error, struct err *e)
+{
+    int pipe[2];
+    sigset_t set, old;
+    struct sigaction plain = {.sa_handler = SIG_DFL}, had;
+    *error = 0;
+    *s = (struct supervise){.child = -1};
+    if (pipe2(pipe, O_CLOEXEC))
+        return err_set(e, "no pipe: %s", strerror(errno));
+    watched(&set);
+    sigprocmask(SIG_BLOCK, &set, &old);
+    memcpy(s->saved, &old, sizeof old);
+    // Where it is ignored, children cannot be waited for.
+    sigaction(SIGCHLD, &plain, &had);
+    s->child = fork();
+    if (s->child == 0) {
+        prepare(context);
+        become(argv, &old, &had, pipe[1]);
+    }
+    int failed = errno;
+    close(pipe[1]);
+    ssize_t n = 0;
+    if (s->child > 0)
+        while ((n = read(pipe[0], error, sizeof *error)) < 0 && errno == EINTR)
+            ;
+    close(pipe[0]);
+    if (s->child > 0 && n == 0)
+        return 0;
+    if (s->child > 0) {
+        waitpid(s->child, NULL, 0);
+        err_set(e, "%s: %s", argv[0], strerror(*error));
+    } else {
+        err_set(e, "no process for %s: %s", argv[0], strerror(failed));
+    }
+    supervise_end(s);
+    return -1;
+}
+
+// Whatever the program does, we do: the shell that started us sees a job that stops.
+static void see_child(struct supervise *s)
+{
+    int status;
+    pid_t got;
+    while (!s->ended && (got = waitpid(s->child, &status, WNOHANG | WUNTRACED)) != 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0) {
+            s->ended = true;
+        } else if (WIFSTOPPED(status)) {
+            raise(SIGSTOP);
+            // Whoever let us go on may have meant us alone.
+            kill(s->child, SIGCONT);
+        } else {
+            s->status = status;
+            s->ended = true;
+        }
+    }
+}
+
+// The terminal sends its signals to the program, too; those sent by somebody are meant for it.
+static void pass_on(struct supervise *s, const siginfo_t *info)
+{
+    if (info->si_code != SI_KERNEL && !s->ended)
+        kill(s->child, info->si_signo);
+}
+
+bool supervise_wait(struct supervise *s, int milliseconds)
+{
+    sigset_t set;
+    siginfo_t info;
+    struct timespec timeout = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+    watched(&set);
+    int signal = sigtimedwait(&set, &info, &timeout);
+    bool wants_end = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+    if (signal > 0 && signal != SIGCHLD && signal != SIGPIPE)
+        pass_on(s, &info);
+    bool ended = s->ended;
+    if (!ended)
+        see_child(s);
+    return ended && wants_end;
+}
+
+int supervise_status(const struct supervise *s)
+{
+    return WIFSIGNALED(s->status) ? 128 + WTERMSIG(s->status) : WEXITSTATUS(s->status);
+}
+
+void supervise_end(struct supervise *s)
+{
+    sigset_t set, old;
+    struct timespec zero = {0, 0};
+    watched(&set);
+    // An interrupt that ended the program was not meant for what comes now.
+    while (sigtimedwait(&set, NULL, &zero) > 0)
+        ;
+    memcpy(&old, s->saved, sizeof old);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
+void supervise_die_alike(const struct supervise *s)
+{
+    if (!WIFSIGNALED(s->status))
+        return;
+    int number = WTERMSIG(s->status);
+    struct rlimit none = {0, 0};
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigset_t set;
+    setrlimit(RLIMIT_CORE, &none); // the one core that there is to see is the program's
+    sigaction(number, &plain, NULL);
+    sigemptyset(&set);
+    sigaddset(&set, number);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    raise(number);
+}

@@ -1,0 +1,29 @@
+// Runs a program as if nobody stood between it and whoever started us: it has the terminal, its
+// signals reach it, we stop and go on with it.
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+struct supervise {
+    pid_t child;
+    int status; // of waitpid, when it has ended
+    bool ended;
+    unsigned char saved[256]; // the signal mask that the program gets
+};
+
+// Starts argv[0] (a path, or a name to be found in PATH) with the environment that prepare sets,
+// which is called in the child. -1 with e filled; *error is then exec's errno or 0.
+int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), void *context,
+                    int *error, struct err *e);
+// Waits up to a time, less if something happened. True if the user wants an end (an interrupt or
+// a request to terminate) and the program, which is passed all signals, is no more.
+bool supervise_wait(struct supervise *s, int milliseconds);
+// The exit status as a shell tells it.
+int supervise_status(const struct supervise *s);
+// Ends the waiting: signals do to us what they do to others.
+void supervise_end(struct supervise *s);
+// Ends as the program did: by the same signal if one ended it. Returns if none did.
+void supervise_die_alike(const struct supervise *s);

@@ -1,0 +1,428 @@
+#include "codec/journal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "capture/capture.h"
+#include "model/builder.h"
+
+struct module {
+    uint64_t start, end, file_offset;
+    struct str path;
+    const uint8_t *build_id;
+    uint32_t n_build_id;
+    uint32_t mapping; // + 1; 0: not used yet
+};
+
+struct thread {
+    uint32_t serial, tid;
+    struct str name;
+};
+
+struct labels {
+    uint32_t set, n;
+    const uint8_t *data, *end;
+};
+
+struct reader {
+    struct arena *arena;
+    const uint8_t *data;
+    size_t n;
+    struct journal_part part;
+    struct model_builder b;
+    struct module *modules;
+    size_t n_modules, cap_modules;
+    struct thread *threads; // sorted by serial
+    size_t n_threads, cap_threads;
+    struct labels *labels;
+    size_t n_labels, cap_labels;
+    uint64_t n_rings;
+};
+
+// --- blocks and records ---
+
+struct block {
+    uint32_t kind;
+    const uint8_t *p; // after its head
+    size_t n;         // of what is used
+};
+
+// The block at *at, and *at behind it; false when there is none, or none that makes sense.
+static bool next_block(const struct reader *r, size_t *at, struct block *block)
+{
+    struct journal_block head;
+    if (r->n - *at < sizeof head)
+        return false;
+    memcpy(&head, r->data + *at, sizeof head);
+    if (head.size < sizeof head || head.size % 64 || head.size > r->n - *at)
+        return false;
+    uint32_t used = head.kind == JOURNAL_RECORDS ? atomic_load(&head.used) : head.size;
+    if (used < sizeof head || used > head.size)
+        used = sizeof head;
+    *block = (struct block){head.kind, r->data + *at + sizeof head, used - sizeof head};
+    *at += head.size;
+    return true;
+}
+
+static size_t first_block(void)
+{
+    return (sizeof(struct journal_part) + 63) & ~(size_t)63;
+}
+
+// The record at the front of the block, and the block without it.
+static bool next_record(struct block *block, struct journal_record *head, const uint8_t **record)
+{
+    if (block->n < sizeof *head)
+        return false;
+    memcpy(head, block->p, sizeof *head);
+    if (head->size < sizeof *head || head->size % 8 || head->size > block->n)
+        return false;
+    *record = block->p;
+    block->p += head->size;
+    block->n -= head->size;
+    return true;
+}
+
+// --- modules and labels ---
+
+static void add_module(struct reader *r, const uint8_t *record, size_t size)
+{
+    struct journal_module m;
+    struct module module = {0};
+    memset(&m, 0, sizeof m);
+    memcpy(&m, record, size < sizeof m ? size : sizeof m);
+    size_t room = size > sizeof m ? size - sizeof m : 0;
+    // One that makes no sense keeps its number: the stacks count on it.
+    if (m.n_path <= room && m.n_build_id <= room - m.n_path && m.start < m.end) {
+        module.start = m.start;
+        module.end = m.end;
+        module.file_offset = m.file_offset;
+        module.path = (struct str){(const char *)record + sizeof m, m.n_path};
+        module.build_id = record + sizeof m + m.n_path;
+        module.n_build_id = m.n_build_id;
+    }
+    r->modules =
+        arena_push(r->arena, r->modules, r->n_modules, &r->cap_modules, sizeof *r->modules);
+    r->modules[r->n_modules++] = module;
+}
+
+static void add_labels(struct reader *r, const uint8_t *record, size_t size)
+{
+    struct journal_labels head;
+    if (size < sizeof head)
+        return;
+    memcpy(&head, record, sizeof head);
+    r->labels = arena_push(r->arena, r->labels, r->n_labels, &r->cap_labels, sizeof *r->labels);
+    r->labels[r->n_labels++] =
+        (struct labels){head.set, head.n, record + sizeof head, record + size};
+}
+
+static struct str text_of(const char *p, size_t n)
+{
+    return (struct str){p, strnlen(p, n)};
+}
+
+static void add_thread(struct reader *r, const uint8_t *record, size_t size)
+{
+    struct journal_thread t;
+    if (size < sizeof t)
+        return;
+    memcpy(&t, record, sizeof t);
+    const char *name = (const char *)record + offsetof(struct journal_thread, name);
+    r->threads =
+        arena_push(r->arena, r->threads, r->n_threads, &r->cap_threads, sizeof *r->threads);
+    r->threads[r->n_threads++] = (struct thread){t.serial, t.tid, text_of(name, sizeof t.name)};
+}
+
+static int compare_threads(const void *a, const void *b)
+{
+    uint32_t x = ((const struct thread *)a)->serial, y = ((const struct thread *)b)->serial;
+    return (x > y) - (x < y);
+}
+
+static struct thread find_thread(const struct reader *r, uint32_t serial)
+{
+    struct thread wanted = {.serial = serial};
+    const struct thread *found =
+        r->n_threads ? bsearch(&wanted, r->threads, r->n_threads, sizeof wanted, compare_threads)
+                     : NULL;
+    return found ? *found : wanted;
+}
+
+static struct str hex(struct arena *arena, const uint8_t *bytes, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    char *text = arena_alloc(arena, 2 * n + 1);
+    for (size_t i = 0; i < n; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+    return (struct str){text, 2 * n};
+}
+
+static uint32_t mapping(struct reader *r, uint32_t module)
+{
+    struct module *m = module < r->n_modules ? &r->modules[module] : NULL;
+    if (!m || m->end == 0)
+        return MODEL_NONE;
+    if (!m->mapping) {
+        struct model_mapping made = {
+            .start = m->start,
+            .limit = m->end,
+            .offset = m->file_offset,
+            .file = model_build_string(&r->b, m->path),
+            .build_id = model_build_string(&r->b, hex(r->arena, m->build_id, m->n_build_id)),
+        };
+        m->mapping = model_build_mapping(&r->b, made) + 1;
+    }
+    return m->mapping - 1;
+}
+
+// What is loaded where something else was came later.
+static uint32_t module_of(const struct reader *r, uint64_t pc)
+{
+    for (size_t i = r->n_modules; i-- > 0;)
+        if (pc >= r->modules[i].start && pc < r->modules[i].end)
+            return (uint32_t)i;
+    return JOURNAL_NO_MODULE;
+}
+
+static void build_labels(struct reader *r, uint32_t set)
+{
+    const struct labels *l = NULL;
+    for (size_t i = 0; i < r->n_labels && !l && set; i++)
+        if (r->labels[i].set == set)
+            l = &r->labels[i];
+    const uint8_t *p = l ? l->data : NULL;
+    for (uint32_t i = 0; l && i < l->n && l->end - p >= 8; i++) {
+        uint32_t lengths[2];
+        memcpy(lengths, p, sizeof lengths);
+        p += sizeof lengths;
+        if (lengths[0] > (size_t)(l->end - p) || lengths[1] > (size_t)(l->end - p) - lengths[0])
+            return;
+        struct str key = {(const char *)p, lengths[0]};
+        model_build_label(&r->b, key, (struct str){key.p + key.n, lengths[1]});
+        p += lengths[0] + lengths[1];
+    }
+}
+
+// --- samples ---
+
+struct sample {
+    uint64_t ticks, nanos;
+    uint32_t label;
+    struct thread thread;
+    uint64_t ids[3];
+    uint8_t kind;
+    bool truncated;
+    size_t n;
+    const uint8_t *pcs, *modules; // modules NULL: to be looked for
+};
+
+static void add_sample(struct reader *r, const struct sample *s)
+{
+    uint32_t frames[JOURNAL_STACK_MAX + 1];
+    size_t n = 0;
+    if (s->ticks == 0)
+        return;
+    for (size_t i = 0; i < s->n; i++) {
+        uint64_t pc;
+        uint16_t module;
+        memcpy(&pc, s->pcs + i * sizeof pc, sizeof pc);
+        if (s->modules)
+            memcpy(&module, s->modules + i * sizeof module, sizeof module);
+        uint32_t at = mapping(r, s->modules ? module : module_of(r, pc));
+        frames[n++] = model_build_location(&r->b, at, pc, NULL, 0);
+    }
+    if (s->kind == CAPTURE_BLOCKED)
+        frames[n++] = model_build_named_location(&r->b, STR("[signals blocked]"));
+    else if (s->kind == CAPTURE_UNTICKED)
+        frames[n++] = model_build_named_location(&r->b, STR("[ended before a tick]"));
+    else if (s->kind != CAPTURE_STACK)
+        frames[n++] = model_build_named_location(&r->b, STR("[dropped]"));
+    else if (s->truncated)
+        frames[n++] = model_build_named_location(&r->b, STR("[truncated]"));
+    if (s->thread.name.n)
+        model_build_label(&r->b, STR("thread"), s->thread.name);
+    if (s->thread.tid)
+        model_build_number_label(&r->b, STR("thread_id"), s->thread.tid, STR(""));
+    if (s->ids[0] | s->ids[1])
+        model_build_label(&r->b, STR("trace_id"), hex(r->arena, (const uint8_t *)s->ids, 16));
+    if (s->ids[2])
+        model_build_label(&r->b, STR("span_id"), hex(r->arena, (const uint8_t *)(s->ids + 2), 8));
+    if (r->part.follow) {
+        model_build_label(&r->b, STR("process"), text_of(r->part.program, JOURNAL_NAME));
+        model_build_number_label(&r->b, STR("process_id"), r->part.pid, STR(""));
+    }
+    build_labels(r, s->label);
+    int64_t values[2] = {(int64_t)s->ticks, (int64_t)s->nanos};
+    model_build_sample(&r->b, frames, n, values);
+}
+
+static void add_stack(struct reader *r, const uint8_t *record, size_t size)
+{
+    struct journal_stack stack;
+    if (size < sizeof stack)
+        return;
+    memcpy(&stack, record, sizeof stack);
+    if (stack.n > JOURNAL_STACK_MAX || stack.n * (size_t)10 > size - sizeof stack)
+        return;
+    add_sample(r, &(struct sample){
+                      .ticks = atomic_load(&stack.ticks),
+                      .nanos = atomic_load(&stack.nanos),
+                      .label = stack.label,
+                      .thread = find_thread(r, stack.thread),
+                      .ids = {stack.ids[0], stack.ids[1], stack.ids[2]},
+                      .kind = stack.kind,
+                      .truncated = stack.truncated,
+                      .n = stack.n,
+                      .pcs = record + sizeof stack,
+                      .modules = record + sizeof stack + stack.n * sizeof(uint64_t),
+                  });
+}
+
+// A record of a ring, length words long.
+static void add_ring_record(struct reader *r, const struct thread *thread, const uint8_t *record,
+                            uint32_t length)
+{
+    uint64_t word[RING_HEAD + RING_IDS] = {0};
+    memcpy(word, record, (length < RING_HEAD + RING_IDS ? length : RING_HEAD + RING_IDS) * 8);
+    bool has_ids = word[0] & RING_HAS_IDS;
+    uint32_t head = RING_HEAD + (has_ids ? RING_IDS : 0);
+    if (length < head || length - head > JOURNAL_STACK_MAX)
+        return;
+    struct sample sample = {
+        .ticks = word[1],
+        .nanos = word[2],
+        .label = (uint32_t)(word[0] >> 32),
+        .thread = *thread,
+        .kind = CAPTURE_STACK,
+        .truncated = (word[0] >> 16 & 0xff) != UNWIND_END_ROOT,
+        .n = length - head,
+        .pcs = record + head * sizeof *word,
+    };
+    if (has_ids)
+        memcpy(sample.ids, word + RING_HEAD, sizeof sample.ids);
+    r->n_rings++;
+    add_sample(r, &sample);
+}
+
+// What the handler had written when the process stopped.
+static void add_ring(struct reader *r, const struct block *block)
+{
+    struct ring ring;
+    if (block->n < sizeof ring)
+        return;
+    memcpy(&ring, block->p, sizeof ring);
+    const char *name = (const char *)block->p + offsetof(struct ring, name);
+    struct thread thread = {ring.serial, ring.tid, text_of(name, sizeof ring.name)};
+    struct sample rest = {.thread = thread, .kind = CAPTURE_BLOCKED};
+    rest.ticks = atomic_load(&ring.blocked);
+    rest.nanos = atomic_load(&ring.blocked_ns);
+    add_sample(r, &rest);
+    rest.kind = CAPTURE_UNTICKED;
+    rest.ticks = atomic_load(&ring.unticked);
+    rest.nanos = atomic_load(&ring.unticked_ns);
+    add_sample(r, &rest);
+    const uint8_t *words = block->p + sizeof ring;
+    uint64_t head = atomic_load(&ring.head), tail = atomic_load(&ring.tail);
+    if (ring.size == 0 || ring.size & (ring.size - 1) ||
+        ring.size > (block->n - sizeof ring) / sizeof(uint64_t) || head - tail > ring.size)
+        return;
+    while (tail != head) {
+        uint64_t first;
+        uint32_t at = (uint32_t)(tail & (ring.size - 1)), left = ring.size - at;
+        memcpy(&first, words + at * sizeof first, sizeof first);
+        uint32_t length = first == RING_FILLER ? left : (uint32_t)(first & 0xffff);
+        if (length == 0 || length > left || length > head - tail)
+            return;
+        if (first != RING_FILLER)
+            add_ring_record(r, &thread, words + at * sizeof first, length);
+        tail += length;
+    }
+}
+
+// Drops are a sample that can be seen, and a comment that says why.
+static void add_dropped(struct reader *r)
+{
+    const struct journal_counts *c = &r->part.counts;
+    uint64_t dropped = atomic_load(&r->part.dropped), lost = c->ring_full + c->no_snapshot;
+    if (dropped + lost == 0)
+        return;
+    uint64_t nanos = atomic_load(&r->part.dropped_nanos) + lost * (1000000000u / r->part.hz);
+    add_sample(r, &(struct sample){.ticks = dropped + lost, .nanos = nanos, .kind = UINT8_MAX});
+    char text[200];
+    int n = snprintf(text, sizeof text,
+                     "kiln: process %u dropped %llu ticks for want of memory, %llu by full rings, "
+                     "%llu before the tables were ready",
+                     r->part.pid, (unsigned long long)dropped, (unsigned long long)c->ring_full,
+                     (unsigned long long)c->no_snapshot);
+    model_build_comment(&r->b, (struct str){text, (size_t)n});
+}
+
+static void read_blocks(struct reader *r, bool rings)
+{
+    struct block block;
+    struct journal_record head;
+    const uint8_t *record;
+    // What stacks refer to comes first, wherever it stands.
+    for (size_t at = first_block(); next_block(r, &at, &block);)
+        while (block.kind == JOURNAL_RECORDS && next_record(&block, &head, &record)) {
+            if (head.kind == JOURNAL_MODULE)
+                add_module(r, record, head.size);
+            else if (head.kind == JOURNAL_LABELS)
+                add_labels(r, record, head.size);
+            else if (head.kind == JOURNAL_THREAD)
+                add_thread(r, record, head.size);
+        }
+    if (r->n_threads)
+        qsort(r->threads, r->n_threads, sizeof *r->threads, compare_threads);
+    // The program itself comes first.
+    mapping(r, 0);
+    for (size_t at = first_block(); next_block(r, &at, &block);) {
+        while (block.kind == JOURNAL_RECORDS && next_record(&block, &head, &record))
+            if (head.kind == JOURNAL_STACK)
+                add_stack(r, record, head.size);
+        if (block.kind == JOURNAL_RING && rings)
+            add_ring(r, &block);
+    }
+    add_dropped(r);
+}
+
+struct model_profile *codec_read_journal(struct arena *arena, const uint8_t *data, size_t n,
+                                         bool rings, uint64_t *n_rings, struct err *e)
+{
+    struct reader r = {.arena = arena, .data = data, .n = n};
+    struct arena_trap trap;
+    if (n < first_block()) {
+        err_set(e, "a process left %zu bytes, not the %zu that a journal begins with", n,
+                first_block());
+        return NULL;
+    }
+    memcpy(&r.part, data, sizeof r.part);
+    if (r.part.magic != JOURNAL_MAGIC || r.part.version != JOURNAL_VERSION) {
+        err_set(e, "a process left something that is no journal of this version of kiln");
+        return NULL;
+    }
+    if (r.part.hz < 1 || r.part.hz > 10000) {
+        err_set(e, "the journal of process %u says %u Hz; it must be 1 to 10000", r.part.pid,
+                r.part.hz);
+        return NULL;
+    }
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return NULL;
+    }
+    model_build(&r.b, arena);
+    model_build_type(&r.b, STR("samples"), STR("count"));
+    model_build_type(&r.b, STR("cpu"), STR("nanoseconds"));
+    r.b.p->period_type = r.b.p->types[1];
+    r.b.p->period = 1000000000u / r.part.hz;
+    r.b.p->time_nanos = r.part.time_nanos;
+    r.b.p->duration_nanos = (int64_t)atomic_load(&r.part.duration_nanos);
+    read_blocks(&r, rings);
+    if (n_rings)
+        *n_rings = r.n_rings;
+    arena_try_end(arena);
+    return r.b.p;
+}
