@@ -1,0 +1,459 @@
+#include "net/http_server.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "net/http_connection.h"
+#include "net/listen.h"
+
+enum { WAKE, LISTENER, FIRST_CONNECTION };
+
+struct queue {
+    struct http_connection *first, **last;
+};
+
+struct http_server {
+    struct listener listener;
+    struct http_handler handler;
+    pthread_t sockets, worker;
+    int wake; // an eventfd
+    struct http_server_counts counts;
+    uint64_t deaf_until; // no descriptors left: connections wait in the kernel
+
+    // A fork between accept and here would leave the child with a descriptor that it does not
+    // know of.
+    pthread_mutex_t descriptors; // guards connections and n_connections
+    struct http_connection *connections[HTTP_SERVER_CONNECTIONS];
+    size_t n_connections;
+
+    pthread_mutex_t lock; // guards what follows
+    pthread_cond_t work;
+    struct queue waiting, done;
+    bool stopping;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void push(struct queue *q, struct http_connection *c)
+{
+    c->next = NULL;
+    *q->last = c;
+    q->last = &c->next;
+}
+
+static struct http_connection *pop(struct queue *q)
+{
+    struct http_connection *c = q->first;
+    if (c && !(q->first = c->next))
+        q->last = &q->first;
+    return c;
+}
+
+static void wake_up(struct http_server *s)
+{
+    uint64_t one = 1;
+    if (write(s->wake, &one, sizeof one) < 0)
+        return; // it is awake already
+}
+
+// --- the worker ---
+
+static void *work(void *context)
+{
+    struct http_server *s = context;
+    prctl(PR_SET_NAME, "kiln");
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        struct http_connection *c = NULL;
+        while (!s->stopping && !(c = pop(&s->waiting)))
+            pthread_cond_wait(&s->work, &s->lock);
+        if (s->stopping)
+            break;
+        pthread_mutex_unlock(&s->lock);
+        s->handler.finish(s->handler.context, &c->request, c->later, &c->answer);
+        pthread_mutex_lock(&s->lock);
+        push(&s->done, c);
+        wake_up(s);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static void give_to_worker(struct http_server *s, struct http_connection *c)
+{
+    c->state = HTTP_WORKING;
+    pthread_mutex_lock(&s->lock);
+    push(&s->waiting, c);
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+}
+
+// --- connections ---
+
+// The connection is gone afterwards, unless the worker still has it.
+static void drop(struct http_server *s, struct http_connection *c)
+{
+    pthread_mutex_lock(&s->descriptors);
+    size_t i = 0;
+    while (i < s->n_connections && s->connections[i] != c)
+        i++;
+    if (c->state != HTTP_WORKING)
+        s->connections[i] = s->connections[--s->n_connections];
+    if (c->fd >= 0)
+        close(c->fd);
+    c->fd = -1;
+    pthread_mutex_unlock(&s->descriptors);
+    if (c->state == HTTP_WORKING) {
+        c->gone = true;
+        return;
+    }
+    if (c->state == HTTP_WAITING)
+        s->handler.abandon(s->handler.context, c->later);
+    http_connection_free(c);
+}
+
+// Hands the request to the handler. False if the answer is not there yet.
+static bool begin_answer(struct http_server *s, struct http_connection *c)
+{
+    struct http_later later = {0};
+    if (s->handler.begin(s->handler.context, s, &c->request, &c->answer, &later))
+        return true;
+    c->later = later.state;
+    c->state = HTTP_WAITING;
+    c->since = now_ns();
+    c->deadline = c->since + later.delay_ns;
+    if (later.delay_ns == 0)
+        give_to_worker(s, c);
+    return false;
+}
+
+// Goes on with a connection after progress was made, until something must be waited for. A
+// request may have arrived together with the one before it.
+static void advance(struct http_server *s, struct http_connection *c, enum http_progress progress)
+{
+    while (progress != HTTP_AGAIN) {
+        if (progress == HTTP_GONE) {
+            drop(s, c);
+            return;
+        }
+        if (c->state == HTTP_READING) {
+            if (progress == HTTP_READY && !begin_answer(s, c))
+                return;
+            http_connection_answer(c, now_ns());
+        } else { // the answer is sent
+            s->counts.answers[c->answer.status / 100 % 6]++;
+            if (c->close) {
+                http_connection_linger(c, now_ns());
+                return;
+            }
+            http_connection_next(c, now_ns());
+            progress = c->n_in ? http_connection_parse(c, now_ns()) : HTTP_AGAIN;
+            continue;
+        }
+        progress = http_connection_write(c, &s->counts.bytes);
+    }
+}
+
+static void on_event(struct http_server *s, struct http_connection *c)
+{
+    switch (c->state) {
+    case HTTP_READING:
+        advance(s, c, http_connection_read(c, now_ns()));
+        break;
+    case HTTP_WRITING:
+        advance(s, c, http_connection_write(c, &s->counts.bytes));
+        break;
+    case HTTP_LINGERING:
+        if (http_connection_discard(c) == HTTP_GONE)
+            drop(s, c);
+        break;
+    case HTTP_WAITING:
+    case HTTP_WORKING:
+        drop(s, c); // the client left
+    }
+}
+
+static void on_deadline(struct http_server *s, struct http_connection *c)
+{
+    if (c->state == HTTP_WAITING) {
+        give_to_worker(s, c);
+    } else if (c->state == HTTP_READING && c->n_in) {
+        http_answer_text(&c->answer, 408, "the request did not arrive in time");
+        c->close = true;
+        advance(s, c, HTTP_REFUSE);
+    } else if (c->state != HTTP_WORKING) {
+        drop(s, c);
+    }
+}
+
+static void take_back(struct http_server *s)
+{
+    uint64_t count;
+    while (read(s->wake, &count, sizeof count) > 0)
+        ;
+    for (;;) {
+        pthread_mutex_lock(&s->lock);
+        struct http_connection *c = pop(&s->done);
+        pthread_mutex_unlock(&s->lock);
+        if (!c)
+            return;
+        c->later = NULL;
+        http_connection_answer(c, now_ns());
+        if (c->gone)
+            drop(s, c);
+        else
+            advance(s, c, http_connection_write(c, &s->counts.bytes));
+    }
+}
+
+// --- accepting ---
+
+// Whoever has been idle or slow longest makes room.
+static bool make_room(struct http_server *s)
+{
+    struct http_connection *oldest = NULL;
+    if (s->n_connections < HTTP_SERVER_CONNECTIONS)
+        return true;
+    for (size_t i = 0; i < s->n_connections; i++) {
+        struct http_connection *c = s->connections[i];
+        bool idle = c->state == HTTP_READING || c->state == HTTP_LINGERING;
+        if (idle && (!oldest || c->since < oldest->since))
+            oldest = c;
+    }
+    if (oldest)
+        drop(s, oldest);
+    return oldest;
+}
+
+static void turn_away(struct http_server *s, int fd)
+{
+    static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n"
+                               "Content-Length: 39\r\nRetry-After: 5\r\nConnection: close\r\n\r\n"
+                               "all connections are busy; try it later\n";
+    if (send(fd, text, sizeof text - 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+        shutdown(fd, SHUT_WR);
+    close(fd);
+    s->counts.refused++;
+}
+
+static void accept_one(struct http_server *s)
+{
+    int yes = 1;
+    bool room = make_room(s);
+    pthread_mutex_lock(&s->descriptors);
+    int fd = accept4(s->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct http_connection *c = fd >= 0 && room ? http_connection_new(fd, now_ns()) : NULL;
+    if (c)
+        s->connections[s->n_connections++] = c;
+    else if (fd >= 0)
+        turn_away(s, fd);
+    pthread_mutex_unlock(&s->descriptors);
+    if (c) {
+        s->counts.accepted++;
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    } else if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
+        s->deaf_until = now_ns() + 200000000;
+    }
+}
+
+// --- the thread of the sockets ---
+
+static short events_of(enum http_state state)
+{
+    switch (state) {
+    case HTTP_READING:
+    case HTTP_LINGERING:
+        return POLLIN;
+    case HTTP_WRITING:
+        return POLLOUT;
+    case HTTP_WAITING:
+        return POLLRDHUP;
+    default:
+        return 0; // whoever only closed his side for sending still gets the answer
+    }
+}
+
+// Milliseconds until the next deadline, rounded up; -1: none.
+static int time_left(const struct http_server *s, uint64_t now)
+{
+    uint64_t next = s->deaf_until > now ? s->deaf_until : UINT64_MAX;
+    for (size_t i = 0; i < s->n_connections; i++)
+        if (s->connections[i]->state != HTTP_WORKING && s->connections[i]->deadline < next)
+            next = s->connections[i]->deadline;
+    if (next == UINT64_MAX)
+        return -1;
+    return next <= now ? 0 : (int)((next - now) / 1000000 + 1);
+}
+
+static bool is_stopping(struct http_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    bool stopping = s->stopping;
+    pthread_mutex_unlock(&s->lock);
+    return stopping;
+}
+
+static void *serve(void *context)
+{
+    struct http_server *s = context;
+    struct pollfd polled[FIRST_CONNECTION + HTTP_SERVER_CONNECTIONS];
+    struct http_connection *of[HTTP_SERVER_CONNECTIONS];
+    prctl(PR_SET_NAME, "kiln");
+    while (!is_stopping(s)) {
+        uint64_t now = now_ns();
+        size_t n = s->n_connections;
+        polled[WAKE] = (struct pollfd){.fd = s->wake, .events = POLLIN};
+        polled[LISTENER] =
+            (struct pollfd){.fd = s->deaf_until > now ? -1 : s->listener.fd, .events = POLLIN};
+        for (size_t i = 0; i < n; i++) {
+            of[i] = s->connections[i];
+            polled[FIRST_CONNECTION + i] =
+                (struct pollfd){.fd = of[i]->fd, .events = events_of(of[i]->state)};
+        }
+        if (poll(polled, FIRST_CONNECTION + n, time_left(s, now)) < 0 && errno != EINTR)
+            break;
+        // The program has closed descriptors that are not its own: nothing here is safe to use.
+        if ((polled[WAKE].revents | polled[LISTENER].revents) & POLLNVAL)
+            break;
+        now = now_ns();
+        // A connection's handling ends no other one, so what was polled is still there.
+        for (size_t i = 0; i < n; i++) {
+            if (polled[FIRST_CONNECTION + i].revents)
+                on_event(s, of[i]);
+            else if (of[i]->deadline <= now)
+                on_deadline(s, of[i]);
+        }
+        if (polled[WAKE].revents)
+            take_back(s);
+        if (polled[LISTENER].revents)
+            accept_one(s);
+    }
+    return NULL;
+}
+
+// --- start and stop ---
+
+// The process's signals are for its own threads; the profiler's ticks are for all.
+static int start_thread(pthread_t *thread, void *(*routine)(void *), struct http_server *s)
+{
+    sigset_t set, old;
+    sigfillset(&set);
+    sigdelset(&set, SIGPROF);
+    pthread_sigmask(SIG_SETMASK, &set, &old);
+    int failed = pthread_create(thread, NULL, routine, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed;
+}
+
+static void tell_to_stop(struct http_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    wake_up(s);
+}
+
+void http_server_free(struct http_server *s)
+{
+    close(s->wake);
+    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->descriptors);
+    pthread_cond_destroy(&s->work);
+    free(s);
+}
+
+struct http_server *http_server_start(struct listener *listener, const struct http_handler *handler,
+                                      struct err *e)
+{
+    struct http_server *s = calloc(1, sizeof *s);
+    int wake = s ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+    if (wake < 0) {
+        err_set(e, "no server: %s", strerror(errno));
+        free(s);
+        return NULL;
+    }
+    s->listener = *listener;
+    s->handler = *handler;
+    s->wake = wake;
+    s->waiting.last = &s->waiting.first;
+    s->done.last = &s->done.first;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->descriptors, NULL);
+    pthread_cond_init(&s->work, NULL);
+    int failed = start_thread(&s->worker, work, s);
+    if (!failed && (failed = start_thread(&s->sockets, serve, s))) {
+        tell_to_stop(s);
+        pthread_join(s->worker, NULL);
+    }
+    if (failed) {
+        err_set(e, "no thread for the server: %s", strerror(failed));
+        http_server_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void http_server_stop(struct http_server *s)
+{
+    tell_to_stop(s);
+    pthread_join(s->sockets, NULL);
+    pthread_join(s->worker, NULL);
+    pthread_mutex_lock(&s->descriptors);
+    listener_close(&s->listener);
+    pthread_mutex_unlock(&s->descriptors);
+    for (struct http_connection *c; (c = pop(&s->waiting));)
+        c->state = HTTP_WAITING;
+    while (s->n_connections) {
+        struct http_connection *c = s->connections[0];
+        if (c->state == HTTP_WORKING)
+            c->state = HTTP_WRITING;
+        drop(s, c);
+    }
+}
+
+void http_server_get_counts(const struct http_server *s, struct http_server_counts *counts)
+{
+    *counts = s->counts;
+    counts->connections = s->n_connections;
+}
+
+// --- fork ---
+
+void http_server_before_fork(struct http_server *s)
+{
+    pthread_mutex_lock(&s->descriptors);
+}
+
+void http_server_after_fork_in_parent(struct http_server *s)
+{
+    pthread_mutex_unlock(&s->descriptors);
+}
+
+// The threads are not there and may have been anywhere: what they own is left alone, only the
+// descriptors are closed. The unix socket's file stays the parent's.
+void http_server_after_fork_in_child(struct http_server *s)
+{
+    for (size_t i = 0; i < s->n_connections; i++)
+        if (s->connections[i]->fd >= 0)
+            close(s->connections[i]->fd);
+    if (s->listener.fd >= 0)
+        close(s->listener.fd);
+    close(s->wake);
+}
