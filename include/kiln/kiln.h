@@ -211,6 +211,23 @@ struct kiln_statistics {
 };
 void kiln_get_statistics(struct kiln_statistics *statistics);
 
+/* HTTP endpoints: /debug/pprof/ and others, see docs/libkiln.md. size is sizeof(struct
+ * kiln_serve_options). */
+struct kiln_serve_options {
+    size_t size;
+    const char *address; /* HOST:PORT, :PORT (this machine only) or unix:/PATH; port 0: any.
+                          * NULL: 127.0.0.1:6060 */
+    const char *token;   /* that requests must carry as Authorization: Bearer; NULL: none */
+};
+/* Serves, with two threads of its own, until kiln_serve_stop. The strings need not outlive the
+ * call. After fork the child does not serve; it may serve on its own. The profiler is not started
+ * by it. */
+int kiln_serve(const struct kiln_serve_options *options, struct kiln_error *error);
+/* Ends open requests and the threads. */
+void kiln_serve_stop(void);
+/* Where it is served, as http://HOST:PORT or unix:/PATH. -1 if nothing is. */
+int kiln_serve_address(char *text, size_t n);
+
 #ifdef __cplusplus
 }
 #endif

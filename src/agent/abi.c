@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/agent.h"
+#include "agent/endpoints.h"
 #include "agent/hooks.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -265,4 +266,24 @@ EXPORT void kiln_get_statistics(struct kiln_statistics *statistics)
     for (int i = UNWIND_END_TRUNCATED; i < UNWIND_END_COUNT; i++)
         s.truncated += c.capture.ended[i];
     memcpy(statistics, &s, s.size < sizeof s ? s.size : sizeof s);
+}
+
+EXPORT int kiln_serve(const struct kiln_serve_options *options, struct kiln_error *error)
+{
+    struct kiln_serve_options o = {0};
+    if (options)
+        memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
+    struct err e = {""};
+    return endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e) ? tell(error, &e)
+                                                                                  : 0;
+}
+
+EXPORT void kiln_serve_stop(void)
+{
+    endpoints_stop();
+}
+
+EXPORT int kiln_serve_address(char *text, size_t n)
+{
+    return endpoints_address(text, n) ? 0 : -1;
 }

@@ -5,9 +5,13 @@
 //   KILN_FREQUENCY  samples per CPU-second
 //   KILN_DEPTH      frames of a stack
 //   KILN_FOLLOW     1: children are profiled too; their output gets .PID appended
+//   KILN_LISTEN     HOST:PORT, :PORT or unix:/PATH to serve the endpoints on
+//   KILN_TOKEN      that requests must carry
+//   KILN_TELL       1: tells on stderr where it listens (it does so anyway for port 0)
 //
-// Without KILN_OUTPUT the library only waits to be called. `kiln run` sets KILN_RUN instead: what
-// is sampled lies in memory that it shares with the process, and it writes the profile.
+// Without KILN_OUTPUT and KILN_LISTEN the library only waits to be called. `kiln run` sets KILN_RUN
+// instead of KILN_OUTPUT: what is sampled lies in memory that it shares with the process, and it
+// writes the profile.
 #include <kiln/kiln.h>
 
 #include <dlfcn.h>
@@ -21,6 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "agent/endpoints.h"
 #include "agent/journal.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -132,11 +137,27 @@ static void in_child(void)
     begin();
 }
 
+// A port that the kernel chose is told: nobody could know it otherwise.
+static void serve(const char *address)
+{
+    struct kiln_serve_options options = {sizeof options, address, getenv("KILN_TOKEN")};
+    struct kiln_error error;
+    char where[300];
+    const char *tell = getenv("KILN_TELL"), *colon = strrchr(address, ':');
+    bool chosen = strcmp(colon ? colon + 1 : address, "0") == 0;
+    if ((!atomic_load(&run.open) && kiln_start(&run.options, &error)) ||
+        kiln_serve(&options, &error))
+        complain("no endpoints", error.message);
+    else if ((chosen || (tell && *tell == '1')) && kiln_serve_address(where, sizeof where) == 0)
+        complain("listening", where);
+}
+
 __attribute__((constructor)) static void start(void)
 {
     const char *output = getenv("KILN_OUTPUT"), *follow = getenv("KILN_FOLLOW");
-    const char *journal = getenv("KILN_RUN");
-    if ((!output || !*output) && (!journal || !*journal))
+    const char *journal = getenv("KILN_RUN"), *listen = getenv("KILN_LISTEN");
+    bool writes = (output && *output) || (journal && *journal), serves = listen && *listen;
+    if (!writes && !serves)
         return;
     if (journal)
         snprintf(run.journal, sizeof run.journal, "%s", journal);
@@ -154,11 +175,16 @@ __attribute__((constructor)) static void start(void)
     bool child = owner && strcmp(owner, self) != 0;
     if (child && !run.follow)
         return;
-    name_output(output ? output : "", child);
     setenv("KILN_PID", self, 1);
-    begin();
-    // After the profiler's own handlers, which must have run before it can start again.
-    pthread_atfork(NULL, NULL, in_child);
+    if (writes) {
+        name_output(output ? output : "", child);
+        begin();
+        // After the profiler's own handlers, which must have run before it can start again.
+        pthread_atfork(NULL, NULL, in_child);
+    }
+    // The port is the first process's.
+    if (serves && !child)
+        serve(listen);
 }
 
 __attribute__((destructor)) static void end(void)
@@ -173,6 +199,7 @@ __attribute__((destructor)) static void end(void)
 EXPORT void _exit(int status)
 {
     finish();
+    endpoints_leave();
     NEXT(_exit)(status);
     __builtin_unreachable();
 }
