@@ -20,7 +20,7 @@
 struct run {
     int frequency, depth;
     bool follow, quiet;
-    const char *output;
+    const char *output, *listen;
     char **program;
     char library[PATH_MAX];
     struct harvest *harvest;
@@ -31,12 +31,16 @@ enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 static int usage(FILE *to)
 {
-    fputs("Usage: kiln run [-F HZ] [-o FILE] [--follow] [-q] -- PROGRAM [ARGUMENT...]\n\n"
+    fputs("Usage: kiln run [-F HZ] [-o FILE] [--listen ADDRESS] [--follow] [-q] -- PROGRAM "
+          "[ARGUMENT...]\n\n"
           "Runs a program, dynamically linked and otherwise as it is, and profiles its CPU time\n"
           "from start to end, however it ends. The exit status is the program's.\n\n"
           "  -F HZ       samples per CPU-second, 1 to 10000 (default 100)\n"
           "  -o FILE     the profile: .pb.gz, .svg, .html, .folded, ... (default PROGRAM.pb.gz)\n"
           "  --depth N   frames of a stack, up to 1024 (default 128)\n"
+          "  --listen ADDRESS\n"
+          "              serve the program's endpoints, /debug/pprof/ and others, on HOST:PORT,\n"
+          "              :PORT or unix:/PATH; with KILN_TOKEN set, to those who know it\n"
           "  --follow    children too, added up; waits for those that outlive the program\n"
           "  -q          neither progress nor summary\n\n"
           "  kiln run -- ./app --port 8080\n"
@@ -164,6 +168,12 @@ static void prepare(void *context)
     set_number("KILN_FREQUENCY", run->frequency);
     set_number("KILN_DEPTH", run->depth);
     set_number("KILN_FOLLOW", run->follow);
+    if (*run->listen) {
+        setenv("KILN_LISTEN", run->listen, 1);
+        set_number("KILN_TELL", !run->quiet);
+    } else {
+        unsetenv("KILN_LISTEN");
+    }
     // Those of a kiln run that we are in ourselves.
     unsetenv("KILN_OUTPUT");
     unsetenv("KILN_PID");
@@ -349,11 +359,11 @@ static int profile(struct run *run)
 
 int command_run(int argc, char **argv)
 {
-    struct run run = {.output = ""};
+    struct run run = {.output = "", .listen = ""};
     const struct flag flags[] = {
         {"F", FLAG_INT, &run.frequency, ""}, {"o", FLAG_STRING, &run.output, ""},
         {"depth", FLAG_INT, &run.depth, ""}, {"follow", FLAG_BOOL, &run.follow, ""},
-        {"q", FLAG_BOOL, &run.quiet, ""},
+        {"q", FLAG_BOOL, &run.quiet, ""},    {"listen", FLAG_STRING, &run.listen, ""},
     };
     struct err e;
     int n;
