@@ -5,6 +5,7 @@
 struct model_merger {
     struct model_profile *to;
     struct arena *arena;
+    bool take;
     struct hash_table mappings, functions, locations, label_sets, samples;
     size_t cap_mappings, cap_functions, cap_locations, cap_lines, cap_label_sets, cap_labels;
     size_t cap_samples, cap_lens, cap_values, cap_label_column, cap_comments;
@@ -12,7 +13,7 @@ struct model_merger {
     // For the profile being added: its index -> ours plus one; 0 not mapped yet.
     const struct model_profile *from;
     uint32_t *string_of, *mapping_of, *function_of, *location_of, *label_set_of;
-    bool in_place; // no two of its stacks overlap
+    bool in_place; // its stacks are ours, and no two of them overlap
 };
 
 #define PUSH(m, items, n, cap) \
@@ -274,7 +275,7 @@ static void begin_source(struct model_merger *m, const struct model_profile *p)
 {
     struct arena *a = m->arena;
     m->from = p;
-    m->in_place = has_ascending_stacks(p);
+    m->in_place = m->take && has_ascending_stacks(p);
     m->string_of = arena_array(a, p->strings->n + 1, sizeof *m->string_of);
     m->mapping_of = arena_array(a, p->n_mappings + 1, sizeof *m->mapping_of);
     m->function_of = arena_array(a, p->n_functions + 1, sizeof *m->function_of);
@@ -322,7 +323,7 @@ struct model_merger *model_merger_new(const struct model_profile *first, size_t 
                                       struct arena *arena)
 {
     struct model_merger *m = arena_alloc(arena, sizeof *m);
-    *m = (struct model_merger){.arena = arena, .to = model_profile_new(arena)};
+    *m = (struct model_merger){.arena = arena, .to = model_profile_new(arena), .take = true};
     hash_init(&m->mappings, arena, first->n_mappings);
     hash_init(&m->functions, arena, first->n_functions);
     hash_init(&m->locations, arena, first->n_locations);
@@ -359,14 +360,27 @@ struct model_profile *model_merger_finish(struct model_merger *m)
     return to;
 }
 
-struct model_profile *model_merge_take(struct model_profile *const *profiles, size_t n,
-                                       struct arena *arena, struct err *e)
+static struct model_profile *merge(struct model_profile *const *profiles, size_t n, bool take,
+                                   struct arena *arena, struct err *e)
 {
     for (size_t k = 1; k < n; k++)
         if (model_check_equal_types(profiles[0], profiles[k], e))
             return NULL;
     struct model_merger *m = model_merger_new(profiles[0], n, arena);
+    m->take = take;
     for (size_t k = 0; k < n; k++)
         model_merger_take(m, profiles[k]);
     return model_merger_finish(m);
+}
+
+struct model_profile *model_merge(struct model_profile *const *profiles, size_t n,
+                                  struct arena *arena, struct err *e)
+{
+    return merge(profiles, n, false, arena, e);
+}
+
+struct model_profile *model_merge_take(struct model_profile *const *profiles, size_t n,
+                                       struct arena *arena, struct err *e)
+{
+    return merge(profiles, n, true, arena, e);
 }

@@ -15,9 +15,11 @@ int model_make_compatible(struct model_profile **profiles, size_t n, struct aren
 int model_check_equal_types(const struct model_profile *a, const struct model_profile *b,
                             struct err *e);
 // One profile with the samples of all: equal stacks with equal labels are added up, what
-// becomes zero and what nothing refers to is left out. The types must be equal. The stacks
-// are rewritten where they stand and become the result's: the profiles are used up, also
-// when it fails, and no two of them may share stacks.
+// becomes zero and what nothing refers to is left out. The types must be equal.
+struct model_profile *model_merge(struct model_profile *const *profiles, size_t n,
+                                  struct arena *arena, struct err *e);
+// The same in less memory: the stacks are rewritten where they stand and become the result's.
+// The profiles are used up, also when it fails, and no two of them may share stacks.
 struct model_profile *model_merge_take(struct model_profile *const *profiles, size_t n,
                                        struct arena *arena, struct err *e);
 // The same one by one, where profiles come one by one: some n of them, the first of which is

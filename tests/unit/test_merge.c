@@ -298,6 +298,20 @@ static void merging_with_itself_is_scaling_by_two(void **state)
     assert_memory_equal(c.p, d.p, c.n);
 }
 
+static void the_inputs_stay_as_they_were(void **state)
+{
+    struct err e;
+    struct model_profile *p = rich(), *q = rich();
+    struct str before = stacks_bytes(p, arena);
+    struct model_profile *sum = model_merge((struct model_profile *[]){p, q}, 2, arena, &e);
+    struct str after = stacks_bytes(p, arena);
+    assert_int_equal(before.n, after.n);
+    assert_memory_equal(before.p, after.p, before.n);
+    struct str a = stacks_bytes(sum, arena), b = stacks_bytes(merge(p, q), arena);
+    assert_int_equal(a.n, b.n);
+    assert_memory_equal(a.p, b.p, a.n);
+}
+
 // Samples of one profile may share frames; they are rewritten once.
 static void stacks_may_overlap(void **state)
 {
@@ -386,6 +400,7 @@ int main(void)
         cmocka_unit_test(the_first_default_type_counts),
         cmocka_unit_test(an_unknown_time_gives_way),
         cmocka_unit_test(merging_with_itself_is_scaling_by_two),
+        cmocka_unit_test(the_inputs_stay_as_they_were),
         cmocka_unit_test(stacks_may_overlap),
         cmocka_unit_test(ids_follow_use),
         cmocka_unit_test(types_must_be_equal),
