@@ -46,8 +46,8 @@ const struct view_command view_commands[] = {
      .summary = "Outputs a graph in DOT format",
      .usage = REPORT_USAGE("dot", TO_FILE) FILE_HELP},
     {.name = "list",
+     .format = REPORT_LIST,
      .takes_regexp = true,
-     .missing = true,
      .summary = "Output annotated source for functions matching regexp",
      .usage = LIST_USAGE("list")},
     {.name = "peek",
@@ -165,6 +165,21 @@ static void apply_overrides(struct config *c, const struct view_command *command
     else if (c->node_count == -1)
         c->node_count = text ? 0 : 80;
     switch (command->format) {
+    case REPORT_LIST:
+        trim = false;
+        c->granularity = "lines";
+        break;
+    case REPORT_DISASM:
+        // One place for each address: inlined calls would count twice.
+        c->noinlines = true;
+        trim = false;
+        c->granularity = "addresses";
+        break;
+    case REPORT_WEBLIST:
+        c->noinlines = false;
+        trim = false;
+        c->granularity = "addresses";
+        break;
     case REPORT_PROTO:
     case REPORT_RAW:
     case REPORT_CALLGRIND:

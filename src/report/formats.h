@@ -13,7 +13,14 @@ void report_dot(struct report *r, struct out *out);
 void report_callgrind(struct report *r, struct out *out);
 void report_proto(struct report *r, struct out *out);
 void report_topproto(struct report *r, struct out *out);
+void report_list(struct report *r, struct out *out);
+void report_disasm(struct report *r, struct out *out);
+void report_weblist(struct report *r, struct out *out);
 
 // A value or a percentage, right-aligned in width columns.
 void report_put_value(const struct report *r, struct out *out, int64_t value, size_t width);
 void report_put_percentage(struct out *out, int64_t value, int64_t total);
+// The value, or a dot for none.
+void report_put_value_or_dot(const struct report *r, struct out *out, int64_t value, size_t width);
+// What stands above a listing: "flat cum (flat, cum) share".
+void report_put_sums(const struct report *r, struct out *out, int64_t flat, int64_t cum);

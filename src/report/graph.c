@@ -70,6 +70,12 @@ static uint32_t *clean_files(struct graph *g, bool trim)
     return files;
 }
 
+// Functions are not merged across binaries.
+static bool keeps_objects(enum report_format format)
+{
+    return format == REPORT_CALLGRIND || format == REPORT_LIST || format == REPORT_DISASM;
+}
+
 static struct node_info line_info(const struct graph *g, const struct model_location *l,
                                   const struct model_line *line, const uint32_t *files)
 {
@@ -85,7 +91,7 @@ static struct node_info line_info(const struct graph *g, const struct model_loca
         .name = f->name,
         .file = files[line->function],
     };
-    if (f->name == 0 || g->r->o.format == REPORT_CALLGRIND) {
+    if (f->name == 0 || keeps_objects(g->r->o.format)) {
         info.object = object;
         info.start_line = f->start_line;
     }
@@ -257,6 +263,13 @@ void graph_count_values(struct graph *g)
     make_nodes(g, true);
     count_samples(g);
     graph_select_nodes(g);
+}
+
+struct graph *graph_new_values(struct report *r)
+{
+    struct graph *g = graph_alloc(r);
+    graph_count_values(g);
+    return g;
 }
 
 // --- edges ---

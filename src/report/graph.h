@@ -67,6 +67,9 @@ struct graph {
 // The graph of r's profile, trimmed as r's options say.
 struct graph *graph_new_trimmed(struct report *r);
 
+// All nodes that have values, in no order, without edges: for list and disasm.
+struct graph *graph_new_values(struct report *r);
+
 // Nodes for every line of every location, without values: for traces.
 struct graph *graph_new_nodes(struct report *r);
 
@@ -117,5 +120,7 @@ struct str name_shorten(struct arena *arena, struct str name);
 // The shortest path that means the same, as Go's filepath.Clean.
 struct str path_clean(struct arena *arena, struct str path);
 struct str path_base(struct str path);
+// Takes the next element off a colon-separated list; false when nothing is left.
+bool path_next(struct str *list, struct str *item);
 // Without the prefixes that trim_path or source_path make superfluous.
 struct str path_trim(struct str path, struct str trim_path, struct str source_path);

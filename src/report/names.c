@@ -56,8 +56,7 @@ struct str path_clean(struct arena *arena, struct str path)
     return n ? (struct str){to, n} : STR(".");
 }
 
-// Takes the next element off a colon-separated list.
-static bool next_in_list(struct str *list, struct str *item)
+bool path_next(struct str *list, struct str *item)
 {
     if (!list->p)
         return false;
@@ -84,7 +83,7 @@ struct str path_trim(struct str path, struct str trim_path, struct str source_pa
 {
     struct str item;
     if (trim_path.n == 0 && source_path.n) {
-        while (next_in_list(&source_path, &item)) {
+        while (path_next(&source_path, &item)) {
             struct str base = path_base(item);
             for (size_t at = 0; (at = str_find(path, base, at)) != SIZE_MAX; at++)
                 if (at > 0 && path.p[at - 1] == '/' && at + base.n < path.n &&
@@ -93,7 +92,7 @@ struct str path_trim(struct str path, struct str trim_path, struct str source_pa
         }
     }
     if (trim_path.n)
-        while (next_in_list(&trim_path, &item))
+        while (path_next(&trim_path, &item))
             if (trim_prefix(&path, item))
                 return path;
     if (!trim_prefix(&path, STR("/proc/self/cwd/./")))

@@ -100,6 +100,7 @@ int report_write(struct report *r, struct out *out, struct err *e)
         [REPORT_RAW] = report_raw,       [REPORT_COMMENTS] = report_comments,
         [REPORT_DOT] = report_dot,       [REPORT_CALLGRIND] = report_callgrind,
         [REPORT_PROTO] = report_proto,   [REPORT_TOPPROTO] = report_topproto,
+        [REPORT_LIST] = report_list,
     };
     struct arena_trap trap;
     if (ARENA_TRY(r->arena, trap))

@@ -16,6 +16,9 @@ enum report_format {
     REPORT_CALLGRIND,
     REPORT_PROTO,
     REPORT_TOPPROTO,
+    REPORT_LIST,
+    REPORT_DISASM,
+    REPORT_WEBLIST,
 };
 
 struct report_options {
@@ -33,7 +36,7 @@ struct report_options {
     const struct str *filters; // shown in the header
     size_t n_filters;
     const uint32_t *label_units; // model_label_units
-    struct model_regex *symbol;  // peek
+    struct model_regex *symbol;  // peek, list, disasm, weblist
     struct str source_path, trim_path;
 };
 
