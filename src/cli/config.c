@@ -100,8 +100,10 @@ const struct config_choice config_choices[] = {
 
 struct config config_default(void)
 {
+    const char *tools = getenv("PPROF_TOOLS");
     return (struct config){
         .output = "",
+        .tools = tools ? tools : "",
         .unit = "minimum",
         .source_path = "",
         .trim_path = "",

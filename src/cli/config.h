@@ -22,6 +22,8 @@ struct config {
     const char *tagfocus, *tagignore, *tagshow, *taghide;
 
     const char *granularity;
+
+    const char *tools; // where objdump is; no field: the shell does not know it
 };
 
 enum config_kind { CONFIG_BOOL, CONFIG_INT, CONFIG_DOUBLE, CONFIG_STRING, CONFIG_CHOICE };

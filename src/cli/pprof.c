@@ -16,7 +16,7 @@ enum { MOST_FLAGS = 160 };
 struct options {
     struct config config;
     struct source source;
-    const char *base, *diff_base, *tools, *http;
+    const char *base, *diff_base, *http;
     bool no_browser;
     bool inuse_space, inuse_objects, alloc_space, alloc_objects, total_delay, contentions,
         mean_delay;
@@ -59,7 +59,7 @@ static size_t list_flags(struct options *o, struct flag *flags)
     add(flags, &n, "total_delay", FLAG_BOOL, &o->total_delay);
     add(flags, &n, "contentions", FLAG_BOOL, &o->contentions);
     add(flags, &n, "mean_delay", FLAG_BOOL, &o->mean_delay);
-    add(flags, &n, "tools", FLAG_STRING, &o->tools);
+    add(flags, &n, "tools", FLAG_STRING, &o->config.tools);
     add(flags, &n, "http", FLAG_STRING, &o->http);
     add(flags, &n, "no_browser", FLAG_BOOL, &o->no_browser);
     add(flags, &n, "tls_cert", FLAG_STRING, &o->source.tls.cert);
@@ -268,7 +268,6 @@ int command_pprof(int argc, char **argv)
         .source = {.seconds = -1, .timeout = -1},
         .base = "",
         .diff_base = "",
-        .tools = "",
         .http = "",
     };
     struct arena *arena = source_arena_new();

@@ -37,8 +37,8 @@ static const char *const kcachegrind[] = {"kcachegrind", NULL};
 const struct view_command view_commands[] = {
     {.name = "comments", .format = REPORT_COMMENTS, .summary = "Output all profile comments"},
     {.name = "disasm",
+     .format = REPORT_DISASM,
      .takes_regexp = true,
-     .missing = true,
      .summary = "Output assembly listings annotated with samples",
      .usage = LIST_USAGE("disasm")},
     {.name = "dot",
@@ -300,6 +300,13 @@ static void collect_filters(struct view *v, struct report_options *o)
     o->filters = list;
 }
 
+// pprof says so on standard output, in front of the report.
+static void print_unreadable(const char *text)
+{
+    puts(text);
+    fflush(stdout);
+}
+
 static int choose_options(struct view *v, const struct view_command *command,
                           struct report_options *o)
 {
@@ -332,6 +339,10 @@ static int choose_options(struct view *v, const struct view_command *command,
         .label_units = v->units,
         .source_path = str_from(c->source_path),
         .trim_path = str_from(c->trim_path),
+        .binaries = {.load_libraries = true, .cxx = demangle_cxx_iberty},
+        .tools = c->tools,
+        .intel_syntax = c->intel_syntax,
+        .unreadable = print_unreadable,
     };
     collect_filters(v, o);
     if (p->n_mappings && p->mappings[0].file)

@@ -17,6 +17,9 @@ void report_list(struct report *r, struct out *out);
 void report_disasm(struct report *r, struct out *out);
 void report_weblist(struct report *r, struct out *out);
 
+// Whether the symbol asked for is an address.
+bool report_symbol_address(const struct report *r, uint64_t *address);
+
 // A value or a percentage, right-aligned in width columns.
 void report_put_value(const struct report *r, struct out *out, int64_t value, size_t width);
 void report_put_percentage(struct out *out, int64_t value, int64_t total);

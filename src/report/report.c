@@ -4,6 +4,7 @@
 
 #include "model/units.h"
 #include "report/formats.h"
+#include "report/object.h"
 
 int64_t report_total(const struct model_profile *p, uint32_t type, bool mean)
 {
@@ -100,12 +101,15 @@ int report_write(struct report *r, struct out *out, struct err *e)
         [REPORT_RAW] = report_raw,       [REPORT_COMMENTS] = report_comments,
         [REPORT_DOT] = report_dot,       [REPORT_CALLGRIND] = report_callgrind,
         [REPORT_PROTO] = report_proto,   [REPORT_TOPPROTO] = report_topproto,
-        [REPORT_LIST] = report_list,
+        [REPORT_LIST] = report_list,     [REPORT_DISASM] = report_disasm,
     };
     struct arena_trap trap;
-    if (ARENA_TRY(r->arena, trap))
+    if (ARENA_TRY(r->arena, trap)) {
+        objects_close(r);
         return arena_caught(r->arena, e);
+    }
     writers[r->o.format](r, out);
     arena_try_end(r->arena);
+    objects_close(r);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include "base/out.h"
 #include "model/profile.h"
 #include "model/regex.h"
+#include "symbol/symbol.h"
 
 enum report_format {
     REPORT_TEXT,
@@ -38,13 +39,22 @@ struct report_options {
     const uint32_t *label_units; // model_label_units
     struct model_regex *symbol;  // peek, list, disasm, weblist
     struct str source_path, trim_path;
+
+    // For disasm and weblist.
+    struct symbol_options binaries; // how binaries are opened
+    const char *tools;              // where objdump is, as pprof's -tools
+    bool intel_syntax;
+    void (*unreadable)(const char *text); // told why a binary cannot be opened; may be NULL
 };
+
+struct report_objects;
 
 struct report {
     const struct model_profile *p;
     struct arena *arena;
     struct report_options o;
     int64_t total;
+    struct report_objects *objects; // binaries that are open, while the report is written
 };
 
 // The value that percentages refer to: the sum of |value|, or only that of the diff base.

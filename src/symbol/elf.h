@@ -80,6 +80,13 @@ bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol);
 // Calls back for every symbol that elf_symbol_at would consider, in no order.
 void elf_each_symbol(struct elf *elf, void (*call)(void *ctx, const struct elf_symbol *),
                      void *ctx);
+struct elf_name {
+    uint64_t addr;
+    const char *name;
+};
+// All of .symtab as `nm -n` lists it (functions, data, labels): malloced, *n of them, sorted by
+// address and name. NULL if memory ran out.
+struct elf_name *elf_names(struct elf *elf, size_t *n);
 // The next size bytes of look-ups are many: sort the symbols now.
 void elf_expect_lookups(struct elf *elf);
 
