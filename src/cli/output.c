@@ -88,22 +88,21 @@ static int run_dot_svg(const struct out *text, int fd, struct err *e)
     return result;
 }
 
-static int write_to(struct report *r, const struct view_command *command, int fd, struct err *e)
+static int write_to(struct report *r, const struct view_command *command,
+                    const struct out *ready, int fd, struct err *e)
 {
     struct out out;
-    if (!command->post) {
-        out_init_fd(&out, fd);
-        int result = report_write(r, &out, e);
-        if (out_finish(&out, result ? NULL : e))
-            result = -1;
-        out_fini(&out);
-        return result;
-    }
-    out_init_memory(&out, LARGEST_GRAPH);
-    int result = report_write(r, &out, e) || out_finish(&out, e) ? -1 : 0;
-    if (result == 0)
-        result = strcmp(command->post, "svg") == 0 ? run_dot_svg(&out, fd, e)
-                                                   : run_dot(command->post, &out, fd, e);
+    if (ready->p && command->post)
+        return strcmp(command->post, "svg") == 0 ? run_dot_svg(ready, fd, e)
+                                                 : run_dot(command->post, ready, fd, e);
+    out_init_fd(&out, fd);
+    int result = 0;
+    if (ready->p)
+        out_write(&out, ready->p, ready->n);
+    else
+        result = report_write(r, &out, e);
+    if (out_finish(&out, result ? NULL : e))
+        result = -1;
     out_fini(&out);
     return result;
 }
@@ -112,7 +111,7 @@ static int write_to(struct report *r, const struct view_command *command, int fd
 static int show(const struct view_command *command, const char *file, bool in_shell, struct err *e)
 {
     const char *first = getenv("BROWSER");
-    bool is_web = strcmp(command->name, "web") == 0;
+    bool is_web = strncmp(command->name, "web", 3) == 0; // also weblist
     for (int i = is_web && first ? -1 : 0; i < 0 || command->viewers[i]; i++) {
         const char *viewer = i < 0 ? first : command->viewers[i];
         int report[2];
@@ -141,8 +140,21 @@ static int show(const struct view_command *command, const char *file, bool in_sh
                    command->viewers[0]);
 }
 
-int output_report(struct report *r, const struct view_command *command, const char *output,
-                  bool in_shell, struct err *e)
+// What dot is to draw, and a report on functions of which there may be none: nothing is created
+// or overwritten until it is there. Other reports are written as they go along, and memory of
+// ready stays NULL.
+static int make_ready(struct report *r, const struct view_command *command, struct out *ready,
+                      struct err *e)
+{
+    *ready = (struct out){0};
+    if (!command->post && !command->takes_regexp)
+        return 0;
+    out_init_memory(ready, LARGEST_GRAPH);
+    return report_write(r, ready, e) || out_finish(ready, e) ? -1 : 0;
+}
+
+static int write_report(struct report *r, const struct view_command *command,
+                        const struct out *ready, const char *output, bool in_shell, struct err *e)
 {
     char *name = NULL;
     int fd = STDOUT_FILENO;
@@ -164,12 +176,23 @@ int output_report(struct report *r, const struct view_command *command, const ch
     }
     if (fd < 0)
         return -1;
-    int result = write_to(r, command, fd, e);
+    int result = write_to(r, command, ready, fd, e);
     if (fd != STDOUT_FILENO && close(fd) && result == 0)
         result = err_set(e, "%s: %s", *output ? output : name, strerror(errno));
     if (result == 0 && command->viewers && !*output)
         result = show(command, name, in_shell, e);
     if (name && command->viewers && !in_shell)
         unlink(name);
+    return result;
+}
+
+int output_report(struct report *r, const struct view_command *command, const char *output,
+                  bool in_shell, struct err *e)
+{
+    struct out ready;
+    int result = make_ready(r, command, &ready, e);
+    if (result == 0)
+        result = write_report(r, command, &ready, output, in_shell, e);
+    out_fini(&ready);
     return result;
 }

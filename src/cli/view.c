@@ -110,8 +110,10 @@ const struct view_command view_commands[] = {
      .summary = "Visualize report in KCachegrind",
      .usage = REPORT_USAGE("kcachegrind", "")},
     {.name = "weblist",
+     .format = REPORT_WEBLIST,
      .takes_regexp = true,
-     .missing = true,
+     .extension = "html",
+     .viewers = browsers,
      .summary = "Display annotated source in a web browser",
      .usage = LIST_USAGE("weblist")},
     {.name = NULL},
@@ -300,8 +302,8 @@ static void collect_filters(struct view *v, struct report_options *o)
     o->filters = list;
 }
 
-// pprof says so on standard output, in front of the report.
-static void print_unreadable(const char *text)
+// pprof's disasm says so on standard output, in front of the report.
+static void print_note(const char *text)
 {
     puts(text);
     fflush(stdout);
@@ -342,7 +344,7 @@ static int choose_options(struct view *v, const struct view_command *command,
         .binaries = {.load_libraries = true, .cxx = demangle_cxx_iberty},
         .tools = c->tools,
         .intel_syntax = c->intel_syntax,
-        .unreadable = print_unreadable,
+        .note = command->format == REPORT_DISASM ? print_note : v->notes,
     };
     collect_filters(v, o);
     if (p->n_mappings && p->mappings[0].file)
@@ -393,9 +395,6 @@ int view_prepare(struct report *r, const struct model_profile *p,
                  struct err *e)
 {
     *r = (struct report){0};
-    if (command->missing)
-        return err_set(e, "%s needs the binaries' symbols, which this version does not read",
-                       command->name);
     struct view v = {.p = p, .c = *config, .arena = arena, .notes = notes, .e = e};
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))

@@ -13,7 +13,6 @@ struct view_command {
     const char *extension;      // of a file that is made so as not to fill a terminal
     const char *const *viewers; // programs that show it
     const char *summary, *usage;
-    bool missing; // known to pprof, not to this version
 };
 
 // NULL-name-terminated.

@@ -190,8 +190,8 @@ static void search(struct work *w)
         struct object *object = object_open(r, i);
         if (object->file)
             search_binary(w, object);
-        else if (r->o.unreadable)
-            r->o.unreadable(object->why.message);
+        else if (r->o.note)
+            r->o.note(object->why.message);
     }
 }
 

@@ -102,6 +102,7 @@ int report_write(struct report *r, struct out *out, struct err *e)
         [REPORT_DOT] = report_dot,       [REPORT_CALLGRIND] = report_callgrind,
         [REPORT_PROTO] = report_proto,   [REPORT_TOPPROTO] = report_topproto,
         [REPORT_LIST] = report_list,     [REPORT_DISASM] = report_disasm,
+        [REPORT_WEBLIST] = report_weblist,
     };
     struct arena_trap trap;
     if (ARENA_TRY(r->arena, trap)) {

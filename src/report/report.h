@@ -44,7 +44,7 @@ struct report_options {
     struct symbol_options binaries; // how binaries are opened
     const char *tools;              // where objdump is, as pprof's -tools
     bool intel_syntax;
-    void (*unreadable)(const char *text); // told why a binary cannot be opened; may be NULL
+    void (*note)(const char *text); // told which binary cannot be read, and why; may be NULL
 };
 
 struct report_objects;

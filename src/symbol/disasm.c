@@ -277,6 +277,8 @@ static void run_all(struct pool *pool, size_t n)
                 running--;
                 changed = true;
             }
+            while (next < n && pool->ranges[next].error)
+                next++;
             if (p->pid == 0 && next < n) {
                 const char *argv[MOST_ARGUMENTS];
                 arguments(pool->tool, &pool->ranges[next], pool->arena, argv);

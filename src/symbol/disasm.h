@@ -29,7 +29,8 @@ struct disasm_range {
     const char *error;
 };
 
-// Disassembles all ranges, several at a time. Answers live in arena.
+// Disassembles all ranges, several at a time, except those that have an error already. Answers
+// live in arena.
 void disasm_run(const struct disasm_tool *tool, struct disasm_range *ranges, size_t n,
                 struct arena *arena);
 
