@@ -13,6 +13,7 @@ enum {
     // Reports of samples or of everything: there is nothing to sort.
     LISTING = OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_VALUES | OPTION_FILTER |
               OPTION_BASE | LOADING,
+    CODE = OPTION_LISTING | LISTING,
 };
 
 #define EXAMPLES(...) ((const char *const[]){__VA_ARGS__, NULL})
@@ -47,6 +48,39 @@ const struct command commands[] = {
      .examples = EXAMPLES("kiln peek malloc cpu.pb.gz", "who allocates",
                           "kiln peek '^main$' cpu.pb.gz", "what main calls"),
      .options = REPORT,
+     .run = command_report},
+    {.name = "list",
+     .arguments = "REGEX FILE...",
+     .summary = "Source of the functions that match, line by line",
+     .about =
+         "Prints the source of every function that matches the regular expression; in front of\n"
+         "each line what it uses itself (flat) and with what it calls (cum). Sources are\n"
+         "looked for by the names in the profile, from the current directory or\n"
+         "--source-path upwards.",
+     .examples = EXAMPLES("kiln list '^parse_header$' cpu.pb.gz", "which lines cost",
+                          "kiln list --source-path=/src/app --trim-path=/build parse cpu.pb.gz",
+                          "of a program that was built elsewhere"),
+     .options = CODE,
+     .run = command_report},
+    {.name = "disasm",
+     .arguments = "REGEX|ADDRESS FILE...",
+     .summary = "Machine code of the functions that match",
+     .about = "Prints the instructions of every function that matches the regular expression or\n"
+              "that contains the address, with what falls on each. Needs the binary and objdump\n"
+              "(Debian package binutils or llvm).",
+     .examples = EXAMPLES("kiln disasm hash_lookup cpu.pb.gz", "which instructions cost",
+                          "kiln disasm --intel-syntax 0x401270 cpu.pb.gz", "around an address"),
+     .options = CODE,
+     .run = command_report},
+    {.name = "weblist",
+     .arguments = "REGEX|ADDRESS FILE...",
+     .summary = "Source and machine code in one HTML page",
+     .about = "Writes a page of source lines that open to show their instructions, with inlined\n"
+              "calls. Without -o it goes to a browser.",
+     .examples =
+         EXAMPLES("kiln weblist -o hot.html hash_lookup cpu.pb.gz", "one file, no scripts from "
+                                                                    "elsewhere"),
+     .options = CODE,
      .run = command_report},
     {.name = "traces",
      .arguments = "FILE...",

@@ -44,6 +44,7 @@ enum option_group {
     OPTION_FILTER = 1024,
     OPTION_BASE = 2048,
     OPTION_SOURCE = 4096,
+    OPTION_LISTING = 8192, // source and machine code
 };
 
 struct command {

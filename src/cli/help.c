@@ -30,6 +30,7 @@ static const struct {
          OPTION_COLOUR,
      "Options"},
     {OPTION_NODES | OPTION_GRAPH, "What is shown, and in which order"},
+    {OPTION_LISTING, "Source and machine code"},
     {OPTION_VALUES, "Values"},
     {OPTION_FILTER, "Filters"},
     {OPTION_BASE | OPTION_SOURCE, "Where profiles come from"},

@@ -88,8 +88,8 @@ static int run_dot_svg(const struct out *text, int fd, struct err *e)
     return result;
 }
 
-static int write_to(struct report *r, const struct view_command *command,
-                    const struct out *ready, int fd, struct err *e)
+static int write_to(struct report *r, const struct view_command *command, const struct out *ready,
+                    int fd, struct err *e)
 {
     struct out out;
     if (ready->p && command->post)

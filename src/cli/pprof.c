@@ -198,6 +198,7 @@ static void usage(void)
           "    -tls_cert, -tls_key   Client certificate and key for fetching\n"
           "    -tls_ca               Certificates of authorities to trust\n"
           "    -all_frames           Ignore drop_frames and keep_frames\n"
+          "    -tools                Where objdump is: a directory, or objdump:directory\n"
           "  A source is a file (pprof, jemalloc, folded, perf script, speedscope),\n"
           "  - for standard input, or a URL such as http://host/debug/pprof/profile.\n\n"
           "  Legacy convenience options:\n"
@@ -205,6 +206,8 @@ static void usage(void)
           "   -total_delay -contentions -mean_delay\n\n"
           "  Environment Variables:\n"
           "   PPROF_TMPDIR       Where fetched profiles are saved (default $HOME/pprof)\n"
+          "   PPROF_TOOLS        Where objdump is, for -disasm and -weblist\n"
+          "   PPROF_BINARY_PATH  Where binaries are (default $HOME/pprof/binaries)\n"
           "   KILN_MAX_MIB       Largest profile after decompression (default 1024)\n",
           stderr);
 }

@@ -278,8 +278,11 @@ int present_lines(struct report *r, const struct terminal *t, struct out *out, s
     int result = report_write(r, &text, e) || out_finish(&text, e) ? -1 : 0;
     struct str rest = {text.p, text.n}, line;
     while (result == 0 && str_next_line(&rest, &line)) {
-        bool rule = str_starts(line, STR("-----------+")) || str_starts(line, STR("-------"));
-        terminal_put(t, out, line, rule ? STYLE_DIM : STYLE_NONE, t->columns);
+        bool dim =
+            str_starts(line, STR("-----------+")) || str_starts(line, STR("-------")) ||
+            str_starts(line, STR("         .          . ")); // a line of code without samples
+        bool bold = str_starts(line, STR("ROUTINE ======"));
+        terminal_put(t, out, line, dim ? STYLE_DIM : bold ? STYLE_BOLD : STYLE_NONE, t->columns);
         out_char(out, '\n');
     }
     out_fini(&text);

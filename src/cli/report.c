@@ -47,7 +47,8 @@ static int present(struct call *call, struct report *r, const struct terminal *t
 static bool is_for_people(enum report_format format)
 {
     return format == REPORT_TEXT || format == REPORT_TREE || format == REPORT_TRACES ||
-           format == REPORT_TAGS || format == REPORT_COMMENTS;
+           format == REPORT_TAGS || format == REPORT_COMMENTS || format == REPORT_LIST ||
+           format == REPORT_DISASM;
 }
 
 int command_report(struct call *call, struct err *e)
@@ -70,6 +71,7 @@ int command_report(struct call *call, struct err *e)
     struct report r;
     if (view_prepare(&r, p, command, regexp, &call->config, call->arena, call_note, e))
         return -1;
+    r.o.note = call_note;
     if (t.pretty && !*call->config.output && is_for_people(r.o.format))
         return present(call, &r, &t, e);
     // pprof keeps large reports out of a terminal by making a file; here > does.

@@ -500,12 +500,15 @@ static struct model_profile *symbolize(const struct source *source, struct model
                                        struct arena *arena, struct err *e)
 {
     const char *mode = source->symbolize ? source->symbolize : "";
-    if (source->as_is || mode_has(mode, STR("none")) || mode_has(mode, STR("no")))
+    bool none = mode_has(mode, STR("none")) || mode_has(mode, STR("no"));
+    if (source->as_is)
         return p;
     struct symbol_profile_options o = symbol_options(source);
-    if (mode_has(mode, STR("remote")))
-        return symbol_demangle(p, o.demangle, o.force, o.files.cxx, arena, e);
-    return symbol_symbolize(p, &o, arena, e);
+    if (!none && !mode_has(mode, STR("remote")))
+        return symbol_symbolize(p, &o, arena, e);
+    // Names or not, reports on machine code want the binaries.
+    p = symbol_locate(p, &o, arena, e);
+    return !p || none ? p : symbol_demangle(p, o.demangle, o.force, o.files.cxx, arena, e);
 }
 
 static struct model_profile *load(const struct source *source, struct arena *arena, struct err *e)

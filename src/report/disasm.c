@@ -107,8 +107,7 @@ static void add_routine(struct work *w, struct routine *routine)
         routine->flat = units_add(routine->flat, node->flat);
         routine->cum = units_add(routine->cum, node->cum);
     }
-    w->routines =
-        arena_push(w->r->arena, w->routines, w->n, &w->cap, sizeof *w->routines);
+    w->routines = arena_push(w->r->arena, w->routines, w->n, &w->cap, sizeof *w->routines);
     w->routines[w->n++] = *routine;
 }
 
@@ -292,8 +291,8 @@ static void put_instructions(const struct report *r, const struct graph *g, stru
             place.file = path_base(inst->file);
         struct counted sum =
             count(g, routine, i + 1 < range->n ? range->insts[i + 1].addr : UINT64_MAX, &place);
-        bool changed = !str_eq(place.function, shown.function) ||
-                       !str_eq(place.file, shown.file) || place.line != shown.line;
+        bool changed = !str_eq(place.function, shown.function) || !str_eq(place.file, shown.file) ||
+                       place.line != shown.line;
         bool told = changed && (place.function.n || place.file.n);
         shown = place;
         // A long instruction leaves no room for the place behind it.

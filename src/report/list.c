@@ -162,7 +162,8 @@ void report_list(struct report *r, struct out *out)
     report_put_value(r, out, r->total, 0);
     out_char(out, '\n');
     for (size_t i = 0, end; i < n; i = end) {
-        for (end = i; end < n && l.g->nodes[nodes[end]].info.name == l.g->nodes[nodes[i]].info.name;)
+        for (end = i;
+             end < n && l.g->nodes[nodes[end]].info.name == l.g->nodes[nodes[i]].info.name;)
             end++;
         put_function(&l, nodes + i, end - i);
     }

@@ -36,8 +36,8 @@ struct object *object_open(struct report *r, uint32_t mapping)
         return *object;
     const struct model_mapping *m = &r->p->mappings[mapping];
     *object = arena_alloc(r->arena, sizeof **object);
-    **object = (struct object){
-        .name = m->file, .start = m->start, .limit = m->limit, .offset = m->offset};
+    **object =
+        (struct object){.name = m->file, .start = m->start, .limit = m->limit, .offset = m->offset};
     open_file(r, *object);
     return *object;
 }

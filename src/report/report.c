@@ -96,12 +96,12 @@ struct str report_profile_labels(const struct report *r)
 int report_write(struct report *r, struct out *out, struct err *e)
 {
     static void (*const writers[])(struct report *, struct out *) = {
-        [REPORT_TEXT] = report_text,     [REPORT_TREE] = report_tree,
-        [REPORT_TRACES] = report_traces, [REPORT_TAGS] = report_tags,
-        [REPORT_RAW] = report_raw,       [REPORT_COMMENTS] = report_comments,
-        [REPORT_DOT] = report_dot,       [REPORT_CALLGRIND] = report_callgrind,
-        [REPORT_PROTO] = report_proto,   [REPORT_TOPPROTO] = report_topproto,
-        [REPORT_LIST] = report_list,     [REPORT_DISASM] = report_disasm,
+        [REPORT_TEXT] = report_text,       [REPORT_TREE] = report_tree,
+        [REPORT_TRACES] = report_traces,   [REPORT_TAGS] = report_tags,
+        [REPORT_RAW] = report_raw,         [REPORT_COMMENTS] = report_comments,
+        [REPORT_DOT] = report_dot,         [REPORT_CALLGRIND] = report_callgrind,
+        [REPORT_PROTO] = report_proto,     [REPORT_TOPPROTO] = report_topproto,
+        [REPORT_LIST] = report_list,       [REPORT_DISASM] = report_disasm,
         [REPORT_WEBLIST] = report_weblist,
     };
     struct arena_trap trap;

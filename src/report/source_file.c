@@ -88,8 +88,8 @@ static const char *find_above(struct source_files *files, struct str dir, struct
     for (;;) {
         struct str joined = path;
         if (dir.n)
-            joined = str_from(arena_printf(files->arena, "%.*s/%.*s", (int)dir.n, dir.p,
-                                           (int)path.n, path.p));
+            joined = str_from(
+                arena_printf(files->arena, "%.*s/%.*s", (int)dir.n, dir.p, (int)path.n, path.p));
         const char *name = path_text(files, path_clean(files->arena, joined));
         if (can_open(name))
             return name;
@@ -118,9 +118,8 @@ static const char *find_source(struct source_files *files, struct source *source
         if (name)
             return name;
     }
-    source->error =
-        arena_printf(files->arena, "could not find file %.*s on path %.*s", (int)path.n, path.p,
-                     (int)files->search_path.n, files->search_path.p);
+    source->error = arena_printf(files->arena, "could not find file %.*s on path %.*s", (int)path.n,
+                                 path.p, (int)files->search_path.n, files->search_path.p);
     return NULL;
 }
 

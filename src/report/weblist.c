@@ -67,9 +67,8 @@ static bool mark_location(struct gather *g, const struct model_location *l, bool
             mark_function(g, &lines[l->n_lines - 1]);
         return l->n_lines > 0;
     }
-    bool binary = l->mapping != MODEL_NONE &&
-                  model_regex_match_id(g->r->o.symbol, g->p->strings,
-                                       g->p->mappings[l->mapping].file);
+    bool binary = l->mapping != MODEL_NONE && model_regex_match_id(g->r->o.symbol, g->p->strings,
+                                                                   g->p->mappings[l->mapping].file);
     for (uint32_t i = 0; i < l->n_lines; i++) {
         if (!(i == 0 && binary) && !matches(g, &lines[i]))
             continue;

@@ -43,9 +43,9 @@ struct weblist {
     struct weblist_file *files; // by name
     size_t n_files, cap_files;
     struct hash_table file_index;
-    uint32_t *pretty;   // by string id: the readable form of a linkage name, plus one; 0: none
-    size_t n_strings;   // that pretty and interest know
-    bool *interest;     // by string id: names of functions to show
+    uint32_t *pretty; // by string id: the readable form of a linkage name, plus one; 0: none
+    size_t n_strings; // that pretty and interest know
+    bool *interest;   // by string id: names of functions to show
 };
 
 void weblist_gather(struct weblist *w);

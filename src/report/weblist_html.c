@@ -143,8 +143,9 @@ static void put_line(const struct weblist *w, struct out *out, int64_t number, s
     const char *class = n == 0 ? " class=none" : "";
     out_text(out, opens ? "<details><summary" : "<div");
     if (share >= 0.005)
-        out_printf(out, " class=warm style=\"background-size:%.1f%% 100%%;"
-                        "background-repeat:no-repeat\"",
+        out_printf(out,
+                   " class=warm style=\"background-size:%.1f%% 100%%;"
+                   "background-repeat:no-repeat\"",
                    share < 1 ? 100 * share : 100);
     else
         out_text(out, class);

@@ -18,7 +18,7 @@
 extern char **environ;
 
 enum {
-    PATIENCE = 300,         // seconds for one objdump: large DWARF takes long
+    PATIENCE = 300,           // seconds for one objdump: large DWARF takes long
     LARGEST_OUTPUT = 1 << 30, // bytes
     MOST_AT_ONCE = 8,
 };
@@ -188,8 +188,7 @@ static bool find_named(struct disasm_tool *tool, const char *tools, const char *
             } else {
                 prefix.n = 0;
             }
-            if (str_eq(prefix, general ? STR("") : STR("objdump")) &&
-                find_tool(entry, name, tool))
+            if (str_eq(prefix, general ? STR("") : STR("objdump")) && find_tool(entry, name, tool))
                 return true;
             if (!at[strcspn(at, ",")])
                 break;

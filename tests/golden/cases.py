@@ -45,6 +45,7 @@ EVERY = """
 -top -drop_negative
 -top -compact_labels
 -top -output={out}
+-list=. -source_path=.
 """
 
 # Asked of the profiles named after the bar.
@@ -319,6 +320,47 @@ SOME = """
 -top -nodecount=x | cpu
 -top -nodefraction=x | cpu
 -top -nodecount= | cpu
+-list=json | cpu heap
+-list=^main$ | cpu heap contention recursion
+-list=main|hash|crc -source_path=. | cpu cpu-after
+-list=json -noinlines | cpu heap
+-list=json -showcolumns | cpu
+-list=json -lines | cpu
+-list=json -addresses -cum -nodecount=1 | cpu
+-list=json -focus=escape | cpu
+-list=json -ignore=escape | cpu heap
+-list=json -hide=json_escape | cpu
+-list=handle -show_from=handle | cpu
+-list=handle -sample_index=0 | cpu heap
+-list=handle -sample_index=alloc_space -unit=kb | heap
+-list=handle -mean | cpu heap
+-list=handle -divide_by=7 -unit=us | cpu
+-list=handle -relative_percentages -focus=json | cpu
+-list=handle -tagfocus=region=eu | cpu
+-list=db_query -source_path=elsewhere | cpu
+-list=db_query -source_path=elsewhere -trim_path=src | cpu
+-list=db_query -source_path=elsewhere/db:. -trim_path=src/db | cpu
+-list=db_query -source_path=elsewhere/src -trim_path=other:src/ | cpu
+-list=db_query -source_path=nowhere/src | cpu
+-list=malloc|tls -source_path=. | cpu
+-list=malloc -trim_path=/usr/src -source_path=. | cpu
+-list=memcpy|epoll | cpu
+-list= -top | cpu
+-list=nothing_like_it | cpu heap
+-list=( | cpu
+-list=.* -source_path=. | addresses odd names
+-list=json -drop_negative -source_path=. | cpu odd
+-list=json -output={out} | cpu
+-list=nothing_like_it -output={out} | cpu
+-list=json -top | cpu
+-disasm=main | cpu heap addresses
+-disasm=nothing_like_it | cpu
+-disasm=0x400000 | cpu
+-disasm=4194304 | cpu
+-disasm=0x12 | cpu
+-disasm=( | cpu
+-weblist=nothing_like_it | cpu
+-weblist=( | cpu
 -text | cpu
 -text -cum -lines | cpu
 -top -tree | cpu
@@ -418,6 +460,9 @@ MANY = """
 -tree -base=cpu.pb.gz | cpu-after
 -tree -diff_base=cpu.pb.gz | cpu-after
 -peek=json -base=cpu.pb.gz | cpu-after
+-list=json -base=cpu.pb.gz | cpu-after
+-list=. -diff_base=cpu.pb.gz -source_path=. | cpu-after
+-list=json | cpu cpu-after
 -peek=json -diff_base=cpu.pb.gz | cpu-after
 -dot -base=cpu.pb.gz | cpu-after
 -dot -diff_base=cpu.pb.gz | cpu-after
@@ -476,6 +521,15 @@ tree json | cpu
 peek json | cpu
 peek nothing_like_it; top 1 | cpu
 peek; top 1 | cpu
+list json | cpu heap
+list main -json | cpu
+list handle json_escape | cpu
+list json >{out} | cpu
+list nothing_like_it; list; top 1 | cpu
+list10; top 1 | cpu
+source_path=elsewhere; trim_path=src; list db_query | cpu
+noinlines=true; list json | cpu
+disasm json; disasm; weblist; top 1 | cpu
 traces json | cpu
 traces -main | cpu
 tags | cpu tags

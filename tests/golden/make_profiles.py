@@ -332,6 +332,24 @@ THREAD_TEXT = """--- threadz 1 ---
 """
 
 
+def source(name, lines):
+    """The text of a made-up source file: every line tells where it is."""
+    indents = ['', '    ', '\t', '  \t ', '        ']
+    tails = ['', ' // <b> & "c"', ' {', ' }', ' /* \u00fcber */']
+    return [f'{indents[i % 5]}{name}_{i}();{tails[i % 7 % 5]}' for i in range(1, lines + 1)]
+
+
+# Some end before what the profiles name, and some are missing altogether.
+SOURCES = {
+    'src/main.c': '\n'.join(source('main', 40)) + '\n',
+    'src/server.c': '\r\n'.join(source('server', 80)) + '\r\n',
+    'src/handler.c': '\n'.join(source('handler', 120)),
+    'src/json/encode.c': '\n'.join(source('encode', 90)) + '\n',
+    'src/util/hash.c': '\n'.join(source('hash', 8)) + '\n',
+    'elsewhere/db/query.c': '\n'.join(source('query', 300)) + '\n',
+}
+
+
 def main():
     where = sys.argv[1] if len(sys.argv) > 1 else os.path.join(here, 'inputs')
     os.makedirs(where, exist_ok=True)
@@ -352,6 +370,9 @@ def main():
     for name, text in [('heap.txt', HEAP_TEXT), ('contention.txt', CONTENTION_TEXT),
                        ('growth.txt', GROWTH_TEXT), ('goroutine.txt', GOROUTINE_TEXT),
                        ('threads.txt', THREAD_TEXT)]:
+        put(name, text.encode())
+    for name, text in SOURCES.items():
+        os.makedirs(os.path.dirname(os.path.join(where, name)), exist_ok=True)
         put(name, text.encode())
 
 
