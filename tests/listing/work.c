@@ -13,7 +13,7 @@ unsigned library_checksum(const unsigned char *p, size_t n);
 __attribute__((noinline, used)) int unused_switch(int x)
 {
 #define CASE(n) \
-    case n: \
+    case n:     \
         return x * (n + 3) + rand() % (n + 7)
     switch (x) {
         CASE(1);
@@ -37,10 +37,10 @@ static inline unsigned mix(unsigned h, unsigned v)
     return h ^ (h >> 15);
 }
 
-#define ROUND(h, p)          \
-    do {                     \
-        h = mix(h, (p)[0]);  \
-        h += (p)[1];         \
+#define ROUND(h, p)         \
+    do {                    \
+        h = mix(h, (p)[0]); \
+        h += (p)[1];        \
     } while (0)
 
 __attribute__((noinline)) unsigned hash_bytes(const unsigned char *p, size_t n)
@@ -54,7 +54,7 @@ __attribute__((noinline)) unsigned hash_bytes(const unsigned char *p, size_t n)
 static int compare(const void *a, const void *b)
 {
     int x = *(const int *)a, y = *(const int *)b;
-	/* a tab and "quotes" & <angles> */
+    /* a tab and "quotes" & <angles> */
     return (x > y) - (x < y);
 }
 
@@ -67,14 +67,14 @@ int main(int argc, char **argv)
 {
     static unsigned char buffer[1 << 16];
     static int numbers[4000];
-    double seconds = argc > 1 ? atof(argv[1]) : 0.3;
+    double seconds = argc > 1 ? strtod(argv[1], NULL) : 0.3;
     unsigned sum = 0;
     while ((double)clock() / CLOCKS_PER_SEC < seconds) {
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
             numbers[i] = rand();
         qsort(numbers, sizeof numbers / sizeof *numbers, sizeof *numbers, compare);
         memset(buffer, numbers[0], sizeof buffer);
-        sum += hash_bytes(buffer, sizeof buffer) + part_sum(numbers, 4000) + fibonacci(17);
+        sum += hash_bytes(buffer, sizeof buffer) + part_sum(numbers, 4000) + fibonacci(21);
         sum += library_checksum(buffer, sizeof buffer);
     }
     printf("%u\n", sum & 1);

@@ -7,11 +7,15 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace
+{
 
 struct Point {
     double x, y;
-    double norm() const { return x * x + y * y; }
+    double norm() const
+    {
+        return x * x + y * y;
+    }
 };
 
 template <typename T> T clamp_to(T v, T lo, T hi)
@@ -34,11 +38,13 @@ __attribute__((noinline)) double area(const std::vector<Point> &points)
 
 } // namespace
 
-template <typename Container> class Sorter {
+template <typename Container> class Sorter
+{
   public:
     __attribute__((noinline)) void run(Container &c)
     {
-        std::sort(c.begin(), c.end(), [](const auto &a, const auto &b) { return a.norm() < b.norm(); });
+        std::sort(c.begin(), c.end(),
+                  [](const auto &a, const auto &b) { return a.norm() < b.norm(); });
     }
 };
 
