@@ -268,6 +268,7 @@ struct model_profile *call_load(struct call *call, size_t first, struct err *e)
         err_set(e, "--normalize needs --base or --diff-base");
         return NULL;
     }
+    call->config.debug_dirs = source_debug_dirs(source, call->arena);
     return source_load(source, call->arena, e);
 }
 

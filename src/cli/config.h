@@ -23,7 +23,9 @@ struct config {
 
     const char *granularity;
 
-    const char *tools; // where objdump is; no field: the shell does not know it
+    // No fields: the shell does not know them.
+    const char *tools;      // where objdump is
+    const char *debug_dirs; // where debug files are; NULL: the usual place
 };
 
 enum config_kind { CONFIG_BOOL, CONFIG_INT, CONFIG_DOUBLE, CONFIG_STRING, CONFIG_CHOICE };

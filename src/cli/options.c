@@ -111,6 +111,8 @@ const struct option options[] = {
         "Add a comment to the profile"),
     OWN("buildid", 0, source.build_id, CONFIG_STRING, "ID", OPTION_SOURCE,
         "Build id of the main binary"),
+    OWN("debuginfod", 0, source.debuginfod, CONFIG_BOOL, NULL, OPTION_SOURCE,
+        "Ask the servers of DEBUGINFOD_URLS for names that are not here"),
     OWN("tls_cert", 0, source.tls.cert, CONFIG_STRING, "FILE", OPTION_SOURCE, "Client certificate"),
     OWN("tls_key", 0, source.tls.key, CONFIG_STRING, "FILE", OPTION_SOURCE,
         "Key of the client certificate"),

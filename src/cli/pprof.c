@@ -195,6 +195,7 @@ static void usage(void)
           "      local                 from local binaries (the default)\n"
           "      fastlocal             from their symbol tables only\n"
           "      force                 also for what has names already\n"
+          "      debuginfod            also from the servers of DEBUGINFOD_URLS\n"
           "    -tls_cert, -tls_key   Client certificate and key for fetching\n"
           "    -tls_ca               Certificates of authorities to trust\n"
           "    -all_frames           Ignore drop_frames and keep_frames\n"
@@ -251,6 +252,7 @@ static int run(struct options *o, int argc, char **argv, struct arena *arena, st
     o->source.n_bases = *base ? 1 : 0;
     o->source.diff_base = *o->diff_base;
     o->source.normalize = o->config.normalize;
+    o->config.debug_dirs = source_debug_dirs(&o->source, arena);
     struct model_profile *p = source_load(&o->source, arena, e);
     if (!p)
         return fail(e);

@@ -6,15 +6,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/source_symbols.h"
 #include "model/transform.h"
 #include "report/graph.h"
-#include "symbol/symbol_profile.h"
 
 void source_complain(const char *text)
 {
@@ -459,58 +458,6 @@ static struct model_profile *subtract(const struct source *source, struct model_
     return combine(both, 2, arena, e);
 }
 
-static void note_symbols(void *context, const char *text)
-{
-    source_complain(text);
-}
-
-// Whether name is one of the words of mode, which are separated by colons.
-static bool mode_has(const char *mode, struct str name)
-{
-    for (struct str rest = str_from(mode); rest.n;) {
-        size_t colon = str_find(rest, STR(":"), 0);
-        struct str word = str_from_to(rest, 0, colon == SIZE_MAX ? rest.n : colon);
-        if (word.n == name.n && strncasecmp(word.p, name.p, name.n) == 0)
-            return true;
-        rest = str_from_to(rest, colon == SIZE_MAX ? rest.n : colon + 1, rest.n);
-    }
-    return false;
-}
-
-static struct symbol_profile_options symbol_options(const struct source *source)
-{
-    const char *mode = source->symbolize ? source->symbolize : "";
-    struct symbol_profile_options o = {
-        .files = {.load_libraries = true, .cxx = demangle_cxx_iberty},
-        .binary_path = getenv("PPROF_BINARY_PATH"),
-        .executable = source->exec_name,
-        .fast = mode_has(mode, STR("fastlocal")),
-        .force = mode_has(mode, STR("force")),
-        .note = note_symbols,
-    };
-    o.demangle = mode_has(mode, STR("demangle=full"))        ? DEMANGLE_FULL
-                 : mode_has(mode, STR("demangle=templates")) ? DEMANGLE_TEMPLATES
-                 : mode_has(mode, STR("demangle=none"))      ? DEMANGLE_NONE
-                                                             : DEMANGLE_DEFAULT;
-    o.force |= o.demangle != DEMANGLE_DEFAULT;
-    return o;
-}
-
-static struct model_profile *symbolize(const struct source *source, struct model_profile *p,
-                                       struct arena *arena, struct err *e)
-{
-    const char *mode = source->symbolize ? source->symbolize : "";
-    bool none = mode_has(mode, STR("none")) || mode_has(mode, STR("no"));
-    if (source->as_is)
-        return p;
-    struct symbol_profile_options o = symbol_options(source);
-    if (!none && !mode_has(mode, STR("remote")))
-        return symbol_symbolize(p, &o, arena, e);
-    // Names or not, reports on machine code want the binaries.
-    p = symbol_locate(p, &o, arena, e);
-    return !p || none ? p : symbol_demangle(p, o.demangle, o.force, o.files.cxx, arena, e);
-}
-
 static struct model_profile *load(const struct source *source, struct arena *arena, struct err *e)
 {
     struct loading loading = {.source = source, .arena = arena, .failure = e};
@@ -535,7 +482,7 @@ static struct model_profile *load(const struct source *source, struct arena *are
     complain_about_missing(bases.n, source->n_bases, "base");
     if (base && !(p = subtract(source, p, base, arena, e)))
         return NULL;
-    p = symbolize(source, p, arena, e);
+    p = source_symbolize(source, p, arena, e);
     if (!p)
         return NULL;
     if (!source->all_frames && !source->as_is)

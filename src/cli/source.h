@@ -18,6 +18,7 @@ struct source {
     bool strict;           // a source that cannot be had is an error, whatever else there is
     bool as_is;            // nothing is added, dropped or saved: what was read is what is had
     const char *symbolize; // as pprof's option; NULL: the default, names from local binaries
+    bool debuginfod;       // ask debuginfod servers for what is not on this machine
     struct net_tls tls;
     enum codec_format *format; // NULL, or where to tell what the last one read was
 };
@@ -25,6 +26,10 @@ struct source {
 // Loads everything into arena. NULL with e filled if nothing could be had; what failed
 // among several is told on standard error.
 struct model_profile *source_load(const struct source *source, struct arena *arena, struct err *e);
+
+// Where debug files are: NULL for the usual place, or also what debuginfod servers gave, if those
+// were to be asked. Lives in arena.
+const char *source_debug_dirs(const struct source *source, struct arena *arena);
 
 // An arena for profiles and reports, bounded by KILN_MAX_MIB: eight times the largest
 // profile that is read.

@@ -6,9 +6,11 @@
 #undef curl_easy_setopt
 #undef curl_easy_getinfo
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // libcurl and the thirty libraries behind it are loaded when a URL is fetched: reading a
 // file does not pay for them.
@@ -67,6 +69,19 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
         snprintf(t->why, sizeof t->why, "the answer is larger than %zu MiB", t->limit >> 20);
         return 0;
     }
+    if (t->fetch->to_file) {
+        for (size_t done = 0; done < n;) {
+            ssize_t wrote = write(f->fd, data + done, n - done);
+            if (wrote < 0) {
+                snprintf(t->why, sizeof t->why, "the file cannot be written: %s", strerror(errno));
+                return 0;
+            }
+            done += (size_t)wrote;
+        }
+        f->n += n;
+        *t->received += n;
+        return n;
+    }
     if (f->n + n > t->cap) {
         size_t cap = t->cap ? t->cap : 65536;
         while (cap < f->n + n)
@@ -115,6 +130,8 @@ static void begin(struct transfer *t, CURLM *multi, const struct net_tls *tls)
     lib.easy_setopt(t->curl, CURLOPT_FOLLOWLOCATION, 1L);
     lib.easy_setopt(t->curl, CURLOPT_MAXREDIRS, 10L);
     lib.easy_setopt(t->curl, CURLOPT_TIMEOUT, (long)t->fetch->timeout);
+    if (t->fetch->to_file)
+        lib.easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT, 15L);
     lib.easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L);
     lib.easy_setopt(t->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
     lib.easy_setopt(t->curl, CURLOPT_ERRORBUFFER, t->why);
@@ -139,7 +156,7 @@ static void finish(struct transfer *t, CURLcode result)
     lib.easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
     if (result != CURLE_OK)
         err_set(&f->error, "http fetch: %s", *t->why ? t->why : lib.easy_strerror(result));
-    else if (status != 200 && t->from_pprof[0] && strstr(t->content_type, "text/plain"))
+    else if (status != 200 && f->data && t->from_pprof[0] && strstr(t->content_type, "text/plain"))
         err_set(&f->error, "server response: %ld - %.*s", status, (int)(f->n < 300 ? f->n : 300),
                 (const char *)f->data);
     else if (status != 200)

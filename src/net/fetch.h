@@ -1,6 +1,7 @@
 // Fetching profiles over HTTP.
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,6 +10,8 @@
 struct net_fetch {
     const char *url; // "https+insecure://" skips the check of the certificate
     int timeout;     // seconds
+    bool to_file;    // the body goes to fd, not into memory
+    int fd;
     // Results; data is malloced and the caller's to free. error.message is empty on success.
     uint8_t *data;
     size_t n;

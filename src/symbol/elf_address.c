@@ -65,6 +65,28 @@ static int find_segment(const struct elf *elf, uint64_t start, uint64_t limit, u
     return 0;
 }
 
+// A file that was stripped down to its debug sections does not tell where in the binary its code
+// was, but how large it was: a mapping of just that size begins where the code begins.
+static bool place_in_debug_file(const struct elf *elf, uint64_t start, uint64_t limit,
+                                uint64_t addr, uint64_t *vaddr)
+{
+    const uint64_t mask = 4095;
+    const struct elf_segment *code = NULL;
+    for (uint32_t i = 0; i < elf->n_segments; i++) {
+        const struct elf_segment *s = &elf->segments[i];
+        if (s->type != PT_LOAD || !(s->flags & PF_X))
+            continue;
+        if (code || s->filesz != 0)
+            return false;
+        code = s;
+    }
+    if (!code)
+        return false;
+    uint64_t first = code->vaddr & ~mask, end = (code->vaddr + code->memsz + mask) & ~mask;
+    *vaddr = addr - start + first;
+    return end - first == ((limit - start + mask) & ~mask);
+}
+
 int elf_vaddr(const struct elf *elf, uint64_t start, uint64_t limit, uint64_t offset, uint64_t addr,
               uint64_t *vaddr, struct err *e)
 {
@@ -76,6 +98,8 @@ int elf_vaddr(const struct elf *elf, uint64_t start, uint64_t limit, uint64_t of
     if (addr < start || addr >= limit)
         return err_set(e, "%s: address %llx is outside of its mapping", elf->path,
                        (unsigned long long)addr);
+    if (place_in_debug_file(elf, start, limit, addr, vaddr))
+        return 0;
     const struct elf_segment *s;
     if (find_segment(elf, start, limit, offset, addr, &s, e) != 0)
         return -1;

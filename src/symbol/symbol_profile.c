@@ -120,11 +120,70 @@ static struct symbol_file *open_by_build_id(struct work *w, const struct symbol_
     while (*paths && !file) {
         char path[PATH_MAX];
         int n = (int)strcspn(paths, ":");
-        if (n && snprintf(path, sizeof path, "%.*s/.build-id/%.2s/%.*s.debug", n, paths, id.p,
-                          (int)id.n - 2, id.p + 2) < (int)sizeof path)
-            file = symbol_open(path, options, &ignored);
+        // The binary itself, then what was stripped off it.
+        static const char *const endings[] = {"", ".debug"};
+        for (int i = 0; i < 2 && !file; i++)
+            if (n && snprintf(path, sizeof path, "%.*s/.build-id/%.2s/%.*s%s", n, paths, id.p,
+                              (int)id.n - 2, id.p + 2, endings[i]) < (int)sizeof path)
+                file = symbol_open(path, options, &ignored);
         paths += n + (paths[n] == ':');
     }
+    return file;
+}
+
+static bool fetch(struct work *w, const char *what, struct str id)
+{
+    return w->options->fetch && w->options->fetch(w->options->fetch_ctx, what, id);
+}
+
+// What dwz moved out of the debug file at path lies in a file of its own.
+static void fetch_alternate(struct work *w, const char *path)
+{
+    struct err ignored;
+    struct elf *elf = elf_open(path, ELF_LOAD_LIBRARIES, &ignored);
+    const char *name;
+    struct bytes id;
+    char text[2 * ELF_BUILD_ID_MAX + 1] = "";
+    if (elf && elf_debugaltlink(elf, &name, &id) && id.n <= ELF_BUILD_ID_MAX) {
+        for (size_t i = 0; i < id.n; i++)
+            snprintf(text + 2 * i, 3, "%02x", id.p[i]);
+        fetch(w, "debuginfo", (struct str){text, 2 * id.n});
+    }
+    elf_free(elf);
+}
+
+// A binary without DWARF, opened again if its debug file could be brought.
+static struct symbol_file *with_debug_info(struct work *w, struct symbol_file *file,
+                                           const char *path, const struct symbol_options *options)
+{
+    char id[2 * ELF_BUILD_ID_MAX + 1];
+    size_t n = elf_build_id_text(symbol_elf(file), id);
+    if (!w->options->fetch || options->symbols_only || symbol_debug_path(file) || n == 0 ||
+        !fetch(w, "debuginfo", (struct str){id, n}))
+        return file;
+    struct err ignored;
+    struct symbol_file *better = symbol_open(path, options, &ignored);
+    if (better && symbol_debug_path(better)) {
+        fetch_alternate(w, symbol_debug_path(better));
+        symbol_free(better);
+        better = symbol_open(path, options, &ignored);
+    }
+    if (!better)
+        return file;
+    symbol_free(file);
+    return better;
+}
+
+// A binary that is not on this machine.
+static struct symbol_file *open_fetched(struct work *w, const struct symbol_options *options,
+                                        struct str id)
+{
+    struct symbol_file *file = open_by_build_id(w, options, id);
+    if (file || !w->options->fetch || id.n == 0)
+        return file;
+    bool any = fetch(w, "executable", id);
+    any |= fetch(w, "debuginfo", id);
+    file = any ? open_by_build_id(w, options, id) : NULL;
     return file;
 }
 
@@ -159,12 +218,12 @@ static struct symbol_file *open_mapping(struct work *w, const struct model_mappi
         char its[2 * ELF_BUILD_ID_MAX + 1];
         size_t n = elf_build_id_text(symbol_elf(opened), its);
         if (!id.n || !n || str_eq(id, (struct str){its, n}))
-            return opened;
+            return with_debug_info(w, opened, name, &options);
         symbol_free(opened);
         err_set(&e, "build ID mismatch");
-        opened = open_by_build_id(w, &options, id);
+        opened = open_fetched(w, &options, id);
     } else {
-        opened = open_by_build_id(w, &options, id);
+        opened = open_fetched(w, &options, id);
         *missing |= !opened;
     }
     if (!opened)

@@ -18,6 +18,10 @@ struct symbol_profile_options {
     struct symbol_file *(*open)(void *ctx, struct str file, const struct model_mapping *mapping,
                                 const struct symbol_options *options, bool *refuse);
     void *open_ctx;
+    // Brings "debuginfo" or "executable" of a build id into one of files.debug_dirs, below
+    // .build-id; false if it cannot be had. NULL: nothing is brought.
+    bool (*fetch)(void *ctx, const char *what, struct str build_id);
+    void *fetch_ctx;
     // What a user should know (a binary is missing, a build id does not match); may be NULL.
     void (*note)(void *ctx, const char *text);
     void *note_ctx;
