@@ -1,0 +1,123 @@
+"""What the benches of capturing share: the profilers that are measured side by side, how a
+program is run under each of them, and the arithmetic."""
+import glob
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+
+TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.environ.get('KILN_BUILD', os.path.join(TOP, 'build'))
+SCRATCH = os.environ.get('KILN_BENCH_BUILD', os.path.join(TOP, 'build-bench', 'capture'))
+KILN = os.path.join(BUILD, 'kiln')
+LIBKILN = os.path.join(BUILD, 'src', 'agent', 'libkiln.so')
+QUICK = '--quick' in sys.argv
+missed = []
+
+
+def built(name):
+    """The path of a program of bench/meson.build, made now if need be."""
+    subprocess.run(['ninja', '-C', BUILD, '--quiet', 'bench/' + name], check=True,
+                   stdout=subprocess.DEVNULL)
+    return os.path.join(BUILD, 'bench', name)
+
+
+def peer(variant, *flags):
+    """The folder with what bench/capture_peers makes with these flags, or None. --quick takes
+    what is there: it must not download."""
+    target = os.path.join(SCRATCH, 'rust-' + variant)
+    release = os.path.join(target, 'release')
+    if os.path.isdir(release) and QUICK:
+        return release
+    if QUICK or not shutil.which('cargo'):
+        return None
+    project = os.path.join(SCRATCH, 'project')
+    shutil.copytree(os.path.join(TOP, 'bench', 'capture_peers'), project, dirs_exist_ok=True)
+    done = subprocess.run(['cargo', 'build', '--release', '-q', *flags, '--target-dir', target],
+                          cwd=project)
+    return release if done.returncode == 0 else None
+
+
+def profilers():
+    """name -> function(hz, output) -> environment of a program that it profiles"""
+    found = {'kiln': lambda hz, out: {'LD_PRELOAD': LIBKILN, 'KILN_OUTPUT': out,
+                                      'KILN_FREQUENCY': str(hz)}}
+    library = (glob.glob('/usr/lib/*/libprofiler.so.0') + glob.glob('/usr/lib/libprofiler.so.0'))
+    if library:
+        found['gperftools'] = lambda hz, out: {'LD_PRELOAD': library[0], 'CPUPROFILE': out,
+                                               'CPUPROFILE_FREQUENCY': str(hz)}
+    else:
+        print('skip gperftools: no libprofiler.so.0 (package libgoogle-perftools4)')
+    for name, variant, flags in (('pprof-rs', 'default', ()),
+                                 ('pprof-rs framehop', 'framehop', ('--features', 'framehop'))):
+        folder = peer(variant, '--lib', *flags)
+        if folder:
+            so = os.path.join(folder, 'libpprof_peer.so')
+            found[name] = lambda hz, out, so=so: {'LD_PRELOAD': so, 'PEER_OUTPUT': out,
+                                                  'PEER_FREQUENCY': str(hz)}
+        else:
+            print(f'skip {name}: ' + ('not built yet' if QUICK else 'cargo or the crate is missing'))
+    return found
+
+
+def environment(added):
+    return {**os.environ, **added}
+
+
+def verdict(met, what=''):
+    if not met and not QUICK:
+        missed.append(what)
+    return 'met' if met else 'MISSED'
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def interval(values, rounds=2000):
+    """A 95 % interval of the median, by resampling."""
+    r = random.Random(1)
+    medians = sorted(statistics.median(r.choices(values, k=len(values))) for _ in range(rounds))
+    return medians[int(rounds * 0.025)], medians[int(rounds * 0.975)]
+
+
+class Servant:
+    """A program that does so many units of work for each line that it is given, and answers with
+    the nanoseconds of CPU time that they took."""
+
+    def __init__(self, command, added):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, text=True,
+                                        env=environment(added))
+
+    def work(self, units):
+        self.process.stdin.write(f'{units}\n')
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f'{self.process.args}: ended with {self.process.wait()}')
+        return [float(x) for x in answer.split()]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait(60)
+
+
+def in_turns(servants, units, rounds):
+    """name -> list of CPU times; every round asks each of them once, in another order."""
+    r = random.Random(2)
+    times = {name: [] for name in servants}
+    order = list(servants)
+    for _ in range(rounds):
+        r.shuffle(order)
+        for name in order:
+            times[name].append(servants[name].work(units)[0])
+    return times
+
+
+def finish():
+    if missed:
+        print('missed: ' + '; '.join(missed))
+    sys.exit(1 if missed else 0)

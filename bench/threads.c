@@ -1,0 +1,83 @@
+// Threads that use known amounts of CPU time, each in a function of its own.
+//
+// usage: threads N SECONDS: SECONDS of CPU time in all; thread i gets 1 + i % 4 parts of it.
+//
+// Prints a line `index pthread tid nanoseconds address` for each thread (the address is that of
+// its function, whose size is below the next one's), then `total nanoseconds` of the process.
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST = 64 };
+
+static uint64_t cpu_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline __attribute__((always_inline)) void burn(uint64_t until)
+{
+    volatile unsigned sink = 0;
+    do
+        for (unsigned i = 0; i < 3000; i++)
+            sink += i * i;
+    while (cpu_ns(CLOCK_THREAD_CPUTIME_ID) < until);
+}
+
+#define SHARE(i)                                                                \
+    static __attribute__((noipa, aligned(4096))) void share_##i(uint64_t until) \
+    {                                                                           \
+        burn(until);                                                            \
+    }
+#define EIGHT(M, t) M(t##0) M(t##1) M(t##2) M(t##3) M(t##4) M(t##5) M(t##6) M(t##7)
+#define ALL(M)  \
+    EIGHT(M, 1) \
+    EIGHT(M, 2) EIGHT(M, 3) EIGHT(M, 4) EIGHT(M, 5) EIGHT(M, 6) EIGHT(M, 7) EIGHT(M, 8)
+ALL(SHARE)
+#define NAME(i) share_##i,
+static void (*const shares[MOST])(uint64_t) = {ALL(NAME)};
+
+static struct thread {
+    pthread_t thread;
+    int index;
+    pid_t tid;
+    uint64_t wanted, used;
+} threads[MOST];
+
+static void *run(void *context)
+{
+    struct thread *t = context;
+    t->tid = gettid();
+    shares[t->index](t->wanted);
+    t->used = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    int n = argc > 1 ? atoi(argv[1]) : 0, parts = 0;
+    if (argc != 3 || n < 1 || n > MOST) {
+        fprintf(stderr, "usage: threads N SECONDS, N from 1 to %d\n", MOST);
+        return 2;
+    }
+    for (int i = 0; i < n; i++)
+        parts += 1 + i % 4;
+    for (int i = 0; i < n; i++) {
+        threads[i].index = i;
+        threads[i].wanted = (uint64_t)(atof(argv[2]) * 1e9 * (1 + i % 4) / parts);
+        if (pthread_create(&threads[i].thread, NULL, run, &threads[i]))
+            return 1;
+    }
+    for (int i = 0; i < n; i++)
+        pthread_join(threads[i].thread, NULL);
+    for (int i = 0; i < n; i++)
+        printf("%d %lu %d %lu %lu\n", i, (unsigned long)threads[i].thread, (int)threads[i].tid,
+               (unsigned long)threads[i].used, (unsigned long)(uintptr_t)shares[i]);
+    printf("total %lu\n", (unsigned long)cpu_ns(CLOCK_PROCESS_CPUTIME_ID));
+    return 0;
+}

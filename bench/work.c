@@ -1,0 +1,169 @@
+// CPU-bound work of several kinds, in units of some milliseconds each.
+//
+// usage: work KIND: reads the number of units to do, a line at a time, and answers with the
+// nanoseconds of CPU time that they took (all threads included) and those of the clock on the wall.
+//
+// Code of real libraries is loaded at run time, if it is there; exit 77 if not.
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static volatile uint64_t sink;
+
+static void integers(void)
+{
+    uint64_t x = sink;
+    for (int i = 0; i < 2000000; i++)
+        x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u + (uint64_t)i;
+    sink = x;
+}
+
+// Through 16 MiB in an order that no prefetcher guesses.
+static void chase(void)
+{
+    enum { N = 1 << 18 };
+    static struct cell {
+        uint32_t next, other[15];
+    } * cells;
+    if (!cells) {
+        cells = calloc(N, sizeof *cells);
+        uint32_t *order = malloc(N * sizeof *order);
+        if (!cells || !order)
+            exit(1);
+        for (uint32_t i = 0; i < N; i++)
+            order[i] = i;
+        for (uint32_t i = N - 1; i > 0; i--) {
+            uint32_t k = (uint32_t)rand() % (i + 1), t = order[i];
+            order[i] = order[k];
+            order[k] = t;
+        }
+        for (uint32_t i = 0; i < N; i++)
+            cells[order[i]].next = order[(i + 1) % N];
+        free(order);
+    }
+    uint32_t at = (uint32_t)sink % N;
+    for (int i = 0; i < 100000; i++)
+        at = cells[at].next;
+    sink = at;
+}
+
+static __attribute__((noinline)) unsigned fibonacci(unsigned n)
+{
+    return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2) + (unsigned)(sink & 1);
+}
+
+static __attribute__((noinline)) unsigned deep(unsigned depth)
+{
+    return depth == 0 ? fibonacci(24) : deep(depth - 1) + (unsigned)(sink & 1);
+}
+
+static void recursion(void)
+{
+    for (unsigned i = 0; i < 20; i++)
+        sink += deep(60);
+}
+
+static void allocation(void)
+{
+    enum { N = 1024 };
+    static void *block[N];
+    uint64_t x = sink | 1;
+    for (int i = 0; i < 100000; i++) {
+        x = x * 6364136223846793005u + 1442695040888963407u;
+        size_t k = x >> 54;
+        free(block[k]);
+        block[k] = malloc(16 + (x >> 32) % 600);
+        *(char *)block[k] = 1;
+    }
+    sink = x;
+}
+
+static void *symbol(const char *library, const char *name)
+{
+    void *handle = dlopen(library, RTLD_NOW);
+    void *found = handle ? dlsym(handle, name) : NULL;
+    if (!found) {
+        fprintf(stderr, "%s\n", dlerror());
+        exit(77);
+    }
+    return found;
+}
+
+static void sqlite(void)
+{
+    static void *db;
+    static int (*run)(void *, const char *, void *, void *, char **);
+    if (!run) {
+        int (*start)(const char *, void **);
+        *(void **)&start = symbol("libsqlite3.so.0", "sqlite3_open");
+        *(void **)&run = symbol("libsqlite3.so.0", "sqlite3_exec");
+        if (start(":memory:", &db))
+            exit(1);
+        run(db, "create table t(a integer primary key, b text, c int)", NULL, NULL, NULL);
+        run(db,
+            "with recursive n(i) as (select 1 union all select i + 1 from n where i < 4000) "
+            "insert into t select i, hex(i * 7919), i % 97 from n",
+            NULL, NULL, NULL);
+    }
+    if (run(db, "select c, count(*), max(b) from t where b like '%3%' group by c order by 3", NULL,
+            NULL, NULL))
+        exit(1);
+}
+
+static void lzma(void)
+{
+    enum { N = 1 << 16 };
+    static uint8_t text[N], out[2 * N];
+    static int (*encode)(uint32_t, int, void *, const uint8_t *, size_t, uint8_t *, size_t *,
+                         size_t);
+    if (!encode) {
+        *(void **)&encode = symbol("liblzma.so.5", "lzma_easy_buffer_encode");
+        for (int i = 0; i < N; i++)
+            text[i] = (uint8_t) "etaoin shrdlu"[rand() % 13];
+    }
+    size_t n = 0;
+    if (encode(1, 1, NULL, text, N, out, &n, sizeof out))
+        exit(1);
+    sink += n;
+}
+
+static const struct {
+    const char *name;
+    void (*unit)(void);
+} kinds[] = {
+    {"integers", integers},     {"pointers", chase}, {"recursion", recursion},
+    {"allocation", allocation}, {"sqlite", sqlite},  {"lzma", lzma},
+};
+
+int main(int argc, char **argv)
+{
+    void (*unit)(void) = NULL;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (argc > 1 && strcmp(argv[1], kinds[i].name) == 0)
+            unit = kinds[i].unit;
+    if (!unit) {
+        fprintf(stderr, "usage: work integers|pointers|recursion|allocation|sqlite|lzma\n");
+        return 2;
+    }
+    unit();
+    char line[64];
+    while (fgets(line, sizeof line, stdin)) {
+        uint64_t cpu = now_ns(CLOCK_PROCESS_CPUTIME_ID), wall = now_ns(CLOCK_MONOTONIC);
+        for (long n = atol(line); n > 0; n--)
+            unit();
+        printf("%lu %lu\n", (unsigned long)(now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu),
+               (unsigned long)(now_ns(CLOCK_MONOTONIC) - wall));
+        fflush(stdout);
+    }
+    return 0;
+}
