@@ -24,9 +24,9 @@ test: build
 	$(call setup,test)
 	@tests/run
 
-# kiln against google/pprof on generated profiles; see bench/read.
+# Every figure beside its goal and its peers; BENCH="timers labels" runs some of them.
 bench: build
-	@bench/read
+	@bench/run $(BENCH)
 
 # Every fuzz target for FUZZ_SECONDS each.
 fuzz:

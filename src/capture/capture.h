@@ -108,9 +108,19 @@ void capture_hold(void);
 void capture_release(void);
 const struct unwind_snapshot *capture_snapshot(void);
 
-// The number of the label set that the calling thread carries: a plain thread-local store.
-void capture_set_label(uint32_t label);
-uint32_t capture_label(void);
+// The number of the label set that the calling thread carries. Initial-exec: setting it is one
+// store, and reading it in a handler cannot allocate.
+extern __thread uint32_t capture_current_label __attribute__((tls_model("initial-exec")));
+
+static inline void capture_set_label(uint32_t label)
+{
+    capture_current_label = label;
+}
+
+static inline uint32_t capture_label(void)
+{
+    return capture_current_label;
+}
 
 // What names the request that the calling thread works for. Kept as it is, beside the stack:
 // a new one for each request costs no more than the stores.

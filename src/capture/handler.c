@@ -7,9 +7,9 @@
 #include <string.h>
 #include <ucontext.h>
 
+__thread uint32_t capture_current_label;
 // Initial-exec: reading it in a handler cannot allocate.
 #define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
-static __thread uint32_t current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
 static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
@@ -19,16 +19,6 @@ static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
 static struct sigaction wishes[2];
 static _Atomic(const struct sigaction *) wish = &wishes[0];
 static _Atomic bool installed;
-
-void capture_set_label(uint32_t label)
-{
-    current_label = label;
-}
-
-uint32_t capture_label(void)
-{
-    return current_label;
-}
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
@@ -86,7 +76,7 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
     }
     if (why == UNWIND_END_UNKNOWN_PC)
         atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
-    words[0] = (n + head) | (uint64_t)why << 16 | (uint64_t)current_label << 32;
+    words[0] = (n + head) | (uint64_t)why << 16 | (uint64_t)capture_label() << 32;
     words[1] = ticks;
     words[2] = ns;
     if (has_ids) {

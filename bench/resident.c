@@ -1,0 +1,67 @@
+// A process that loads libraries, starts threads, works for a while and says what memory it takes.
+//
+// usage: resident THREADS SECONDS [LIBRARY...]
+//
+// Prints kilobytes: resident, anonymous, and of mapped code that can be executed.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static double seconds;
+
+static double now(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+// Half of the time at work, so that every thread is sampled, however many there are.
+static void *work(void *context)
+{
+    volatile unsigned sink = 0;
+    double until = now(CLOCK_MONOTONIC) + seconds;
+    while (now(CLOCK_MONOTONIC) < until) {
+        for (unsigned i = 0; i < 100000; i++)
+            sink += i * i;
+        usleep(1000);
+    }
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    int n = argc > 2 ? atoi(argv[1]) : 0;
+    pthread_t threads[1024];
+    if (n < 1 || n > 1024) {
+        fprintf(stderr, "usage: resident THREADS SECONDS [LIBRARY...]\n");
+        return 2;
+    }
+    seconds = atof(argv[2]);
+    for (int i = 3; i < argc; i++)
+        if (!dlopen(argv[i], RTLD_LAZY)) {
+            fprintf(stderr, "%s\n", dlerror());
+            return 77;
+        }
+    for (int i = 0; i < n; i++)
+        if (pthread_create(&threads[i], NULL, work, NULL))
+            return 1;
+    usleep((useconds_t)(seconds * 0.9e6));
+    unsigned long resident = 0, anonymous = 0, text = 0, from, to, value;
+    char line[4096], permissions[8];
+    FILE *file = fopen("/proc/self/smaps", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, permissions) == 3)
+            text += strchr(permissions, 'x') ? (to - from) / 1024 : 0;
+        else if (sscanf(line, "Rss: %lu", &value) == 1)
+            resident += value;
+        else if (sscanf(line, "Anonymous: %lu", &value) == 1)
+            anonymous += value;
+    }
+    printf("%lu %lu %lu\n", resident, anonymous, text);
+    return 0;
+}
