@@ -124,15 +124,14 @@ static bool named(const uint8_t *names, size_t n_names, const Elf64_Shdr *s, con
            memcmp(names + s->sh_name, name, n) == 0;
 }
 
-// False: the file is another build.
+// Whether the note is this build id.
 static bool same_build(int fd, const Elf64_Shdr *note, const uint8_t *build_id, size_t n)
 {
     uint8_t notes[512];
     const uint8_t *id;
-    if (note->sh_size > sizeof notes || !read_at(fd, notes, note->sh_size, note->sh_offset))
-        return true;
-    size_t found = object_build_id(notes, note->sh_size, note->sh_addralign, &id);
-    return found == 0 || (found == n && memcmp(id, build_id, n) == 0);
+    return note->sh_size <= sizeof notes && read_at(fd, notes, note->sh_size, note->sh_offset) &&
+           object_build_id(notes, note->sh_size, note->sh_addralign, &id) == n &&
+           memcmp(id, build_id, n) == 0;
 }
 
 static int find_frames(struct object_frames *f, int fd, const uint8_t *build_id, size_t n_build_id)
@@ -150,10 +149,10 @@ static int find_frames(struct object_frames *f, int fd, const uint8_t *build_id,
     if (!names)
         return -1;
     Elf64_Shdr eh = {0}, header = {0}, debug = {0};
+    bool same = n_build_id == 0;
     for (unsigned i = 0; i < h.e_shnum; i++) {
-        if (s[i].sh_type == SHT_NOTE && n_build_id > 0) {
-            if (!same_build(fd, &s[i], build_id, n_build_id))
-                return -1;
+        if (s[i].sh_type == SHT_NOTE) {
+            same = same || same_build(fd, &s[i], build_id, n_build_id);
         } else if (s[i].sh_type == SHT_NOBITS) {
             continue;
         } else if (named(names, n_names, &s[i], ".eh_frame")) {
@@ -165,6 +164,8 @@ static int find_frames(struct object_frames *f, int fd, const uint8_t *build_id,
             debug = s[i];
         }
     }
+    if (!same)
+        return -1;
     // crtend.o leaves a terminator even where there is nothing to end.
     f->in.debug_frame = eh.sh_size <= 4;
     const Elf64_Shdr *use = f->in.debug_frame ? &debug : &eh;

@@ -18,8 +18,8 @@ struct object_frames {
 // the running process. Both may vanish meanwhile. 0, or -1 if there is nothing usable.
 int object_from_memory(struct object_frames *f, uintptr_t header, size_t n, uintptr_t limit);
 
-// Finds .eh_frame, else .debug_frame, in the file. A file whose build id is not the given one
-// (n > 0) is not the object. -1: nothing usable.
+// Finds .eh_frame, else .debug_frame, in the file. A file without the given build id (n > 0) is
+// not the object. -1: nothing usable.
 int object_from_file(struct object_frames *f, const char *path, uintptr_t bias,
                      const uint8_t *build_id, size_t n);
 // The bias of a file whose byte file_offset is mapped, executable, at start. False: not an object.

@@ -10,6 +10,7 @@
 
 #define MODULES_MAX 65536
 #define TEXT_MAX ((size_t)64 << 20) // for all paths and build ids
+#define LARGE_HEADER 65536          // bytes of .eh_frame_hdr: eight thousand functions
 
 // What is found while looking around; path and build id are offsets in text until the end.
 struct found {
@@ -268,9 +269,14 @@ static struct unwind_table *build(const struct found *f, const struct unwind_mod
                                   struct unwind_rules *rules)
 {
     struct object_frames frames;
-    if ((!f->header || object_from_memory(&frames, f->header, f->n_header, f->limit) != 0) &&
-        (m->path[0] != '/' ||
-         object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) != 0))
+    bool file = m->path[0] == '/';
+    // What is read of an object's memory stays resident, which counts if it is much. Its file
+    // serves as well where the build id tells that it is the same.
+    bool by_file = file && m->n_build_id && f->n_header > LARGE_HEADER &&
+                   object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) == 0;
+    if (!by_file &&
+        (!f->header || object_from_memory(&frames, f->header, f->n_header, f->limit) != 0) &&
+        (!file || object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) != 0))
         return NULL;
     struct unwind_table *table =
         unwind_table_build(&frames.in, m->start - frames.shift, m->end - frames.shift, rules);
