@@ -184,7 +184,7 @@ int main(int argc, char **argv)
     sigaction(SIGUSR2, &action, NULL);
     theirs.si_code = SI_QUEUE;
     if (getenv("HANDLER_BATCHES"))
-        batches = atoi(getenv("HANDLER_BATCHES"));
+        batches = (int)strtol(getenv("HANDLER_BATCHES"), NULL, 10);
     if (batches < 10 || batches > BATCHES)
         batches = BATCHES;
     if (strcmp(argv[1], "kiln") == 0 ? start_kiln() : start_library(argv[1], argv[2]))

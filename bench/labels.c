@@ -1,11 +1,13 @@
-// What labels cost: nanoseconds of entering a set and leaving it again, of making one that was
-// there already, and CPU time of requests that carry a label each.
+// What labels cost: nanoseconds of entering a set and leaving it again and of pushing one that is
+// known and popping it, and CPU time of requests that carry labels.
 //
-// usage: labels cost            prints both
-//        labels none|with|enter  reads the number of requests to serve, a line at a time, and
-//                               answers with the nanoseconds of CPU time that they took: without
-//                               a profiler; at 100 Hz, each with a set made by kiln_labels_with;
-//                               at 100 Hz, each with a set that was kept
+// usage: labels cost                    prints both
+//        labels none|enter|push|trace   reads the number of requests to serve, a line at a time,
+//        and
+//                                       answers with the nanoseconds of CPU time that they took
+//
+// none: without a profiler. The others at 100 Hz, each request with a set that was kept, with
+// a set that is pushed and popped, or with a set that was kept and a trace id of its own.
 #include <kiln/kiln.h>
 
 #include <stdint.h>
@@ -56,10 +58,10 @@ static void set_and_clear(int times)
     }
 }
 
-static void make(int times)
+static void push_and_pop(int times)
 {
     for (int i = 0; i < times; i++)
-        kiln_labels_with(0, "endpoint", endpoints[i % 8]);
+        kiln_labels_pop(kiln_labels_push("endpoint", endpoints[i % 8]));
 }
 
 static int by_text(const void *a, const void *b)
@@ -82,42 +84,68 @@ static __attribute__((noinline)) uint64_t serve(uint64_t seed)
     return hash;
 }
 
-static volatile uint64_t sink;
+static kiln_labels sets[8];
+
+static uint64_t serve_kept(uint64_t n)
+{
+    kiln_labels had = kiln_labels_enter(sets[n % 8]);
+    uint64_t result = serve(n);
+    kiln_labels_enter(had);
+    return result;
+}
+
+static uint64_t serve_pushed(uint64_t n)
+{
+    kiln_labels had = kiln_labels_push("endpoint", endpoints[n % 8]);
+    uint64_t result = serve(n);
+    kiln_labels_pop(had);
+    return result;
+}
+
+static uint64_t serve_traced(uint64_t n)
+{
+    uint64_t trace[2] = {n, ~n};
+    kiln_set_trace((const unsigned char *)trace, (const unsigned char *)&n);
+    uint64_t result = serve_kept(n);
+    kiln_set_trace(NULL, NULL);
+    return result;
+}
+
+static const struct {
+    const char *name;
+    uint64_t (*serve)(uint64_t n);
+} modes[] = {
+    {"none", serve}, {"enter", serve_kept}, {"push", serve_pushed}, {"trace", serve_traced}};
 
 int main(int argc, char **argv)
 {
-    enum { NONE, WITH, ENTER } mode = NONE;
-    struct kiln_error error;
-    if (argc != 2) {
-        fprintf(stderr, "usage: labels cost|none|with|enter\n");
+    uint64_t (*request)(uint64_t n) = NULL;
+    for (int i = 0; i < 4; i++)
+        if (argc == 2 && strcmp(argv[1], modes[i].name) == 0)
+            request = modes[i].serve;
+    if (!request && (argc != 2 || strcmp(argv[1], "cost") != 0)) {
+        fprintf(stderr, "usage: labels cost|none|enter|push|trace\n");
         return 2;
     }
-    mode = strcmp(argv[1], "with") == 0 ? WITH : strcmp(argv[1], "enter") == 0 ? ENTER : NONE;
-    if (mode != NONE && (kiln_start(NULL, &error) || kiln_window_begin(&error) < 0)) {
+    struct kiln_error error;
+    if (request && request != serve &&
+        (kiln_start(NULL, &error) || kiln_window_begin(&error) < 0)) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
-    kiln_labels sets[8];
     for (int i = 0; i < 8; i++)
         sets[i] = kiln_labels_with(0, "endpoint", endpoints[i]);
-    if (strcmp(argv[1], "cost") == 0) {
+    if (!request) {
         kept = sets[3];
-        printf("%.2f %.1f\n", best(2000000, set_and_clear), best(100000, make));
+        printf("%.2f %.1f\n", best(2000000, set_and_clear), best(100000, push_and_pop));
         return 0;
     }
+    static volatile uint64_t sink;
     char line[64];
-    for (uint64_t n = 0; fgets(line, sizeof line, stdin);) {
+    for (uint64_t n = 1; fgets(line, sizeof line, stdin);) {
         uint64_t before = cpu_ns();
-        for (long left = atol(line); left > 0; left--, n++) {
-            kiln_labels had = 0;
-            if (mode != NONE)
-                had = kiln_labels_enter(mode == ENTER
-                                            ? sets[n % 8]
-                                            : kiln_labels_with(0, "endpoint", endpoints[n % 8]));
-            sink += serve(n);
-            if (mode != NONE)
-                kiln_labels_enter(had);
-        }
+        for (long left = strtol(line, NULL, 10); left > 0; left--)
+            sink += request(n++);
         printf("%lu\n", (unsigned long)(cpu_ns() - before));
         fflush(stdout);
     }

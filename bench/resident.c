@@ -35,13 +35,13 @@ static void *work(void *context)
 
 int main(int argc, char **argv)
 {
-    int n = argc > 2 ? atoi(argv[1]) : 0;
+    int n = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0;
     pthread_t threads[1024];
     if (n < 1 || n > 1024) {
         fprintf(stderr, "usage: resident THREADS SECONDS [LIBRARY...]\n");
         return 2;
     }
-    seconds = atof(argv[2]);
+    seconds = strtod(argv[2], NULL);
     for (int i = 3; i < argc; i++)
         if (!dlopen(argv[i], RTLD_LAZY)) {
             fprintf(stderr, "%s\n", dlerror());
@@ -51,16 +51,21 @@ int main(int argc, char **argv)
         if (pthread_create(&threads[i], NULL, work, NULL))
             return 1;
     usleep((useconds_t)(seconds * 0.9e6));
-    unsigned long resident = 0, anonymous = 0, text = 0, from, to, value;
-    char line[4096], permissions[8];
+    unsigned long resident = 0, anonymous = 0, text = 0;
+    char line[4096];
     FILE *file = fopen("/proc/self/smaps", "r");
     while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "%lx-%lx %7s", &from, &to, permissions) == 3)
-            text += strchr(permissions, 'x') ? (to - from) / 1024 : 0;
-        else if (sscanf(line, "Rss: %lu", &value) == 1)
-            resident += value;
-        else if (sscanf(line, "Anonymous: %lu", &value) == 1)
-            anonymous += value;
+        // "from-to permissions ..." begins a mapping, "Name: value kB" belongs to it.
+        char *rest;
+        unsigned long from = strtoul(line, &rest, 16);
+        if (*rest == '-') {
+            unsigned long to = strtoul(rest + 1, &rest, 16);
+            text += rest[3] == 'x' ? (to - from) / 1024 : 0;
+        } else if (strncmp(line, "Rss:", 4) == 0) {
+            resident += strtoul(line + 4, NULL, 10);
+        } else if (strncmp(line, "Anonymous:", 10) == 0) {
+            anonymous += strtoul(line + 10, NULL, 10);
+        }
     }
     printf("%lu %lu %lu\n", resident, anonymous, text);
     return 0;

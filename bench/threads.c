@@ -61,7 +61,7 @@ static void *run(void *context)
 
 int main(int argc, char **argv)
 {
-    int n = argc > 1 ? atoi(argv[1]) : 0, parts = 0;
+    int n = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 0, parts = 0;
     if (argc != 3 || n < 1 || n > MOST) {
         fprintf(stderr, "usage: threads N SECONDS, N from 1 to %d\n", MOST);
         return 2;
@@ -70,7 +70,7 @@ int main(int argc, char **argv)
         parts += 1 + i % 4;
     for (int i = 0; i < n; i++) {
         threads[i].index = i;
-        threads[i].wanted = (uint64_t)(atof(argv[2]) * 1e9 * (1 + i % 4) / parts);
+        threads[i].wanted = (uint64_t)(strtod(argv[2], NULL) * 1e9 * (1 + i % 4) / parts);
         if (pthread_create(&threads[i].thread, NULL, run, &threads[i]))
             return 1;
     }

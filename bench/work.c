@@ -169,7 +169,7 @@ int main(int argc, char **argv)
     char line[64];
     while (fgets(line, sizeof line, stdin)) {
         uint64_t cpu = cpu_ns(), wall = wall_ns();
-        for (long n = atol(line); n > 0; n--)
+        for (long n = strtol(line, NULL, 10); n > 0; n--)
             unit();
         printf("%lu %lu\n", (unsigned long)(cpu_ns() - cpu), (unsigned long)(wall_ns() - wall));
         fflush(stdout);

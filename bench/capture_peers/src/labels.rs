@@ -67,18 +67,17 @@ fn with_kiln(path: &str) {
         let start: extern "C" fn(*const c_void, *mut c_void) -> c_int =
             symbol(library, "kiln_start");
         let begin: extern "C" fn(*mut c_void) -> c_int = symbol(library, "kiln_window_begin");
-        let with: extern "C" fn(u32, *const c_char, *const c_char) -> u32 =
-            symbol(library, "kiln_labels_with");
-        let enter: extern "C" fn(u32) -> u32 = symbol(library, "kiln_labels_enter");
+        let push: extern "C" fn(*const c_char, *const c_char) -> u32 =
+            symbol(library, "kiln_labels_push");
+        let pop: extern "C" fn(u32) = symbol(library, "kiln_labels_pop");
         assert_eq!(start(std::ptr::null(), std::ptr::null_mut()), 0);
         assert!(begin(std::ptr::null_mut()) >= 0);
         run(|endpoint, n| {
-            // Made anew for each request, as a wrapper without a memory would.
             let key = CString::new("endpoint").unwrap();
             let value = CString::new(endpoint).unwrap();
-            let had = enter(with(0, key.as_ptr(), value.as_ptr()));
+            let had = push(key.as_ptr(), value.as_ptr());
             let result = serve(n);
-            enter(had);
+            pop(had);
             result
         });
     }
