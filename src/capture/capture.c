@@ -38,7 +38,7 @@ static void wait_for_readers(void)
     EACH_SLOT(t)
     {
         uint64_t begin = now_ns();
-        while (atomic_load(&t->reading)) {
+        while (atomic_load(&t->busy)) {
             // A thread that dies or is stopped inside its handler must not hold us up.
             if (now_ns() - begin > 1000000000u)
                 return;
@@ -295,10 +295,12 @@ int capture_start(const struct capture_options *o, struct err *e)
         return err_set(e, "sampling has been started already");
     if (handler_install(e))
         return -1;
-    if (!capture_state.cookie && getrandom(&capture_state.cookie, sizeof capture_state.cookie,
-                                           GRND_NONBLOCK) != sizeof capture_state.cookie)
-        capture_state.cookie = (uint32_t)now_ns();
-    capture_state.cookie |= 1;
+    if (!atomic_load(&capture_state.cookie)) {
+        uint32_t cookie;
+        if (getrandom(&cookie, sizeof cookie, GRND_NONBLOCK) != sizeof cookie)
+            cookie = (uint32_t)now_ns();
+        atomic_store(&capture_state.cookie, cookie | 1);
+    }
     capture_state.hz = o->hz;
     capture_state.depth = o->depth;
     capture_state.period_ns = 1000000000u / o->hz;
@@ -422,7 +424,7 @@ void capture_drain(void (*take)(void *context, const struct capture_sample *samp
                 take_rest(t, name, CAPTURE_UNTICKED, &t->ring->unticked, &t->ring->unticked_ns,
                           take, context);
         }
-        if (state == THREAD_DISARMED) {
+        if (state == THREAD_DISARMED && !atomic_load(&t->busy)) {
             pthread_mutex_lock(&slots_lock);
             thread_release(t);
             pthread_mutex_unlock(&slots_lock);
@@ -468,7 +470,7 @@ void capture_after_fork_in_child(void)
     EACH_SLOT(t)
     {
         atomic_store(&t->state, THREAD_FREE);
-        atomic_store(&t->reading, 0);
+        atomic_store(&t->busy, 0);
         // Rings in shared memory are still the parent's.
         if (capture_state.ring_memory) {
             t->ring = NULL;

@@ -55,7 +55,6 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
         count(&t->ring_full, ticks);
         return;
     }
-    atomic_store_explicit(&t->reading, 1, memory_order_seq_cst);
     const struct unwind_snapshot *snapshot =
         atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
     enum unwind_end why = UNWIND_END_NO_INFO;
@@ -69,7 +68,6 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
         n = unwind_stack(snapshot, &regs, bounds, (uintptr_t *)(words + head), capture_state.depth,
                          &t->cache, &why);
     }
-    atomic_store_explicit(&t->reading, 0, memory_order_release);
     if (n == 0) {
         count(&t->no_snapshot, ticks);
         return;
@@ -124,13 +122,18 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
     int saved = errno;
     uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
     uint32_t index = value & 0xffff, generation = value >> 16 & 0xffff;
-    if (info->si_code == SI_TIMER && value >> 32 == capture_state.cookie &&
-        index < CAPTURE_MAX_THREADS) {
+    uint32_t cookie = atomic_load_explicit(&capture_state.cookie, memory_order_relaxed);
+    if (info->si_code == SI_TIMER && value >> 32 == cookie && index < CAPTURE_MAX_THREADS) {
         struct capture_thread *t =
             atomic_load_explicit(&capture_state.slots[index], memory_order_acquire);
-        if (t && atomic_load_explicit(&t->state, memory_order_acquire) == THREAD_ARMED &&
-            (atomic_load_explicit(&t->generation, memory_order_relaxed) & 0xffff) == generation)
-            on_tick(t, info, context);
+        if (t) {
+            // Who disarms a thread looks at busy afterwards: one of us sees the other.
+            atomic_fetch_add(&t->busy, 1);
+            if (atomic_load(&t->state) == THREAD_ARMED &&
+                (atomic_load_explicit(&t->generation, memory_order_relaxed) & 0xffff) == generation)
+                on_tick(t, info, context);
+            atomic_fetch_sub_explicit(&t->busy, 1, memory_order_release);
+        }
     } else {
         forward(signal, info, context);
     }
@@ -155,8 +158,13 @@ bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
 // Under its own name sigaction may be the one that calls capture_wish.
 static int capture_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
 {
+#ifdef __SANITIZE_THREAD__
+    // Its run-time must know of handlers: it calls them where it can bear it.
+    return sigaction(signal, wanted, had);
+#else
     extern int __sigaction(int, const struct sigaction *, struct sigaction *);
     return __sigaction(signal, wanted, had);
+#endif
 }
 
 int handler_install(struct err *e)

@@ -25,7 +25,9 @@ struct capture_thread {
     // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
     _Atomic uintptr_t stack_lo, stack_hi;
     _Atomic uintptr_t last_sp;
-    _Atomic uint32_t reading; // inside the snapshot
+    // Handlers that use the slot, one at the most, but a late signal of a timer that is no more
+    // looks in, too. While there is one, snapshots are not freed and the slot is not given on.
+    _Atomic uint32_t busy;
     // Ticks credited as blocked; taken off the overrun that the kernel reports later.
     _Atomic uint64_t credit;
     _Atomic uint64_t ticks, samples, ring_full, no_snapshot;
@@ -49,7 +51,8 @@ struct capture_state {
     _Atomic uint32_t running;
     pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
     void *(*ring_memory)(size_t bytes); // NULL: rings are private
-    uint32_t cookie;                    // in the upper half of our timers' values
+    // In the upper half of our timers' values; 0 before the start.
+    _Atomic uint32_t cookie;
     uint32_t hz, depth;
     uint64_t period_ns;
     _Atomic uint64_t no_slot;
