@@ -34,8 +34,10 @@ static bool was_deleted(uint64_t address, uint64_t *start, uint64_t *end)
     char line[PATH_MAX + 128];
     bool deleted = false;
     while (maps && fgets(line, sizeof line, maps)) {
-        unsigned long long lo, hi;
-        if (sscanf(line, "%llx-%llx", &lo, &hi) != 2 || address < lo || address >= hi)
+        char *rest;
+        uint64_t lo = strtoull(line, &rest, 16),
+                 hi = *rest == '-' ? strtoull(rest + 1, NULL, 16) : 0;
+        if (address < lo || address >= hi)
             continue;
         struct str text = str_trim(str_from(line));
         deleted = str_ends(text, STR(" (deleted)"));
