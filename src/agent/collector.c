@@ -105,12 +105,15 @@ static void *run(void *context)
     prctl(PR_SET_NAME, "kiln");
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
     pthread_mutex_lock(&collector.lock);
-    while (!collector.stopping) {
+    bool alone = false;
+    while (!collector.stopping && !alone) {
         uint64_t now = collector_clock(CLOCK_MONOTONIC);
         // The tables are built without the lock: windows need not wait for them.
         pthread_mutex_unlock(&collector.lock);
         if (now - scanned >= SCAN_MS * 1000000u || capture_threads_changed()) {
             capture_scan();
+            // Without us the process would have ended.
+            alone = capture_is_alone();
             names_idle();
             scanned = now;
         }

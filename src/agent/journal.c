@@ -378,7 +378,7 @@ static uint64_t identity(void)
     for (int field = 2; p && field < 22; field++)
         p = strchr(p + 1, ' ');
     uint64_t start = p ? strtoull(p, NULL, 10) : 0;
-    return start << 32 | (uint32_t)strtoul(text, NULL, 10);
+    return p ? start << 32 | (uint32_t)strtoul(text, NULL, 10) : (uint64_t)getpid();
 }
 
 static size_t part_size(void)

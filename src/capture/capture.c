@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -106,12 +107,13 @@ struct directory_entry {
     char name[];
 };
 
-// Calls visit for every thread of the process, without opendir's malloc.
-static void each_task(void (*visit)(pid_t tid))
+// Calls visit for every thread of the process, without opendir's malloc. False: they cannot be
+// listed, in a place without /proc for instance.
+static bool each_task(void (*visit)(pid_t tid))
 {
     int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return;
+        return false;
     _Alignas(8) char buffer[4096];
     long n;
     while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
@@ -126,6 +128,7 @@ static void each_task(void (*visit)(pid_t tid))
         }
     }
     close(fd);
+    return true;
 }
 
 static void visit_task(pid_t tid)
@@ -165,7 +168,7 @@ static void learn_stacks(void)
     EACH_SLOT(t)
     wanted |= atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->last_sp) &&
               !atomic_load(&t->stack_hi);
-    int fd = wanted ? open("/proc/self/maps", O_RDONLY | O_CLOEXEC) : -1;
+    int fd = wanted ? open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return;
     char buffer[8192];
@@ -222,18 +225,50 @@ void capture_scan(void)
     EACH_SLOT(t)
     t->found = false;
     atomic_store(&tasks_scanned, count_tasks());
-    each_task(visit_task);
+    bool listed = each_task(visit_task);
     EACH_SLOT(t)
     {
         if (atomic_load(&t->state) != THREAD_ARMED)
             continue;
-        if (t->found)
+        if (t->found || (!listed && syscall(SYS_tgkill, capture_state.pid, t->tid, 0) == 0))
             credit_blocked(t);
         else
             thread_disarm(t);
     }
     pthread_mutex_unlock(&slots_lock);
     learn_stacks();
+}
+
+static pid_t first_other;
+static unsigned n_others;
+
+static void count_other(pid_t tid)
+{
+    if (tid == (pid_t)syscall(SYS_gettid))
+        return;
+    first_other = tid;
+    n_others++;
+}
+
+// The first thread of a process stays in the list when it has ended.
+static bool has_ended(pid_t tid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *name_end = strrchr(text, ')');
+    return name_end && strncmp(name_end, ") Z", 3) == 0;
+}
+
+bool capture_is_alone(void)
+{
+    n_others = 0;
+    return each_task(count_other) && n_others == 1 && first_other == capture_state.pid &&
+           has_ended(first_other);
 }
 
 static pthread_key_t at_exit;
@@ -248,6 +283,22 @@ static void make_key(void)
     pthread_key_create(&at_exit, on_thread_exit);
 }
 
+// What a handler knows to be mapped it need not ask the kernel about, which not every thread is
+// allowed to.
+static void set_own_stack(struct capture_thread *t)
+{
+    pthread_attr_t attributes;
+    void *lo;
+    size_t n;
+    if (pthread_getattr_np(pthread_self(), &attributes))
+        return;
+    if (pthread_attr_getstack(&attributes, &lo, &n) == 0) {
+        atomic_store(&t->stack_lo, (uintptr_t)lo);
+        atomic_store_explicit(&t->stack_hi, (uintptr_t)lo + n, memory_order_release);
+    }
+    pthread_attr_destroy(&attributes);
+}
+
 void capture_arm_self(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -258,8 +309,11 @@ void capture_arm_self(void)
     pthread_setspecific(at_exit, &capture_state);
     pid_t tid = (pid_t)syscall(SYS_gettid);
     pthread_mutex_lock(&slots_lock);
+    struct capture_thread *t = NULL;
     if (atomic_load(&capture_state.running) && !thread_find(tid))
-        thread_arm(tid);
+        t = thread_arm(tid);
+    if (t)
+        set_own_stack(t);
     pthread_mutex_unlock(&slots_lock);
 }
 
@@ -309,6 +363,15 @@ int capture_start(const struct capture_options *o, struct err *e)
     capture_state.pid = getpid();
     atomic_store(&capture_state.running, 1);
     capture_scan();
+    pid_t self = (pid_t)syscall(SYS_gettid);
+    pthread_mutex_lock(&slots_lock);
+    struct capture_thread *t = thread_find(self);
+    if (!t) // threads cannot be listed
+        t = thread_arm(self);
+    pthread_mutex_unlock(&slots_lock);
+    if (t)
+        atomic_store(&t->last_sp, (uintptr_t)__builtin_frame_address(0));
+    learn_stacks();
     return 0;
 }
 

@@ -164,7 +164,8 @@ static bool is_alive(uint64_t owner)
     if (fd >= 0)
         close(fd);
     const char *name_end = n > 0 ? strrchr(text, ')') : NULL;
-    if (!name_end || (uint32_t)stat_field(text, 22) != owner >> 32)
+    // A process that could not read its start time says 0.
+    if (!name_end || (owner >> 32 && (uint32_t)stat_field(text, 22) != owner >> 32))
         return false;
     // A process whose first thread has ended looks like one that is dead.
     bool ended = strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0;
@@ -190,23 +191,41 @@ static bool was_replaced(const struct harvest *h, size_t index, uint64_t owner)
 
 // --- reading ---
 
-static int add_up(struct harvest *h, struct err *e)
+// All that is held, used up, as one profile in arena, which then owns what it was.
+static struct model_profile *merge(struct harvest *h, struct arena *arena, struct err *e)
 {
     struct model_profile *profiles[MOST_HELD];
-    struct arena *arena = arena_new(0);
-    if (!arena)
-        return err_set(e, "out of memory");
-    for (size_t i = 0; i < h->n_held; i++)
+    size_t n = h->n_held;
+    for (size_t i = 0; i < n; i++) {
         profiles[i] = h->held[i].profile;
-    struct model_profile *sum = model_merge(profiles, h->n_held, arena, e);
+        arena_adopt(arena, h->held[i].arena);
+    }
+    h->n_held = 0;
+    return model_merge_take(profiles, n, arena, e);
+}
+
+// One profile in the place of all: encoded and read again, so that nothing of the others remains.
+static int add_up(struct harvest *h, struct err *e)
+{
+    struct arena *arena = arena_new(0), *fresh = arena_new(0);
+    struct model_profile *sum = NULL;
+    struct out out;
+    out_init_memory(&out, SIZE_MAX);
+    if (arena && fresh)
+        sum = merge(h, arena, e);
+    else
+        err_set(e, "out of memory");
+    if (sum && (codec_write_pprof(sum, &out, e) || out_finish(&out, e)))
+        sum = NULL;
+    if (sum)
+        sum = codec_read_pprof(fresh, (const uint8_t *)out.p, out.n, e);
+    out_fini(&out);
+    arena_free(arena);
     if (!sum) {
-        arena_free(arena);
+        arena_free(fresh);
         return -1;
     }
-    for (size_t i = 0; i < h->n_held; i++)
-        arena_free(h->held[i].arena);
-    h->held[0] = (struct held){arena, sum};
-    h->n_held = 1;
+    h->held[h->n_held++] = (struct held){fresh, sum};
     return 0;
 }
 
@@ -281,14 +300,11 @@ struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, st
     for (size_t i = 0; i < h->file->n_parts; i++)
         if (atomic_load(&h->file->owner[i]) && read_part(h, i, true, e))
             return NULL;
-    struct model_profile *profiles[MOST_HELD];
-    for (size_t i = 0; i < h->n_held; i++)
-        profiles[i] = h->held[i].profile;
     if (h->n_held == 0) {
         err_set(e, "no process left a profile");
         return NULL;
     }
-    struct model_profile *p = model_merge(profiles, h->n_held, arena, e);
+    struct model_profile *p = merge(h, arena, e);
     // They ran side by side.
     if (p) {
         p->time_nanos = h->begun;

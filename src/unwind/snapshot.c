@@ -53,12 +53,15 @@ static size_t add_text(struct look *l, const void *p, size_t n)
 
 static size_t add_path(struct look *l, const char *name, bool main_program)
 {
-    char link[4096];
-    if (main_program) {
+    // Asked once: later there may be no /proc, or the first thread, whose link it is, be gone.
+    static char link[4096];
+    static size_t n_link;
+    if (main_program && n_link == 0) {
         ssize_t n = readlink("/proc/self/exe", link, sizeof link);
-        if (n > 0)
-            return add_text(l, link, (size_t)n);
+        n_link = n > 0 ? (size_t)n : 0;
     }
+    if (main_program && n_link)
+        return add_text(l, link, n_link);
     if (strncmp(name, "linux-vdso", 10) == 0)
         name = "[vdso]";
     return add_text(l, name, strlen(name));
@@ -188,7 +191,7 @@ static void look_at_maps(struct look *l)
 {
     char buffer[8192];
     size_t n = 0, n_objects = n_found(l);
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
     for (;;) {
