@@ -1,0 +1,21 @@
+// What a profiled process leaves to kiln run.
+#include <stdlib.h>
+#include <string.h>
+
+#include "codec/journal.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    struct err e;
+    struct arena *arena = arena_new(512 << 20);
+    // A copy of its own, so that the sanitizer sees every byte too far.
+    uint8_t *copy = malloc(n + !n);
+    memcpy(copy, data, n);
+    struct model_profile *p = codec_read_journal(arena, copy, n, n % 2, NULL, &e);
+    free(copy);
+    if (p && model_check(p, &e))
+        abort();
+    arena_free(arena);
+    return 0;
+}
