@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include <time.h>
 
 #include "agent/hooks.h"
@@ -106,6 +108,7 @@ static void *run(void *context)
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
     pthread_mutex_lock(&collector.lock);
     bool alone = false;
+    int code = 0;
     while (!collector.stopping && !alone) {
         uint64_t now = collector_clock(CLOCK_MONOTONIC);
         // The tables are built without the lock: windows need not wait for them.
@@ -113,7 +116,7 @@ static void *run(void *context)
         if (now - scanned >= SCAN_MS * 1000000u || capture_threads_changed()) {
             capture_scan();
             // Without us the process would have ended.
-            alone = capture_is_alone();
+            alone = capture_is_alone(&code);
             names_idle();
             scanned = now;
         }
@@ -133,6 +136,10 @@ static void *run(void *context)
     }
     collector_drain();
     pthread_mutex_unlock(&collector.lock);
+    // libc ends the process with 0 when its last thread returns; the kernel with that thread's
+    // code.
+    if (alone && code)
+        syscall(SYS_exit, code);
     return NULL;
 }
 

@@ -250,8 +250,8 @@ static void count_other(pid_t tid)
     n_others++;
 }
 
-// The first thread of a process stays in the list when it has ended.
-static bool has_ended(pid_t tid)
+// The first thread of a process stays in the list when it has ended. *code: its exit code.
+static bool has_ended(pid_t tid, int *code)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
@@ -260,15 +260,20 @@ static bool has_ended(pid_t tid)
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = '\0';
-    const char *name_end = strrchr(text, ')');
-    return name_end && strncmp(name_end, ") Z", 3) == 0;
+    const char *p = strrchr(text, ')');
+    if (!p || strncmp(p, ") Z", 3) != 0)
+        return false;
+    for (int field = 2; p && field < 52; field++)
+        p = strchr(p + 1, ' ');
+    *code = p ? (int)strtol(p, NULL, 10) >> 8 : 0;
+    return true;
 }
 
-bool capture_is_alone(void)
+bool capture_is_alone(int *code)
 {
     n_others = 0;
     return each_task(count_other) && n_others == 1 && first_other == capture_state.pid &&
-           has_ended(first_other);
+           has_ended(first_other, code);
 }
 
 static pthread_key_t at_exit;

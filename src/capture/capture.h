@@ -71,8 +71,9 @@ bool capture_refresh(void);
 void capture_scan(void);
 // True if there are more or fewer threads than at the last scan: a reason for one. Cheap.
 bool capture_threads_changed(void);
-// Whether the calling thread is the only one left: then it should end, too, and the process with it.
-bool capture_is_alone(void);
+// Whether the calling thread is the only one left: then it should end, too, and the process with
+// it. *code is what the first thread gave to the kernel when it ended.
+bool capture_is_alone(int *code);
 // Arms the calling thread now, so that it is seen from its first instruction to its end.
 void capture_arm_self(void);
 // The kernel looks at CPU timers a few hundred times a second only; what the thread was due

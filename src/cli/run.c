@@ -37,7 +37,7 @@ static int usage(FILE *to)
           "from start to end, however it ends. The exit status is the program's.\n\n"
           "  -F HZ       samples per CPU-second, 1 to 10000 (default 100)\n"
           "  -o FILE     the profile: .pb.gz, .svg, .html, .folded, ... (default PROGRAM.pb.gz)\n"
-          "  --depth N   frames of a stack, up to 1024 (default 128)\n"
+          "  --depth N   frames of a stack, up to 1024 (default 500)\n"
           "  --listen ADDRESS\n"
           "              serve the program's endpoints, /debug/pprof/ and others, on HOST:PORT,\n"
           "              :PORT or unix:/PATH; with KILN_TOKEN set, to those who know it\n"
@@ -359,7 +359,7 @@ static int profile(struct run *run)
 
 int command_run(int argc, char **argv)
 {
-    struct run run = {.output = "", .listen = ""};
+    struct run run = {.output = "", .listen = "", .depth = 500};
     const struct flag flags[] = {
         {"F", FLAG_INT, &run.frequency, ""}, {"o", FLAG_STRING, &run.output, ""},
         {"depth", FLAG_INT, &run.depth, ""}, {"follow", FLAG_BOOL, &run.follow, ""},
