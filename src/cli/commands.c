@@ -58,7 +58,7 @@ const struct command commands[] = {
          "looked for by the names in the profile, from the current directory or\n"
          "--source-path upwards.",
      .examples = EXAMPLES("kiln list '^parse_header$' cpu.pb.gz", "which lines cost",
-                          "kiln list --source-path=/src/app --trim-path=/build parse cpu.pb.gz",
+                          "kiln list --source-path=src parse cpu.pb.gz",
                           "of a program that was built elsewhere"),
      .options = CODE,
      .run = command_report},
