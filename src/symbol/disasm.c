@@ -197,16 +197,27 @@ static bool find_named(struct disasm_tool *tool, const char *tools, const char *
     return false;
 }
 
-void disasm_find(struct disasm_tool *tool, const char *tools)
+static const char *const names[] = {"llvm-objdump", "objdump"};
+
+// The first from names[from] on that exists; with asking, only one that is fit for use.
+static void find_from(struct disasm_tool *tool, int from, bool asking)
 {
-    static const char *const names[] = {"llvm-objdump", "objdump"};
-    for (int i = 0; i < 2; i++) {
-        int kind = find_named(tool, tools, names[i]) ? ask_kind(tool) : 0;
+    for (int i = from; i < 2; i++) {
+        if (!find_named(tool, tool->tools, names[i]))
+            continue;
+        int kind = asking ? ask_kind(tool) : i == 0 ? 2 : 1;
         tool->is_llvm = kind == 2;
         if (kind)
             return;
     }
     tool->path[0] = '\0';
+}
+
+void disasm_find(struct disasm_tool *tool, const char *tools)
+{
+    tool->tools = tools;
+    tool->is_known = false;
+    find_from(tool, 0, false);
 }
 
 // --- ranges ---
@@ -246,6 +257,7 @@ struct pool {
     const struct disasm_tool *tool;
     struct disasm_range *ranges;
     struct arena *arena;
+    const size_t *order; // which ranges to run
     struct process processes[MOST_AT_ONCE];
     size_t size;
 };
@@ -276,13 +288,11 @@ static void run_all(struct pool *pool, size_t n)
                 running--;
                 changed = true;
             }
-            while (next < n && pool->ranges[next].error)
-                next++;
             if (p->pid == 0 && next < n) {
                 const char *argv[MOST_ARGUMENTS];
-                arguments(pool->tool, &pool->ranges[next], pool->arena, argv);
+                arguments(pool->tool, &pool->ranges[pool->order[next]], pool->arena, argv);
                 int error = start(p, argv);
-                p->range = next++;
+                p->range = pool->order[next++];
                 changed = true;
                 if (error)
                     finish(pool, p, strerror(error));
@@ -295,16 +305,16 @@ static void run_all(struct pool *pool, size_t n)
     }
 }
 
-void disasm_run(const struct disasm_tool *tool, struct disasm_range *ranges, size_t n,
-                struct arena *arena)
+// Runs those ranges whose places stand in order.
+static void run_ranges(const struct disasm_tool *tool, struct disasm_range *ranges,
+                       const size_t *order, size_t n, struct arena *arena)
 {
-    if (!*tool->path) {
-        for (size_t i = 0; i < n; i++)
-            ranges[i].error = "cannot disasm: no objdump tool available";
+    for (size_t i = 0; !*tool->path && i < n; i++)
+        ranges[order[i]].error = "cannot disasm: no objdump tool available";
+    if (!*tool->path)
         return;
-    }
     long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    struct pool pool = {.tool = tool, .ranges = ranges, .arena = arena, .size = 1};
+    struct pool pool = {.tool = tool, .ranges = ranges, .arena = arena, .order = order, .size = 1};
     if (processors > 1)
         pool.size = processors > MOST_AT_ONCE ? MOST_AT_ONCE : (size_t)processors;
     for (size_t i = 0; i < MOST_AT_ONCE; i++)
@@ -315,9 +325,29 @@ void disasm_run(const struct disasm_tool *tool, struct disasm_range *ranges, siz
         struct err e;
         for (size_t i = 0; i < held->size; i++)
             drop(&held->processes[i]);
-        arena_caught(arena, &e);
-        arena_fail(arena, "%s", e.message);
+        arena_caught(held->arena, &e);
+        arena_fail(held->arena, "%s", e.message);
     }
     run_all(&pool, n);
     arena_try_end(arena);
+}
+
+void disasm_run(struct disasm_tool *tool, struct disasm_range *ranges, size_t n,
+                struct arena *arena)
+{
+    size_t *order = arena_array(arena, n + 1, sizeof *order), count = 0, failed = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!ranges[i].error)
+            order[count++] = i;
+    run_ranges(tool, ranges, order, count, arena);
+    for (size_t i = 0; i < count; i++)
+        if (ranges[order[i]].error)
+            order[failed++] = order[i];
+    if (failed && *tool->path && !tool->is_known && ask_kind(tool) == 0) {
+        find_from(tool, tool->is_llvm ? 1 : 2, true);
+        for (size_t i = 0; i < failed; i++)
+            ranges[order[i]].error = NULL;
+        run_ranges(tool, ranges, order, failed, arena);
+    }
+    tool->is_known = true;
 }

@@ -7,10 +7,13 @@
 struct disasm_tool {
     char path[4096]; // empty: there is none
     bool is_llvm;
+    bool is_known; // it was asked which objdump it is
+    const char *tools;
 };
 
 // tools is pprof's -tools: entries separated by commas, each a directory, or name:directory for
-// one tool. Empty: PATH. llvm-objdump (8 or newer) is preferred to GNU's.
+// one tool. Empty: PATH; it must outlive tool. llvm-objdump is preferred to GNU's. Asking a program
+// which it is takes as long as disassembling a function: that is done only when it has failed.
 void disasm_find(struct disasm_tool *tool, const char *tools);
 
 struct disasm_inst {
@@ -31,7 +34,8 @@ struct disasm_range {
 
 // Disassembles all ranges, several at a time, except those that have an error already. Answers
 // live in arena.
-void disasm_run(const struct disasm_tool *tool, struct disasm_range *ranges, size_t n,
+// If the tool turns out to be unfit (LLVM's before 8, or no objdump), the next one takes its place.
+void disasm_run(struct disasm_tool *tool, struct disasm_range *ranges, size_t n,
                 struct arena *arena);
 
 // What objdump printed; the pieces point into output. *n instructions.

@@ -154,7 +154,7 @@ static void a_tool_is_found_and_run(void **state)
     assert_string_equal(tool.path, "");
     put_script("llvm-objdump", "exit 1"); // one that does not work is passed over
     disasm_find(&tool, dir);
-    assert_string_equal(tool.path, path);
+    assert_true(tool.is_llvm);
 
     struct disasm_range ranges[20];
     for (size_t i = 0; i < 20; i++)
@@ -178,11 +178,13 @@ static void a_tool_is_found_and_run(void **state)
         assert_int_equal(ranges[i].n, 1);
         assert_str(ranges[i].insts[0].text, text);
     }
+    assert_string_equal(tool.path, path);
     assert_string_equal(ranges[5].error, "not wanted");
     assert_non_null(strstr(ranges[7].error, " bad]: exit status 3"));
     assert_non_null(strstr(ranges[11].error, " dead]: signal: Killed"));
 
     struct disasm_tool none = {.path = ""};
+    ranges[0].error = NULL;
     disasm_run(&none, ranges, 1, arena);
     assert_string_equal(ranges[0].error, "cannot disasm: no objdump tool available");
 }
