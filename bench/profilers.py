@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.environ.get('KILN_BUILD', os.path.join(TOP, 'build'))
@@ -67,7 +68,9 @@ def environment(added):
 
 
 def verdict(met, what=''):
-    if not met and not QUICK:
+    if QUICK:
+        return 'not judged'
+    if not met:
         missed.append(what)
     return 'met' if met else 'MISSED'
 
@@ -105,16 +108,44 @@ class Servant:
         self.process.wait(60)
 
 
-def in_turns(servants, units, rounds):
-    """name -> list of CPU times; every round asks each of them once, in another order."""
+EPOCH = 4
+
+
+def in_turns(start, rounds, slice_ns, settle, count=None):
+    """Compares servants, two of which, 'bare' and 'none', are the same without a profiler.
+
+    Each round asks every servant for a slice of the same work, in an order that changes. Every
+    EPOCH rounds all are started anew by start(), since where a process's memory happens to lie
+    matters as much as a profiler, and left to settle for so many seconds. A slice counts as its
+    CPU time over the mean of the unprofiled ones of its round ('none': over 'bare'); the result
+    is name -> the median of each epoch. count(servants) is read around each epoch: the second
+    result is by how much it grew in a second.
+    """
     r = random.Random(2)
-    times = {name: [] for name in servants}
-    order = list(servants)
-    for _ in range(rounds):
-        r.shuffle(order)
-        for name in order:
-            times[name].append(servants[name].work(units)[0])
-    return times
+    medians, counted, passed = {}, 0, 0
+    for _ in range(0, rounds, EPOCH):
+        servants = start()
+        units = max(1, round(slice_ns / min(s.work(4)[0] / 4 for s in servants.values())))
+        began = time.monotonic()
+        while time.monotonic() - began < settle:
+            for servant in servants.values():
+                servant.work(1)
+        ratios, order = {}, list(servants)
+        began, before = time.monotonic(), count(servants) if count else 0
+        for _ in range(EPOCH):
+            r.shuffle(order)
+            times = {name: servants[name].work(units)[0] for name in order}
+            for name, spent in times.items():
+                base = times['bare'] if name == 'none' else (times['bare'] + times['none']) / 2
+                ratios.setdefault(name, []).append(spent / base)
+        counted += (count(servants) if count else 0) - before
+        passed += time.monotonic() - began
+        for name, values in ratios.items():
+            if name != 'bare':
+                medians.setdefault(name, []).append(statistics.median(values))
+        for servant in servants.values():
+            servant.end()
+    return medians, counted / passed
 
 
 def finish():
