@@ -3,15 +3,22 @@
 
 #include "unwind/rule.h"
 
-static bool slot(const struct cfi_state *s, unsigned reg, int16_t *value)
+// What a lazy PLT entry pushes before it jumps to the loader's resolver. The resolver knows where
+// the link register is but counts its CFA from below.
+#define PLT_PUSH 16
+
+// False: not in the short form. A slot below the stack pointer is one that the epilogue has given
+// back already: a signal frame may lie there, the register has its value.
+static bool slot(const struct cfi_state *s, unsigned reg, int32_t push, int16_t *value)
 {
+    int64_t offset = (int64_t)s->value[reg] - push;
     *value = 0;
     if (s->how[reg] == CFI_SAME || (s->how[reg] == CFI_UNDEFINED && reg != UNWIND_REG_RA))
         return true;
-    if (s->how[reg] != CFI_OFFSET || s->value[reg] == 0 || (s->value[reg] & 1) ||
-        s->value[reg] != (int16_t)s->value[reg])
+    if (s->how[reg] != CFI_OFFSET || offset == 0 || (offset & 1) || offset != (int16_t)offset)
         return false;
-    *value = (int16_t)s->value[reg];
+    if (s->cfa_register != UNWIND_REG_SP || s->cfa_value + push + offset >= 0)
+        *value = (int16_t)offset;
     return true;
 }
 
@@ -21,20 +28,22 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
     (void)base;
     (void)n;
     int16_t bp, lr;
+    int32_t push =
+        s->how[UNWIND_REG_RA] == CFI_OFFSET && s->value[UNWIND_REG_RA] == 8 ? PLT_PUSH : 0;
     if (s->how[UNWIND_REG_RA] == CFI_UNDEFINED)
         return UNWIND_ROOT;
     // The kernel's frame record has the interrupted pc, but not the registers: the frame
     // itself has them all.
     if (signal)
         return UNWIND_SIGNAL;
-    if (s->cfa_expression || s->how[UNWIND_REG_SP] != CFI_SAME || s->cfa_value > UNWIND_CFA_MAX ||
-        s->cfa_value < -UNWIND_CFA_MAX || !slot(s, UNWIND_REG_BP, &bp) ||
-        !slot(s, UNWIND_REG_RA, &lr))
+    if (s->cfa_expression || s->how[UNWIND_REG_SP] != CFI_SAME ||
+        s->cfa_value > UNWIND_CFA_MAX - PLT_PUSH || s->cfa_value < -UNWIND_CFA_MAX ||
+        !slot(s, UNWIND_REG_BP, push, &bp) || !slot(s, UNWIND_REG_RA, push, &lr))
         return UNWIND_GENERAL;
     if (s->cfa_register == UNWIND_REG_SP)
-        return unwind_rule_make(UNWIND_SP, s->cfa_value, bp, lr);
+        return unwind_rule_make(UNWIND_SP, s->cfa_value + push, bp, lr);
     if (s->cfa_register == UNWIND_REG_BP)
-        return unwind_rule_make(UNWIND_BP, s->cfa_value, bp, lr);
+        return unwind_rule_make(UNWIND_BP, s->cfa_value + push, bp, lr);
     return UNWIND_GENERAL;
 }
 

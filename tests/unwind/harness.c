@@ -18,6 +18,7 @@
 #include <libunwind.h>
 #endif
 
+#include "stepper.h"
 #include "unwind/unwind.h"
 
 #define DEPTH 512
@@ -37,11 +38,13 @@ enum difference {
     OURS_COMPLETE,  // the oracle gave up, ours reached the root
     NOT_LOADED_YET, // in an object that came after the snapshot
     ORACLE_CRASHED, // libgcc reads what it is told to, wherever that is
+    ORACLE_WRONG,   // by the calls and returns that were seen, ours is right
+    BOTH_WRONG,     // and so none is
     DIFFERENCES
 };
 
 struct example {
-    struct list ours, theirs;
+    struct list ours, theirs, truth; // truth: root first
     enum unwind_end why;
 };
 
@@ -148,6 +151,56 @@ static bool nearly_same(const struct list *ours, const struct list *theirs)
 }
 #endif
 
+// The callers of the function that is stepped through, root first, as its calls and returns
+// tell, from the last stack on that both unwinders agreed upon and followed to its root.
+static struct {
+    struct list callers;
+    uintptr_t pc; // of the instruction before
+    bool known;
+} truth;
+
+static void truth_step(uintptr_t pc)
+{
+    struct list *l = &truth.callers;
+    switch (stepper_last()) {
+    case STEPPER_CALL:
+        truth.known = truth.known && l->n < DEPTH;
+        if (truth.known)
+            l->pc[l->n++] = truth.pc + 3;
+        break;
+    case STEPPER_RETURN: // signal frames are entered where they return to
+        truth.known = truth.known && l->n > 0 && pc - l->pc[l->n - 1] <= 1;
+        l->n -= truth.known;
+        break;
+    case STEPPER_UNKNOWN:
+        truth.known = false;
+        break;
+    default:
+        break;
+    }
+    truth.pc = pc;
+}
+
+static bool is_truth(const struct list *list)
+{
+    const struct list *l = &truth.callers;
+    if (list->n != l->n + 1)
+        return false;
+    for (size_t i = 0; i < l->n; i++)
+        if (l->pc[l->n - 1 - i] != list->pc[i + 1])
+            return false;
+    return list->pc[0] == truth.pc;
+}
+
+static void learn_truth(const struct list *list)
+{
+    struct list *l = &truth.callers;
+    l->n = list->n - 1;
+    for (size_t i = 0; i < l->n; i++)
+        l->pc[l->n - 1 - i] = list->pc[i + 1];
+    truth.known = true;
+}
+
 static sigjmp_buf oracle_crash;
 static volatile sig_atomic_t in_oracle;
 
@@ -173,6 +226,7 @@ static void take(ucontext_t *uc)
         errno_changed++;
     theirs.n = 0;
     theirs.cut = false;
+    truth_step(regs.r[UNWIND_REG_PC]);
     enum difference d = SAME;
     if (oracle != ORACLE_ROOT) {
         struct gcc_walk w = {.list = &theirs, .from = regs.r[UNWIND_REG_PC]};
@@ -192,6 +246,13 @@ static void take(ucontext_t *uc)
             d = OURS_COMPLETE;
         if (d == OURS_SHORTER && why == UNWIND_END_UNKNOWN_PC && oracle == ORACLE_LIBGCC_LOADER)
             d = NOT_LOADED_YET;
+        bool right = truth.known && is_truth(&ours);
+        if (right && d != SAME)
+            d = ORACLE_WRONG;
+        else if (truth.known && !right && d == SAME && why != UNWIND_END_ROOT)
+            d = BOTH_WRONG;
+        else if (d == SAME && why == UNWIND_END_ROOT)
+            learn_truth(&ours);
     } else {
         d = OURS_SHORTER;
         for (size_t i = 0; i < ours.n; i++)
@@ -209,29 +270,30 @@ static void take(ucontext_t *uc)
     counts[d]++;
     ends[why]++;
     frames += (long)ours.n;
-    if (d != SAME && d < OURS_COMPLETE && n_examples < SHOWN) {
+    if ((d < OURS_COMPLETE || d == BOTH_WRONG) && d != SAME && n_examples < SHOWN) {
         examples[n_examples].ours = ours;
         examples[n_examples].theirs = theirs;
+        examples[n_examples].truth.n = 0;
+        if (truth.known)
+            examples[n_examples].truth = truth.callers;
         examples[n_examples++].why = why;
     }
     taken++;
     errno = old;
 }
 
-#define TRAP_FLAG 0x100
+static bool take_step(ucontext_t *uc)
+{
+    if (taken < asked)
+        take(uc);
+    return taken < asked;
+}
 
 static void on_trap(int number, siginfo_t *info, void *context)
 {
-    ucontext_t *uc = context;
     (void)number;
     (void)info;
-#if defined(__x86_64__)
-    if (taken >= asked) {
-        uc->uc_mcontext.gregs[REG_EFL] &= ~(long long)TRAP_FLAG;
-        return;
-    }
-#endif
-    take(uc);
+    stepper_trap(context, take_step);
 }
 
 static void on_tick(int number, siginfo_t *info, void *context)
@@ -242,37 +304,16 @@ static void on_tick(int number, siginfo_t *info, void *context)
         take(context);
 }
 
-// libgcc believes what it is told and nothing else: the directives must be right at every
-// instruction.
-#if defined(__x86_64__)
-void trap_flag_on(void);
-void trap_flag_off(void);
-__asm__(".text\n"
-        "trap_flag_on:\n"
-        ".cfi_startproc; pushfq; .cfi_adjust_cfa_offset 8; orq $0x100, (%rsp)\n"
-        "popfq; .cfi_adjust_cfa_offset -8; ret; .cfi_endproc\n"
-        "trap_flag_off:\n"
-        ".cfi_startproc; pushfq; .cfi_adjust_cfa_offset 8; andq $~0x100, (%rsp)\n"
-        "popfq; .cfi_adjust_cfa_offset -8; ret; .cfi_endproc\n");
-#else
-static void trap_flag_on(void)
-{
-}
-static void trap_flag_off(void)
-{
-}
-#endif
-
 void harness_step_on(void)
 {
     learn_bounds();
     if (taken < asked)
-        trap_flag_on();
+        stepper_on();
 }
 
 void harness_step_off(void)
 {
-    trap_flag_off();
+    stepper_off();
 }
 
 bool harness_done(void)
@@ -330,6 +371,7 @@ static void report(const char *name, bool timed)
         all += counts[i];
     long bad = counts[OURS_LONGER] + counts[OURS_SHORTER] + counts[OTHER_FRAME];
     // A piece fails when more than one context in 10,000 differs.
+    bad += counts[BOTH_WRONG];
     bool ok = all > 0 && bad * 10000 <= all && errno_changed == 0;
     printf("%s %-28s %8ld %s contexts, %5.1f frames, %ld differ", ok ? "ok  " : "FAIL", name, all,
            timed ? "timed  " : "stepped", all ? (double)frames / (double)all : 0.0, bad);
@@ -341,6 +383,10 @@ static void report(const char *name, bool timed)
     if (libunwind_same != libunwind_taken)
         printf(", libunwind differs on %ld of %ld", libunwind_taken - libunwind_same,
                libunwind_taken);
+    if (counts[ORACLE_WRONG])
+        printf(", %ld right where libgcc is wrong", counts[ORACLE_WRONG]);
+    if (counts[BOTH_WRONG])
+        printf(", %ld where both are wrong", counts[BOTH_WRONG]);
     if (counts[ORACLE_CRASHED])
         printf(", %ld where libgcc crashed", counts[ORACLE_CRASHED]);
     if (counts[NOT_LOADED_YET])
@@ -353,6 +399,7 @@ static void report(const char *name, bool timed)
         printf("    ended by: %s\n", unwind_end_name(examples[i].why));
         show_list("ours  ", &examples[i].ours);
         show_list("theirs", &examples[i].theirs);
+        show_list("callers, root first", &examples[i].truth);
     }
     *(ok ? &passed : &failed) += 1;
     if (oracle != ORACLE_ROOT) {
