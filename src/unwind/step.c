@@ -1,4 +1,8 @@
+#if defined(__x86_64__)
 #include "unwind/step.h"
+#else
+#include "unwind/step_aarch64.h"
+#endif
 
 // Whether eight bytes can be read: the kernel looks at the new mask before it finds that there
 // is no such operation. Changes nothing.
@@ -189,6 +193,9 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
         step_handler_frame(w, pc, &sp, &bp);
     w->bp = bp;
     w->saved = saved;
+#if defined(__aarch64__)
+    pc = step_strip(pc);
+#endif
     enum unwind_end end = step_to(w, pc, sp, true);
     w->exact = left;
     return end;

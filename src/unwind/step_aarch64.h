@@ -15,6 +15,8 @@ static inline __attribute__((always_inline)) bool step_quickly(struct step_fast 
                                                                unwind_rule rule, bool exact)
 {
     uintptr_t cfa;
+    if (exact) // see step_by_code
+        return false;
     if (__builtin_expect(unwind_rule_kind(rule) == UNWIND_BP, 1))
         cfa = f->bp + unwind_rule_cfa(rule);
     else if (unwind_rule_kind(rule) == UNWIND_SP)
@@ -30,7 +32,6 @@ static inline __attribute__((always_inline)) bool step_quickly(struct step_fast 
             return false;
         bp = step_word_at(cfa + bp_slot);
     }
-    (void)exact;
     f->pc = step_strip(step_word_at(cfa + lr_slot));
     f->sp = cfa;
     f->bp = bp;

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 enum { STEP = 0xd42a2000, ON = 0xd42a2020, OFF = 0xd42a2040 }; // brk #0x5100 and so on
 enum { SIGRETURN = 139, MOV_X8_SIGRETURN = 0xd2801168, SVC = 0xd4000001 };
@@ -28,10 +27,14 @@ __asm__(".text; .globl stepper_on, stepper_off\n"
 
 static void patch(uint32_t *at, uint32_t code)
 {
-    uintptr_t page = (uintptr_t)at & -(uintptr_t)4096;
-    mprotect((void *)page, 4096, PROT_READ | PROT_WRITE | PROT_EXEC);
+    // Not by functions of libraries: the breakpoint may be in there.
+    register uintptr_t page __asm__("x0") = (uintptr_t)at & -(uintptr_t)4096;
+    register long size __asm__("x1") = 4096;
+    register long access __asm__("x2") = PROT_READ | PROT_WRITE | PROT_EXEC;
+    register long number __asm__("x8") = 226; // mprotect
+    __asm__ volatile("svc #0" : "+r"(page) : "r"(size), "r"(access), "r"(number) : "memory");
     *(volatile uint32_t *)at = code;
-    __builtin___clear_cache((char *)at, (char *)(at + 1));
+    __asm__ volatile("dc cvau, %0; dsb ish; ic ivau, %0; dsb ish; isb" : : "r"(at) : "memory");
 }
 
 static void remove_all(void)

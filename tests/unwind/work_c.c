@@ -286,9 +286,9 @@ static void no_cfi_leaf(void)
 // Code that nobody describes, with frame pointers, calling back.
 static void jit(void)
 {
-#if defined(__x86_64__)
     static void (*code)(void (*)(void));
     if (!code) {
+#if defined(__x86_64__)
         static const uint8_t bytes[] = {
             0x55,                   // push %rbp
             0x48, 0x89, 0xe5,       // mov %rsp, %rbp
@@ -296,15 +296,29 @@ static void jit(void)
             0xff, 0xd7,             // call *%rdi
             0x90, 0xc9, 0xc3,       // nop; leave; ret
         };
+#else
+        static const uint32_t bytes[] = {
+            0xd10183ff, // sub sp, sp, #96
+            0xa9047bfd, // stp x29, x30, [sp, #64]
+            0x910103fd, // add x29, sp, #64
+            0xf9002bf3, // str x19, [sp, #80]
+            0xd63f0000, // blr x0
+            0xd503201f, // nop
+            0xf9402bf3, // ldr x19, [sp, #80]
+            0xa9447bfd, // ldp x29, x30, [sp, #64]
+            0x910183ff, // add sp, sp, #96
+            0xd65f03c0, // ret
+        };
+#endif
         void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         memcpy(p, bytes, sizeof bytes);
         mprotect(p, 4096, PROT_READ | PROT_EXEC);
+        __builtin___clear_cache((char *)p, (char *)p + sizeof bytes);
         code = (void (*)(void (*)(void)))p;
         harness_step_off();
         harness_refresh();
     }
     code(from_no_cfi);
-#endif
 }
 
 const struct work work_c_list[] = {
