@@ -40,4 +40,4 @@ install: build
 	@meson install -C build
 
 clean:
-	@rm -rf build build-asan build-fuzz build-bench
+	@rm -rf build build-asan build-fuzz build-bench build-arm64

@@ -169,6 +169,17 @@ static void add_row(struct writer *w, uint64_t address, uint32_t node)
         arena_fail(w->arena, "the index would be larger than 4 GiB");
 }
 
+static bool in_code(struct symbol_file *file, uint64_t address, bool or_end)
+{
+    const struct elf_section *sections;
+    size_t n = elf_sections(symbol_elf(file), &sections);
+    for (size_t i = 0; i < n; i++)
+        if ((sections[i].flags & SHF_EXECINSTR) && address >= sections[i].addr &&
+            address - sections[i].addr < sections[i].size + or_end)
+            return true;
+    return false;
+}
+
 static void build(struct writer *w, struct symbol_file *file, const uint64_t *addrs, size_t n)
 {
     struct symbol_frame frames[SYMBOL_FRAMES_MAX];
@@ -179,7 +190,11 @@ static void build(struct writer *w, struct symbol_file *file, const uint64_t *ad
     append(w, '\0'); // offset 0 is no string
     for (size_t i = 0; i < n; i++) {
         uint32_t node = 0;
-        for (int k = symbol_lookup(file, addrs[i], frames, SYMBOL_FRAMES_MAX); k-- > 0;)
+        // Behind the code something else may begin that has a name.
+        int depth = in_code(file, addrs[i], false)
+                        ? symbol_lookup(file, addrs[i], frames, SYMBOL_FRAMES_MAX)
+                        : 0;
+        for (int k = depth; k-- > 0;)
             node = add_node(w, &frames[k], node);
         add_row(w, addrs[i] - w->base, node);
     }
@@ -206,19 +221,13 @@ static void write_parts(const struct writer *w, struct symbol_file *file, struct
         out_write(out, parts[i], h.sizes[i]);
 }
 
-// Only code is indexed: the boundaries within executable sections.
+// Only code is indexed: the boundaries within executable sections, and their ends.
 static size_t keep_code(struct symbol_file *file, uint64_t *addrs, size_t n)
 {
-    const struct elf_section *sections;
-    size_t n_sections = elf_sections(symbol_elf(file), &sections), kept = 0;
-    for (size_t i = 0; i < n; i++) {
-        bool code = false;
-        for (size_t k = 0; k < n_sections && !code; k++)
-            code = (sections[k].flags & SHF_EXECINSTR) && addrs[i] >= sections[k].addr &&
-                   addrs[i] - sections[k].addr <= sections[k].size;
-        if (code)
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (in_code(file, addrs[i], true))
             addrs[kept++] = addrs[i];
-    }
     return kept;
 }
 
