@@ -1,6 +1,6 @@
 // DWARF sections without an ELF file around them, so that mutations reach the parsers: ten
 // 16-bit lengths (info, abbrev, line, line_str, str, str_offsets, addr, ranges, rnglists,
-// aranges), then the sections. Addresses asked for are 8-byte words found in them.
+// aranges), then the sections; aranges is also tried as the index of a package. Addresses asked for are 8-byte words found in them.
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +37,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         memcpy(&word, s.info.p + i, 8);
         if (word >= 0x1000 && word < 0x100000)
             addrs[n_addrs++] = word;
+    }
+    // What may be an index of a package, too.
+    for (size_t i = 16; i + 8 <= s.aranges.n && i < 16 + 8 * 8; i += 8) {
+        struct dwarf_sections part = s;
+        uint64_t id;
+        memcpy(&id, s.aranges.p + i, 8);
+        if (dwarf_package_find(s.aranges, id, &part)) {
+            struct dwarf *unit = dwarf_new(&part, NULL);
+            struct dwarf_frame frame;
+            dwarf_lookup(unit, addrs[1], &frame, 1);
+            dwarf_free(unit);
+        }
     }
     struct dwarf_frame frames[64];
     struct dwarf *d = dwarf_new(&s, NULL);

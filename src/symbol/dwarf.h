@@ -33,6 +33,10 @@ typedef bool dwarf_split_fn(void *ctx, const char *comp_dir, const char *name, u
                             struct dwarf_sections *sections);
 void dwarf_on_split(struct dwarf *d, dwarf_split_fn *call, void *ctx);
 
+// Narrows the sections of a package (.dwp) to those of one split unit; index: its .debug_cu_index.
+// false: the unit is not in there.
+bool dwarf_package_find(struct bytes index, uint64_t id, struct dwarf_sections *sections);
+
 // The frames at addr, innermost first, at most max; 0: no unit covers addr. What frames point
 // to lives until dwarf_trim or dwarf_free.
 int dwarf_lookup(struct dwarf *d, uint64_t addr, struct dwarf_frame *frames, int max);

@@ -1,7 +1,7 @@
 // From addresses to names: one symbolizer for the library, the command and the server.
 //
 // A symbol_file is an ELF file with whatever belongs to it: a separate debug file (by build id
-// or debuglink), what dwz moved out (.gnu_debugaltlink), split DWARF (.dwo), a packed symbol
+// or debuglink), what dwz moved out (.gnu_debugaltlink), split DWARF (.dwo, .dwp), a packed symbol
 // table (.gnu_debugdata). Files are mapped, indexes are built when they are needed, and what
 // was built is forgotten when it exceeds the memory limit.
 //

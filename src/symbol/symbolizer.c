@@ -21,10 +21,10 @@ struct split_file {
 struct symbol_file {
     struct symbol_options options;
     char *debug_dirs;
-    struct elf *elf, *debug, *alternate, *mini;
+    struct elf *elf, *debug, *alternate, *mini, *package;
     struct split_file *splits;
     struct dwarf *dwarf, *alternate_dwarf;
-    bool mini_asked;
+    bool mini_asked, package_asked;
     struct shown *shown; // SHOWN_SLOTS, by the name's pointer
     struct dwarf_frame frames[SYMBOL_FRAMES_MAX];
 };
@@ -49,10 +49,30 @@ static struct dwarf_sections sections_of(struct elf *elf, const char *suffix)
     return s;
 }
 
+// All split units of a binary in one file beside it, or beside its debug file.
+static bool find_in_package(struct symbol_file *f, uint64_t id, struct dwarf_sections *sections)
+{
+    const struct elf *beside[] = {f->debug, f->elf};
+    for (int i = 0; i < 2 && !f->package_asked; i++) {
+        char path[PATH_MAX];
+        struct err ignored;
+        if (beside[i] && !f->package &&
+            snprintf(path, sizeof path, "%s.dwp", elf_path(beside[i])) < (int)sizeof path)
+            f->package = elf_open(path, elf_flags(&f->options), &ignored);
+    }
+    f->package_asked = true;
+    if (!f->package)
+        return false;
+    *sections = sections_of(f->package, ".dwo");
+    return dwarf_package_find(elf_bytes(f->package, ".debug_cu_index"), id, sections);
+}
+
 static bool find_split(void *ctx, const char *comp_dir, const char *name, uint64_t id,
                        struct dwarf_sections *sections)
 {
     struct symbol_file *f = ctx;
+    if (find_in_package(f, id, sections))
+        return true;
     char path[PATH_MAX];
     struct err ignored;
     struct elf *elf = NULL;
@@ -157,6 +177,7 @@ void symbol_free(struct symbol_file *f)
     elf_free(f->debug);
     elf_free(f->alternate);
     elf_free(f->mini);
+    elf_free(f->package);
     free(f->debug_dirs);
     free(f);
 }
@@ -177,6 +198,7 @@ size_t symbol_memory(const struct symbol_file *f)
     n += f->debug ? elf_memory(f->debug) : 0;
     n += f->alternate ? elf_memory(f->alternate) : 0;
     n += f->mini ? elf_memory(f->mini) : 0;
+    n += f->package ? elf_memory(f->package) : 0;
     return n + (f->dwarf ? dwarf_memory(f->dwarf) : 0);
 }
 
@@ -190,6 +212,8 @@ void symbol_release(struct symbol_file *f)
         elf_forget_pages(f->debug);
     if (f->alternate)
         elf_forget_pages(f->alternate);
+    if (f->package)
+        elf_forget_pages(f->package);
 }
 
 static const char *shown_name(struct symbol_file *f, const char *name)
