@@ -1,6 +1,7 @@
 // DWARF sections without an ELF file around them, so that mutations reach the parsers: ten
 // 16-bit lengths (info, abbrev, line, line_str, str, str_offsets, addr, ranges, rnglists,
-// aranges), then the sections; aranges is also tried as the index of a package. Addresses asked for are 8-byte words found in them.
+// aranges), then the sections; aranges is also tried as the index of a package. Addresses asked for
+// are 8-byte words found in them.
 #include <stdlib.h>
 #include <string.h>
 

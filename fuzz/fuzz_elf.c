@@ -77,7 +77,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         elf_debugaltlink(elf, &name, &bytes);
         uint64_t vaddr;
         struct err e;
-        elf_vaddr(elf, 0x7f0000000000, 0x7f0000100000, 0x1000, 0x7f0000000800, &vaddr, &e);
+        struct elf_mapping user = {.start = 0x7f0000000000, 0x7f0000100000, 0x1000},
+                           kernel = {.start = 0xffffffff81000198, .limit = 0xffffffff82000000};
+        elf_vaddr(elf, &user, 0x7f0000000800, &vaddr, &e);
+        elf_mapping_kernel(elf, &kernel, "_stext");
+        elf_vaddr(elf, &kernel, kernel.start + 8, &vaddr, &e);
         symbol_lookup_many(file, list.addrs, list.n, each, &list, &e);
         symbol_free(file);
         file = open_copy(copy, n);

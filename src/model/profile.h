@@ -31,6 +31,9 @@ struct model_mapping {
     uint64_t id, start, limit, offset;
     uint32_t file, build_id;
     bool has_functions, has_filenames, has_line_numbers, has_inline_frames;
+    // Of a kernel's mapping that perf wrote: start is where _text is, by its name; else perhaps
+    // where _stext is. Kept when the name gives way to that of a local file.
+    bool starts_at_text;
 };
 
 struct model_function {

@@ -100,8 +100,16 @@ struct elf *elf_find_alternate(struct elf *elf, const char *directories, unsigne
 // or flags do not allow to load the library that unpacks it.
 struct elf *elf_mini_debug(struct elf *elf, unsigned flags);
 
-// Where an address of a process that mapped [start, limit) from offset on lies in the file's
-// own address space. As pprof does it: an address outside, or one that fits no segment or
-// several, is refused.
-int elf_vaddr(const struct elf *elf, uint64_t start, uint64_t limit, uint64_t offset, uint64_t addr,
-              uint64_t *vaddr, struct err *e);
+// What a process mapped of a file: [start, limit) from offset on. kernel: a kernel's, whose start
+// is where a symbol of it is (_stext or _text), and the address of that symbol in the file.
+struct elf_mapping {
+    uint64_t start, limit, offset, symbol;
+    bool kernel;
+};
+// Fills in kernel and symbol (named so, if it is there) where the name of the file or the numbers
+// look like a kernel's.
+void elf_mapping_kernel(struct elf *elf, struct elf_mapping *m, const char *symbol);
+// Where an address of the process lies in the file's own address space. As pprof does it: an
+// address outside, or one that fits no segment or several, is refused.
+int elf_vaddr(const struct elf *elf, const struct elf_mapping *m, uint64_t addr, uint64_t *vaddr,
+              struct err *e);

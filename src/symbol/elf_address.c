@@ -4,6 +4,9 @@
 
 #include "symbol/elf_internal.h"
 
+#define PAGE UINT64_C(4096)
+#define KERNEL (UINT64_C(1) << 63) // addresses from here on are a kernel's
+
 static const struct elf_segment *text_segment(const struct elf *elf)
 {
     const struct elf_section *text = elf_find(elf, ".text");
@@ -19,7 +22,6 @@ static const struct elf_segment *text_segment(const struct elf *elf)
 // Whether the mapping [offset, offset + size) of the file can come from this segment.
 static bool segment_fits(const struct elf_segment *s, uint64_t offset, uint64_t size)
 {
-    const uint64_t page = 4096;
     uint64_t limit = offset + size, segment_limit = s->offset + s->memsz;
     if (s->type != PT_LOAD || s->filesz == 0 || offset >= segment_limit || s->offset >= limit)
         return false;
@@ -28,24 +30,24 @@ static bool segment_fits(const struct elf_segment *s, uint64_t offset, uint64_t 
     if (offset < aligned)
         return false;
     // It covers less than a page of the segment and goes on behind it: the next one's.
-    return !(offset > s->offset && segment_limit < offset + page && limit >= segment_limit + page);
+    return !(offset > s->offset && segment_limit < offset + PAGE && limit >= segment_limit + PAGE);
 }
 
-static int find_segment(const struct elf *elf, uint64_t start, uint64_t limit, uint64_t offset,
-                        uint64_t addr, const struct elf_segment **found, struct err *e)
+static int find_segment(const struct elf *elf, const struct elf_mapping *m, uint64_t addr,
+                        const struct elf_segment **found, struct err *e)
 {
     *found = NULL;
-    if (start >= limit || limit >= UINT64_C(1) << 63) {
+    if (m->kernel || m->start >= m->limit || m->limit >= KERNEL) {
         *found = text_segment(elf);
         return 0;
     }
     unsigned loads = 0, fitting = 0, containing = 0;
     const struct elf_segment *fits = NULL, *contains = NULL;
-    uint64_t file_offset = addr - start + offset;
+    uint64_t file_offset = addr - m->start + m->offset;
     for (uint32_t i = 0; i < elf->n_segments; i++) {
         const struct elf_segment *s = &elf->segments[i];
         loads += s->type == PT_LOAD;
-        if (!segment_fits(s, offset, limit - start))
+        if (!segment_fits(s, m->offset, m->limit - m->start))
             continue;
         fitting++;
         fits = s;
@@ -67,10 +69,10 @@ static int find_segment(const struct elf *elf, uint64_t start, uint64_t limit, u
 
 // A file that was stripped down to its debug sections does not tell where in the binary its code
 // was, but how large it was: a mapping of just that size begins where the code begins.
-static bool place_in_debug_file(const struct elf *elf, uint64_t start, uint64_t limit,
-                                uint64_t addr, uint64_t *vaddr)
+static bool place_in_debug_file(const struct elf *elf, const struct elf_mapping *m, uint64_t addr,
+                                uint64_t *vaddr)
 {
-    const uint64_t mask = 4095;
+    const uint64_t mask = PAGE - 1;
     const struct elf_segment *code = NULL;
     for (uint32_t i = 0; i < elf->n_segments; i++) {
         const struct elf_segment *s = &elf->segments[i];
@@ -83,50 +85,93 @@ static bool place_in_debug_file(const struct elf *elf, uint64_t start, uint64_t 
     if (!code)
         return false;
     uint64_t first = code->vaddr & ~mask, end = (code->vaddr + code->memsz + mask) & ~mask;
-    *vaddr = addr - start + first;
-    return end - first == ((limit - start + mask) & ~mask);
+    *vaddr = addr - m->start + first;
+    return end - first == ((m->limit - m->start + mask) & ~mask);
 }
 
-int elf_vaddr(const struct elf *elf, uint64_t start, uint64_t limit, uint64_t offset, uint64_t addr,
-              uint64_t *vaddr, struct err *e)
+struct wanted_symbol {
+    const char *name;
+    struct elf_mapping *m;
+};
+
+static void take_symbol(void *ctx, const struct elf_symbol *symbol)
 {
-    const uint64_t kernel = UINT64_C(1) << 63;
-    if (start == 0 && offset == 0 && (limit == UINT64_MAX || limit == 0)) {
+    struct wanted_symbol *w = ctx;
+    if (w->m->kernel || strcmp(symbol->name, w->name) != 0)
+        return;
+    w->m->kernel = true;
+    w->m->symbol = symbol->addr;
+}
+
+void elf_mapping_kernel(struct elf *elf, struct elf_mapping *m, const char *symbol)
+{
+    // Reading all symbols is expensive, and kernels are rare.
+    if (!strstr(elf->path, "vmlinux") && ((m->start | m->limit | m->offset) & (PAGE - 1)) == 0)
+        return;
+    struct wanted_symbol w = {symbol, m};
+    elf_each_symbol(elf, take_symbol, &w);
+}
+
+// Kernels: perf takes the address of _text or _stext for the start of the mapping, ChromeOS
+// moves all of it to the bottom. False: it does not look like one.
+static bool kernel_base(const struct elf_segment *s, const struct elf_mapping *m, uint64_t *base)
+{
+    const uint64_t powerpc = UINT64_C(0xc000000000000000);
+    bool same_place = m->kernel && ((m->start ^ m->symbol) & (PAGE - 1)) == 0;
+    if (s->vaddr == m->start - m->offset)
+        *base = m->offset;
+    else if (m->start == 0 && m->limit != 0 && m->kernel)
+        *base = m->start - m->symbol;
+    else if (m->start >= KERNEL && m->limit > m->start &&
+             (m->offset == 0 || m->offset == powerpc || m->offset == m->start))
+        *base = m->start - (same_place ? m->symbol : s->vaddr);
+    else if (m->start % PAGE != 0 && same_place)
+        *base = m->start - m->symbol;
+    else
+        return false;
+    return true;
+}
+
+int elf_vaddr(const struct elf *elf, const struct elf_mapping *m, uint64_t addr, uint64_t *vaddr,
+              struct err *e)
+{
+    if (m->start == 0 && m->offset == 0 && (m->limit == UINT64_MAX || m->limit == 0)) {
         *vaddr = addr; // a mapping made up for addresses that need none
         return 0;
     }
-    if (addr < start || addr >= limit)
+    if (addr < m->start || addr >= m->limit)
         return err_set(e, "%s: address %llx is outside of its mapping", elf->path,
                        (unsigned long long)addr);
-    if (place_in_debug_file(elf, start, limit, addr, vaddr))
+    if (place_in_debug_file(elf, m, addr, vaddr))
         return 0;
     const struct elf_segment *s;
-    if (find_segment(elf, start, limit, offset, addr, &s, e) != 0)
+    if (find_segment(elf, m, addr, &s, e) != 0)
         return -1;
-    uint64_t base = 0;
+    uint64_t base = 0, moved = s ? m->start - m->offset + s->offset - s->vaddr : 0;
     switch (elf->type) {
     case ET_EXEC:
-    case ET_DYN:
         if (!s)
-            base = elf->type == ET_EXEC ? 0 : start - offset;
-        else if (elf->type == ET_EXEC && start > 0 && start < kernel)
-            base = start - offset + s->offset - s->vaddr;
-        else if (s->vaddr == start - offset)
-            base = offset;
-        else if (start >= kernel && limit > start && (offset == 0 || offset == start))
-            base = start - s->vaddr;
-        else if (elf->type == ET_EXEC && start == 0)
-            base = start - s->vaddr;
-        else if (elf->type == ET_DYN)
-            base = start - offset + s->offset - s->vaddr;
+            base = 0;
+        else if (!m->kernel && m->start > 0 && m->start < KERNEL)
+            base = moved;
+        else if (kernel_base(s, m, &base))
+            break;
+        else if (m->start == 0 && m->limit != 0 && !m->kernel)
+            base = m->start - s->vaddr;
         else
             return err_set(e, "%s: the mapping at %llx fits no executable", elf->path,
-                           (unsigned long long)start);
+                           (unsigned long long)m->start);
+        break;
+    case ET_DYN:
+        if (!s)
+            base = m->start - m->offset;
+        else if (!kernel_base(s, m, &base))
+            base = moved;
         break;
     case ET_REL:
-        if (offset != 0)
+        if (m->offset != 0)
             return err_set(e, "%s: an object file mapped with an offset", elf->path);
-        base = start;
+        base = m->start;
         break;
     default:
         return err_set(e, "%s: not an executable or a library", elf->path);

@@ -147,6 +147,8 @@ static struct model_profile *locate(const struct model_profile *p,
     for (uint32_t i = 0; i < p->n_mappings; i++) {
         struct model_mapping *m = &q->mappings[i];
         struct str file = model_str(p, m->file);
+        if (str_starts(file, STR("[kernel.kallsyms]")))
+            m->starts_at_text = str_eq(file, STR("[kernel.kallsyms]_text"));
         struct search s = {o, arena, model_str(p, m->build_id), {NULL, 0}};
         // Ids and names come from a file: they must not lead out of the search path.
         if (memchr(s.build_id.p ? s.build_id.p : "", '/', s.build_id.n))

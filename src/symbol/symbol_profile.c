@@ -248,10 +248,12 @@ static void symbolize_mapping(struct work *w, uint32_t mapping, struct target *t
     struct model_mapping *m = &q->mappings[mapping];
     size_t n = 0;
     struct err e;
+    struct elf_mapping place = {.start = m->start, .limit = m->limit, .offset = m->offset};
+    elf_mapping_kernel(symbol_elf(w->file), &place, m->starts_at_text ? "_text" : "_stext");
     for (uint32_t i = 0; i < q->n_locations; i++)
         if (q->locations[i].mapping == mapping &&
-            elf_vaddr(symbol_elf(w->file), m->start, m->limit, m->offset, q->locations[i].address,
-                      &targets[n].vaddr, &e) == 0)
+            elf_vaddr(symbol_elf(w->file), &place, q->locations[i].address, &targets[n].vaddr,
+                      &e) == 0)
             targets[n++].location = i;
     qsort(targets, n, sizeof *targets, by_address);
     for (size_t i = 0; i < n; i++)

@@ -249,14 +249,21 @@ static void addresses_go_through_segments(void **state)
     struct elf *elf = elf_open_bytes(finish(&im, segments, 2), "made", 0, &e);
     uint64_t at;
     assert_int_equal(
-        elf_vaddr(elf, 0x7f0000001000, 0x7f0000003000, 0x1000, 0x7f0000001234, &at, &e), 0);
+        elf_vaddr(elf, &(struct elf_mapping){0x7f0000001000, 0x7f0000003000, 0x1000, 0, false},
+                  0x7f0000001234, &at, &e),
+        0);
     assert_int_equal(at, 0x3234);
     assert_int_equal(
-        elf_vaddr(elf, 0x7f0000001000, 0x7f0000003000, 0x1000, 0x7f0000003000, &at, &e), -1);
+        elf_vaddr(elf, &(struct elf_mapping){0x7f0000001000, 0x7f0000003000, 0x1000, 0, false},
+                  0x7f0000003000, &at, &e),
+        -1);
     assert_non_null(strstr(e.message, "outside"));
     assert_int_equal(
-        elf_vaddr(elf, 0x7f0000001000, 0x7f0000003000, 0x9000, 0x7f0000001234, &at, &e), -1);
-    assert_int_equal(elf_vaddr(elf, 0, UINT64_MAX, 0, 0x1234, &at, &e), 0);
+        elf_vaddr(elf, &(struct elf_mapping){0x7f0000001000, 0x7f0000003000, 0x9000, 0, false},
+                  0x7f0000001234, &at, &e),
+        -1);
+    assert_int_equal(
+        elf_vaddr(elf, &(struct elf_mapping){0, UINT64_MAX, 0, 0, false}, 0x1234, &at, &e), 0);
     assert_int_equal(at, 0x1234);
     elf_free(elf);
 }

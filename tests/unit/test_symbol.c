@@ -48,7 +48,8 @@ static uint64_t known_vaddr(struct symbol_file *file)
     struct err e;
     uintptr_t addr = (uintptr_t)known_function;
     assert_true(find_mapping(addr, &start, &limit, &offset));
-    assert_int_equal(elf_vaddr(symbol_elf(file), start, limit, offset, addr, &vaddr, &e), 0);
+    struct elf_mapping mapping = {.start = start, .limit = limit, .offset = offset};
+    assert_int_equal(elf_vaddr(symbol_elf(file), &mapping, addr, &vaddr, &e), 0);
     return vaddr;
 }
 
