@@ -236,16 +236,21 @@ static const char *shown_name(struct symbol_file *f, const char *name)
     return slot->text ? slot->text : name;
 }
 
+static struct elf *mini_of(struct symbol_file *f)
+{
+    if (!f->mini_asked && !f->debug && !f->options.no_debug_files) {
+        f->mini_asked = true;
+        f->mini = elf_mini_debug(f->elf, elf_flags(&f->options));
+    }
+    return f->mini;
+}
+
 // The name in the tables that llvm-symbolizer does not read, for what it has no name for.
 static bool other_symbol(struct symbol_file *f, uint64_t vaddr, struct elf_symbol *symbol)
 {
     if (f->debug && elf_symbol_at(f->debug, vaddr, symbol))
         return true;
-    if (!f->mini_asked && !f->debug && !f->options.no_debug_files) {
-        f->mini_asked = true;
-        f->mini = elf_mini_debug(f->elf, elf_flags(&f->options));
-    }
-    return f->mini && elf_symbol_at(f->mini, vaddr, symbol);
+    return mini_of(f) && elf_symbol_at(f->mini, vaddr, symbol);
 }
 
 int symbol_lookup(struct symbol_file *f, uint64_t vaddr, struct symbol_frame *frames, int max)
@@ -326,6 +331,8 @@ uint64_t *symbol_boundaries(struct symbol_file *f, size_t *n)
     elf_each_symbol(f->elf, add_symbol, &b);
     if (f->debug)
         elf_each_symbol(f->debug, add_symbol, &b);
+    if (mini_of(f))
+        elf_each_symbol(f->mini, add_symbol, &b);
     if (f->dwarf)
         dwarf_each_boundary(f->dwarf, add_boundary, &b);
     if (b.failed || !radix_sort(b.items, b.n)) {

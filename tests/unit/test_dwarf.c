@@ -177,9 +177,45 @@ static void circles_end(void **state)
     dwarf_free(d);
 }
 
+// Two units in four slots, with info, abbrev and str_offsets.
+static void packages_by_their_index(void **state)
+{
+    enum { A = 5, B = 9 };                           // both belong to slot 1; the step of both is 1
+    uint32_t index[] = {5,  3,  2, 4,                // version, columns, units, slots
+                        0,  0,  A, 0,  B,  0,  0, 0, // signatures
+                        0,  2,  1, 0,                // rows, counted from 1
+                        1,  3,  6,                   // which sections
+                        40, 20, 8, 10, 0,  30,       // offsets: of row 1, of row 2
+                        60, 5,  4, 30, 20, 6};       // sizes
+    uint8_t bytes[100] = {0};
+    struct bytes section = {bytes, sizeof bytes};
+    struct bytes in = {(const uint8_t *)index, sizeof index};
+    const struct dwarf_sections whole = {
+        .info = section, .abbrev = section, .str_offsets = section};
+    struct dwarf_sections s = whole;
+    assert_true(dwarf_package_find(in, A, &s));
+    assert_ptr_equal(s.info.p, bytes + 10);
+    assert_int_equal(s.info.n, 30);
+    assert_int_equal(s.abbrev.n, 20);
+    assert_ptr_equal(s.str_offsets.p, bytes + 30);
+    s = whole;
+    assert_true(dwarf_package_find(in, B, &s));
+    assert_ptr_equal(s.info.p, bytes + 40);
+    assert_int_equal(s.info.n, 60);
+    s = whole;
+    assert_false(dwarf_package_find(in, 13, &s)); // not there
+    for (size_t n = 0; n < sizeof index; n++)
+        assert_false(dwarf_package_find((struct bytes){in.p, n}, A, &s));
+    index[25] = 61; // beyond its section
+    assert_false(dwarf_package_find(in, B, &s));
+    index[3] = 3; // no power of two
+    assert_false(dwarf_package_find(in, A, &s));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packages_by_their_index),
         cmocka_unit_test(inline_chains),
         cmocka_unit_test(memory_is_counted_and_given_back),
         cmocka_unit_test(damage_does_no_harm),
