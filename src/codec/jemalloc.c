@@ -16,7 +16,18 @@
 //
 //     MAPPED_LIBRARIES:
 //     <lines of /proc/self/maps>
+//
+// The stacks begin inside of the allocator, in the function that records them. Those frames are
+// left out, so that the leaf is who asked for memory: here if they are in jemalloc's library, by
+// their names (drop_frames) where it is linked statically.
 enum { OBJECTS, BYTES, ACC_OBJECTS, ACC_BYTES, N_COUNTS };
+
+static const char drop_frames[] =
+    "(_rjem_|je_)*(malloc|calloc|realloc|mallocx|rallocx|aligned_alloc|memalign|posix_memalign|"
+    "valloc|pvalloc|malloc_default|imalloc.*|do_rallocx|prof_backtrace.*|prof_tctx_create|"
+    "prof_alloc_prep.*)";
+
+enum { LIBRARY_PARTS = 4 };
 
 struct reader {
     struct arena *arena;
@@ -28,6 +39,10 @@ struct reader {
     bool in_stack, has_total;
     uint32_t *frames;
     size_t n_frames, cap_frames;
+    struct {
+        uint64_t start, limit;
+    } library[LIBRARY_PARTS]; // jemalloc's own code
+    unsigned n_library;
     int64_t total[N_COUNTS], threads[N_COUNTS];
 };
 
@@ -91,21 +106,40 @@ static void begin_stack(struct reader *r)
     memset(r->threads, 0, sizeof r->threads);
 }
 
+static bool in_library(const struct reader *r, uint64_t address)
+{
+    for (unsigned i = 0; i < r->n_library; i++)
+        if (address > r->library[i].start && address <= r->library[i].limit)
+            return true;
+    return false;
+}
+
+// Return addresses: one less lies in the call. Nothing returns to 0.
+static void add_frame(struct reader *r, uint64_t address)
+{
+    r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
+    r->frames[r->n_frames++] =
+        model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
+}
+
 static int read_stack_line(struct reader *r, struct scan_lines *lines, struct str line)
 {
     if (end_stack(r, lines))
         return -1;
     begin_stack(r);
     struct scan s = scan_from(line, 1);
+    uint64_t inside = 0;
     while (scan_run(&s, scan_is_space).n && s.at < s.end) {
         uint64_t address;
         if (!scan_text(&s, STR("0x")) || !str_to_u64(scan_run(&s, scan_is_hex), 16, &address))
             return bad_line(r, lines, "`@ 0xaddress ...`");
-        // Return addresses: one less lies in the call. Nothing returns to 0.
-        r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
-        r->frames[r->n_frames++] =
-            model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
+        if (r->n_frames == 0 && in_library(r, address))
+            inside = address;
+        else
+            add_frame(r, address);
     }
+    if (r->n_frames == 0 && inside)
+        add_frame(r, inside); // its own memory
     return s.at == s.end ? 0 : bad_line(r, lines, "`@ 0xaddress ...`");
 }
 
@@ -155,6 +189,23 @@ static bool has_accumulated(struct scan_lines lines)
                 return true;
     }
     return false;
+}
+
+// Where jemalloc's library is: behind the stacks, so it is looked for before they are read.
+static void find_library(struct reader *r, struct scan_lines lines)
+{
+    while (scan_next(&lines) && !str_starts(str_trim(lines.line), STR("MAPPED_LIBRARIES:")))
+        ;
+    struct maps_entry entry;
+    while (scan_next(&lines) && r->n_library < LIBRARY_PARTS) {
+        uint64_t start, limit;
+        if (maps_parse(lines.line, &entry) && str_find(entry.perm, STR("x"), 0) != SIZE_MAX &&
+            str_starts(scan_basename(entry.file), STR("libjemalloc")) &&
+            str_to_u64(entry.start, 16, &start) && str_to_u64(entry.limit, 16, &limit)) {
+            r->library[r->n_library].start = start;
+            r->library[r->n_library++].limit = limit;
+        }
+    }
 }
 
 // The executable mappings as they are: the dump is of a live process, nothing was split or
@@ -210,8 +261,10 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
     model_build(&r->b, r->arena);
     r->interval = (double)interval;
     r->has_accumulated = has_accumulated(*lines);
+    find_library(r, *lines);
     add_types(r);
     r->b.p->period = interval;
+    r->b.p->drop_frames = model_build_string(&r->b, STR(drop_frames));
     bool has_map = false;
     while (!has_map && scan_next(lines)) {
         struct str line = str_trim(lines->line);

@@ -36,8 +36,11 @@ struct object *object_open(struct report *r, uint32_t mapping)
         return *object;
     const struct model_mapping *m = &r->p->mappings[mapping];
     *object = arena_alloc(r->arena, sizeof **object);
-    **object =
-        (struct object){.name = m->file, .start = m->start, .limit = m->limit, .offset = m->offset};
+    **object = (struct object){.name = m->file,
+                               .start = m->start,
+                               .limit = m->limit,
+                               .offset = m->offset,
+                               .starts_at_text = m->starts_at_text};
     open_file(r, *object);
     return *object;
 }
@@ -47,8 +50,11 @@ int object_place(struct object *object, uint64_t addr, struct err *e)
     if (object->is_placed)
         return 0;
     uint64_t vaddr;
-    if (elf_vaddr(symbol_elf(object->file), object->start, object->limit, object->offset, addr,
-                  &vaddr, e))
+    struct elf_mapping place = {
+        .start = object->start, .limit = object->limit, .offset = object->offset};
+    struct elf *elf = symbol_elf(object->file);
+    elf_mapping_kernel(elf, &place, object->starts_at_text ? "_text" : "_stext");
+    if (elf_vaddr(elf, &place, addr, &vaddr, e))
         return -1;
     object->base = addr - vaddr;
     object->is_placed = true;

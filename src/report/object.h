@@ -7,6 +7,7 @@
 struct object {
     uint32_t name; // string id of the path
     uint64_t start, limit, offset;
+    bool starts_at_text;      // as in the mapping
     struct symbol_file *file; // NULL: cannot be had
     struct err why;           // it cannot
     bool is_placed;

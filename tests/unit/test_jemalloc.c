@@ -45,6 +45,31 @@ static void counts_are_scaled(void **state)
                 "2: 0x7f0000000000/0x7f0000200000/0x28000 /opt/my libs/libc.so.6 (deleted) \n");
 }
 
+// From the leaf on what lies in jemalloc's library is left out; if nothing else is there, its last.
+static void frames_of_the_allocator_are_left_out(void **state)
+{
+    RAW_COMPARE(codec_read_jemalloc,
+                "heap_v2/1\n"
+                "@ 0x7f0000000011 0x7f0000000021 0x55d000000031 0x7f0000000041\n"
+                "  t*: 1: 100 [0: 0]\n"
+                "@ 0x7f0000000011 0x7f0000000021\n"
+                "  t*: 1: 200 [0: 0]\n"
+                "\nMAPPED_LIBRARIES:\n"
+                "55d000000000-55d000001000 r-xp 00000000 fd:01 1 /usr/bin/server\n"
+                "7f0000000000-7f0000001000 r-xp 00000000 fd:01 2 /usr/lib/libjemalloc.so.2\n",
+                "space/bytes 1, 0 ns\n"
+                "inuse_objects/count inuse_space/bytes\n"
+                "1 100: 1 2\n"
+                "1 200: 3\n"
+                "Locations\n"
+                "1: 0x55d000000030 M=1\n"
+                "2: 0x7f0000000040 M=2\n"
+                "3: 0x7f0000000020 M=2\n"
+                "Mappings\n"
+                "1: 0x55d000000000/0x55d000001000/0x0 /usr/bin/server \n"
+                "2: 0x7f0000000000/0x7f0000001000/0x0 /usr/lib/libjemalloc.so.2 \n");
+}
+
 static void default_is_what_is_in_use(void **state)
 {
     struct arena *arena = arena_new(0);
@@ -120,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_scaled),
+        cmocka_unit_test(frames_of_the_allocator_are_left_out),
         cmocka_unit_test(default_is_what_is_in_use),
         cmocka_unit_test(accumulated_counts_add_types),
         cmocka_unit_test(accumulated_totals_alone_do_not),
