@@ -20,10 +20,9 @@ static unsigned long checksum(unsigned long seed)
 
 static unsigned long handle_request(const char *vehicle, unsigned long seed)
 {
-    kiln_labels before =
-        kiln_labels_enter(kiln_labels_with(kiln_labels_current(), "vehicle", vehicle));
+    kiln_labels before = kiln_labels_push("vehicle", vehicle);
     unsigned long result = checksum(seed);
-    kiln_labels_enter(before);
+    kiln_labels_pop(before);
     return result;
 }
 
@@ -44,7 +43,7 @@ int main(int argc, char **argv)
         sum = handle_request(n++ % 4 ? "car" : "bike", sum);
 
     fd = open("window.pb.gz", O_WRONLY | O_CREAT | O_TRUNC, 0666);
-    failed = kiln_window_write(window, fd, &error);
+    failed = kiln_window_write_as(window, fd, NULL, &error);
     if (failed)
         fprintf(stderr, "%s\n", error.message);
     close(fd);

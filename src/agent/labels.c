@@ -140,6 +140,15 @@ static struct label *copy_labels(const struct label *labels, uint32_t n, uint32_
     return copy;
 }
 
+// A count that is full stays so: that set is never freed.
+static void hold(struct label_set *set)
+{
+    if (!set || set == sets || set->refs == UINT32_MAX)
+        return;
+    n_idle -= set->refs == 0;
+    set->refs++;
+}
+
 // A reference to the set of these labels. False: there is no room for a new one.
 static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
 {
@@ -150,8 +159,7 @@ static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
     uint32_t *bucket = &buckets[hash % BUCKETS];
     for (uint32_t at = *bucket; at; at = sets[at - 1].next)
         if (sets[at - 1].hash == hash && same(&sets[at - 1], labels, n)) {
-            n_idle -= sets[at - 1].refs == 0;
-            sets[at - 1].refs++;
+            hold(&sets[at - 1]);
             *number = number_of(at - 1);
             return true;
         }
@@ -175,14 +183,6 @@ static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
     n_live++;
     *number = number_of(place);
     return true;
-}
-
-static void hold(struct label_set *set)
-{
-    if (!set || set == sets)
-        return;
-    n_idle -= set->refs == 0;
-    set->refs++;
 }
 
 // base without key, and with key=value if value.p is set; base itself if there is no room.
@@ -240,7 +240,7 @@ void agent_label_release(uint32_t number)
 {
     pthread_mutex_lock(&lock);
     struct label_set *set = find(number);
-    if (set && set != sets && set->refs) {
+    if (set && set != sets && set->refs && set->refs != UINT32_MAX) {
         set->refs--;
         set->idle = 0;
         n_idle += set->refs == 0;

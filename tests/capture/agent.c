@@ -2,6 +2,7 @@
 // was found next to what should be, and `N passed, N failed`.
 #include <kiln/kiln.h>
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
@@ -515,6 +516,49 @@ static void test_perf_map(void)
 #endif
 }
 
+static void copy_file(const char *from, const char *to)
+{
+    char buffer[65536];
+    size_t n;
+    FILE *in = fopen(from, "r"), *out = fopen(to, "w");
+    if (!in || !out)
+        abort();
+    while ((n = fread(buffer, 1, sizeof buffer, in)))
+        fwrite(buffer, 1, n, out);
+    fclose(in);
+    fclose(out);
+}
+
+// A library whose file is replaced by one with other names while it is loaded; neither has a
+// build id to tell them apart.
+static void test_replaced_file(void)
+{
+    char path[] = "/tmp/kiln-replaced-XXXXXX", fresh[64];
+    close(mkstemp(path));
+    snprintf(fresh, sizeof fresh, "%s.new", path);
+    copy_file(VICTIM, path);
+    void *library = dlopen(path, RTLD_NOW);
+    void (*burn)(double, double (*)(clockid_t));
+    *(void **)&burn = library ? dlsym(library, "victim_burn") : NULL;
+    if (!burn) {
+        check(false, "the victim is loaded");
+        return;
+    }
+    copy_file(DECOY, fresh);
+    rename(fresh, path);
+    start((struct kiln_options){.frequency = 250});
+    int window = begin();
+    burn(0.3, seconds_of);
+    struct result r = write_window(window, NULL);
+    check(cpu_of(r.p, "decoy_burn", NULL, NULL) == 0, "no names from a file that took its place");
+    if (geteuid() == 0)
+        check(cpu_of(r.p, "victim_burn", NULL, NULL) > 0.1, "the kernel still has the old one");
+    forget(&r);
+    kiln_stop();
+    dlclose(library);
+    unlink(path);
+}
+
 int main(void)
 {
     test_formats();
@@ -525,6 +569,7 @@ int main(void)
     test_hooks();
     test_fork();
     test_perf_map();
+    test_replaced_file();
     test_label_churn();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
