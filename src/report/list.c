@@ -74,10 +74,9 @@ static void choose_lines(const struct graph *g, const uint32_t *nodes, size_t n,
         *start = 1;
 }
 
-static void put_lines(struct listing *l, const uint32_t *nodes, size_t n, struct str file)
+static void put_lines(struct listing *l, const uint32_t *nodes, size_t n, struct str file,
+                      int64_t start, int64_t end)
 {
-    int64_t start = 0, end = 0;
-    choose_lines(l->g, nodes, n, &start, &end);
     struct str text;
     for (int64_t line = start; line <= end; line++) {
         if (!source_files_line(l->sources, file, line, &text))
@@ -116,11 +115,17 @@ static void put_file(struct listing *l, const uint32_t *nodes, size_t n)
     out_char(l->out, '\n');
     report_put_sums(l->r, l->out, flat, cum);
     out_text(l->out, " of Total\n");
+    int64_t start = 0, end = 0;
+    struct str ignored;
+    choose_lines(l->g, nodes, n, &start, &end);
+    // Where no line is to be shown (none is known) it does not matter whether there is a file.
+    if (start <= end)
+        source_files_line(l->sources, file, start, &ignored);
     const char *error = source_files_error(l->sources, file);
     if (error)
         out_printf(l->out, " Error: %s\n", error);
     else
-        put_lines(l, nodes, n, file);
+        put_lines(l, nodes, n, file, start, end);
 }
 
 static void put_function(struct listing *l, const uint32_t *nodes, size_t n)

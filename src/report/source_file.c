@@ -153,17 +153,25 @@ static void split_lines(struct source_files *files, struct source *source)
     }
 }
 
-static struct source *get(struct source_files *files, struct str path)
+static struct source *find(struct source_files *files, struct str path, uint64_t hash)
 {
-    if (files->n && str_eq(files->items[files->last].path, path))
-        return &files->items[files->last];
-    uint64_t hash = hash_bytes(path.p, path.n, 0);
     for (struct hash_probe at = hash_find(&files->index, hash); hash_hit(&files->index, &at);
          hash_next(&files->index, &at))
         if (str_eq(files->items[at.item].path, path)) {
             files->last = at.item;
             return &files->items[at.item];
         }
+    return NULL;
+}
+
+static struct source *get(struct source_files *files, struct str path)
+{
+    if (files->n && str_eq(files->items[files->last].path, path))
+        return &files->items[files->last];
+    uint64_t hash = hash_bytes(path.p, path.n, 0);
+    struct source *known = find(files, path, hash);
+    if (known)
+        return known;
     struct source source = {.path = path};
     read_source(files, &source);
     split_lines(files, &source);
@@ -191,5 +199,6 @@ bool source_files_line(struct source_files *files, struct str path, int64_t n, s
 
 const char *source_files_error(struct source_files *files, struct str path)
 {
-    return get(files, path)->error;
+    const struct source *source = find(files, path, hash_bytes(path.p, path.n, 0));
+    return source ? source->error : NULL;
 }

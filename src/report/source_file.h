@@ -13,5 +13,5 @@ struct source_files *source_files_new(struct arena *arena, struct str search_pat
                                       struct str trim_path);
 // Line number n, from 1, without its end. false: the file has no such line or cannot be had.
 bool source_files_line(struct source_files *files, struct str path, int64_t n, struct str *line);
-// Why the file cannot be had; NULL if it can.
+// Why the file cannot be had; NULL if it can, or if no line was asked for yet.
 const char *source_files_error(struct source_files *files, struct str path);

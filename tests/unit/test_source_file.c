@@ -102,6 +102,9 @@ static void places(void **state)
     assert_true(line_is(f, "./top.c", 1, "one")); // further above: the current directory
     assert_true(line_is(f, "x/../top.c", 1, "one"));
     assert_true(line_is(f, "/build/sub/b.c", 1, "b")); // up to the name of a search directory
+    assert_null(source_files_error(f, STR("none.c")));
+    assert_true(line_is(f, "none.c", 1, NULL));
+    assert_true(line_is(f, "/none/none.c", 1, NULL));
     assert_string_equal(source_files_error(f, STR("none.c")),
                         "could not find file none.c on path nowhere:project/sub");
     assert_string_equal(source_files_error(f, STR("/none/none.c")),
