@@ -45,39 +45,6 @@ static void end_piece(struct label_text *t)
     t->scratch.n = 0;
 }
 
-// "       key:  value value\n" for each key, strings before numbers.
-static void trace_labels(struct label_text *t, const struct model_label_set *set, bool numbers)
-{
-    const struct model_profile *p = t->r->p;
-    for (uint32_t i = 0; i < set->n;) {
-        const struct model_label *l = &p->labels[set->first + i];
-        uint32_t key = l->key;
-        if (l->is_number != numbers) {
-            i++;
-            continue;
-        }
-        out_right(&t->scratch, model_str(p, key), 10);
-        out_text(&t->scratch, ":  ");
-        for (bool first = true; i < set->n; i++, first = false) {
-            l = &p->labels[set->first + i];
-            if (l->key != key || l->is_number != numbers)
-                break;
-            if (!first)
-                out_char(&t->scratch, ' ');
-            if (numbers) {
-                char text[256];
-                out_write(&t->scratch, text,
-                          units_label(text, sizeof text, l->number,
-                                      model_str(p, t->r->o.label_units[key]), STR("auto")));
-            } else {
-                out_str(&t->scratch, model_str(p, l->str));
-            }
-        }
-        out_char(&t->scratch, '\n');
-        end_piece(t);
-    }
-}
-
 static bool units_given(const struct model_profile *p, const struct model_label_set *set,
                         uint32_t key)
 {
@@ -89,8 +56,34 @@ static bool units_given(const struct model_profile *p, const struct model_label_
     return false;
 }
 
-// "key:[value value]" for each key.
-static void raw_labels(struct label_text *t, const struct model_label_set *set, bool numbers)
+// How labels are written: one piece for each key, with its values between before and after.
+struct label_style {
+    size_t key_width;
+    const char *before, *after;
+    void (*number)(struct label_text *t, const struct model_label *l, bool with_unit);
+};
+
+static void trace_number(struct label_text *t, const struct model_label *l, bool with_unit)
+{
+    char text[256];
+    struct str unit = model_str(t->r->p, t->r->o.label_units[l->key]);
+    out_write(&t->scratch, text, units_label(text, sizeof text, l->number, unit, STR("auto")));
+}
+
+static void raw_number(struct label_text *t, const struct model_label *l, bool with_unit)
+{
+    out_i64(&t->scratch, l->number);
+    if (with_unit) {
+        out_char(&t->scratch, ' ');
+        out_str(&t->scratch, model_str(t->r->p, l->unit));
+    }
+}
+
+static const struct label_style trace_style = {10, ":  ", "\n", trace_number};
+static const struct label_style raw_style = {0, ":[", "]", raw_number};
+
+static void put_labels(struct label_text *t, const struct model_label_set *set, bool numbers,
+                       const struct label_style *style)
 {
     const struct model_profile *p = t->r->p;
     for (uint32_t i = 0; i < set->n;) {
@@ -101,25 +94,20 @@ static void raw_labels(struct label_text *t, const struct model_label_set *set, 
             continue;
         }
         bool with_units = numbers && units_given(p, set, key);
-        out_str(&t->scratch, model_str(p, key));
-        out_text(&t->scratch, ":[");
+        out_right(&t->scratch, model_str(p, key), style->key_width);
+        out_text(&t->scratch, style->before);
         for (bool first = true; i < set->n; i++, first = false) {
             l = &p->labels[set->first + i];
             if (l->key != key || l->is_number != numbers)
                 break;
             if (!first)
                 out_char(&t->scratch, ' ');
-            if (!numbers) {
+            if (numbers)
+                style->number(t, l, with_units);
+            else
                 out_str(&t->scratch, model_str(p, l->str));
-                continue;
-            }
-            out_i64(&t->scratch, l->number);
-            if (with_units) {
-                out_char(&t->scratch, ' ');
-                out_str(&t->scratch, model_str(p, l->unit));
-            }
         }
-        out_char(&t->scratch, ']');
+        out_text(&t->scratch, style->after);
         end_piece(t);
     }
 }
@@ -152,9 +140,9 @@ static void label_text_init(struct label_text *t, const struct report *r)
 static void render_trace_labels(struct label_text *t, const struct model_label_set *set,
                                 struct out *out)
 {
-    trace_labels(t, set, false);
+    put_labels(t, set, false, &trace_style);
     sort_and_join(t, out, "");
-    trace_labels(t, set, true);
+    put_labels(t, set, true, &trace_style);
     sort_and_join(t, out, "");
 }
 
@@ -162,7 +150,7 @@ static void render_raw_labels(struct label_text *t, const struct model_label_set
                               struct out *out)
 {
     for (int numbers = 0; numbers < 2; numbers++) {
-        raw_labels(t, set, numbers);
+        put_labels(t, set, numbers, &raw_style);
         if (t->n) {
             out_text(out, "                ");
             sort_and_join(t, out, " ");
