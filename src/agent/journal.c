@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +18,9 @@
 #endif
 
 enum {
-    OPENED_STEP = 1 << 20,       // bytes of the part that become usable at once
+    PAGE = 4096,
+    PIECE = 1 << 20, // bytes of the part that are mapped at once
+    MOST_PIECES = JOURNAL_PART / PIECE - 1,
     MOST_RECORDS = 256 << 20,    // bytes
     MOST_INDEX = 64 << 20,       // bytes, of private memory
     MOST_LABEL_BYTES = 32 << 10, // of one set
@@ -30,11 +31,13 @@ enum {
 static struct {
     struct journal_file *file;
     struct journal_part *part;
-    size_t size, opened;         // of the part: mapped, and usable so far
+    char *pieces[MOST_PIECES]; // of the part
+    size_t n_pieces;
     size_t records;              // bytes in blocks of records
     bool populate;               // the kernel may refuse pages when they are touched: ask before
     pthread_mutex_t lock;        // guards `used`: threads that begin want rings
     struct journal_block *block; // that records are added to
+    size_t block_at;             // where in the part
     struct arena *arena;         // of index and modules
     struct hash_table index;     // of stacks: where in the part, in units of eight bytes
     struct hash_table threads;   // likewise
@@ -57,19 +60,58 @@ static uint64_t now_ns(void)
 }
 
 // --- memory: the part is given out from its beginning and nothing is given back ---
+//
+// It is mapped piece by piece, so that limits on memory and mlockall find what is used and no
+// more. Descriptors are the program's to close, and /proc may be gone: each piece is mapped with
+// the first page of the next one, and mremap makes the next one of that.
+
+static void *at(size_t offset)
+{
+    return journal.pieces[offset / PIECE] + offset % PIECE;
+}
+
+static bool add_piece(void *mapped)
+{
+    if (mapped == MAP_FAILED)
+        return false;
+    // Neither core dumps nor huge pages are meant for it.
+    madvise(mapped, PIECE + PAGE, MADV_DONTDUMP);
+    madvise(mapped, PIECE + PAGE, MADV_NOHUGEPAGE);
+    journal.pieces[journal.n_pieces++] = mapped;
+    return true;
+}
 
 // Makes the first n bytes usable.
-static bool open_up(size_t n)
+static bool reach(size_t n)
 {
-    if (n <= journal.opened)
-        return true;
-    size_t to = (n + OPENED_STEP - 1) / OPENED_STEP * OPENED_STEP;
-    if (to > journal.size)
-        to = journal.size;
-    if (n > to || mprotect(journal.part, to, PROT_READ | PROT_WRITE))
-        return false;
-    journal.opened = to;
+    while (n > journal.n_pieces * PIECE) {
+        if (journal.n_pieces == MOST_PIECES)
+            return false;
+        char *next = journal.pieces[journal.n_pieces - 1] + PIECE;
+        if (!add_piece(mremap(next, 0, PIECE + PAGE, MREMAP_MAYMOVE)))
+            return false;
+    }
     return true;
+}
+
+static bool populate(char *p, size_t n)
+{
+    uintptr_t page = (uintptr_t)p & ~(uintptr_t)(PAGE - 1);
+    return !journal.populate ||
+           madvise((void *)page, (uintptr_t)p + n - page, MADV_POPULATE_WRITE) == 0;
+}
+
+static struct journal_block *put_block(uint32_t kind, size_t offset, size_t size)
+{
+    struct journal_block *block = NULL;
+    if (!reach(offset + size) || !populate(at(offset), size))
+        return NULL;
+    block = at(offset);
+    block->kind = kind;
+    block->size = (uint32_t)size;
+    atomic_store(&block->used, sizeof *block);
+    atomic_store(&journal.part->used, offset + size);
+    return block;
 }
 
 static struct journal_block *add_block(enum journal_block_kind kind, size_t bytes)
@@ -77,19 +119,14 @@ static struct journal_block *add_block(enum journal_block_kind kind, size_t byte
     struct journal_block *block = NULL;
     size_t size = (sizeof *block + bytes + 63) & ~(size_t)63;
     pthread_mutex_lock(&journal.lock);
-    size_t used = atomic_load(&journal.part->used);
-    if (open_up(used + size)) {
-        char *at = (char *)journal.part + used;
-        uintptr_t page = (uintptr_t)at & ~(uintptr_t)4095;
-        if (!journal.populate ||
-            madvise((void *)page, (uintptr_t)at + size - page, MADV_POPULATE_WRITE) == 0) {
-            block = (struct journal_block *)at;
-            block->kind = kind;
-            block->size = (uint32_t)size;
-            atomic_store(&block->used, sizeof *block);
-            atomic_store(&journal.part->used, used + size);
-        }
-    }
+    size_t offset = atomic_load(&journal.part->used), left = PIECE - offset % PIECE;
+    // A block lies in one piece.
+    if (size > left && put_block(JOURNAL_FILLER, offset, left))
+        offset += left;
+    if (size <= PIECE - offset % PIECE)
+        block = put_block(kind, offset, size);
+    if (block && kind == JOURNAL_RECORDS)
+        journal.block_at = offset;
     pthread_mutex_unlock(&journal.lock);
     return block;
 }
@@ -224,21 +261,23 @@ static void add_labels(uint32_t set)
 
 static void *record_at(uint32_t item)
 {
-    return (char *)journal.part + (size_t)item * 8;
+    return at((size_t)item * 8);
 }
 
+// Of a record in the current block.
 static uint32_t item_of(const void *record)
 {
-    return (uint32_t)(((const char *)record - (const char *)journal.part) / 8);
+    size_t inside = (size_t)((const char *)record - (const char *)journal.block);
+    return (uint32_t)((journal.block_at + inside) / 8);
 }
 
 static void add_thread(const struct capture_sample *x)
 {
     uint64_t hash = hash_mix(x->serial, 1);
     struct journal_thread *t = NULL;
-    for (struct hash_probe at = hash_find(&journal.threads, hash);
-         !t && hash_hit(&journal.threads, &at); hash_next(&journal.threads, &at)) {
-        t = record_at(at.item);
+    for (struct hash_probe probe = hash_find(&journal.threads, hash);
+         !t && hash_hit(&journal.threads, &probe); hash_next(&journal.threads, &probe)) {
+        t = record_at(probe.item);
         if (t->serial != x->serial)
             t = NULL;
     }
@@ -313,10 +352,10 @@ static struct journal_stack *find_stack(const struct capture_sample *x,
 {
     struct arena_trap trap;
     uint64_t hash = hash_sample(x);
-    for (struct hash_probe at = hash_find(&journal.index, hash); hash_hit(&journal.index, &at);
-         hash_next(&journal.index, &at))
-        if (same_stack(record_at(at.item), x))
-            return record_at(at.item);
+    for (struct hash_probe probe = hash_find(&journal.index, hash);
+         hash_hit(&journal.index, &probe); hash_next(&journal.index, &probe))
+        if (same_stack(record_at(probe.item), x))
+            return record_at(probe.item);
     if (ARENA_TRY(journal.arena, trap))
         return NULL;
     add_modules(snapshot);
@@ -379,16 +418,6 @@ static uint64_t identity(void)
         p = strchr(p + 1, ' ');
     uint64_t start = p ? strtoull(p, NULL, 10) : 0;
     return p ? start << 32 | (uint32_t)strtoul(text, NULL, 10) : (uint64_t)getpid();
-}
-
-static size_t part_size(void)
-{
-    struct rlimit limit;
-    size_t size = JOURNAL_PART;
-    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur / 16 < size)
-        size = (size_t)limit.rlim_cur / 16 & ~(size_t)(OPENED_STEP - 1);
-    return size < OPENED_STEP ? OPENED_STEP : size;
 }
 
 // Strict accounting (2) is the one mode in which shared pages can be refused on touch.
@@ -479,18 +508,12 @@ static int map_part(int fd, bool follow, uint32_t hz, struct err *e)
     int index = claim(id);
     if (index < 0)
         return err_set(e, "%d processes are profiled already", JOURNAL_PARTS);
-    journal.size = part_size();
-    journal.opened = 0;
-    void *p = mmap(NULL, journal.size, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd,
-                   (off_t)JOURNAL_FILE_SIZE + (off_t)index * JOURNAL_PART);
-    journal.part = p == MAP_FAILED ? NULL : p;
-    if (!journal.part || !open_up(sizeof *journal.part)) {
+    if (!add_piece(mmap(NULL, PIECE + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                        (off_t)JOURNAL_FILE_SIZE + (off_t)index * JOURNAL_PART))) {
         atomic_store(&journal.file->owner[index], 0);
         return err_set(e, "no memory for samples: %s", strerror(errno));
     }
-    // Neither core dumps nor huge pages are meant for it.
-    madvise(p, journal.size, MADV_DONTDUMP);
-    madvise(p, journal.size, MADV_NOHUGEPAGE);
+    journal.part = at(0);
     begin_part(id, follow, hz);
     return 0;
 }
@@ -533,7 +556,9 @@ void journal_after_fork(void)
 {
     if (!journal.part)
         return;
-    munmap(journal.part, journal.size);
+    for (size_t i = 0; i < journal.n_pieces; i++)
+        munmap(journal.pieces[i], PIECE + PAGE);
+    journal.n_pieces = 0;
     arena_free(journal.arena);
     agent_set_tap(NULL);
     journal.part = NULL;

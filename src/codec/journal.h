@@ -78,7 +78,7 @@ struct journal_part {
     char program[JOURNAL_NAME];
 };
 
-enum journal_block_kind { JOURNAL_RING = 1, JOURNAL_RECORDS };
+enum journal_block_kind { JOURNAL_FILLER, JOURNAL_RING, JOURNAL_RECORDS };
 
 // In front of each block; its contents are aligned to 64 bytes.
 struct journal_block {
