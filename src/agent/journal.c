@@ -24,6 +24,7 @@ enum {
     MOST_RECORDS = 256 << 20,    // bytes
     MOST_INDEX = 64 << 20,       // bytes, of private memory
     MOST_LABEL_BYTES = 32 << 10, // of one set
+    CONFINED_BYTES = 8 << 20,    // usable for a process that can map no more
     PRIVATE_FD = 900,            // where programs do not look for descriptors
     FILE_BYTES = (sizeof(struct journal_file) + 4095) & ~4095,
 };
@@ -85,7 +86,7 @@ static bool add_piece(void *mapped)
 static bool reach(size_t n)
 {
     while (n > journal.n_pieces * PIECE) {
-        if (journal.n_pieces == MOST_PIECES)
+        if (journal.n_pieces == MOST_PIECES || capture_confined() == CAPTURE_ALL_CONFINED)
             return false;
         char *next = journal.pieces[journal.n_pieces - 1] + PIECE;
         if (!add_piece(mremap(next, 0, PIECE + PAGE, MREMAP_MAYMOVE)))
@@ -576,6 +577,15 @@ void journal_after_fork(void)
 bool journal_is_followed(void)
 {
     return journal.part && (journal.part->follow || journal.part->pid == (uint32_t)getpid());
+}
+
+void journal_before_confinement(void)
+{
+    if (!journal.part)
+        return;
+    pthread_mutex_lock(&journal.lock);
+    reach(atomic_load(&journal.part->used) + CONFINED_BYTES);
+    pthread_mutex_unlock(&journal.lock);
 }
 
 void journal_note(enum journal_note_kind kind, const char *text)

@@ -84,7 +84,7 @@ static void begin(void)
 // that ends is in our memory, but it is not us that ends.
 static void finish(void)
 {
-    if (run.pid != getpid() || !atomic_exchange(&run.open, false))
+    if (capture_confined() || run.pid != getpid() || !atomic_exchange(&run.open, false))
         return;
     if (*run.journal) {
         capture_end();
@@ -129,7 +129,7 @@ static void in_child(void)
 {
     bool was_open = atomic_exchange(&run.open, false);
     journal_after_fork();
-    if (!was_open || !run.follow)
+    if (!was_open || !run.follow || capture_confined())
         return;
     char pattern[sizeof run.output];
     memcpy(pattern, run.output, sizeof pattern);
@@ -199,7 +199,8 @@ __attribute__((destructor)) static void end(void)
 EXPORT void _exit(int status)
 {
     finish();
-    endpoints_leave();
+    if (!capture_confined())
+        endpoints_leave();
     NEXT(_exit)(status);
     __builtin_unreachable();
 }

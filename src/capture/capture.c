@@ -89,7 +89,10 @@ void capture_release(void)
 
 bool capture_refresh(void)
 {
-    return atomic_load(&capture_state.running) && refresh_snapshot(NULL) > 0;
+    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
+        return false;
+    handler_keep();
+    return refresh_snapshot(NULL) > 0;
 }
 
 const struct unwind_snapshot *capture_snapshot(void)
@@ -209,12 +212,14 @@ static _Atomic uint64_t tasks_scanned;
 
 bool capture_threads_changed(void)
 {
+    if (capture_confined() == CAPTURE_ALL_CONFINED)
+        return false;
     return atomic_load(&capture_state.running) && count_tasks() != atomic_load(&tasks_scanned);
 }
 
 void capture_scan(void)
 {
-    if (!atomic_load(&capture_state.running))
+    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
         return;
     refresh_snapshot(NULL);
     pthread_mutex_lock(&slots_lock);
@@ -271,6 +276,8 @@ static bool has_ended(pid_t tid, int *code)
 
 bool capture_is_alone(int *code)
 {
+    if (capture_confined() == CAPTURE_ALL_CONFINED)
+        return false;
     n_others = 0;
     return each_task(count_other) && n_others == 1 && first_other == capture_state.pid &&
            has_ended(first_other, code);
@@ -308,7 +315,7 @@ void capture_arm_self(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     // A child of a bare clone or vfork has our memory, but it is not us.
-    if (!atomic_load(&capture_state.running) || capture_state.pid != getpid())
+    if (!atomic_load(&capture_state.running) || capture_confined() || capture_state.pid != getpid())
         return;
     pthread_once(&once, make_key);
     pthread_setspecific(at_exit, &capture_state);
@@ -324,7 +331,7 @@ void capture_arm_self(void)
 
 void capture_disarm_self(void)
 {
-    if (capture_state.pid != getpid())
+    if (capture_confined() || capture_state.pid != getpid())
         return;
     pthread_mutex_lock(&slots_lock);
     struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
@@ -337,6 +344,17 @@ void capture_disarm_self(void)
 }
 
 // --- start and stop ---
+
+void capture_confine(enum capture_sandbox sandbox)
+{
+    if (sandbox > atomic_load(&capture_state.sandbox))
+        atomic_store(&capture_state.sandbox, sandbox);
+}
+
+enum capture_sandbox capture_confined(void)
+{
+    return (enum capture_sandbox)atomic_load(&capture_state.sandbox);
+}
 
 void capture_set_ring_memory(void *(*get)(size_t bytes))
 {

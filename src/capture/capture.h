@@ -46,6 +46,12 @@ struct capture_counts {
     uint64_t threads;                 // armed now
 };
 
+// A thread of the program, or all threads, will be killed for system calls that nobody foresaw
+// (seccomp). Handlers make none; what else is done in such threads, or by us, ceases.
+enum capture_sandbox { CAPTURE_FREE, CAPTURE_SOME_CONFINED, CAPTURE_ALL_CONFINED };
+void capture_confine(enum capture_sandbox sandbox);
+enum capture_sandbox capture_confined(void);
+
 // Where the rings of samples are to be: get returns so many zeroed bytes, aligned to 64 and never
 // given back, or NULL if it has none (then the ring is private). For memory that is shared with
 // another process: a child of fork leaves those rings alone. Call it before capture_start.

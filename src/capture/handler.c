@@ -167,14 +167,30 @@ static int capture_sigaction(int signal, const struct sigaction *wanted, struct 
 #endif
 }
 
+static int install(struct sigaction *had)
+{
+    struct sigaction action = {.sa_sigaction = on_sigprof,
+                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    return capture_sigaction(SIGPROF, &action, had);
+}
+
+// libc itself (gprof's start) and bare system calls get past capture_wish.
+void handler_keep(void)
+{
+    struct sigaction now;
+    if (!atomic_load(&installed) || capture_sigaction(SIGPROF, NULL, &now) ||
+        now.sa_sigaction == on_sigprof)
+        return;
+    capture_wish(&now, NULL);
+    install(NULL);
+}
+
 int handler_install(struct err *e)
 {
     if (atomic_load(&installed))
         return 0;
-    struct sigaction action = {.sa_sigaction = on_sigprof,
-                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    sigemptyset(&action.sa_mask);
-    if (capture_sigaction(SIGPROF, &action, &wishes[0]))
+    if (install(&wishes[0]))
         return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
     atomic_store(&installed, true);
     return 0;

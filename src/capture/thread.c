@@ -88,6 +88,8 @@ static struct capture_thread *take_slot(void)
 
 void thread_read_name(struct capture_thread *t)
 {
+    if (capture_confined() == CAPTURE_ALL_CONFINED)
+        return;
     char path[64] = "/proc/self/task/", digits[16];
     size_t at = strlen(path), n = 0;
     for (uint32_t v = (uint32_t)t->tid; v; v /= 10)

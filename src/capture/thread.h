@@ -51,6 +51,7 @@ struct capture_state {
     _Atomic uint32_t running;
     pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
     void *(*ring_memory)(size_t bytes); // NULL: rings are private
+    _Atomic uint32_t sandbox;           // enum capture_sandbox
     // In the upper half of our timers' values; 0 before the start.
     _Atomic uint32_t cookie;
     uint32_t hz, depth;
@@ -81,3 +82,5 @@ void thread_release(struct capture_thread *t);
 
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
+// Takes it back if somebody has replaced it, who then gets the signals that are not ours.
+void handler_keep(void);
