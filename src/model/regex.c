@@ -1,6 +1,8 @@
 #include "model/regex.h"
 
+#include "model/regex_escape.h"
 #include "model/regex_syntax.h"
+#include "model/regex_translate.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -25,24 +27,37 @@ static void leave_to_arena(void *p, void *arena)
 {
 }
 
-// The part of the pattern that Go's "invalid character class range" would name, if that is
-// what is wrong at offset at.
-static struct str wrong_class(int code, struct str pattern, size_t at)
+static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, int *code,
+                           struct arena *arena)
 {
-    size_t from = at, to = at;
-    if (code == PCRE2_ERROR_CLASS_RANGE_ORDER && at >= 2 && at < pattern.n) {
-        from = at - 2;
-        to = at + 1;
-    } else if (code == PCRE2_ERROR_UNKNOWN_POSIX_CLASS) {
-        while (from > 0 && !str_starts(str_from_to(pattern, from, pattern.n), STR("[:")))
-            from--;
-        size_t end = str_find(pattern, STR(":]"), from);
-        to = end == SIZE_MAX ? pattern.n : end + 2;
-    } else if (code == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
-        while (from > 0 && pattern.p[from] != '\\')
-            from--;
+    struct out out;
+    PCRE2_SIZE at;
+    out_init_arena(&out, arena);
+    regex_translate(pattern, &out);
+    struct str text = out_result(&out);
+    return pcre2_compile((PCRE2_SPTR)text.p, text.n,
+                         PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_CIRCUMFLEX |
+                             PCRE2_NEVER_BACKSLASH_C,
+                         code, &at, how);
+}
+
+// The first \p{Name} of the pattern whose name PCRE2 does not know.
+static struct str unknown_property(struct str pattern, pcre2_compile_context *how,
+                                   struct arena *arena)
+{
+    for (size_t at = 0; at + 1 < pattern.n; at++) {
+        struct str name;
+        int code;
+        if (pattern.p[at] != '\\')
+            continue;
+        bool is_property = (pattern.p[at + 1] | 32) == 'p';
+        size_t end = is_property ? regex_property(pattern, at, &name) : SIZE_MAX;
+        struct str property = str_from_to(pattern, at, end == SIZE_MAX ? at : end);
+        if (end != SIZE_MAX && !compile(property, how, &code, arena))
+            return property;
+        at++;
     }
-    return str_from_to(pattern, from, to);
+    return pattern;
 }
 
 struct model_regex *model_regex_new(struct arena *arena, const char *name, struct str pattern,
@@ -51,35 +66,28 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
     struct model_regex *regex = arena_alloc(arena, sizeof *regex);
     *regex = (struct model_regex){.arena = arena, .name = name};
     regex->pattern = (struct str){arena_copy(arena, pattern.p, pattern.n), pattern.n};
+    pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
+    pcre2_compile_context *how = pcre2_compile_context_create(memory);
+    pcre2_set_newline(how, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(how, 4000);
     struct str where;
-    const char *wrong = regex_syntax_error(pattern, &where);
+    int code = 0;
+    const char *wrong = regex_syntax_error(regex->pattern, &where);
+    if (!wrong)
+        regex->code = compile(regex->pattern, how, &code, arena);
+    if (!wrong && code == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
+        wrong = "invalid character class range";
+        where = unknown_property(regex->pattern, how, arena);
+    }
     if (wrong) {
         err_set(e, "parsing %s regexp: error parsing regexp: %s: `%.*s`", name, wrong, (int)where.n,
                 where.p);
         return NULL;
     }
-    pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
-    pcre2_compile_context *how = pcre2_compile_context_create(memory);
-    pcre2_set_newline(how, PCRE2_NEWLINE_LF);
-    int code;
-    PCRE2_SIZE at;
-    regex->code = pcre2_compile((PCRE2_SPTR)regex->pattern.p, pattern.n,
-                                PCRE2_UTF | PCRE2_MATCH_INVALID_UTF | PCRE2_DOLLAR_ENDONLY |
-                                    PCRE2_NEVER_BACKSLASH_C | PCRE2_DUPNAMES,
-                                &code, &at, how);
     if (!regex->code) {
-        where = wrong_class(code, regex->pattern, at);
-        if (where.n) {
-            err_set(e,
-                    "parsing %s regexp: error parsing regexp: invalid character class range: "
-                    "`%.*s`",
-                    name, (int)where.n, where.p);
-            return NULL;
-        }
         char why[200];
         pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
-        err_set(e, "parsing %s regexp: %s at offset %zu of `%.*s`", name, why, (size_t)at,
-                (int)pattern.n, pattern.p);
+        err_set(e, "parsing %s regexp: %s: `%.*s`", name, why, (int)pattern.n, pattern.p);
         return NULL;
     }
     regex->data = pcre2_match_data_create(1, memory);
@@ -90,8 +98,12 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
 
 bool model_regex_match(struct model_regex *regex, struct str text)
 {
-    int r = pcre2_match(regex->code, (PCRE2_SPTR)(text.n ? text.p : ""), text.n, 0, 0, regex->data,
-                        regex->limits);
+    if (!regex_is_utf8(text)) {
+        char *replaced = arena_alloc(regex->arena, 3 * text.n);
+        text = (struct str){replaced, regex_as_utf8(text, replaced)};
+    }
+    int r = pcre2_match(regex->code, (PCRE2_SPTR)(text.n ? text.p : ""), text.n, 0,
+                        PCRE2_NO_UTF_CHECK, regex->data, regex->limits);
     if (r < 0 && r != PCRE2_ERROR_NOMATCH)
         arena_fail(regex->arena, "the %s regexp `%.*s` takes too long on `%.*s`; simplify it",
                    regex->name, (int)regex->pattern.n, regex->pattern.p,
