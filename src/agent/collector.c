@@ -105,6 +105,7 @@ static void sweep_labels(void)
 static void *run(void *context)
 {
     prctl(PR_SET_NAME, "kiln");
+    capture_mark_own();
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
     pthread_mutex_lock(&collector.lock);
     bool alone = false;

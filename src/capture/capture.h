@@ -77,6 +77,8 @@ bool capture_refresh(void);
 void capture_scan(void);
 // True if there are more or fewer threads than at the last scan: a reason for one. Cheap.
 bool capture_threads_changed(void);
+// The calling thread is the profiler's: signals that are meant for the program are not for it.
+void capture_mark_own(void);
 // Whether the calling thread is the only one left: then it should end, too, and the process with
 // it. *code is what the first thread gave to the kernel when it ended.
 bool capture_is_alone(int *code);

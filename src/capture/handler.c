@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 __thread uint32_t capture_current_label;
 // Initial-exec: reading it in a handler cannot allocate.
@@ -13,6 +15,9 @@ __thread uint32_t capture_current_label;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
 static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
+
+// A thread of the profiler's, not of the program.
+static __thread volatile sig_atomic_t own_thread INITIAL_EXEC;
 
 // What the program itself wants to be done with SIGPROF. Replaced whole, so that a handler
 // that is running sees the old one or the new one.
@@ -106,8 +111,18 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
     record(t, context, ticks, ns);
 }
 
+void capture_mark_own(void)
+{
+    own_thread = 1;
+}
+
 static void forward(int signal, siginfo_t *info, void *context)
 {
+    // The kernel chose any thread; the program would have chosen among its own.
+    if (own_thread) {
+        syscall(SYS_tgkill, capture_state.pid, capture_state.pid, signal);
+        return;
+    }
     const struct sigaction *w = atomic_load_explicit(&wish, memory_order_acquire);
     if (w->sa_flags & SA_SIGINFO) {
         if (w->sa_sigaction)
