@@ -217,11 +217,8 @@ bool capture_threads_changed(void)
     return atomic_load(&capture_state.running) && count_tasks() != atomic_load(&tasks_scanned);
 }
 
-void capture_scan(void)
+static void scan_threads(void)
 {
-    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
-        return;
-    refresh_snapshot(NULL);
     pthread_mutex_lock(&slots_lock);
     if (!atomic_load(&capture_state.running)) {
         pthread_mutex_unlock(&slots_lock);
@@ -242,6 +239,14 @@ void capture_scan(void)
     }
     pthread_mutex_unlock(&slots_lock);
     learn_stacks();
+}
+
+void capture_scan(void)
+{
+    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
+        return;
+    refresh_snapshot(NULL);
+    scan_threads();
 }
 
 static pid_t first_other;
@@ -381,11 +386,13 @@ int capture_start(const struct capture_options *o, struct err *e)
     capture_state.hz = o->hz;
     capture_state.depth = o->depth;
     capture_state.period_ns = 1000000000u / o->hz;
-    if (refresh_snapshot(e) < 0)
+    // A child of fork has its parent's tables. It may also have the loader's lock in the hands of a
+    // thread that is not there: looking for news is left to the background thread.
+    if (!atomic_load(&capture_state.snapshot) && refresh_snapshot(e) < 0)
         return -1;
     capture_state.pid = getpid();
     atomic_store(&capture_state.running, 1);
-    capture_scan();
+    scan_threads();
     pid_t self = (pid_t)syscall(SYS_gettid);
     pthread_mutex_lock(&slots_lock);
     struct capture_thread *t = thread_find(self);

@@ -136,13 +136,13 @@ const struct command commands[] = {
      .options = LOADING,
      .run = command_info},
     {.name = "run",
-     .arguments = "[-F HZ] [-o FILE] [--listen ADDRESS] [--follow] -- PROGRAM [ARGUMENT...]",
+     .arguments = "[-F HZ] [-o FILE] [--listen ADDRESS] [--follow] [-q] -- PROGRAM [ARGUMENT...]",
      .summary = "Run a program and profile it",
      .about =
          "Profiles the CPU time of a program that nobody changed, by preloading libkiln\n"
-         "into it. The profile is written when it ends, with names; the exit status is\n"
+         "into it. The profile is written, with names, however it ends; the exit status is\n"
          "the program's. -F: samples per CPU-second; --listen: serve /debug/pprof/ meanwhile;\n"
-         "--follow: children too.",
+         "--follow: children too; -q: no progress.",
      .examples = EXAMPLES("kiln run -- ./app --port 8080", "writes app.pb.gz",
                           "kiln run -F 1000 -o app.html -- ./app", "a flame graph"),
      .main = command_run},
