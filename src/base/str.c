@@ -13,6 +13,8 @@ size_t str_find(struct str s, struct str needle, size_t from)
         return SIZE_MAX;
     if (needle.n == 0)
         return from;
+    if (needle.n > s.n - from)
+        return SIZE_MAX;
     const char *hit = memmem(s.p + from, s.n - from, needle.p, needle.n);
     return hit ? (size_t)(hit - s.p) : SIZE_MAX;
 }

@@ -22,6 +22,7 @@ static void finding(void **state)
     assert_int_equal(str_find(STR("abcabc"), STR("bc"), 0), 1);
     assert_int_equal(str_find(STR("abcabc"), STR("bc"), 2), 4);
     assert_int_equal(str_find(STR("abcabc"), STR("x"), 0), SIZE_MAX);
+    assert_int_equal(str_find((struct str){NULL, 0}, STR("x"), 0), SIZE_MAX);
     assert_int_equal(str_find(STR("abc"), STR(""), 3), 3);
     assert_int_equal(str_find(STR("abc"), STR(""), 4), SIZE_MAX);
     assert_true(str_starts(STR("abc"), STR("ab")) && str_ends(STR("abc"), STR("bc")));
