@@ -4,10 +4,11 @@
 
 KILN_SETUP ?= yes
 FUZZ_SECONDS ?= 600
+SOAK_SECONDS ?= 1800
 PREFIX ?= /usr/local
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run test bench fuzz format install clean
+.PHONY: build run test bench fuzz soak format install clean
 
 # Leaves build/kiln.
 build:
@@ -32,6 +33,11 @@ bench: build
 fuzz:
 	$(call setup,test)
 	@fuzz/run $(FUZZ_SECONDS)
+
+# Half an hour of everything that a profiler must survive; see tests/soak/run.
+soak: build
+	$(call setup,test)
+	@tests/soak/run $(SOAK_SECONDS)
 
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i

@@ -197,6 +197,7 @@ struct kiln_statistics {
     uint64_t not_ready;      /* ticks without a stack: before the unwind tables were there */
     uint64_t blocked;        /* ticks without a stack: the thread blocks SIGPROF */
     uint64_t unticked;       /* ticks that a thread was due when it ended */
+    uint64_t unsampled;      /* ticks of the process while threads had no timer */
     uint64_t truncated;      /* stacks that do not reach the thread's root */
     uint64_t out_of_memory;  /* ticks that were not kept */
     uint64_t threads;        /* sampled now */

@@ -1,6 +1,7 @@
 // The installed C interface: checks what it is given and calls the rooms.
 #include <kiln/kiln.h>
 
+#include <pthread.h>
 #include <string.h>
 
 #include "agent/agent.h"
@@ -20,6 +21,22 @@
         known_;                                                                    \
     })
 
+// A thread that is cancelled in here would take locks with it.
+#define UNCANCELLED \
+    __attribute__((cleanup(allow_cancellation))) int cancellation_ = no_cancellation()
+
+static int no_cancellation(void)
+{
+    int had;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &had);
+    return had;
+}
+
+static void allow_cancellation(const int *had)
+{
+    pthread_setcancelstate(*had, NULL);
+}
+
 static int tell(struct kiln_error *error, const struct err *e)
 {
     if (error)
@@ -36,11 +53,13 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
                                   .symbol_memory = o.symbol_memory,
                                   .threads = o.threads};
     struct err e = {""};
+    UNCANCELLED;
     return agent_start(&agent, &e) ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_stop(void)
 {
+    UNCANCELLED;
     agent_stop();
 }
 
@@ -52,6 +71,7 @@ EXPORT int kiln_window_begin_with(const struct kiln_window_options *options,
     struct kiln_window_options o = KNOWN(kiln_window_options, options);
     struct agent_window_options agent = {.hz = o.frequency, .force = o.flags & KILN_FORCE};
     struct err e = {""};
+    UNCANCELLED;
     int window = agent_window_open(&agent, &e);
     if (window < 0)
         tell(error, &e);
@@ -68,6 +88,7 @@ static int write_profile(int window, uint32_t seconds, int fd, const struct agen
                          struct kiln_error *error)
 {
     struct err e = {""};
+    UNCANCELLED;
     struct arena *arena = arena_new(0);
     if (!arena) {
         agent_window_cancel(window);
@@ -252,6 +273,7 @@ EXPORT void kiln_get_statistics(struct kiln_statistics *statistics)
         .not_ready = c.capture.no_snapshot,
         .blocked = c.capture.blocked,
         .unticked = c.capture.unticked,
+        .unsampled = c.capture.unsampled,
         .out_of_memory = c.dropped,
         .threads = c.capture.threads,
         .stacks = c.stacks,

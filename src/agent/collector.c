@@ -261,11 +261,14 @@ void agent_stop(void)
     pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);
     bool was = collector.running;
-    collector.stopping = true;
-    pthread_cond_signal(&collector.wake);
     pthread_mutex_unlock(&collector.lock);
     if (was) {
+        // First: the thread drains a last time, and what threads are due is part of that.
         capture_stop();
+        pthread_mutex_lock(&collector.lock);
+        collector.stopping = true;
+        pthread_cond_signal(&collector.wake);
+        pthread_mutex_unlock(&collector.lock);
         pthread_join(collector.thread, NULL);
     }
     pthread_mutex_lock(&collector.lock);

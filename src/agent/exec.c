@@ -1,6 +1,5 @@
 // What a program that becomes another one, or starts one, needs from the profiler: nothing of
 // ours may be pending when the new program begins, and what cannot be followed is told.
-#include <dlfcn.h>
 #include <errno.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -9,10 +8,10 @@
 #include <unistd.h>
 
 #include "agent/journal.h"
+#include "agent/next.h"
 #include "base/program.h"
 
 #define EXPORT __attribute__((visibility("default")))
-#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 // --- what will not be in the profile ---
 

@@ -14,7 +14,6 @@
 // writes the profile.
 #include <kiln/kiln.h>
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -27,6 +26,7 @@
 
 #include "agent/endpoints.h"
 #include "agent/journal.h"
+#include "agent/next.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -192,8 +192,6 @@ __attribute__((destructor)) static void end(void)
     finish();
 }
 
-#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
-
 // --- ways out that skip destructors ---
 
 EXPORT void _exit(int status)
@@ -266,11 +264,39 @@ EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 
 // --- handlers: SIGPROF is ours, and what the program wants with it is kept in mind ---
 
+// An alternate stack may have room for one handler and no more: on top of it a tick waits until it
+// is done. Which signals' masks are not quite what the program asked for:
+static _Atomic uint64_t lent;
+
+static int set_action(int signal, const struct sigaction *wanted, struct sigaction *had)
+{
+    uint64_t bit = signal > 0 && signal <= 64 ? UINT64_C(1) << (signal - 1) : 0;
+    struct sigaction copy;
+    bool lend = false;
+    if (wanted) {
+        copy = *wanted;
+        lend = wanted->sa_flags & SA_ONSTACK && sigismember(&copy.sa_mask, SIGPROF) == 0;
+        if (lend)
+            sigaddset(&copy.sa_mask, SIGPROF);
+    }
+    int result = NEXT(sigaction)(signal, wanted ? &copy : NULL, had);
+    if (result)
+        return result;
+    if (had && atomic_load(&lent) & bit)
+        sigdelset(&had->sa_mask, SIGPROF);
+    if (wanted && lend)
+        atomic_fetch_or(&lent, bit);
+    else if (wanted)
+        atomic_fetch_and(&lent, ~bit);
+    return 0;
+}
+
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
 {
     if (signal == SIGPROF && capture_wish(wanted, had))
         return 0;
-    return NEXT(sigaction)(signal, wanted, had);
+    return signal == SIGPROF ? NEXT(sigaction)(signal, wanted, had)
+                             : set_action(signal, wanted, had);
 }
 
 EXPORT __sighandler_t signal(int number, __sighandler_t handler)

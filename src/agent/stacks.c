@@ -348,11 +348,15 @@ static void write_stack(struct writer *w, const struct stack *stack, const struc
         frames[n++] = model_build_named_location(&w->b, STR("[signals blocked]"));
     else if (stack->kind == CAPTURE_UNTICKED)
         frames[n++] = model_build_named_location(&w->b, STR("[ended before a tick]"));
+    else if (stack->kind == CAPTURE_UNSAMPLED)
+        frames[n++] = model_build_named_location(&w->b, STR("[threads starting and ending]"));
     else if (stack->truncated)
         frames[n++] = model_build_named_location(&w->b, STR("[truncated]"));
     const struct stack_thread *thread = &w->s->threads[stack->thread];
-    model_build_label(&w->b, STR("thread"), str_from(thread->name));
-    model_build_number_label(&w->b, STR("thread_id"), thread->tid, STR(""));
+    if (stack->kind != CAPTURE_UNSAMPLED) {
+        model_build_label(&w->b, STR("thread"), str_from(thread->name));
+        model_build_number_label(&w->b, STR("thread_id"), thread->tid, STR(""));
+    }
     agent_label_build(stack->label, &w->b);
     if (stack->ids) {
         const struct capture_ids *ids = &w->s->ids[stack->ids];

@@ -33,20 +33,34 @@ static uint64_t now_ns(void)
 
 // --- unwind tables ---
 
-// No handler is in a snapshot that was replaced once each thread was seen outside.
-static void wait_for_readers(void)
+// No handler is in a snapshot that was replaced once each thread was seen outside. False: one is
+// inside for so long that it must have been stopped there, or gets no CPU time.
+static bool wait_for_readers(void)
 {
+    uint64_t begin = now_ns();
     EACH_SLOT(t)
-    {
-        uint64_t begin = now_ns();
-        while (atomic_load(&t->busy)) {
-            // A thread that dies or is stopped inside its handler must not hold us up.
-            if (now_ns() - begin > 1000000000u)
-                return;
-            struct timespec pause = {.tv_nsec = 100000};
-            nanosleep(&pause, NULL);
-        }
+    while (atomic_load(&t->inside)) {
+        if (now_ns() - begin > 1000000000u)
+            return false;
+        struct timespec pause = {.tv_nsec = 100000};
+        nanosleep(&pause, NULL);
     }
+    return true;
+}
+
+// Frees a snapshot that was replaced, now or when no handler is in it any more.
+static void retire_snapshot(const struct unwind_snapshot *old)
+{
+    enum { MOST = 16 };
+    static const struct unwind_snapshot *retired[MOST];
+    static unsigned n;
+    bool free_now = wait_for_readers();
+    if (!free_now && n < MOST)
+        retired[n++] = old; // with more than that, memory is what we lose
+    for (; free_now && n > 0; n--)
+        unwind_snapshot_free((struct unwind_snapshot *)retired[n - 1]);
+    if (free_now)
+        unwind_snapshot_free((struct unwind_snapshot *)old);
 }
 
 // 1 if there is a new one, 0 if the old one serves, -1 with e filled.
@@ -71,8 +85,7 @@ static int refresh_snapshot(struct err *e)
         return -1;
     capture_hold();
     atomic_store(&capture_state.snapshot, fresh);
-    wait_for_readers();
-    unwind_snapshot_free((struct unwind_snapshot *)old);
+    retire_snapshot(old);
     capture_release();
     return 1;
 }
@@ -91,6 +104,7 @@ bool capture_refresh(void)
 {
     if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
         return false;
+    atomic_store(&capture_state.refresher, (int32_t)syscall(SYS_gettid));
     handler_keep();
     return refresh_snapshot(NULL) > 0;
 }
@@ -139,8 +153,8 @@ static void visit_task(pid_t tid)
     struct capture_thread *t = thread_find(tid);
     if (t)
         t->found = true;
-    else
-        thread_arm(tid);
+    else if ((t = thread_arm(tid)))
+        thread_read_name(t);
 }
 
 // A thread whose clock moves but that gets no tick blocks the signal. What it used is
@@ -164,12 +178,36 @@ static void credit_blocked(struct capture_thread *t)
     atomic_fetch_add(&t->credit, missed);
 }
 
-// Which mapping the stack pointer of each thread lies in: reads there need no check.
+// A thread's stack ends below its thread pointer, in the same mapping; the main thread's has a
+// name. The mapping that a thread happens to run in would not do: it may be a coroutine's, and
+// reach into what is unmapped later.
+static void learn_stack(struct capture_thread *t, uintptr_t lo, uintptr_t hi, bool main_stack)
+{
+    uintptr_t top = atomic_load(&t->thread_pointer);
+    if (atomic_load(&t->state) != THREAD_ARMED || !top || atomic_load(&t->stack_hi) ||
+        (t->tid == capture_state.pid ? !main_stack : top <= lo || top >= hi))
+        return;
+    pthread_mutex_lock(&slots_lock);
+    // Still the same thread?
+    if (atomic_load(&t->thread_pointer) == top) {
+        atomic_store(&t->stack_lo, lo);
+        atomic_store_explicit(&t->stack_hi, main_stack ? hi : top, memory_order_release);
+    }
+    pthread_mutex_unlock(&slots_lock);
+}
+
+static bool ends_with(const char *line, const char *end, const char *text)
+{
+    size_t n = strlen(text);
+    return (size_t)(end - line) >= n && memcmp(end - n, text, n) == 0;
+}
+
+// Where threads have their stacks: reads there need no check.
 static void learn_stacks(void)
 {
     bool wanted = false;
     EACH_SLOT(t)
-    wanted |= atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->last_sp) &&
+    wanted |= atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->thread_pointer) &&
               !atomic_load(&t->stack_hi);
     int fd = wanted ? open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
@@ -185,14 +223,7 @@ static void learn_stacks(void)
             uintptr_t lo = strtoul(line, &dash, 16);
             uintptr_t hi = *dash == '-' ? strtoul(dash + 1, &dash, 16) : 0;
             EACH_SLOT(t)
-            {
-                uintptr_t sp = atomic_load(&t->last_sp);
-                if (atomic_load(&t->state) == THREAD_ARMED && !atomic_load(&t->stack_hi) &&
-                    sp >= lo && sp < hi) {
-                    atomic_store(&t->stack_lo, lo);
-                    atomic_store_explicit(&t->stack_hi, hi, memory_order_release);
-                }
-            }
+            learn_stack(t, lo, hi, ends_with(line, end, "[stack]"));
             line = end + 1;
         }
         n -= (size_t)(line - buffer);
@@ -227,12 +258,14 @@ static void scan_threads(void)
     EACH_SLOT(t)
     t->found = false;
     atomic_store(&tasks_scanned, count_tasks());
-    bool listed = each_task(visit_task);
+    each_task(visit_task);
+    capture_state.threads_moved = true; // threads without timers are not seen otherwise
     EACH_SLOT(t)
     {
         if (atomic_load(&t->state) != THREAD_ARMED)
             continue;
-        if (t->found || (!listed && syscall(SYS_tgkill, capture_state.pid, t->tid, 0) == 0))
+        // While threads come and go the kernel may leave some out that are there.
+        if (t->found || thread_cpu_ns(t->tid))
             credit_blocked(t);
         else
             thread_disarm(t);
@@ -290,6 +323,14 @@ bool capture_is_alone(int *code)
 
 static pthread_key_t at_exit;
 
+// A thread that was cancelled before it began must not be so in the middle of this.
+static int calm_down(void)
+{
+    int had;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &had);
+    return had;
+}
+
 static void on_thread_exit(void *armed)
 {
     capture_disarm_self();
@@ -322,6 +363,7 @@ void capture_arm_self(void)
     // A child of a bare clone or vfork has our memory, but it is not us.
     if (!atomic_load(&capture_state.running) || capture_confined() || capture_state.pid != getpid())
         return;
+    int cancellation = calm_down();
     pthread_once(&once, make_key);
     pthread_setspecific(at_exit, &capture_state);
     pid_t tid = (pid_t)syscall(SYS_gettid);
@@ -332,6 +374,7 @@ void capture_arm_self(void)
     if (t)
         set_own_stack(t);
     pthread_mutex_unlock(&slots_lock);
+    pthread_setcancelstate(cancellation, NULL);
 }
 
 void capture_disarm_self(void)
@@ -391,6 +434,8 @@ int capture_start(const struct capture_options *o, struct err *e)
     if (!atomic_load(&capture_state.snapshot) && refresh_snapshot(e) < 0)
         return -1;
     capture_state.pid = getpid();
+    capture_state.cpu_retired = capture_state.cpu_unsampled = 0;
+    capture_state.cpu_began = thread_process_cpu_ns();
     atomic_store(&capture_state.running, 1);
     scan_threads();
     pid_t self = (pid_t)syscall(SYS_gettid);
@@ -400,7 +445,7 @@ int capture_start(const struct capture_options *o, struct err *e)
         t = thread_arm(self);
     pthread_mutex_unlock(&slots_lock);
     if (t)
-        atomic_store(&t->last_sp, (uintptr_t)__builtin_frame_address(0));
+        atomic_store(&t->thread_pointer, (uintptr_t)pthread_self());
     learn_stacks();
     return 0;
 }
@@ -499,8 +544,26 @@ static uint64_t take_rest(struct capture_thread *t, const char *name, enum captu
     return sample.ticks;
 }
 
+// Threads that come and go leave something that no timer saw.
+static void take_unsampled(void (*take)(void *, const struct capture_sample *), void *context)
+{
+    static const char nobody[CAPTURE_NAME];
+    pthread_mutex_lock(&slots_lock);
+    uint64_t ticks = capture_state.threads_moved ? thread_take_unsampled() : 0;
+    capture_state.threads_moved = false;
+    capture_state.retired.unsampled += ticks;
+    pthread_mutex_unlock(&slots_lock);
+    struct capture_sample sample = {.kind = CAPTURE_UNSAMPLED,
+                                    .thread = nobody,
+                                    .ticks = ticks,
+                                    .ns = ticks * capture_state.period_ns};
+    if (ticks)
+        take(context, &sample);
+}
+
 void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context)
 {
+    take_unsampled(take, context);
     EACH_SLOT(t)
     {
         uint32_t state = atomic_load(&t->state);
@@ -517,7 +580,7 @@ void capture_drain(void (*take)(void *context, const struct capture_sample *samp
                 take_rest(t, name, CAPTURE_UNTICKED, &t->ring->unticked, &t->ring->unticked_ns,
                           take, context);
         }
-        if (state == THREAD_DISARMED && !atomic_load(&t->busy)) {
+        if (state == THREAD_DISARMED && !atomic_load(&t->inside)) {
             pthread_mutex_lock(&slots_lock);
             thread_release(t);
             pthread_mutex_unlock(&slots_lock);
@@ -543,9 +606,12 @@ void capture_get_counts(struct capture_counts *c)
 
 // --- fork and exec ---
 
+static pid_t forker; // guarded by loader_lock
+
 void capture_before_fork(void)
 {
     pthread_mutex_lock(&loader_lock);
+    forker = (pid_t)syscall(SYS_gettid);
 }
 
 void capture_after_fork_in_parent(void)
@@ -560,10 +626,15 @@ void capture_after_fork_in_child(void)
     snapshot_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     loader_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&capture_state.running, 0);
+    // The thread that asks the loader did not do so: it needs our lock for that.
+    EACH_SLOT(t)
+    if (atomic_load(&t->state) == THREAD_ARMED && t->tid != forker &&
+        t->tid != atomic_load(&capture_state.refresher))
+        unwind_avoid_loader();
     EACH_SLOT(t)
     {
         atomic_store(&t->state, THREAD_FREE);
-        atomic_store(&t->busy, 0);
+        atomic_store(&t->inside, 0);
         // Rings in shared memory are still the parent's.
         if (capture_state.ring_memory) {
             t->ring = NULL;

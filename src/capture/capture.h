@@ -41,6 +41,7 @@ struct capture_counts {
     uint64_t no_snapshot;             // ticks before the first unwind tables
     uint64_t blocked;                 // ticks of threads that block SIGPROF
     uint64_t unticked;                // ticks that a thread was due when it ended
+    uint64_t unsampled;               // ticks of the process while threads had no timer
     uint64_t no_slot;                 // threads that could not be armed
     uint64_t ended[UNWIND_END_COUNT]; // stacks by why their walk ended
     uint64_t threads;                 // armed now
@@ -92,6 +93,9 @@ enum capture_kind {
     CAPTURE_STACK,
     CAPTURE_BLOCKED,  // no stack: the thread blocks SIGPROF
     CAPTURE_UNTICKED, // no stack: the thread ended before the kernel looked at its timer
+    // No stack and no thread: what the process used beyond what threads used while they had
+    // a timer, that is in their first and last moments, and in threads that could not get one.
+    CAPTURE_UNSAMPLED,
 };
 
 struct capture_sample {

@@ -4,14 +4,13 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-__thread uint32_t capture_current_label;
 // Initial-exec: reading it in a handler cannot allocate.
 #define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+__thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
 static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
@@ -19,11 +18,10 @@ static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
 // A thread of the profiler's, not of the program.
 static __thread volatile sig_atomic_t own_thread INITIAL_EXEC;
 
-// What the program itself wants to be done with SIGPROF. Replaced whole, so that a handler
-// that is running sees the old one or the new one.
-static struct sigaction wishes[2];
-static _Atomic(const struct sigaction *) wish = &wishes[0];
-static _Atomic bool installed;
+void capture_mark_own(void)
+{
+    own_thread = 1;
+}
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
@@ -48,30 +46,61 @@ bool capture_get_ids(struct capture_ids *ids)
     return ids_set;
 }
 
+static uintptr_t thread_pointer(void)
+{
+#if defined(__x86_64__)
+    uintptr_t self;
+    __asm__("mov %%fs:0, %0" : "=r"(self));
+    return self;
+#else
+    return (uintptr_t)__builtin_thread_pointer();
+#endif
+}
+
+// What unwinding takes of the stack at the most, with something to spare: tests/capture/room.c.
+enum { ROOM = 1280 };
+
+// Whether that is left. A program may have an alternate stack that is hardly larger than the
+// kernel's frame, or may be at the end of its stack: then the leaf alone is recorded.
+static bool has_room(const struct capture_thread *t, const ucontext_t *context)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    uintptr_t low = (uintptr_t)context->uc_stack.ss_sp, n = context->uc_stack.ss_size;
+    if (here - low >= n) {
+        n = atomic_load_explicit(&t->stack_hi, memory_order_acquire);
+        low = atomic_load_explicit(&t->stack_lo, memory_order_relaxed);
+        n -= low;
+    }
+    return here - low >= n || here - low >= ROOM;
+}
+
 // A record: length | why << 16 | label << 32, then ticks and their CPU time, then the
 // ids if RING_HAS_IDS, then the addresses.
 static void record(struct capture_thread *t, const ucontext_t *context, uint64_t ticks, uint64_t ns)
 {
-    struct unwind_regs regs;
-    unwind_regs_from_ucontext(&regs, context);
-    atomic_store_explicit(&t->last_sp, regs.r[UNWIND_REG_SP], memory_order_relaxed);
-    uint64_t *words = ring_reserve(t->ring, capture_state.depth + RING_HEAD + RING_IDS);
+    unwind_regs_from_ucontext(&t->regs, context);
+    atomic_store_explicit(&t->thread_pointer, thread_pointer(), memory_order_relaxed);
+    uint32_t depth = has_room(t, context) ? capture_state.depth : 1;
+    uint64_t *words = ring_reserve(t->ring, depth + RING_HEAD + RING_IDS);
     if (!words) {
         count(&t->ring_full, ticks);
         return;
     }
     const struct unwind_snapshot *snapshot =
         atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
-    enum unwind_end why = UNWIND_END_NO_INFO;
+    enum unwind_end why = UNWIND_END_TRUNCATED;
     size_t n = 0;
     bool has_ids = ids_set;
     uint32_t head = RING_HEAD + (has_ids ? RING_IDS : 0);
-    if (snapshot) {
+    if (snapshot && depth == 1) {
+        words[head] = t->regs.r[UNWIND_REG_PC];
+        n = 1;
+    } else if (snapshot) {
         struct unwind_stack_bounds bounds = {
             .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
         bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
-        n = unwind_stack(snapshot, &regs, bounds, (uintptr_t *)(words + head), capture_state.depth,
-                         &t->cache, &why);
+        n = unwind_stack(snapshot, &t->regs, bounds, (uintptr_t *)(words + head), depth, &t->cache,
+                         &why);
     }
     if (n == 0) {
         count(&t->no_snapshot, ticks);
@@ -111,28 +140,29 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
     record(t, context, ticks, ns);
 }
 
-void capture_mark_own(void)
-{
-    own_thread = 1;
-}
-
-static void forward(int signal, siginfo_t *info, void *context)
+// The program's handler is called with the mask that it asked for, not with ours. It gets three
+// arguments whether it wants them or not, so that flags and handler need not be read as one.
+static void forward(int signal, siginfo_t *info, ucontext_t *context)
 {
     // The kernel chose any thread; the program would have chosen among its own.
     if (own_thread) {
         syscall(SYS_tgkill, capture_state.pid, capture_state.pid, signal);
         return;
     }
-    const struct sigaction *w = atomic_load_explicit(&wish, memory_order_acquire);
-    if (w->sa_flags & SA_SIGINFO) {
-        if (w->sa_sigaction)
-            w->sa_sigaction(signal, info, context);
-    } else if (w->sa_handler != SIG_DFL && w->sa_handler != SIG_IGN) {
-        w->sa_handler(signal);
-    }
+    const struct handler_wish *w = &handler_wish;
+    uintptr_t function = atomic_load_explicit(&w->function, memory_order_acquire);
+    if (function == (uintptr_t)SIG_DFL || function == (uintptr_t)SIG_IGN)
+        return;
+    uint64_t mask = *(const uint64_t *)&context->uc_sigmask | atomic_load(&w->mask);
+    if (!(atomic_load(&w->flags) & SA_NODEFER))
+        mask |= UINT64_C(1) << (SIGPROF - 1);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
+    ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
 }
 
-static void on_sigprof(int signal, siginfo_t *info, void *context)
+// While it runs every signal is blocked: no other handler can interrupt it, nor leave it by
+// longjmp.
+void handler_on_signal(int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
     uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
@@ -142,71 +172,16 @@ static void on_sigprof(int signal, siginfo_t *info, void *context)
         struct capture_thread *t =
             atomic_load_explicit(&capture_state.slots[index], memory_order_acquire);
         if (t) {
-            // Who disarms a thread looks at busy afterwards: one of us sees the other.
-            atomic_fetch_add(&t->busy, 1);
+            // Before the state is looked at: who disarms the slot looks at them the other way
+            // round, so one of us sees the other.
+            atomic_fetch_add(&t->inside, 1);
             if (atomic_load(&t->state) == THREAD_ARMED &&
-                (atomic_load_explicit(&t->generation, memory_order_relaxed) & 0xffff) == generation)
+                (atomic_load(&t->generation) & 0xffff) == generation)
                 on_tick(t, info, context);
-            atomic_fetch_sub_explicit(&t->busy, 1, memory_order_release);
+            atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
         }
     } else {
         forward(signal, info, context);
     }
     errno = saved;
-}
-
-bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
-{
-    if (!atomic_load(&installed))
-        return false;
-    const struct sigaction *w = atomic_load(&wish);
-    if (had)
-        *had = *w;
-    if (wanted) {
-        struct sigaction *other = &wishes[w == &wishes[0]];
-        *other = *wanted;
-        atomic_store(&wish, other);
-    }
-    return true;
-}
-
-// Under its own name sigaction may be the one that calls capture_wish.
-static int capture_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
-{
-#ifdef __SANITIZE_THREAD__
-    // Its run-time must know of handlers: it calls them where it can bear it.
-    return sigaction(signal, wanted, had);
-#else
-    extern int __sigaction(int, const struct sigaction *, struct sigaction *);
-    return __sigaction(signal, wanted, had);
-#endif
-}
-
-static int install(struct sigaction *had)
-{
-    struct sigaction action = {.sa_sigaction = on_sigprof,
-                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    sigemptyset(&action.sa_mask);
-    return capture_sigaction(SIGPROF, &action, had);
-}
-
-// libc itself (gprof's start) and bare system calls get past capture_wish.
-void handler_keep(void)
-{
-    struct sigaction now;
-    if (!atomic_load(&installed) || capture_sigaction(SIGPROF, NULL, &now) ||
-        now.sa_sigaction == on_sigprof)
-        return;
-    capture_wish(&now, NULL);
-    install(NULL);
-}
-
-int handler_install(struct err *e)
-{
-    if (atomic_load(&installed))
-        return 0;
-    if (install(&wishes[0]))
-        return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
-    atomic_store(&installed, true);
-    return 0;
 }

@@ -119,6 +119,39 @@ uint64_t thread_cpu_ns(pid_t tid)
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+uint64_t thread_process_cpu_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+// The thread's CPU time now; when it is gone, as last looked at.
+static uint64_t latest_cpu_ns(struct capture_thread *t)
+{
+    uint64_t cpu = thread_cpu_ns(t->tid);
+    if (cpu > t->cpu_last)
+        t->cpu_last = cpu;
+    return t->cpu_last;
+}
+
+uint64_t thread_take_unsampled(void)
+{
+    // The process first: what threads use until they are looked at makes the result smaller, and
+    // next time has it.
+    uint64_t process = thread_process_cpu_ns() - capture_state.cpu_began;
+    uint64_t told = capture_state.cpu_retired + capture_state.cpu_unsampled;
+    uint32_t n = atomic_load(&capture_state.n_slots);
+    for (uint32_t i = 0; i < n; i++) {
+        struct capture_thread *t = atomic_load(&capture_state.slots[i]);
+        if (atomic_load(&t->state) == THREAD_ARMED)
+            told += latest_cpu_ns(t) - t->cpu_born;
+    }
+    uint64_t periods = process > told ? (process - told) / capture_state.period_ns : 0;
+    capture_state.cpu_unsampled += periods * capture_state.period_ns;
+    return periods;
+}
+
 // The first tick comes after a random part of the period: a thread that lives shorter than
 // one is then seen with the probability that it deserves.
 static uint64_t first_expiry(uint64_t period)
@@ -164,7 +197,7 @@ struct capture_thread *thread_arm(pid_t tid)
     }
     t->tid = tid;
     atomic_store(&t->stack_hi, 0);
-    atomic_store(&t->last_sp, 0);
+    atomic_store(&t->thread_pointer, 0);
     t->found = true;
     atomic_fetch_add(&t->generation, 1);
     t->serial = ++capture_state.last_serial;
@@ -178,19 +211,26 @@ struct capture_thread *thread_arm(pid_t tid)
         atomic_store(&t->state, THREAD_FREE);
         return NULL;
     }
+    t->cpu_born = t->cpu_last = t->cpu_armed;
     return t;
 }
 
 // What the thread was due but has not had: the kernel looks at timers a few hundred times a
 // second only.
-static uint64_t ticks_due(const struct capture_thread *t)
+static uint64_t ticks_due(const struct capture_thread *t, uint64_t cpu)
 {
-    uint64_t cpu = thread_cpu_ns(t->tid);
     if (cpu < t->cpu_armed + t->first_ns)
         return 0;
     uint64_t due = 1 + (cpu - t->cpu_armed - t->first_ns) / atomic_load(&t->period_ns);
     uint64_t had = atomic_load(&t->ticks) - t->ticks_armed + atomic_load(&t->credit);
     return due > had ? due - had : 0;
+}
+
+static void retire(struct capture_thread *t, uint64_t cpu)
+{
+    capture_state.cpu_retired += cpu - t->cpu_born;
+    capture_state.threads_moved = true;
+    atomic_store(&t->state, THREAD_DISARMED);
 }
 
 void thread_disarm(struct capture_thread *t)
@@ -199,11 +239,11 @@ void thread_disarm(struct capture_thread *t)
     if (!atomic_compare_exchange_strong(&t->state, &armed, THREAD_ENDING))
         return;
     syscall(SYS_timer_delete, t->timer);
-    uint64_t due = ticks_due(t);
+    uint64_t cpu = latest_cpu_ns(t), due = ticks_due(t, cpu);
     atomic_fetch_add(&t->ring->unticked, due + atomic_exchange(&t->carried, 0));
     atomic_fetch_add(&t->ring->unticked_ns,
                      due * atomic_load(&t->period_ns) + atomic_exchange(&t->carried_ns, 0));
-    atomic_store(&t->state, THREAD_DISARMED);
+    retire(t, cpu);
 }
 
 void thread_rearm(struct capture_thread *t)
@@ -211,12 +251,12 @@ void thread_rearm(struct capture_thread *t)
     // A signal that is on its way counts as not had.
     atomic_fetch_add(&t->generation, 1);
     syscall(SYS_timer_delete, t->timer);
-    uint64_t due = ticks_due(t);
+    uint64_t cpu = latest_cpu_ns(t), due = ticks_due(t, cpu);
     atomic_fetch_add(&t->carried_ns, due * atomic_load(&t->period_ns));
     atomic_fetch_add(&t->carried, due);
     if (create_timer(t)) {
         capture_state.no_slot++;
-        atomic_store(&t->state, THREAD_DISARMED);
+        retire(t, cpu);
     }
 }
 

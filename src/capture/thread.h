@@ -2,6 +2,7 @@
 // found gone and drained; slots are reused and never unmapped, so a late signal finds memory.
 #pragma once
 
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 #include <time.h>
@@ -24,10 +25,11 @@ struct capture_thread {
     int timer; // the kernel's id
     // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
     _Atomic uintptr_t stack_lo, stack_hi;
-    _Atomic uintptr_t last_sp;
-    // Handlers that use the slot, one at the most, but a late signal of a timer that is no more
-    // looks in, too. While there is one, snapshots are not freed and the slot is not given on.
-    _Atomic uint32_t busy;
+    _Atomic uintptr_t thread_pointer;
+    // Handlers in the slot, its ring and the snapshot: one at the most, but a late signal of a
+    // timer that is no more looks in, too. While there is one, snapshots are not freed and the
+    // slot is not given on.
+    _Atomic uint32_t inside;
     // Ticks credited as blocked; taken off the overrun that the kernel reports later.
     _Atomic uint64_t credit;
     _Atomic uint64_t ticks, samples, ring_full, no_snapshot;
@@ -35,9 +37,11 @@ struct capture_thread {
     uint64_t ticks_armed;          // ticks when the timer was made
     uint64_t first_ns, cpu_armed;  // when the first tick is due, counted from arming
     uint64_t cpu_seen, ticks_seen; // at the last scan
+    uint64_t cpu_born, cpu_last;   // when the slot was taken, and when last looked at
     bool found;                    // by the scan under way
     uint32_t serial;
-    uint64_t name_read; // when; names change
+    uint64_t name_read;      // when; names change
+    struct unwind_regs regs; // the handler's, to spare the stack
     struct ring *ring;
     struct unwind_cache cache;
 };
@@ -49,6 +53,7 @@ struct capture_state {
     _Atomic(const struct unwind_snapshot *) snapshot;
     _Atomic uint32_t unknown_pc; // a handler met code that is in no module
     _Atomic uint32_t running;
+    _Atomic int32_t refresher; // the thread that keeps the unwind tables up to date
     pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
     void *(*ring_memory)(size_t bytes); // NULL: rings are private
     _Atomic uint32_t sandbox;           // enum capture_sandbox
@@ -59,6 +64,10 @@ struct capture_state {
     _Atomic uint64_t no_slot;
     uint32_t last_serial;
     struct capture_counts retired; // of slots that were reused
+    // CPU time: of the process at the start; since then of threads while they were armed, of those
+    // that are no more; and what was told as unsampled.
+    uint64_t cpu_began, cpu_retired, cpu_unsampled;
+    bool threads_moved; // some were armed or disarmed since that was last looked at
 };
 extern struct capture_state capture_state;
 
@@ -77,9 +86,22 @@ uint64_t thread_cpu_ns(pid_t tid);
 struct capture_thread *thread_find(pid_t tid);
 // Asks the kernel for the thread's name.
 void thread_read_name(struct capture_thread *t);
+// The periods of CPU time that the process used while no timer saw it and that were not told yet.
+// The slots must not change meanwhile.
+uint64_t thread_take_unsampled(void);
+uint64_t thread_process_cpu_ns(void);
 // Gives the slot of a drained thread back.
 void thread_release(struct capture_thread *t);
 
+// What the program itself wants to be done with SIGPROF.
+struct handler_wish {
+    _Atomic uintptr_t function; // or SIG_DFL, SIG_IGN
+    _Atomic int flags;
+    _Atomic uint64_t mask;
+};
+extern struct handler_wish handler_wish;
+
+void handler_on_signal(int signal, siginfo_t *info, void *context);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
 // Takes it back if somebody has replaced it, who then gets the signals that are not ours.

@@ -16,15 +16,16 @@
 struct found {
     struct unwind_module m;
     size_t path, build_id;
-    uintptr_t header, limit; // .eh_frame_hdr, and the end of the segment that holds it
-    size_t n_header;
-    bool from_maps; // no loader told us: the bias is not known yet
+    uintptr_t limit;                  // the end of the segment that holds .eh_frame_hdr
+    bool from_maps;                   // no loader told us: the bias is not known yet
+    const struct unwind_module *same; // in the snapshot before
 };
 
 struct look {
     struct unwind_buffer found, text;
     unsigned long long adds, subs;
     uintptr_t page;
+    const struct unwind_snapshot *previous; // only if the loader is not asked
     bool failed;
 };
 
@@ -92,12 +93,12 @@ static void look_at_object(struct look *l, uintptr_t bias, const char *name, boo
                 base.build_id = add_text(l, id, size);
             base.m.n_build_id = (uint32_t)size;
         } else if (ph[i].p_type == PT_GNU_EH_FRAME) {
-            base.header = bias + ph[i].p_vaddr;
-            base.n_header = ph[i].p_memsz;
+            base.m.header = bias + ph[i].p_vaddr;
+            base.m.n_header = ph[i].p_memsz;
         }
     }
-    for (size_t i = 0; i < n && base.header; i++)
-        if (ph[i].p_type == PT_LOAD && base.header - bias - ph[i].p_vaddr < ph[i].p_memsz)
+    for (size_t i = 0; i < n && base.m.header; i++)
+        if (ph[i].p_type == PT_LOAD && base.m.header - bias - ph[i].p_vaddr < ph[i].p_memsz)
             base.limit = bias + ph[i].p_vaddr + ph[i].p_memsz;
     for (size_t i = 0; i < n; i++) {
         if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X) || ph[i].p_memsz == 0)
@@ -125,6 +126,35 @@ static int on_object(struct dl_phdr_info *info, size_t size, void *data)
                    n_found(l) == 0 && (!info->dlpi_name || !*info->dlpi_name), info->dlpi_phdr,
                    info->dlpi_phnum);
     return l->failed;
+}
+
+// Tells builds of one object apart that have no build id: the beginning of .eh_frame_hdr
+// changes with every function that moves.
+static uint64_t fingerprint(const struct unwind_module *m)
+{
+    uint64_t words[64], hash = m->header ^ m->n_header << 32;
+    size_t n = m->n_header < sizeof words ? m->n_header / 8 : 64;
+    if (!m->header || unwind_copy(words, m->header, n * 8) != 0)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u ^ hash >> 29;
+    return hash | 1;
+}
+
+// A mapping that is as it was when the loader could still be asked: what it said holds.
+static void take_over(struct look *l, struct found *f)
+{
+    const struct unwind_module *old =
+        l->previous ? unwind_snapshot_find(l->previous, f->m.start) : NULL;
+    if (!old || old->start != f->m.start || old->end != f->m.end ||
+        old->file_offset != f->m.file_offset || !old->fingerprint ||
+        fingerprint(old) != old->fingerprint)
+        return;
+    f->m = *old;
+    f->path = add_text(l, old->path, strlen(old->path));
+    if (old->n_build_id)
+        f->build_id = add_text(l, old->build_id, old->n_build_id);
+    f->same = old;
 }
 
 static bool covered(const struct look *l, uintptr_t start, uintptr_t end, size_t n)
@@ -182,6 +212,7 @@ static void look_at_line(struct look *l, const char *line, const char *end, size
     else
         f.path = add_text(l, p, (size_t)(end - p));
     f.from_maps = true;
+    take_over(l, &f);
     add_found(l, &f);
 }
 
@@ -240,19 +271,6 @@ static void sort_found(struct look *l)
     l->found.n = n * sizeof(struct found);
 }
 
-// Tells builds of one object apart that have no build id: the beginning of .eh_frame_hdr
-// changes with every function that moves.
-static uint64_t fingerprint(const struct found *f)
-{
-    uint64_t words[64], hash = f->header ^ f->n_header << 32;
-    size_t n = f->n_header < sizeof words ? f->n_header / 8 : 64;
-    if (!f->header || unwind_copy(words, f->header, n * 8) != 0)
-        return 0;
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u ^ hash >> 29;
-    return hash | 1;
-}
-
 static struct unwind_table *reuse(const struct unwind_snapshot *previous,
                                   const struct unwind_module *m)
 {
@@ -275,10 +293,10 @@ static struct unwind_table *build(const struct found *f, const struct unwind_mod
     bool file = m->path[0] == '/';
     // What is read of an object's memory stays resident, which counts if it is much. Its file
     // serves as well where the build id tells that it is the same.
-    bool by_file = file && m->n_build_id && f->n_header > LARGE_HEADER &&
+    bool by_file = file && m->n_build_id && m->n_header > LARGE_HEADER &&
                    object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) == 0;
     if (!by_file &&
-        (!f->header || object_from_memory(&frames, f->header, f->n_header, f->limit) != 0) &&
+        (!f->limit || object_from_memory(&frames, m->header, m->n_header, f->limit) != 0) &&
         (!file || object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) != 0))
         return NULL;
     struct unwind_table *table =
@@ -324,10 +342,11 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         starts[i] = m->start;
         m->path = text + f->path;
         m->build_id = m->n_build_id ? (const uint8_t *)text + f->build_id : NULL;
-        m->fingerprint = fingerprint(f);
+        m->fingerprint = fingerprint(m);
         // Objects of another loader, or of another namespace of ours.
-        bool known = !f->from_maps || (m->path[0] == '/' &&
-                                       object_bias(m->path, m->file_offset, m->start, &m->bias));
+        bool known =
+            !f->from_maps || f->same ||
+            (m->path[0] == '/' && object_bias(m->path, m->file_offset, m->start, &m->bias));
         struct unwind_table *table = reuse(previous, m);
         m->table = table || !known ? table : build(f, m, rules);
         if (m->table) {
@@ -337,6 +356,30 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         }
     }
     return s;
+}
+
+static _Atomic bool loader_avoided;
+
+void unwind_avoid_loader(void)
+{
+    atomic_store(&loader_avoided, true);
+}
+
+// Changes with every object that comes or goes. The list is read as debuggers do, without the
+// lock: what we get may be in the middle of a change, but is then another one next time.
+static uint64_t chain_now(void)
+{
+    struct link_map map;
+    uint64_t hash = 1;
+    uintptr_t next = (uintptr_t)_r_debug.r_map;
+    for (unsigned i = 0; next && i < MODULES_MAX; i++) {
+        if (unwind_copy(&map, next, sizeof map) != 0)
+            break;
+        hash = (hash ^ map.l_addr ^ next << 20) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+        next = (uintptr_t)map.l_next;
+    }
+    return hash;
 }
 
 struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *previous, struct err *e)
@@ -352,13 +395,20 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
     struct unwind_rules *rules = previous ? previous->dictionary : unwind_rules_new();
     if (previous)
         atomic_fetch_add(&rules->refs, 1);
+    bool alone = atomic_load(&loader_avoided);
+    uint64_t chain = alone ? chain_now() : 0;
+    if (alone)
+        l.previous = previous;
     if (rules) {
-        dl_iterate_phdr(on_object, &l);
+        if (!alone)
+            dl_iterate_phdr(on_object, &l);
         look_at_vdso(&l);
         look_at_maps(&l);
         sort_found(&l);
         if (!l.failed)
             s = assemble(&l, previous, rules);
+        if (s)
+            s->chain = chain;
     }
     if (!s) {
         unwind_rules_free(rules);
@@ -391,6 +441,8 @@ static int on_counters(struct dl_phdr_info *info, size_t size, void *data)
 
 bool unwind_snapshot_stale(const struct unwind_snapshot *s)
 {
+    if (atomic_load(&loader_avoided))
+        return s->chain != chain_now();
     struct look l = {.adds = s->adds, .subs = s->subs};
     dl_iterate_phdr(on_counters, &l);
     return l.adds != s->adds || l.subs != s->subs;

@@ -6,7 +6,7 @@
 #include "unwind/unwind.h"
 
 #define STEP_PAGE ((uintptr_t)4096)
-#define STEP_PAGES 4
+#define STEP_PAGES 3
 
 struct unwind_snapshot {
     uint64_t generation;     // never 0, never the same twice
@@ -17,6 +17,7 @@ struct unwind_snapshot {
     const uint8_t *pool;
     struct unwind_rules *dictionary;
     unsigned long long adds, subs; // the loader's counters
+    uint64_t chain;                // of its list of objects, when we do not ask it
     size_t mapped;
 };
 
@@ -30,6 +31,7 @@ struct walk {
     uint8_t next_page;
     const struct unwind_regs *full; // all registers of this frame, or NULL
     uintptr_t safe, n_safe;
+    uintptr_t near;              // the lowest address of the stack that was interrupted
     uintptr_t pages[STEP_PAGES]; // known to be readable
     const struct unwind_snapshot *snapshot;
     struct unwind_stack_bounds bounds;
@@ -138,6 +140,7 @@ static inline void step_from_regs(struct walk *w, const struct unwind_regs *regs
 #else
     w->saved = regs->r[UNWIND_REG_RA];
 #endif
+    w->near = w->sp - UNWIND_RED_ZONE;
     w->full = regs;
     w->exact = true;
     w->vague = false;

@@ -87,7 +87,9 @@ struct unwind_module {
     uint32_t n_fdes, n_rows; // of its table
     uint64_t table_bytes;
     const struct unwind_table *table; // NULL: no unwind information
-    uint64_t fingerprint;
+    uintptr_t header;                 // .eh_frame_hdr in memory; 0: the loader did not say
+    size_t n_header;
+    uint64_t fingerprint; // of the header
 };
 
 // Makes a snapshot of what is loaded now: every object that dl_iterate_phdr shows, the vdso,
@@ -96,6 +98,10 @@ struct unwind_module {
 // thread at a time; not in a signal handler. NULL with a message in e.
 struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *previous,
                                               struct err *e);
+// From now on the loader is not asked: /proc/self/maps and the files say what is loaded. For the
+// child of a fork whose parent had other threads: one of them may have had the loader's lock, and
+// nobody is left to give it back.
+void unwind_avoid_loader(void);
 // No walk may use it any more. NULL is legal.
 void unwind_snapshot_free(struct unwind_snapshot *snapshot);
 // True if objects were loaded or unloaded since. Cheap; takes the loader's lock, so not in a

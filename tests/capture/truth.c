@@ -14,7 +14,7 @@
 #include "capture/capture.h"
 
 static int passed, failed;
-static volatile unsigned long sink;
+static __thread volatile unsigned long sink;
 
 static void check(bool good, const char *what, double got, double want, double tolerance)
 {

@@ -1,0 +1,85 @@
+// Puts the handler in its place, and keeps what the program itself wants to be done with SIGPROF.
+#include "capture/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+struct handler_wish handler_wish;
+static _Atomic bool installed;
+
+static void get_wish(struct sigaction *had)
+{
+    *had = (struct sigaction){.sa_flags = atomic_load(&handler_wish.flags)};
+    had->sa_sigaction = (void (*)(int, siginfo_t *, void *))atomic_load(&handler_wish.function);
+    uint64_t mask = atomic_load(&handler_wish.mask);
+    memcpy(&had->sa_mask, &mask, sizeof mask);
+}
+
+static void set_wish(const struct sigaction *wanted)
+{
+    uint64_t mask;
+    memcpy(&mask, &wanted->sa_mask, sizeof mask);
+    atomic_store(&handler_wish.mask, mask);
+    atomic_store(&handler_wish.flags, wanted->sa_flags);
+    atomic_store(&handler_wish.function, (uintptr_t)wanted->sa_sigaction);
+}
+
+// Signal-safe, as sigaction is.
+bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
+{
+    if (!atomic_load(&installed))
+        return false;
+    struct sigaction copy;
+    if (wanted)
+        copy = *wanted; // had may be the same
+    if (had)
+        get_wish(had);
+    if (wanted)
+        set_wish(&copy);
+    return true;
+}
+
+// Under its own name sigaction may be the one that calls capture_wish.
+static int capture_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
+{
+#ifdef __SANITIZE_THREAD__
+    // Its run-time must know of handlers: it calls them where it can bear it.
+    return sigaction(signal, wanted, had);
+#else
+    extern int __sigaction(int, const struct sigaction *, struct sigaction *);
+    return __sigaction(signal, wanted, had);
+#endif
+}
+
+static int install(void)
+{
+    struct sigaction action = {.sa_sigaction = handler_on_signal,
+                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    sigfillset(&action.sa_mask);
+    return capture_sigaction(SIGPROF, &action, NULL);
+}
+
+// libc itself (gprof's start) and bare system calls get past capture_wish.
+void handler_keep(void)
+{
+    struct sigaction now;
+    if (!atomic_load(&installed) || capture_sigaction(SIGPROF, NULL, &now) ||
+        now.sa_sigaction == handler_on_signal)
+        return;
+    set_wish(&now);
+    install();
+}
+
+int handler_install(struct err *e)
+{
+    if (atomic_load(&installed))
+        return 0;
+    struct sigaction had;
+    if (capture_sigaction(SIGPROF, NULL, &had) == 0)
+        set_wish(&had);
+    if (install())
+        return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
+    atomic_store(&installed, true);
+    return 0;
+}
