@@ -23,7 +23,7 @@ struct config {
 
     const char *granularity;
 
-    // No fields: the shell does not know them.
+    // No fields, and the last members: the shell does not know them.
     const char *tools;      // where objdump is
     const char *debug_dirs; // where debug files are; NULL: the usual place
 };
