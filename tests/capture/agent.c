@@ -244,6 +244,7 @@ static void test_rates(void)
             kiln_window_cancel(i);
     kiln_get_statistics(&s);
     check(s.frequency == 50, "afterwards the rate is what it was");
+    used = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before;
     r = write_window(plain, NULL);
     check_near("CPU time of a window that did not ask / used", cpu_of(r.p, NULL, NULL, NULL) / used,
                1, 0.08);
