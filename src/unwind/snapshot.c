@@ -217,20 +217,22 @@ static void look_at_line(struct look *l, const char *line, const char *end, size
 }
 
 // Executable mappings that are no object's: JIT code, mostly. Their frames are followed by
-// frame pointers, and the profile can name them.
-static void look_at_maps(struct look *l)
+// frame pointers, and the profile can name them. False: the file says nothing.
+static bool look_at_maps(struct look *l, const char *path)
 {
     char buffer[8192];
     size_t n = 0, n_objects = n_found(l);
-    int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+    bool any = false;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return;
+        return false;
     for (;;) {
         ssize_t got = read(fd, buffer + n, sizeof buffer - n);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
             break;
+        any = true;
         n += (size_t)got;
         char *line = buffer, *newline;
         while ((newline = memchr(line, '\n', n - (size_t)(line - buffer)))) {
@@ -243,6 +245,7 @@ static void look_at_maps(struct look *l)
             break;
     }
     close(fd);
+    return any;
 }
 
 // Insertion sort: the loader's order is nearly by address in blocks, and there are few.
@@ -403,7 +406,9 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
         if (!alone)
             dl_iterate_phdr(on_object, &l);
         look_at_vdso(&l);
-        look_at_maps(&l);
+        // Empty when the first thread has ended; but the only one that qemu-user translates.
+        if (!look_at_maps(&l, "/proc/self/maps"))
+            look_at_maps(&l, "/proc/thread-self/maps");
         sort_found(&l);
         if (!l.failed)
             s = assemble(&l, previous, rules);
