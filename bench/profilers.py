@@ -108,7 +108,7 @@ class Servant:
         self.process.wait(60)
 
 
-EPOCH = 4
+EPOCH = 8
 
 
 def in_turns(start, rounds, slice_ns, settle, count=None):
@@ -116,13 +116,14 @@ def in_turns(start, rounds, slice_ns, settle, count=None):
 
     Each round asks every servant for a slice of the same work, in an order that changes. Every
     EPOCH rounds all are started anew by start(), since where a process's memory happens to lie
-    matters as much as a profiler, and left to settle for so many seconds. A slice counts as its
-    CPU time over the mean of the unprofiled ones of its round ('none': over 'bare'); the result
-    is name -> the median of each epoch. count(servants) is read around each epoch: the second
-    result is by how much it grew in a second.
+    matters as much as a profiler, and left to settle for so many seconds. What counts is the least
+    CPU time of an epoch's slices, over that of the unprofiled ones ('none': over 'bare'): others
+    on this machine only ever add to it, and a profiler is at work in every slice. The result is
+    name -> the ratio of each epoch. count(servants) is read around each epoch: the second result
+    is by how much it grew in a second.
     """
     r = random.Random(2)
-    medians, counted, passed = {}, 0, 0
+    ratios, counted, passed = {}, 0, 0
     for _ in range(0, rounds, EPOCH):
         servants = start()
         units = max(1, round(slice_ns / min(s.work(4)[0] / 4 for s in servants.values())))
@@ -130,22 +131,21 @@ def in_turns(start, rounds, slice_ns, settle, count=None):
         while time.monotonic() - began < settle:
             for servant in servants.values():
                 servant.work(1)
-        ratios, order = {}, list(servants)
+        least, order = {}, list(servants)
         began, before = time.monotonic(), count(servants) if count else 0
-        for _ in range(EPOCH):
+        for _ in range(min(EPOCH, rounds)):
             r.shuffle(order)
-            times = {name: servants[name].work(units)[0] for name in order}
-            for name, spent in times.items():
-                base = times['bare'] if name == 'none' else (times['bare'] + times['none']) / 2
-                ratios.setdefault(name, []).append(spent / base)
+            for name in order:
+                least[name] = min(least.get(name, 1e18), servants[name].work(units)[0])
         counted += (count(servants) if count else 0) - before
         passed += time.monotonic() - began
-        for name, values in ratios.items():
+        for name, spent in least.items():
+            base = least['bare'] if name == 'none' else (least['bare'] + least['none']) / 2
             if name != 'bare':
-                medians.setdefault(name, []).append(statistics.median(values))
+                ratios.setdefault(name, []).append(spent / base)
         for servant in servants.values():
             servant.end()
-    return medians, counted / passed
+    return ratios, counted / passed
 
 
 def finish():
