@@ -25,21 +25,6 @@ static void set_wish(const struct sigaction *wanted)
     atomic_store(&handler_wish.function, (uintptr_t)wanted->sa_sigaction);
 }
 
-// Signal-safe, as sigaction is.
-bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
-{
-    if (!atomic_load(&installed))
-        return false;
-    struct sigaction copy;
-    if (wanted)
-        copy = *wanted; // had may be the same
-    if (had)
-        get_wish(had);
-    if (wanted)
-        set_wish(&copy);
-    return true;
-}
-
 // Under its own name sigaction may be the one that calls capture_wish.
 static int capture_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
 {
@@ -52,12 +37,34 @@ static int capture_sigaction(int signal, const struct sigaction *wanted, struct 
 #endif
 }
 
+// On the alternate stack if there is one, unless the program has a handler that does not want to
+// be there: it may need more than that has.
 static int install(void)
 {
+    uintptr_t function = atomic_load(&handler_wish.function);
+    bool theirs = function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
+    int where = theirs ? atomic_load(&handler_wish.flags) & SA_ONSTACK : SA_ONSTACK;
     struct sigaction action = {.sa_sigaction = handler_on_signal,
-                               .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+                               .sa_flags = SA_SIGINFO | SA_RESTART | where};
     sigfillset(&action.sa_mask);
     return capture_sigaction(SIGPROF, &action, NULL);
+}
+
+// Signal-safe, as sigaction is.
+bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
+{
+    if (!atomic_load(&installed))
+        return false;
+    struct sigaction copy;
+    if (wanted)
+        copy = *wanted; // had may be the same
+    if (had)
+        get_wish(had);
+    if (wanted) {
+        set_wish(&copy);
+        install();
+    }
+    return true;
 }
 
 // libc itself (gprof's start) and bare system calls get past capture_wish.

@@ -306,6 +306,39 @@ static void uninterrupted(void)
         fail("signals that are not blocked in the handler");
 }
 
+// A handler of the program's own for SIGPROF that does not want the alternate stack, because it
+// needs more than that has: another profiler's.
+static volatile unsigned large;
+
+static void on_large(int signal)
+{
+    volatile char room[32768];
+    for (unsigned i = 0; i < sizeof room; i += 64)
+        room[i] = 1;
+    large++;
+}
+
+static void large_handler(void)
+{
+    enum { BELOW = 65536, SIZE = 8192 };
+    unsigned char *memory = malloc(BELOW + SIZE);
+    memset(memory, 0xa5, BELOW);
+    stack_t stack = {.ss_sp = memory + BELOW, .ss_size = SIZE};
+    struct sigaction action = {.sa_handler = on_large, .sa_flags = SA_RESTART};
+    start(1000);
+    if (sigaltstack(&stack, NULL) || sigaction(SIGPROF, &action, NULL))
+        fail("sigaltstack");
+    for (unsigned i = 1; i <= 50; i++) {
+        raise(SIGPROF);
+        burn(0.01);
+        if (large != i)
+            fail("a SIGPROF of the program's own was lost");
+    }
+    for (unsigned i = 0; i < BELOW; i++)
+        if (memory[i] != 0xa5)
+            fail("written below the alternate stack");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -321,6 +354,7 @@ static const struct {
     {"no_timers", no_timers},
     {"restarts", restarts},
     {"uninterrupted", uninterrupted},
+    {"large_handler", large_handler},
 };
 
 int main(int argc, char **argv)
