@@ -204,7 +204,8 @@ static void on_foreign(int signal)
 static void foreign_sigprof(struct load *self)
 {
     struct sigaction had;
-    handle(SIGPROF, on_foreign, SA_RESTART);
+    // On the alternate stack, or nobody else could be at the end of a stack.
+    handle(SIGPROF, on_foreign, SA_RESTART | SA_ONSTACK);
     CHECK(sigaction(SIGPROF, NULL, &had) == 0 && had.sa_handler == on_foreign);
     for (unsigned i = 0; i < 20; i++) {
         unsigned before = foreign;
