@@ -606,17 +606,26 @@ void capture_get_counts(struct capture_counts *c)
 
 // --- fork and exec ---
 
-static pid_t forker; // guarded by loader_lock
+static pid_t forker;
+static bool loader_is_held;
 
+// Somebody may fork while the loader waits for him: then a fork without our care is better than
+// none.
 void capture_before_fork(void)
 {
-    pthread_mutex_lock(&loader_lock);
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 200000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    loader_is_held = pthread_mutex_timedlock(&loader_lock, &until) == 0;
     forker = (pid_t)syscall(SYS_gettid);
 }
 
 void capture_after_fork_in_parent(void)
 {
-    pthread_mutex_unlock(&loader_lock);
+    if (loader_is_held)
+        pthread_mutex_unlock(&loader_lock);
 }
 
 // Timers do not survive fork; slots must not pretend they do.
@@ -627,6 +636,8 @@ void capture_after_fork_in_child(void)
     loader_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     atomic_store(&capture_state.running, 0);
     // The thread that asks the loader did not do so: it needs our lock for that.
+    if (!loader_is_held)
+        unwind_avoid_loader();
     EACH_SLOT(t)
     if (atomic_load(&t->state) == THREAD_ARMED && t->tid != forker &&
         t->tid != atomic_load(&capture_state.refresher))
