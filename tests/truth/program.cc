@@ -133,6 +133,7 @@ int main(int argc, char **argv)
         std::fprintf(stderr, "usage: program PLUGIN SECONDS\n");
         return 2;
     }
+    usleep(200000); // a profiler may take a moment to see what was loaded
     plugin_work = reinterpret_cast<double (*)(double)>(dlsym(plugin, "plugin_work"));
     truth::thread threads[3] = {{0.5, 0, {}, 0, 0}, {0.3, 0, {}, 0, 0}, {0.2, 0, {}, 0, 0}};
     pthread_t ids[3];
