@@ -13,15 +13,16 @@ def run_case(command, flags, inputs, typed=None, timeout=60):
     a run that failed, the line `pprof: ...` on standard error, or its first; 'messages': all
     of standard error, of a session in the shell."""
     with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, 'out')
+        path, folder = os.path.join(directory, 'out'), os.path.join(here, 'inputs')
         argv = [*command, '-symbolize=none', *[f.replace('{out}', path) for f in flags], *inputs]
         try:
-            done = subprocess.run(argv, cwd=os.path.join(here, 'inputs'), env=ENV, timeout=timeout,
+            done = subprocess.run(argv, cwd=folder, env=ENV, timeout=timeout,
                                   input=(typed or '').replace('{out}', path).encode(),
                                   capture_output=True)
         except subprocess.TimeoutExpired:
             return {'exit': 'timeout', 'out': ''}
-        result = {'exit': done.returncode, 'out': text(done.stdout).replace(path, '{out}')}
+        out = text(done.stdout).replace(path, '{out}').replace(folder, '{inputs}')
+        result = {'exit': done.returncode, 'out': out}
         if typed is not None:
             result['messages'] = text(done.stderr).replace(path, '{out}')
         elif done.returncode:
