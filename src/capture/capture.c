@@ -185,11 +185,11 @@ static void learn_stack(struct capture_thread *t, uintptr_t lo, uintptr_t hi, bo
 {
     uintptr_t top = atomic_load(&t->thread_pointer);
     if (atomic_load(&t->state) != THREAD_ARMED || !top || atomic_load(&t->stack_hi) ||
-        (t->tid == capture_state.pid ? !main_stack : top <= lo || top >= hi))
+        !(main_stack || (top > lo && top < hi)))
         return;
     pthread_mutex_lock(&slots_lock);
-    // Still the same thread?
-    if (atomic_load(&t->thread_pointer) == top) {
+    // Still the same thread, and is it its own?
+    if (atomic_load(&t->thread_pointer) == top && main_stack == (t->tid == capture_state.pid)) {
         atomic_store(&t->stack_lo, lo);
         atomic_store_explicit(&t->stack_hi, main_stack ? hi : top, memory_order_release);
     }
