@@ -241,9 +241,21 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 
 // --- masks: a thread that blocks every signal means those of its program, not ours ---
 
+static bool is_blocked(void)
+{
+    sigset_t now;
+    return NEXT(pthread_sigmask)(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGPROF);
+}
+
+// Unless it has a handler for SIGPROF, which it then blocks for good reasons, or wants back what
+// it had while SIGPROF was blocked, in a handler most likely.
 static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *copy)
 {
-    if (!set || how == SIG_UNBLOCK || !capture_running())
+    struct sigaction theirs;
+    if (!set || how == SIG_UNBLOCK || sigismember(set, SIGPROF) != 1 || !capture_running() ||
+        (capture_wish(NULL, &theirs) && theirs.sa_handler != SIG_DFL &&
+         theirs.sa_handler != SIG_IGN) ||
+        (how == SIG_SETMASK && is_blocked()))
         return set;
     *copy = *set;
     sigdelset(copy, SIGPROF);

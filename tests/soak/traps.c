@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -339,6 +340,62 @@ static void large_handler(void)
             fail("written below the alternate stack");
 }
 
+// A program may block SIGPROF because its handler and it share something.
+static volatile bool busy, handled;
+
+static bool is_blocked(void)
+{
+    uint64_t now = 0;
+    return syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &now, sizeof now) == 0 &&
+           now >> (SIGPROF - 1) & 1;
+}
+
+// As unwinders do.
+static void block_all_and_restore(void)
+{
+    sigset_t all, had;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &had);
+    if (!is_blocked())
+        fail("what was blocked is not any more");
+    sigprocmask(SIG_SETMASK, &had, NULL);
+    if (!is_blocked())
+        fail("a mask that was put back is another one");
+}
+
+static void on_shared(int signal)
+{
+    if (busy)
+        fail("SIGPROF while it was blocked");
+    block_all_and_restore();
+    handled = true;
+}
+
+static void masks(void)
+{
+    struct sigaction action = {.sa_handler = on_shared, .sa_flags = SA_RESTART};
+    sigset_t set, had;
+    start(1000);
+    // In a handler that has SIGPROF blocked although the program knows nothing of SIGPROF.
+    struct sigaction other = {.sa_handler = on_shared, .sa_flags = SA_ONSTACK};
+    if (sigaction(SIGUSR1, &other, NULL))
+        fail("sigaction");
+    raise(SIGUSR1);
+    if (sigaction(SIGPROF, &action, NULL))
+        fail("sigaction");
+    handled = false;
+    sigemptyset(&set);
+    sigaddset(&set, SIGPROF);
+    sigprocmask(SIG_BLOCK, &set, &had);
+    busy = true;
+    raise(SIGPROF);
+    burn(0.05);
+    busy = false;
+    sigprocmask(SIG_SETMASK, &had, NULL);
+    if (!handled)
+        fail("a SIGPROF that was blocked got lost");
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -355,6 +412,7 @@ static const struct {
     {"restarts", restarts},
     {"uninterrupted", uninterrupted},
     {"large_handler", large_handler},
+    {"masks", masks},
 };
 
 int main(int argc, char **argv)
