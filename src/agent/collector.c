@@ -133,7 +133,9 @@ static void *run(void *context)
         until.tv_nsec += (loading ? LOADING_MS : DRAIN_MS) * 1000000;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        pthread_cond_timedwait(&collector.wake, &collector.lock, &until);
+        // Whoever stops it may have come while the lock was not held.
+        if (!collector.stopping)
+            pthread_cond_timedwait(&collector.wake, &collector.lock, &until);
     }
     collector_drain();
     pthread_mutex_unlock(&collector.lock);

@@ -16,12 +16,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/endpoints.h"
@@ -62,6 +66,8 @@ static void begin_journal(void)
         atomic_store(&run.open, true);
 }
 
+static void appoint_executor(void);
+
 static void begin_window(void)
 {
     struct kiln_error error;
@@ -69,6 +75,8 @@ static void begin_window(void)
         complain("this process is not profiled", error.message);
     else
         atomic_store(&run.open, true);
+    if (atomic_load(&run.open))
+        appoint_executor();
 }
 
 static void begin(void)
@@ -99,6 +107,66 @@ static void finish(void)
     if (fd >= 0)
         close(fd);
     kiln_stop();
+}
+
+// _exit may be called by a signal handler, and what was interrupted may be malloc or the library
+// itself: another thread writes the profile meanwhile, for as long as somebody may wait for it.
+enum { PATIENCE_SECONDS = 10 };
+
+static struct {
+    _Atomic uint32_t asked, done;
+} last_will;
+
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value, struct timespec *patience)
+{
+    syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, patience, NULL, 0);
+}
+
+static void *execute_will(void *context)
+{
+    prctl(PR_SET_NAME, "kiln");
+    capture_is_helper();
+    while (!atomic_load(&last_will.asked))
+        futex(&last_will.asked, FUTEX_WAIT, 0, NULL);
+    finish();
+    atomic_store(&last_will.done, 1);
+    futex(&last_will.done, FUTEX_WAKE, 1, NULL);
+    return NULL;
+}
+
+static void appoint_executor(void)
+{
+    sigset_t all, had;
+    pthread_t thread;
+    sigfillset(&all);
+    atomic_store(&last_will.asked, 0);
+    atomic_store(&last_will.done, 0);
+    NEXT(pthread_sigmask)(SIG_SETMASK, &all, &had);
+    if (NEXT(pthread_create)(&thread, NULL, execute_will, NULL) == 0)
+        pthread_detach(thread);
+    else
+        complain("no thread", "a profile is written by exit only, not by _exit");
+    NEXT(pthread_sigmask)(SIG_SETMASK, &had, NULL);
+}
+
+// Signal-safe.
+static void finish_elsewhere(void)
+{
+    if (capture_confined() || run.pid != getpid() || !atomic_load(&run.open))
+        return;
+    if (*run.journal) {
+        finish();
+        return;
+    }
+    struct timespec now, end, second = {.tv_sec = 1};
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += PATIENCE_SECONDS;
+    atomic_store(&last_will.asked, 1);
+    futex(&last_will.asked, FUTEX_WAKE, 1, NULL);
+    do {
+        futex(&last_will.done, FUTEX_WAIT, 0, &second);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (!atomic_load(&last_will.done) && now.tv_sec < end.tv_sec);
 }
 
 static uint32_t number_from(const char *name)
@@ -196,7 +264,7 @@ __attribute__((destructor)) static void end(void)
 
 EXPORT void _exit(int status)
 {
-    finish();
+    finish_elsewhere();
     if (!capture_confined())
         endpoints_leave();
     NEXT(_exit)(status);

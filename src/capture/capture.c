@@ -609,6 +609,11 @@ void capture_get_counts(struct capture_counts *c)
 static pid_t forker;
 static bool loader_is_held;
 
+void capture_is_helper(void)
+{
+    atomic_store(&capture_state.helper, (int32_t)syscall(SYS_gettid));
+}
+
 // Somebody may fork while the loader waits for him: then a fork without our care is better than
 // none.
 void capture_before_fork(void)
@@ -640,7 +645,8 @@ void capture_after_fork_in_child(void)
         unwind_avoid_loader();
     EACH_SLOT(t)
     if (atomic_load(&t->state) == THREAD_ARMED && t->tid != forker &&
-        t->tid != atomic_load(&capture_state.refresher))
+        t->tid != atomic_load(&capture_state.refresher) &&
+        t->tid != atomic_load(&capture_state.helper))
         unwind_avoid_loader();
     EACH_SLOT(t)
     {

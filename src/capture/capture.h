@@ -153,6 +153,10 @@ bool capture_get_ids(struct capture_ids *ids);
 struct sigaction;
 bool capture_wish(const struct sigaction *wanted, struct sigaction *had);
 
+// The calling thread is of the profiler and never asks the loader: a fork need not fear for its
+// lock.
+void capture_is_helper(void);
+
 // Around fork and exec. Before a fork: waits until nobody is in the loader's data for us, since
 // a child would inherit the loader's lock for ever.
 void capture_before_fork(void);

@@ -54,6 +54,7 @@ struct capture_state {
     _Atomic uint32_t unknown_pc; // a handler met code that is in no module
     _Atomic uint32_t running;
     _Atomic int32_t refresher; // the thread that keeps the unwind tables up to date
+    _Atomic int32_t helper;    // capture_is_helper
     pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
     void *(*ring_memory)(size_t bytes); // NULL: rings are private
     _Atomic uint32_t sandbox;           // enum capture_sandbox

@@ -396,6 +396,31 @@ static void masks(void)
         fail("a SIGPROF that was blocked got lost");
 }
 
+// _exit in a handler that has interrupted malloc, with a profile still to be written. Run with
+// the library preloaded.
+static void on_end(int signal)
+{
+    _exit(0);
+}
+
+static void exit_in_handler(void)
+{
+    struct sigaction action = {.sa_handler = on_end};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct itimerspec soon = {.it_value.tv_nsec = 300000000};
+    timer_t timer;
+    if (sigaction(SIGUSR1, &action, NULL) || timer_create(CLOCK_MONOTONIC, &event, &timer) ||
+        timer_settime(timer, 0, &soon, NULL))
+        fail("timer");
+    for (;;) {
+        void *blocks[64];
+        for (unsigned i = 0; i < 64; i++)
+            blocks[i] = malloc(2000 + i * 100);
+        for (unsigned i = 0; i < 64; i++)
+            free(blocks[i]);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -413,6 +438,7 @@ static const struct {
     {"uninterrupted", uninterrupted},
     {"large_handler", large_handler},
     {"masks", masks},
+    {"exit_in_handler", exit_in_handler},
 };
 
 int main(int argc, char **argv)
