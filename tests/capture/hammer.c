@@ -182,11 +182,21 @@ static int in_child(uint64_t *state)
     return 0;
 }
 
+// Not two at once: TSan knows nothing of the loader's locks.
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+
+// Libraries are loaded during forks, too. glibc 2.36 does not give the child a fresh lock of the
+// loader's, and starting a thread may need it: children that work are made in between.
 static void make_child(uint64_t *state)
 {
+    bool works = CHILD_MAY_WORK && next(state) % 2;
+    if (works)
+        pthread_mutex_lock(&loading);
     pid_t pid = fork();
     if (pid == 0)
-        _exit(CHILD_MAY_WORK && next(state) % 2 ? in_child(state) : 0);
+        _exit(works ? in_child(state) : 0);
+    if (works)
+        pthread_mutex_unlock(&loading);
     int status = 0;
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         return;
@@ -197,12 +207,8 @@ static void make_child(uint64_t *state)
     }
 }
 
-// Not two at once: TSan knows nothing of the loader's locks. But any time, also during a fork:
-// glibc 2.36 does not give the child a fresh lock of the loader's, and the profiler must do
-// without.
 static void load_library(void)
 {
-    static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
     pthread_mutex_lock(&loading);
     void *library = dlopen("libresolv.so.2", RTLD_NOW);
     if (library)
