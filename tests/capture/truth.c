@@ -177,7 +177,9 @@ static void time_is_conserved(uint32_t hz, int n_threads)
     double events = n / (hz > 250 ? (double)hz / 250 : 1); // what the kernel's timer resolves
     check_near("share of the first caller", (double)seen.first / n, 0.75,
                4 * sqrt(0.75 * 0.25 / events) + 0.01);
-    check_near("share of complete stacks", (double)seen.complete / (double)seen.stacks, 1, 0.005);
+    // One may be caught where nothing can be known, however few there are.
+    check_near("share of complete stacks", (double)seen.complete / (double)seen.stacks, 1,
+               0.005 + 1.0 / (double)seen.stacks);
     check_near("share of ticks with the label", (double)seen.labelled / (n + 1), 1, 0.05);
 }
 
