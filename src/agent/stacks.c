@@ -16,17 +16,6 @@ void stacks_init(struct stacks *s, struct arena *arena)
 
 // --- modules ---
 
-static struct str hex(struct arena *arena, const uint8_t *bytes, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    char *text = arena_alloc(arena, 2 * n + 1);
-    for (size_t i = 0; i < n; i++) {
-        text[2 * i] = digits[bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    return (struct str){text, 2 * n};
-}
-
 static bool same_build_id(struct str text, const uint8_t *bytes, size_t n)
 {
     if (text.n != 2 * n)
@@ -78,7 +67,7 @@ static uint16_t find_module(struct stacks *s, uintptr_t pc, const struct unwind_
         .end = m->end,
         .file_offset = m->file_offset,
         .path = path,
-        .build_id = hex(s->arena, m->build_id, m->n_build_id),
+        .build_id = str_from(arena_hex(s->arena, m->build_id, m->n_build_id)),
     };
     return add_module(s, &module);
 }
@@ -325,11 +314,9 @@ static void label_hex(struct writer *w, struct str key, const void *bytes, size_
     char text[2 * sizeof(struct capture_ids)];
     const uint8_t *p = bytes;
     bool any = false;
-    for (size_t i = 0; i < n; i++) {
-        text[2 * i] = "0123456789abcdef"[p[i] >> 4];
-        text[2 * i + 1] = "0123456789abcdef"[p[i] & 15];
+    for (size_t i = 0; i < n; i++)
         any |= p[i] != 0;
-    }
+    str_hex(text, p, n);
     if (any)
         model_build_label(&w->b, key, (struct str){text, 2 * n});
 }

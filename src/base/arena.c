@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/str.h"
+
 // Under AddressSanitizer every allocation is followed by bytes that must not be touched.
 #if defined(__SANITIZE_ADDRESS__)
 #define ARENA_ASAN 1
@@ -258,6 +260,13 @@ char *arena_copy(struct arena *arena, const char *text, size_t n)
     if (n)
         memcpy(p, text, n);
     return p;
+}
+
+char *arena_hex(struct arena *arena, const uint8_t *bytes, size_t n)
+{
+    char *text = arena_alloc(arena, 2 * n + 1);
+    str_hex(text, bytes, n);
+    return text;
 }
 
 char *arena_printf(struct arena *arena, const char *format, ...)

@@ -40,6 +40,8 @@ void *arena_array(struct arena *arena, size_t count, size_t size);
 void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size);
 // A NUL-terminated copy of n bytes.
 char *arena_copy(struct arena *arena, const char *text, size_t n);
+// Bytes as hexadecimal digits.
+char *arena_hex(struct arena *arena, const uint8_t *bytes, size_t n);
 char *arena_printf(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3), nonnull(2)));
 // Bytes held now.

@@ -19,6 +19,15 @@ size_t str_find(struct str s, struct str needle, size_t from)
     return hit ? (size_t)(hit - s.p) : SIZE_MAX;
 }
 
+void str_hex(char *text, const uint8_t *bytes, size_t n)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (size_t i = 0; i < n; i++) {
+        text[2 * i] = digits[bytes[i] >> 4];
+        text[2 * i + 1] = digits[bytes[i] & 15];
+    }
+}
+
 // The length of the character at p, 1 if the bytes are no UTF-8.
 static size_t character_length(const unsigned char *p, size_t n)
 {

@@ -55,6 +55,8 @@ size_t str_find(struct str s, struct str needle, size_t from);
 
 // How many characters of UTF-8 there are; a byte that is none counts as one, as in Go.
 size_t str_columns(struct str s);
+// The 2 * n lower-case digits of n bytes.
+void str_hex(char *text, const uint8_t *bytes, size_t n);
 
 // Without white space at both ends.
 struct str str_trim(struct str s);

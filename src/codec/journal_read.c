@@ -149,17 +149,6 @@ static struct thread find_thread(const struct reader *r, uint32_t serial)
     return found ? *found : wanted;
 }
 
-static struct str hex(struct arena *arena, const uint8_t *bytes, size_t n)
-{
-    static const char digits[] = "0123456789abcdef";
-    char *text = arena_alloc(arena, 2 * n + 1);
-    for (size_t i = 0; i < n; i++) {
-        text[2 * i] = digits[bytes[i] >> 4];
-        text[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    return (struct str){text, 2 * n};
-}
-
 static uint32_t mapping(struct reader *r, uint32_t module)
 {
     struct module *m = module < r->n_modules ? &r->modules[module] : NULL;
@@ -171,7 +160,8 @@ static uint32_t mapping(struct reader *r, uint32_t module)
             .limit = m->end,
             .offset = m->file_offset,
             .file = model_build_string(&r->b, m->path),
-            .build_id = model_build_string(&r->b, hex(r->arena, m->build_id, m->n_build_id)),
+            .build_id = model_build_string(
+                &r->b, str_from(arena_hex(r->arena, m->build_id, m->n_build_id))),
         };
         m->mapping = model_build_mapping(&r->b, made) + 1;
     }
@@ -247,9 +237,11 @@ static void add_sample(struct reader *r, const struct sample *s)
     if (s->thread.tid)
         model_build_number_label(&r->b, STR("thread_id"), s->thread.tid, STR(""));
     if (s->ids[0] | s->ids[1])
-        model_build_label(&r->b, STR("trace_id"), hex(r->arena, (const uint8_t *)s->ids, 16));
+        model_build_label(&r->b, STR("trace_id"),
+                          str_from(arena_hex(r->arena, (const uint8_t *)s->ids, 16)));
     if (s->ids[2])
-        model_build_label(&r->b, STR("span_id"), hex(r->arena, (const uint8_t *)(s->ids + 2), 8));
+        model_build_label(&r->b, STR("span_id"),
+                          str_from(arena_hex(r->arena, (const uint8_t *)(s->ids + 2), 8)));
     if (r->part.follow) {
         model_build_label(&r->b, STR("process"), text_of(r->part.program, JOURNAL_NAME));
         model_build_number_label(&r->b, STR("process_id"), r->part.pid, STR(""));

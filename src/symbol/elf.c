@@ -331,10 +331,7 @@ size_t elf_build_id_text(const struct elf *elf, char *text)
 {
     uint8_t id[ELF_BUILD_ID_MAX];
     size_t n = elf_build_id(elf, id);
-    for (size_t i = 0; i < n; i++) {
-        text[2 * i] = "0123456789abcdef"[id[i] >> 4];
-        text[2 * i + 1] = "0123456789abcdef"[id[i] & 15];
-    }
+    str_hex(text, id, n);
     text[2 * n] = '\0';
     return 2 * n;
 }
