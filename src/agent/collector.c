@@ -108,6 +108,7 @@ static void *run(void *context)
     capture_mark_own();
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
     pthread_mutex_lock(&collector.lock);
+    struct unwind_regs here;
     bool alone = false;
     int code = 0;
     while (!collector.stopping && !alone) {
@@ -126,6 +127,8 @@ static void *run(void *context)
         pthread_mutex_lock(&collector.lock);
         collector_drain();
         sweep_labels();
+        unwind_regs_here(&here);
+        capture_settle(&here);
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         // Objects come in flocks: while they do, look often, so that few stacks end in one.

@@ -326,6 +326,8 @@ static void write_stack(struct writer *w, const struct stack *stack, const struc
     uint32_t frames[CAPTURE_MAX_DEPTH + 1];
     size_t n = 0;
     const struct stack_chain *chain = &w->s->chains[stack->chain];
+    if (stack->kind == CAPTURE_UNTICKED)
+        frames[n++] = model_build_named_location(&w->b, STR("[ended before a tick]"));
     for (uint32_t i = 0; i < chain->n; i++) {
         uint64_t at = chain->first + i;
         frames[n++] =
@@ -333,8 +335,6 @@ static void write_stack(struct writer *w, const struct stack *stack, const struc
     }
     if (stack->kind == CAPTURE_BLOCKED)
         frames[n++] = model_build_named_location(&w->b, STR("[signals blocked]"));
-    else if (stack->kind == CAPTURE_UNTICKED)
-        frames[n++] = model_build_named_location(&w->b, STR("[ended before a tick]"));
     else if (stack->kind == CAPTURE_UNSAMPLED)
         frames[n++] = model_build_named_location(&w->b, STR("[threads starting and ending]"));
     else if (stack->truncated)

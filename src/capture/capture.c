@@ -391,6 +391,25 @@ void capture_disarm_self(void)
     pthread_mutex_unlock(&slots_lock);
 }
 
+void capture_settle(const struct unwind_regs *here)
+{
+    if (!atomic_load(&capture_state.running) || capture_confined())
+        return;
+    pthread_mutex_lock(&slots_lock);
+    struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
+    uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
+    uint64_t cpu = t ? thread_cpu_ns(t->tid) : 0, due = t ? thread_ticks_due(t, cpu) : 0;
+    if (due) {
+        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
+        // One may have come before it was blocked.
+        due = thread_ticks_due(t, cpu);
+        if (due)
+            handler_record_own(t, here, due, due * atomic_load(&t->period_ns));
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
+    }
+    pthread_mutex_unlock(&slots_lock);
+}
+
 // --- start and stop ---
 
 void capture_confine(enum capture_sandbox sandbox)
@@ -511,6 +530,7 @@ static void drain_thread(struct capture_thread *t, const char *name,
         if (words[0] & RING_HAS_IDS)
             ids = (struct capture_ids){{words[3], words[4]}, words[5]};
         struct capture_sample sample = {
+            .kind = words[0] & RING_UNTICKED ? CAPTURE_UNTICKED : CAPTURE_STACK,
             .tid = (uint32_t)t->tid,
             .serial = t->serial,
             .thread = name,
@@ -524,6 +544,8 @@ static void drain_thread(struct capture_thread *t, const char *name,
         };
         memcpy(pcs, words + head, sample.n * sizeof *pcs);
         ring_drop(t->ring, length);
+        if (sample.kind == CAPTURE_UNTICKED)
+            capture_state.retired.unticked += sample.ticks;
         take(context, &sample);
     }
 }

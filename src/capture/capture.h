@@ -89,10 +89,17 @@ void capture_arm_self(void);
 // since is accounted for without a stack. Done by itself when an armed thread ends.
 void capture_disarm_self(void);
 
+// Takes what the calling thread, one of the profiler's, is due: a thread that wakes up by a timer
+// and soon sleeps again can escape the kernel's looks for long. here: where the caller is.
+void capture_settle(const struct unwind_regs *here);
+
 enum capture_kind {
     CAPTURE_STACK,
-    CAPTURE_BLOCKED,  // no stack: the thread blocks SIGPROF
-    CAPTURE_UNTICKED, // no stack: the thread ended before the kernel looked at its timer
+    CAPTURE_BLOCKED, // no stack: the thread blocks SIGPROF
+    // The thread ended before the kernel looked at its timer: the stack is what it was in both at
+    // its last tick and at its end; the root alone if another thread ended it or found out; none if
+    // it had no tick before.
+    CAPTURE_UNTICKED,
     // No stack and no thread: what the process used beyond what threads used while they had
     // a timer, that is in their first and last moments, and in threads that could not get one.
     CAPTURE_UNSAMPLED,

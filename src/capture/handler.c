@@ -74,13 +74,18 @@ static bool has_room(const struct capture_thread *t, const ucontext_t *context)
     return here - low >= n || here - low >= ROOM;
 }
 
+static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
+{
+    struct unwind_stack_bounds bounds = {
+        .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
+    bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
+    return bounds;
+}
+
 // A record: length | why << 16 | label << 32, then ticks and their CPU time, then the
 // ids if RING_HAS_IDS, then the addresses.
-static void record(struct capture_thread *t, const ucontext_t *context, uint64_t ticks, uint64_t ns)
+static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uint64_t ns)
 {
-    unwind_regs_from_ucontext(&t->regs, context);
-    atomic_store_explicit(&t->thread_pointer, thread_pointer(), memory_order_relaxed);
-    uint32_t depth = has_room(t, context) ? capture_state.depth : 1;
     uint64_t *words = ring_reserve(t->ring, depth + RING_HEAD + RING_IDS);
     if (!words) {
         count(&t->ring_full, ticks);
@@ -96,11 +101,8 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
         words[head] = t->regs.r[UNWIND_REG_PC];
         n = 1;
     } else if (snapshot) {
-        struct unwind_stack_bounds bounds = {
-            .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
-        bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
-        n = unwind_stack(snapshot, &t->regs, bounds, (uintptr_t *)(words + head), depth, &t->cache,
-                         &why);
+        n = unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)(words + head), depth,
+                         &t->cache, &why);
     }
     if (n == 0) {
         count(&t->no_snapshot, ticks);
@@ -118,13 +120,93 @@ static void record(struct capture_thread *t, const ucontext_t *context, uint64_t
         words[5] = current_ids.span;
     }
     ring_commit(t->ring, (uint32_t)n + head);
+    t->last = words;
     count(&t->samples, 1);
     count(&t->ended[why], 1);
+}
+
+// How many addresses at the root two stacks have in common. The second one is the thread's last
+// record; if there is none, the root itself is all that is known.
+static uint32_t common_root(const uint64_t *pcs, uint32_t n, const uint64_t *last)
+{
+    uint32_t same = 0;
+    if (last) {
+        uint32_t end = (uint32_t)(last[0] & 0xffff);
+        uint32_t m = end - RING_HEAD - (last[0] & RING_HAS_IDS ? RING_IDS : 0);
+        while (same < n && same < m && pcs[n - 1 - same] == last[end - 1 - same])
+            same++;
+    }
+    return same ? same : 1;
+}
+
+// The calls that the thread, which is the calling one, was in at its last tick and is in still. 0:
+// its root is not known.
+static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
+{
+    enum unwind_end why;
+    const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
+    if (!snapshot)
+        return 0;
+    unwind_regs_here(&t->regs);
+    uint32_t n = (uint32_t)unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)pcs,
+                                        capture_state.depth, &t->cache, &why);
+    uint32_t kept = common_root(pcs, n, t->last);
+    for (volatile uint64_t *to = pcs; to < pcs + kept; to++)
+        *to = to[n - kept];
+    return why == UNWIND_END_ROOT ? kept : 0;
+}
+
+// Of another thread.
+static uint32_t last_root(const uint64_t *last, uint64_t *pcs)
+{
+    if (!last || (last[0] >> 16 & 0xff) != UNWIND_END_ROOT)
+        return 0;
+    *pcs = last[(last[0] & 0xffff) - 1];
+    return 1;
+}
+
+// Where the time went is not known, but under which calls. Labels may have changed since.
+bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint64_t ns)
+{
+    uint32_t n = 0;
+    // Its own handler, if one is in there, is the one that writes.
+    if (atomic_fetch_add(&t->inside, 1) == 0) {
+        uint64_t *words = ring_reserve(t->ring, capture_state.depth + RING_HEAD);
+        if (words)
+            n = own ? calls_that_last(t, words + RING_HEAD) : last_root(t->last, words + RING_HEAD);
+        if (n) {
+            words[0] = (n + RING_HEAD) | (uint64_t)UNWIND_END_ROOT << 16 | RING_UNTICKED;
+            words[1] = ticks;
+            words[2] = ns;
+            ring_commit(t->ring, n + RING_HEAD);
+        }
+    }
+    atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
+    return n > 0;
+}
+
+void handler_record_own(struct capture_thread *t, const struct unwind_regs *here, uint64_t ticks,
+                        uint64_t ns)
+{
+    atomic_fetch_add(&t->inside, 1);
+    t->regs = *here;
+    count(&t->ticks, ticks);
+    count(&t->settled, ticks);
+    record(t, capture_state.depth, ticks, ns);
+    atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
 }
 
 static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucontext_t *context)
 {
     uint64_t ticks = 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
+    uint64_t settled = atomic_load_explicit(&t->settled, memory_order_relaxed);
+    if (settled) {
+        uint64_t had = settled < ticks ? settled : ticks;
+        atomic_store_explicit(&t->settled, settled - had, memory_order_relaxed);
+        ticks -= had;
+        if (ticks == 0)
+            return;
+    }
     uint64_t credit = atomic_exchange_explicit(&t->credit, 0, memory_order_relaxed);
     count(&t->ticks, ticks);
     if (credit >= ticks) {
@@ -137,7 +219,9 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
         ticks += atomic_exchange_explicit(&t->carried, 0, memory_order_relaxed);
         ns += atomic_exchange_explicit(&t->carried_ns, 0, memory_order_relaxed);
     }
-    record(t, context, ticks, ns);
+    unwind_regs_from_ucontext(&t->regs, context);
+    atomic_store_explicit(&t->thread_pointer, thread_pointer(), memory_order_relaxed);
+    record(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
 }
 
 // The program's handler is called with the mask that it asked for, not with ours. It gets three

@@ -29,6 +29,9 @@ enum { RING_FILLER = 0 };
 // Words of a record before its addresses; RING_IDS more if its first word says so.
 enum { RING_HEAD = 3, RING_IDS = 3 };
 #define RING_HAS_IDS (UINT64_C(1) << 31)
+// The thread has ended, or been stopped, with ticks due: the addresses are what it was in both at
+// its last tick and at its end.
+#define RING_UNTICKED (UINT64_C(1) << 30)
 
 // Room for a record of at most n words, or NULL. Signal-safe.
 static inline uint64_t *ring_reserve(struct ring *r, uint32_t n)

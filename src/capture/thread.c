@@ -175,6 +175,7 @@ static int create_timer(struct capture_thread *t)
     uint64_t period = capture_state.period_ns, first = first_expiry(period);
     atomic_store(&t->period_ns, period);
     atomic_store(&t->credit, 0);
+    atomic_store(&t->settled, 0);
     t->cpu_seen = t->cpu_armed = thread_cpu_ns(t->tid);
     t->ticks_seen = t->ticks_armed = atomic_load(&t->ticks);
     t->first_ns = first;
@@ -196,6 +197,7 @@ struct capture_thread *thread_arm(pid_t tid)
         return NULL;
     }
     t->tid = tid;
+    t->last = NULL;
     atomic_store(&t->stack_hi, 0);
     atomic_store(&t->thread_pointer, 0);
     t->found = true;
@@ -215,9 +217,7 @@ struct capture_thread *thread_arm(pid_t tid)
     return t;
 }
 
-// What the thread was due but has not had: the kernel looks at timers a few hundred times a
-// second only.
-static uint64_t ticks_due(const struct capture_thread *t, uint64_t cpu)
+uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t cpu)
 {
     if (cpu < t->cpu_armed + t->first_ns)
         return 0;
@@ -239,10 +239,13 @@ void thread_disarm(struct capture_thread *t)
     if (!atomic_compare_exchange_strong(&t->state, &armed, THREAD_ENDING))
         return;
     syscall(SYS_timer_delete, t->timer);
-    uint64_t cpu = latest_cpu_ns(t), due = ticks_due(t, cpu);
-    atomic_fetch_add(&t->ring->unticked, due + atomic_exchange(&t->carried, 0));
-    atomic_fetch_add(&t->ring->unticked_ns,
-                     due * atomic_load(&t->period_ns) + atomic_exchange(&t->carried_ns, 0));
+    uint64_t cpu = latest_cpu_ns(t), due = thread_ticks_due(t, cpu);
+    uint64_t ns = due * atomic_load(&t->period_ns) + atomic_exchange(&t->carried_ns, 0);
+    due += atomic_exchange(&t->carried, 0);
+    if (due && !handler_record_end(t, t->tid == (pid_t)syscall(SYS_gettid), due, ns)) {
+        atomic_fetch_add(&t->ring->unticked, due);
+        atomic_fetch_add(&t->ring->unticked_ns, ns);
+    }
     retire(t, cpu);
 }
 
@@ -251,7 +254,7 @@ void thread_rearm(struct capture_thread *t)
     // A signal that is on its way counts as not had.
     atomic_fetch_add(&t->generation, 1);
     syscall(SYS_timer_delete, t->timer);
-    uint64_t cpu = latest_cpu_ns(t), due = ticks_due(t, cpu);
+    uint64_t cpu = latest_cpu_ns(t), due = thread_ticks_due(t, cpu);
     atomic_fetch_add(&t->carried_ns, due * atomic_load(&t->period_ns));
     atomic_fetch_add(&t->carried, due);
     if (create_timer(t)) {

@@ -32,6 +32,8 @@ struct capture_thread {
     _Atomic uint32_t inside;
     // Ticks credited as blocked; taken off the overrun that the kernel reports later.
     _Atomic uint64_t credit;
+    // Likewise, of ticks that the thread took itself (capture_settle).
+    _Atomic uint64_t settled;
     _Atomic uint64_t ticks, samples, ring_full, no_snapshot;
     _Atomic uint64_t ended[UNWIND_END_COUNT];
     uint64_t ticks_armed;          // ticks when the timer was made
@@ -43,6 +45,8 @@ struct capture_thread {
     uint64_t name_read;      // when; names change
     struct unwind_regs regs; // the handler's, to spare the stack
     struct ring *ring;
+    // The last record: it stays in the ring until the thread writes the next one but some.
+    const uint64_t *last;
     struct unwind_cache cache;
 };
 
@@ -81,6 +85,9 @@ static inline clockid_t thread_cpu_clock(pid_t tid)
 // A slot for tid, armed. NULL if there is no room or the thread is gone.
 struct capture_thread *thread_arm(pid_t tid);
 void thread_disarm(struct capture_thread *t);
+// What the thread was due but has not had: the kernel looks at timers a few hundred times a
+// second only. cpu: its CPU time.
+uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t cpu);
 // A new timer at the present rate for an armed thread.
 void thread_rearm(struct capture_thread *t);
 uint64_t thread_cpu_ns(pid_t tid);
@@ -102,6 +109,12 @@ struct handler_wish {
 };
 extern struct handler_wish handler_wish;
 
+// What a thread that is sampled no more is due; own: it is the calling one. False: there is no
+// stack for it. Signal-safe.
+bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint64_t ns);
+// A tick that the calling thread takes itself; SIGPROF is blocked.
+void handler_record_own(struct capture_thread *t, const struct unwind_regs *here, uint64_t ticks,
+                        uint64_t ns);
 void handler_on_signal(int signal, siginfo_t *info, void *context);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);

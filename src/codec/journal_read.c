@@ -211,10 +211,12 @@ struct sample {
 
 static void add_sample(struct reader *r, const struct sample *s)
 {
-    uint32_t frames[JOURNAL_STACK_MAX + 1];
+    uint32_t frames[JOURNAL_STACK_MAX + 2];
     size_t n = 0;
     if (s->ticks == 0)
         return;
+    if (s->kind == CAPTURE_UNTICKED)
+        frames[n++] = model_build_named_location(&r->b, STR("[ended before a tick]"));
     for (size_t i = 0; i < s->n; i++) {
         uint64_t pc;
         uint16_t module;
@@ -226,9 +228,9 @@ static void add_sample(struct reader *r, const struct sample *s)
     }
     if (s->kind == CAPTURE_BLOCKED)
         frames[n++] = model_build_named_location(&r->b, STR("[signals blocked]"));
-    else if (s->kind == CAPTURE_UNTICKED)
-        frames[n++] = model_build_named_location(&r->b, STR("[ended before a tick]"));
-    else if (s->kind != CAPTURE_STACK)
+    else if (s->kind == CAPTURE_UNSAMPLED)
+        frames[n++] = model_build_named_location(&r->b, STR("[threads starting and ending]"));
+    else if (s->kind != CAPTURE_STACK && s->kind != CAPTURE_UNTICKED)
         frames[n++] = model_build_named_location(&r->b, STR("[dropped]"));
     else if (s->truncated)
         frames[n++] = model_build_named_location(&r->b, STR("[truncated]"));
@@ -288,7 +290,7 @@ static void add_ring_record(struct reader *r, const struct thread *thread, const
         .nanos = word[2],
         .label = (uint32_t)(word[0] >> 32),
         .thread = *thread,
-        .kind = CAPTURE_STACK,
+        .kind = word[0] & RING_UNTICKED ? CAPTURE_UNTICKED : CAPTURE_STACK,
         .truncated = (word[0] >> 16 & 0xff) != UNWIND_END_ROOT,
         .n = length - head,
         .pcs = record + head * sizeof *word,

@@ -63,6 +63,8 @@ __attribute__((noipa, section("second_part"))) static void second_caller(double 
 
 static struct {
     uint64_t ticks, blocked, unticked, first, second, complete, stacks, labelled;
+    uint64_t rooted, stayed; // of unticked: with a stack; with a call that lasted
+    uint64_t own;            // of the thread that takes ticks itself
 } seen;
 
 extern const char __start_first_part[], __stop_first_part[], __start_second_part[],
@@ -76,9 +78,16 @@ static bool is_within(uintptr_t pc, const char *start, const char *stop)
 static void take(void *context, const struct capture_sample *s)
 {
     seen.ticks += s->ticks;
+    seen.own += strcmp(s->thread, "settler") == 0 ? s->ticks : 0;
     if (s->kind != CAPTURE_STACK) {
         seen.blocked += s->kind == CAPTURE_BLOCKED ? s->ticks : 0;
-        seen.unticked += s->kind == CAPTURE_UNTICKED ? s->ticks : 0;
+        if (s->kind != CAPTURE_UNTICKED)
+            return;
+        seen.unticked += s->ticks;
+        seen.rooted += s->n && s->end == UNWIND_END_ROOT ? s->ticks : 0;
+        for (size_t i = 0; i < s->n; i++)
+            seen.stayed +=
+                is_within(s->pcs[i], __start_first_part, __stop_first_part) ? s->ticks : 0;
         return;
     }
     seen.stacks++;
@@ -231,6 +240,73 @@ static void short_threads_are_seen_as_often_as_they_deserve(void)
     double expected = ROUNDS * 0.002 * 100; // ticks
     check_near("ticks of 400 threads of 2 ms each at 100 Hz", (double)(seen.first + seen.unticked),
                expected, 4 * sqrt(expected));
+    check_near("share of them without a tick that has a stack",
+               (double)seen.rooted / (double)seen.unticked, 1, 0);
+}
+
+__attribute__((noipa, section("second_part"))) static void work_and_end(void)
+{
+    burn(0.035);
+    capture_disarm_self();
+    sink++;
+}
+
+// Calls it from one place.
+__attribute__((noipa, section("first_part"))) static void stay(void)
+{
+    work_and_end();
+    sink++;
+}
+
+static void *work_that_ends(void *context)
+{
+    for (int i = 0; i < 30; i++) {
+        capture_arm_self();
+        stay();
+    }
+    return NULL;
+}
+
+static void what_is_due_at_the_end_has_the_calls_that_lasted(void)
+{
+    pthread_t thread;
+    begin(4000);
+    pthread_create(&thread, NULL, work_that_ends, NULL);
+    pthread_join(thread, NULL);
+    end();
+    // A busy machine may leave some rounds without a tick.
+    check_near("share of what was due at ends under the call that lasted",
+               (double)seen.stayed / (double)seen.unticked, 1, 0.3);
+}
+
+static void *wake_and_sleep(void *context)
+{
+    struct unwind_regs here;
+    pthread_setname_np(pthread_self(), "settler");
+    capture_arm_self();
+    for (int i = 0; i < 100; i++) {
+        struct timespec pause = {.tv_nsec = 500000};
+        first_caller(0.003);
+        nanosleep(&pause, NULL);
+        unwind_regs_here(&here);
+        capture_settle(&here);
+    }
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, context);
+    return NULL;
+}
+
+// The kernel's own ticks are not counted twice.
+static void own_ticks_are_counted_once(void)
+{
+    pthread_t thread;
+    struct timespec used = {0, 0};
+    begin(4000);
+    pthread_create(&thread, NULL, wake_and_sleep, &used);
+    pthread_join(thread, NULL);
+    end();
+    double expected = 4000 * ((double)used.tv_sec + (double)used.tv_nsec / 1e9);
+    check_near("ticks of a thread that takes them itself", (double)seen.own, expected,
+               0.02 * expected);
 }
 
 static void exec_is_survived(void)
@@ -286,6 +362,8 @@ int main(void)
     blocked_threads_are_not_lost(false);
     blocked_threads_are_not_lost(true);
     short_threads_are_seen_as_often_as_they_deserve();
+    what_is_due_at_the_end_has_the_calls_that_lasted();
+    own_ticks_are_counted_once();
     exec_is_survived();
     it_starts_again_and_again();
     printf("%d passed, %d failed\n", passed, failed);

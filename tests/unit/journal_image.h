@@ -125,11 +125,13 @@ static inline void image_make(struct image *i)
     traced->ids[2] = 2;
     struct ring *r = image_ring(i, 16);
     const uint64_t record[] = {5, 4, 40000000, 0x7f0000000020, 0x400456};
+    const uint64_t last[] = {4 | RING_UNTICKED, 1, 10000000, 0x400456};
     // The first begins at 14: there is no room for it before the end.
     r->words[14] = RING_FILLER;
     memcpy(r->words, record, sizeof record);
     atomic_store(&r->tail, 14);
-    atomic_store(&r->head, 16 + 5);
+    memcpy(r->words + 5, last, sizeof last);
+    atomic_store(&r->head, 16 + 5 + 4);
     atomic_store(&r->unticked, 2);
     atomic_store(&r->unticked_ns, 20000000);
 }

@@ -54,10 +54,10 @@ static void whole(void **state)
     image_make(&image);
     struct model_profile *p = codec_read_journal(arena, image.p, image.n, true, &n_rings, &e);
     assert_non_null(p);
-    assert_int_equal(n_rings, 1);
-    assert_int_equal(p->n_samples, 5);
-    assert_int_equal(total(p, 0), 3 + 2 + 1 + 2 + 4);
-    assert_int_equal(total(p, 1), 12 * 10000000);
+    assert_int_equal(n_rings, 2);
+    assert_int_equal(p->n_samples, 6);
+    assert_int_equal(total(p, 0), 3 + 2 + 1 + 2 + 4 + 1);
+    assert_int_equal(total(p, 1), 13 * 10000000);
     assert_int_equal(p->period, 10000000);
     assert_int_equal(p->duration_nanos, 2000000000);
     assert_int_equal(p->n_mappings, 2);
@@ -75,6 +75,12 @@ static void whole(void **state)
     assert_string_equal(label(p, 4, "thread"), "late");
     assert_int_equal(p->locations[model_stack(p, 4)[0]].address, 0x7f0000000020);
     assert_int_equal(p->locations[model_stack(p, 4)[1]].mapping, 0);
+    // What was due at the end, under the call that lasted.
+    assert_int_equal(p->stack_len[5], 2);
+    assert_int_equal(p->locations[model_stack(p, 5)[1]].address, 0x400456);
+    const struct model_location *l = &p->locations[model_stack(p, 5)[0]];
+    assert_true(str_eq(model_str(p, p->functions[p->lines[l->first_line].function].name),
+                       STR("[ended before a tick]")));
     arena_free(arena);
 }
 
@@ -98,10 +104,10 @@ static void processes_and_drops(void **state)
     atomic_store(&image_part(&image)->dropped_nanos, 50000000);
     image_part(&image)->counts.ring_full = 2;
     struct model_profile *p = codec_read_journal(arena, image.p, image.n, true, NULL, &e);
-    assert_int_equal(p->n_samples, 6);
+    assert_int_equal(p->n_samples, 7);
     assert_string_equal(label(p, 0, "process"), "app");
-    assert_true(str_eq(root(p, 5), STR("[dropped]")));
-    assert_int_equal(model_values(p, 5)[1], 70000000);
+    assert_true(str_eq(root(p, 6), STR("[dropped]")));
+    assert_int_equal(model_values(p, 6)[1], 70000000);
     assert_int_equal(p->n_comments, 1);
     arena_free(arena);
 }
