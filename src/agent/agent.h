@@ -1,6 +1,6 @@
 // The in-process product: one collector that is always on, and windows over it.
 //
-// A background thread drains the capture room ten times a second into distinct stacks.
+// A background thread drains the capture room four to ten times a second into distinct stacks.
 // Whoever wants a profile opens a window and closes it; any number may be open at once, and
 // the last two minutes can be had without having asked before. Nobody is told "already
 // profiling".
@@ -33,6 +33,8 @@ struct agent_options {
 int agent_start(const struct agent_options *options, struct err *e);
 void agent_stop(void);
 bool agent_running(void);
+// An object is about to be loaded: its unwind tables are looked for soon.
+void agent_expect_objects(void);
 
 // Settings now in force.
 struct agent_settings {

@@ -14,7 +14,8 @@
 #include "agent/names.h"
 
 enum {
-    DRAIN_MS = 100,
+    LEAST_DRAIN_MS = 100,
+    MOST_DRAIN_MS = 250,
     SCAN_MS = 1000,
     LOADING_MS = 10,
     LOADING_LASTS_MS = 2000,
@@ -87,6 +88,8 @@ void collector_set_rate(uint32_t hz)
         return;
     collector.hz = hz;
     capture_set_rate(hz);
+    // It may want to look more often.
+    pthread_cond_signal(&collector.wake);
 }
 
 // --- the background thread ---
@@ -102,13 +105,37 @@ static void sweep_labels(void)
     labels_unlock();
 }
 
+// As long as the rings last if every stack is as deep as it may be.
+static uint32_t drain_pause(void)
+{
+    uint32_t ms = capture_ring_records() * 1000 / collector.hz;
+    return ms < LEAST_DRAIN_MS ? LEAST_DRAIN_MS : ms > MOST_DRAIN_MS ? MOST_DRAIN_MS : ms;
+}
+
+static void pause_for(uint32_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&collector.wake, &collector.lock, &until);
+}
+
+void agent_expect_objects(void)
+{
+    // Without the lock: if this comes just before it waits, it looks when it always does.
+    if (capture_running() && !capture_confined() && !atomic_exchange(&collector.expecting, true))
+        pthread_cond_signal(&collector.wake);
+}
+
 static void *run(void *context)
 {
     prctl(PR_SET_NAME, "kiln");
     capture_mark_own();
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
-    pthread_mutex_lock(&collector.lock);
     struct unwind_regs here;
+    pthread_mutex_lock(&collector.lock);
     bool alone = false;
     int code = 0;
     while (!collector.stopping && !alone) {
@@ -129,16 +156,13 @@ static void *run(void *context)
         sweep_labels();
         unwind_regs_here(&here);
         capture_settle(&here);
-        struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
         // Objects come in flocks: while they do, look often, so that few stacks end in one.
+        if (atomic_exchange(&collector.expecting, false))
+            changed = now;
         bool loading = now - changed < LOADING_LASTS_MS * UINT64_C(1000000);
-        until.tv_nsec += (loading ? LOADING_MS : DRAIN_MS) * 1000000;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
         // Whoever stops it may have come while the lock was not held.
         if (!collector.stopping)
-            pthread_cond_timedwait(&collector.wake, &collector.lock, &until);
+            pause_for(loading ? LOADING_MS : drain_pause());
     }
     collector_drain();
     pthread_mutex_unlock(&collector.lock);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "agent/agent.h"
@@ -41,6 +42,7 @@ struct collector {
     pthread_cond_t wake;
     pthread_t thread;
     bool running, stopping;
+    _Atomic bool expecting;      // objects are being loaded
     uint32_t hz, base_hz, depth; // base_hz: when no window wants another
     size_t memory, symbol_memory;
     char *threads; // agent_options.threads

@@ -8,7 +8,7 @@
 #define NEXT_EACH(do)                                                                           \
     do                                                                                          \
     (_exit) do(pthread_create) do(pthread_sigmask) do(sigprocmask) do(sigaction) do(signal) do( \
-        execve) do(execvpe) do(fexecve) do(posix_spawn) do(posix_spawnp)
+        execve) do(execvpe) do(fexecve) do(posix_spawn) do(posix_spawnp) do(dlopen)
 
 #define NEXT_NUMBER(name) NEXT_##name,
 enum next_name { NEXT_EACH(NEXT_NUMBER) NEXT_COUNT };

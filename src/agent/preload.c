@@ -14,6 +14,7 @@
 // writes the profile.
 #include <kiln/kiln.h>
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -385,4 +386,13 @@ EXPORT __sighandler_t signal(int number, __sighandler_t handler)
     if (number == SIGPROF && capture_wish(&wanted, &had))
         return had.sa_handler;
     return NEXT(signal)(number, handler);
+}
+
+// --- objects: their unwind tables should be there when their code runs ---
+
+// A tail call: the loader looks at who called, and at where he may look for objects.
+EXPORT void *dlopen(const char *path, int mode)
+{
+    agent_expect_objects();
+    return NEXT(dlopen)(path, mode);
 }

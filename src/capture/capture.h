@@ -122,6 +122,9 @@ struct capture_sample {
 // Hands every recorded sample to take and frees its place.
 void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context);
 
+// How many records a thread's ring holds at least.
+uint32_t capture_ring_records(void);
+
 void capture_get_counts(struct capture_counts *counts);
 
 // The unwind tables in use, between capture_hold and capture_release: they are not replaced

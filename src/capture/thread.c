@@ -25,6 +25,12 @@ static uint32_t ring_words(void)
     return words;
 }
 
+uint32_t capture_ring_records(void)
+{
+    // One record's room may be left at the end of the ring.
+    return ring_words() / (capture_state.depth + RING_HEAD + RING_IDS) - 1;
+}
+
 // Memory from the kernel alone.
 static void *map(size_t bytes)
 {

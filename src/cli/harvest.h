@@ -27,7 +27,7 @@ struct harvest_totals {
 // Reads what processes that are dead now have left, and gives their memory back. -1 with e filled
 // if something was there and could not be read.
 int harvest_dead(struct harvest *h, struct err *e);
-// What is known now, of living processes as of some 100 ms ago.
+// What is known now, of living processes as of some 250 ms ago.
 void harvest_count(struct harvest *h, struct harvest_totals *totals);
 // Everything, also of those alive, as one profile in arena. NULL with e filled: nothing was there.
 struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e);

@@ -74,7 +74,7 @@ struct journal_part {
     _Atomic uint64_t collected; // stacks
     // Ticks, and their nanoseconds, for whose stacks there was no room.
     _Atomic uint64_t dropped, dropped_nanos;
-    struct journal_counts counts; // as of the last 100 ms
+    struct journal_counts counts; // as of the last drain
     char program[JOURNAL_NAME];
 };
 
