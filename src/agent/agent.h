@@ -56,6 +56,8 @@ int agent_window_open(const struct agent_window_options *options, struct err *e)
 // What was sampled since it was opened, as a profile in arena: addresses, mappings and build
 // ids, no names. Closes the window. NULL with e filled.
 struct model_profile *agent_window_close(int window, struct arena *arena, struct err *e);
+// From now on nothing is counted in it; agent_window_close is still due. Quick.
+void agent_window_end(int window);
 // Closes it without a profile.
 void agent_window_cancel(int window);
 // What was sampled in the last seconds (1 to AGENT_LAST_SECONDS), without a window having been

@@ -304,7 +304,8 @@ void agent_stop(void)
     collector.running = false;
     // Nobody is held to a rate any more. The seconds do not go on where they stopped.
     for (int i = 0; i < AGENT_WINDOWS; i++)
-        collector.windows[i].hz = 0;
+        if (!collector.windows[i].ended)
+            collector.windows[i].hz = 0;
     counts_forget_seconds();
     pthread_mutex_unlock(&collector.lock);
     pthread_mutex_unlock(&control);

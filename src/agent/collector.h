@@ -22,6 +22,7 @@ struct window {
     uint64_t opened;   // monotonic, ns
     uint64_t dropped;  // collector.dropped before it was opened
     uint64_t lost;     // ticks that it had no room for
+    uint64_t ended;    // monotonic, ns; 0: it counts. hz is the rate then
 };
 
 struct delta {

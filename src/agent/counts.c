@@ -84,7 +84,7 @@ static bool grow_window(struct window *w, uint32_t stack)
 static void count_in_windows(uint32_t stack, uint64_t ticks, uint64_t ns)
 {
     for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++) {
-        if (!w->open)
+        if (!w->open || w->ended)
             continue;
         if (w->cap <= stack && !grow_window(w, stack)) {
             w->lost += ticks;

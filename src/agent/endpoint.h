@@ -26,10 +26,11 @@ struct route {
     uint32_t seconds, width;
 };
 
-// What is done later, in the other thread.
+// What is done later: when it is due, in the thread of the sockets; then in the other thread.
 struct job {
     void (*finish)(struct job *job, const struct http_request *q, struct http_answer *a);
     void (*abandon)(struct job *job);
+    void (*due)(struct job *job); // NULL: nothing to do then
 };
 
 bool endpoint_profile(struct exchange *x);

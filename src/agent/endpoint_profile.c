@@ -160,6 +160,12 @@ static void finish(struct job *job, const struct http_request *q, struct http_an
     free(w);
 }
 
+// The window is as long as it was asked for, however long its answer must wait for others.
+static void due(struct job *job)
+{
+    agent_window_end(((struct window *)job)->window);
+}
+
 static void abandon(struct job *job)
 {
     struct window *w = (struct window *)job;
@@ -186,7 +192,7 @@ bool endpoint_profile(struct exchange *x)
         http_answer_text(x->a, 503, "no memory for a profile");
         return true;
     }
-    *w = (struct window){{finish, abandon}, -1, p};
+    *w = (struct window){{finish, abandon, due}, -1, p};
     struct agent_window_options o = {.hz = p.hz, .force = p.force};
     if (!p.last && (w->window = agent_window_open(&o, &e)) < 0) {
         bool conflict = w->window == AGENT_CONFLICT;

@@ -43,7 +43,7 @@ bool endpoint_symbol(struct exchange *x)
     struct job *job = x->q->body.n || x->q->query.n ? malloc(sizeof *job) : NULL;
     if (!job)
         return true;
-    *job = (struct job){finish, abandon};
+    *job = (struct job){.finish = finish, .abandon = abandon};
     x->later->state = job;
     return false;
 }

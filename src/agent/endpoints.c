@@ -173,6 +173,13 @@ static bool begin(void *context, const struct http_server *server, const struct 
     return answered;
 }
 
+static void due(void *context, void *state)
+{
+    struct job *job = state;
+    if (job->due)
+        job->due(job);
+}
+
 static void finish(void *context, const struct http_request *q, void *state, struct http_answer *a)
 {
     struct job *job = state;
@@ -221,7 +228,7 @@ static void watch_forks(void)
 
 static int start(const char *address, const char *token, struct err *e)
 {
-    static const struct http_handler handler = {NULL, begin, finish, abandon};
+    static const struct http_handler handler = {NULL, begin, due, finish, abandon};
     struct listener listener;
     if (serving.server)
         return err_set(e, "%s is being served already", serving.listener.address);

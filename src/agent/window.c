@@ -8,11 +8,16 @@
 
 // --- rates ---
 
+static bool asks(const struct window *w)
+{
+    return w->open && !w->ended && w->hz;
+}
+
 static bool conflicts(uint32_t hz, struct err *e)
 {
     for (int i = 0; i < AGENT_WINDOWS; i++) {
         const struct window *w = &collector.windows[i];
-        if (w->open && w->hz && w->hz != hz) {
+        if (asks(w) && w->hz != hz) {
             err_set(e,
                     "another profile is being taken at %u Hz, %u Hz must wait for its end or be "
                     "forced",
@@ -27,7 +32,7 @@ void collector_settle_rate(void)
 {
     uint32_t hz = collector.base_hz;
     for (int i = 0; i < AGENT_WINDOWS; i++)
-        if (collector.windows[i].open && collector.windows[i].hz)
+        if (asks(&collector.windows[i]))
             hz = collector.windows[i].hz;
     collector_set_rate(hz);
 }
@@ -60,7 +65,7 @@ static int open_window(const struct agent_window_options *o, struct err *e)
     };
     // By force: what the others asked for holds no more.
     for (int i = 0; o->hz && i < AGENT_WINDOWS; i++)
-        if (collector.windows[i].open && collector.windows[i].hz)
+        if (asks(&collector.windows[i]))
             collector.windows[i].hz = o->hz;
     collector_settle_rate();
     return found;
@@ -133,12 +138,34 @@ static struct model_profile *profile_of_window(const struct window *w, struct ar
         return NULL;
     }
     size_t n = w->cap < collector.stacks.n ? w->cap : collector.stacks.n;
-    struct model_profile *p = stacks_profile(&collector.stacks, w->weights, n, collector.hz, arena);
+    struct model_profile *p = stacks_profile(&collector.stacks, w->weights, n, w->hz, arena);
     p->time_nanos = w->opened_at;
-    p->duration_nanos = (int64_t)(collector_clock(CLOCK_MONOTONIC) - w->opened);
-    add_comments(p, arena, collector.dropped - w->dropped + w->lost);
+    p->duration_nanos = (int64_t)(w->ended - w->opened);
+    add_comments(p, arena, w->lost);
     arena_try_end(arena);
     return p;
+}
+
+static void end_window(struct window *w)
+{
+    if (w->ended)
+        return;
+    if (collector.running)
+        collector_drain();
+    w->ended = collector_clock(CLOCK_MONOTONIC);
+    w->lost += collector.dropped - w->dropped;
+    w->hz = collector.hz;
+    if (collector.running)
+        collector_settle_rate();
+}
+
+void agent_window_end(int window)
+{
+    pthread_mutex_lock(&collector.lock);
+    struct window *w = find_window(window);
+    if (w)
+        end_window(w);
+    pthread_mutex_unlock(&collector.lock);
 }
 
 struct model_profile *agent_window_close(int window, struct arena *arena, struct err *e)
@@ -147,8 +174,7 @@ struct model_profile *agent_window_close(int window, struct arena *arena, struct
     pthread_mutex_lock(&collector.lock);
     struct window *w = find_window(window);
     if (w) {
-        if (collector.running)
-            collector_drain();
+        end_window(w);
         p = profile_of_window(w, arena, e);
         close_window(w);
     } else {

@@ -191,6 +191,7 @@ static void on_event(struct http_server *s, struct http_connection *c)
 static void on_deadline(struct http_server *s, struct http_connection *c)
 {
     if (c->state == HTTP_WAITING) {
+        s->handler.due(s->handler.context, c->later);
         give_to_worker(s, c);
     } else if (c->state == HTTP_READING && c->n_in) {
         http_answer_text(&c->answer, 408, "the request did not arrive in time");

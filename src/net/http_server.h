@@ -43,7 +43,9 @@ struct http_handler {
     // it comes later, from finish or, if the client leaves before that, abandon.
     bool (*begin)(void *context, const struct http_server *s, const struct http_request *q,
                   struct http_answer *a, struct http_later *later);
-    // In the other thread, when the delay is over. Frees state.
+    // In the thread of the sockets, when the delay is over: the other one may be busy.
+    void (*due)(void *context, void *state);
+    // In the other thread, after that. Frees state.
     void (*finish)(void *context, const struct http_request *q, void *state, struct http_answer *a);
     void (*abandon)(void *context, void *state);
 };

@@ -5,6 +5,7 @@
 //   sockets                 prints how many sockets a program that it executes inherits
 //   fork                    a child that sleeps; prints its process id
 //   serve-in-child ADDRESS  a child that serves on its own; prints where
+//   slow SECONDS            the next profile that is written takes so long
 //   signals                 prints in how many of its threads named kiln SIGTERM is not blocked
 #include <kiln/kiln.h>
 
@@ -81,6 +82,16 @@ static int count_threads(void)
     return n - 2;
 }
 
+static volatile int delay;
+
+static int slow(void *context, const struct kiln_frame *frame, char *renamed, size_t n)
+{
+    int seconds = delay;
+    delay = 0;
+    sleep((unsigned)seconds);
+    return KILN_KEEP;
+}
+
 // SigBlk's bit of SIGTERM, by /proc/self/task/TID/status.
 static int count_unblocked(void)
 {
@@ -146,6 +157,8 @@ int main(void)
             kiln_serve_stop(), printf("stopped\n");
         else if (strcmp(word, "threads") == 0)
             printf("%d\n", count_threads());
+        else if (strcmp(word, "slow") == 0)
+            delay = atoi(first), kiln_set_frame_hook(slow, NULL), printf("slow\n");
         else if (strcmp(word, "signals") == 0)
             printf("%d\n", count_unblocked());
         else if (strcmp(word, "sockets") == 0)
