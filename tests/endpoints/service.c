@@ -158,7 +158,7 @@ int main(void)
         else if (strcmp(word, "threads") == 0)
             printf("%d\n", count_threads());
         else if (strcmp(word, "slow") == 0)
-            delay = atoi(first), kiln_set_frame_hook(slow, NULL), printf("slow\n");
+            delay = (int)strtol(first, NULL, 10), kiln_set_frame_hook(slow, NULL), printf("slow\n");
         else if (strcmp(word, "signals") == 0)
             printf("%d\n", count_unblocked());
         else if (strcmp(word, "sockets") == 0)
