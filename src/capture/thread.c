@@ -14,6 +14,7 @@
 #endif
 
 struct capture_state capture_state;
+pthread_mutex_t thread_slots_lock = PTHREAD_MUTEX_INITIALIZER;
 
 enum { RING_WORDS = 4096 };
 
@@ -115,6 +116,13 @@ void thread_read_name(struct capture_thread *t)
         got--;
     memset(t->ring->name, 0, CAPTURE_NAME);
     memcpy(t->ring->name, name, (size_t)got);
+}
+
+uint64_t thread_now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 uint64_t thread_cpu_ns(pid_t tid)

@@ -2,6 +2,7 @@
 // found gone and drained; slots are reused and never unmapped, so a late signal finds memory.
 #pragma once
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -75,6 +76,16 @@ struct capture_state {
     bool threads_moved; // some were armed or disarmed since that was last looked at
 };
 extern struct capture_state capture_state;
+
+// Guards the slots against being taken by two at once, and threads' names. Handlers never take it.
+extern pthread_mutex_t thread_slots_lock;
+
+#define EACH_SLOT(t)                                                               \
+    for (uint32_t i_ = 0, n_ = atomic_load(&capture_state.n_slots); i_ < n_; i_++) \
+        for (struct capture_thread *t = atomic_load(&capture_state.slots[i_]); t; t = NULL)
+
+// The monotonic clock.
+uint64_t thread_now_ns(void);
 
 // The kernel's clock of another thread's CPU time.
 static inline clockid_t thread_cpu_clock(pid_t tid)

@@ -1,0 +1,116 @@
+// The unwind tables that handlers read: made anew when objects come or go, and freed when no
+// handler is in them any more.
+#include "capture/tables.h"
+
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/thread.h"
+
+// Guards the snapshot against being freed while somebody other than a handler reads it.
+static pthread_mutex_t snapshot_lock = PTHREAD_MUTEX_INITIALIZER;
+// Held while the loader is asked what is loaded.
+static pthread_mutex_t loader_lock = PTHREAD_MUTEX_INITIALIZER;
+
+// No handler is in a snapshot that was replaced once each thread was seen outside. False: one is
+// inside for so long that it must have been stopped there, or gets no CPU time.
+static bool wait_for_readers(void)
+{
+    uint64_t begin = thread_now_ns();
+    EACH_SLOT(t)
+    while (atomic_load(&t->inside)) {
+        if (thread_now_ns() - begin > 1000000000u)
+            return false;
+        struct timespec pause = {.tv_nsec = 100000};
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
+// Frees a snapshot that was replaced, now or when no handler is in it any more.
+static void retire_snapshot(const struct unwind_snapshot *old)
+{
+    enum { MOST = 16 };
+    static const struct unwind_snapshot *retired[MOST];
+    static unsigned n;
+    bool free_now = wait_for_readers();
+    if (!free_now && n < MOST)
+        retired[n++] = old; // with more than that, memory is what we lose
+    for (; free_now && n > 0; n--)
+        unwind_snapshot_free((struct unwind_snapshot *)retired[n - 1]);
+    if (free_now)
+        unwind_snapshot_free((struct unwind_snapshot *)old);
+}
+
+int tables_refresh(struct err *e)
+{
+    const struct unwind_snapshot *old = atomic_load(&capture_state.snapshot);
+    static uint64_t last_forced;
+    bool unknown = atomic_exchange(&capture_state.unknown_pc, 0);
+    // Code that no module explains may stay so: do not look for it all the time.
+    if (unknown && old && thread_now_ns() - last_forced < 5000000000u)
+        unknown = false;
+    pthread_mutex_lock(&loader_lock);
+    if (old && !unknown && !unwind_snapshot_stale(old)) {
+        pthread_mutex_unlock(&loader_lock);
+        return 0;
+    }
+    if (unknown)
+        last_forced = thread_now_ns();
+    struct unwind_snapshot *fresh = unwind_snapshot_build(old, e);
+    pthread_mutex_unlock(&loader_lock);
+    if (!fresh)
+        return -1;
+    capture_hold();
+    atomic_store(&capture_state.snapshot, fresh);
+    retire_snapshot(old);
+    capture_release();
+    return 1;
+}
+
+void capture_hold(void)
+{
+    pthread_mutex_lock(&snapshot_lock);
+}
+
+void capture_release(void)
+{
+    pthread_mutex_unlock(&snapshot_lock);
+}
+
+bool capture_refresh(void)
+{
+    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
+        return false;
+    atomic_store(&capture_state.refresher, (int32_t)syscall(SYS_gettid));
+    handler_keep();
+    return tables_refresh(NULL) > 0;
+}
+
+const struct unwind_snapshot *capture_snapshot(void)
+{
+    return atomic_load(&capture_state.snapshot);
+}
+
+bool tables_hold_loader(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 200000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return pthread_mutex_timedlock(&loader_lock, &until) == 0;
+}
+
+void tables_release_loader(void)
+{
+    pthread_mutex_unlock(&loader_lock);
+}
+
+void tables_after_fork_in_child(void)
+{
+    snapshot_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    loader_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}

@@ -1,0 +1,11 @@
+// Between the files of the room: the unwind tables that handlers read.
+#pragma once
+
+#include "capture/capture.h"
+
+// Makes new ones if need be. 1 if there are, 0 if the old ones serve, -1 with e filled.
+int tables_refresh(struct err *e);
+// Keeps everybody of us from asking the loader. False: somebody has asked it for too long.
+bool tables_hold_loader(void);
+void tables_release_loader(void);
+void tables_after_fork_in_child(void);
