@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -11,17 +10,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/journal_memory.h"
 #include "base/hash.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 enum {
-    PAGE = 4096,
-    PIECE = 1 << 20, // bytes of the part that are mapped at once
-    MOST_PIECES = JOURNAL_PART / PIECE - 1,
-    MOST_RECORDS = 256 << 20,    // bytes
     MOST_INDEX = 64 << 20,       // bytes, of private memory
     MOST_LABEL_BYTES = 32 << 10, // of one set
     CONFINED_BYTES = 8 << 20,    // usable for a process that can map no more
@@ -32,16 +24,9 @@ enum {
 static struct {
     struct journal_file *file;
     struct journal_part *part;
-    char *pieces[MOST_PIECES]; // of the part
-    size_t n_pieces;
-    size_t records;              // bytes in blocks of records
-    bool populate;               // the kernel may refuse pages when they are touched: ask before
-    pthread_mutex_t lock;        // guards `used`: threads that begin want rings
-    struct journal_block *block; // that records are added to
-    size_t block_at;             // where in the part
-    struct arena *arena;         // of index and modules
-    struct hash_table index;     // of stacks: where in the part, in units of eight bytes
-    struct hash_table threads;   // likewise
+    struct arena *arena;       // of index and modules
+    struct hash_table index;   // of stacks: where in the part, in units of eight bytes
+    struct hash_table threads; // likewise
     const struct journal_module **modules;
     size_t n_modules, cap_modules;
     uint32_t *labels; // sets that were written
@@ -51,115 +36,13 @@ static struct {
     int fd; // to map more parts by, after fork
     dev_t device;
     ino_t inode;
-} journal = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1};
+} journal = {.fd = -1};
 
 static uint64_t now_ns(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-// --- memory: the part is given out from its beginning and nothing is given back ---
-//
-// It is mapped piece by piece, so that limits on memory and mlockall find what is used and no
-// more. Descriptors are the program's to close, and /proc may be gone: each piece is mapped with
-// the first page of the next one, and mremap makes the next one of that.
-
-static void *at(size_t offset)
-{
-    return journal.pieces[offset / PIECE] + offset % PIECE;
-}
-
-static bool add_piece(void *mapped)
-{
-    if (mapped == MAP_FAILED)
-        return false;
-    // Neither core dumps nor huge pages are meant for it.
-    madvise(mapped, PIECE + PAGE, MADV_DONTDUMP);
-    madvise(mapped, PIECE + PAGE, MADV_NOHUGEPAGE);
-    journal.pieces[journal.n_pieces++] = mapped;
-    return true;
-}
-
-// Makes the first n bytes usable.
-static bool reach(size_t n)
-{
-    while (n > journal.n_pieces * PIECE) {
-        if (journal.n_pieces == MOST_PIECES || capture_confined() == CAPTURE_ALL_CONFINED)
-            return false;
-        char *next = journal.pieces[journal.n_pieces - 1] + PIECE;
-        if (!add_piece(mremap(next, 0, PIECE + PAGE, MREMAP_MAYMOVE)))
-            return false;
-    }
-    return true;
-}
-
-static bool populate(char *p, size_t n)
-{
-    uintptr_t page = (uintptr_t)p & ~(uintptr_t)(PAGE - 1);
-    return !journal.populate ||
-           madvise((void *)page, (uintptr_t)p + n - page, MADV_POPULATE_WRITE) == 0;
-}
-
-static struct journal_block *put_block(uint32_t kind, size_t offset, size_t size)
-{
-    struct journal_block *block = NULL;
-    if (!reach(offset + size) || !populate(at(offset), size))
-        return NULL;
-    block = at(offset);
-    block->kind = kind;
-    block->size = (uint32_t)size;
-    atomic_store(&block->used, sizeof *block);
-    atomic_store(&journal.part->used, offset + size);
-    return block;
-}
-
-static struct journal_block *add_block(enum journal_block_kind kind, size_t bytes)
-{
-    struct journal_block *block = NULL;
-    size_t size = (sizeof *block + bytes + 63) & ~(size_t)63;
-    pthread_mutex_lock(&journal.lock);
-    size_t offset = atomic_load(&journal.part->used), left = PIECE - offset % PIECE;
-    // A block lies in one piece.
-    if (size > left && put_block(JOURNAL_FILLER, offset, left))
-        offset += left;
-    if (size <= PIECE - offset % PIECE)
-        block = put_block(kind, offset, size);
-    if (block && kind == JOURNAL_RECORDS)
-        journal.block_at = offset;
-    pthread_mutex_unlock(&journal.lock);
-    return block;
-}
-
-static void *ring_memory(size_t bytes)
-{
-    struct journal_block *block = journal.part ? add_block(JOURNAL_RING, bytes) : NULL;
-    return block ? block + 1 : NULL;
-}
-
-// Room for a record in the current block or a new one; journal_commit makes it count.
-static void *reserve(size_t size)
-{
-    struct journal_block *b = journal.block;
-    if (!b || size > b->size - atomic_load(&b->used)) {
-        if (journal.records + JOURNAL_BLOCK > MOST_RECORDS)
-            return NULL;
-        b = add_block(JOURNAL_RECORDS, JOURNAL_BLOCK);
-        if (!b)
-            return NULL;
-        journal.records += b->size;
-        journal.block = b;
-    }
-    return (char *)b + atomic_load(&b->used);
-}
-
-static void commit(enum journal_record_kind kind, size_t size)
-{
-    struct journal_block *b = journal.block;
-    struct journal_record *record = (struct journal_record *)((char *)b + atomic_load(&b->used));
-    *record = (struct journal_record){kind, (uint32_t)size};
-    atomic_fetch_add_explicit(&b->used, (uint32_t)size, memory_order_release);
 }
 
 // --- modules and labels ---
@@ -178,7 +61,8 @@ static uint16_t add_module(const struct unwind_module *m)
         if (same_module(journal.modules[i], m, n))
             return (uint16_t)i;
     size_t size = (sizeof(struct journal_module) + n + m->n_build_id + 7) & ~(size_t)7;
-    struct journal_module *to = journal.n_modules < JOURNAL_NO_MODULE ? reserve(size) : NULL;
+    struct journal_module *to =
+        journal.n_modules < JOURNAL_NO_MODULE ? journal_memory_reserve(size) : NULL;
     if (!to)
         return JOURNAL_NO_MODULE;
     journal.modules = arena_push(journal.arena, journal.modules, journal.n_modules,
@@ -191,7 +75,7 @@ static uint16_t add_module(const struct unwind_module *m)
     memcpy(to->text, m->path, n);
     if (m->n_build_id)
         memcpy(to->text + n, m->build_id, m->n_build_id);
-    commit(JOURNAL_MODULE, size);
+    journal_memory_commit(JOURNAL_MODULE, size);
     journal.modules[journal.n_modules] = to;
     return (uint16_t)journal.n_modules++;
 }
@@ -245,7 +129,7 @@ static void add_labels(uint32_t set)
     struct label_writer w = {0};
     agent_label_each(set, write_label, &w);
     size_t size = (sizeof(struct journal_labels) + w.n + 7) & ~(size_t)7;
-    struct journal_labels *to = w.n <= MOST_LABEL_BYTES ? reserve(size) : NULL;
+    struct journal_labels *to = w.n <= MOST_LABEL_BYTES ? journal_memory_reserve(size) : NULL;
     if (!to)
         return;
     journal.labels = arena_push(journal.arena, journal.labels, journal.n_labels,
@@ -255,21 +139,20 @@ static void add_labels(uint32_t set)
     agent_label_each(set, write_label, &w);
     to->set = set;
     to->n = w.labels;
-    commit(JOURNAL_LABELS, size);
+    journal_memory_commit(JOURNAL_LABELS, size);
 }
 
 // --- threads and stacks ---
 
 static void *record_at(uint32_t item)
 {
-    return at((size_t)item * 8);
+    return journal_memory_at((size_t)item * 8);
 }
 
 // Of a record in the current block.
 static uint32_t item_of(const void *record)
 {
-    size_t inside = (size_t)((const char *)record - (const char *)journal.block);
-    return (uint32_t)((journal.block_at + inside) / 8);
+    return (uint32_t)(journal_memory_place(record) / 8);
 }
 
 static void add_thread(const struct capture_sample *x)
@@ -283,7 +166,7 @@ static void add_thread(const struct capture_sample *x)
             t = NULL;
     }
     bool is_new = !t;
-    if (is_new && !(t = reserve(sizeof *t)))
+    if (is_new && !(t = journal_memory_reserve(sizeof *t)))
         return;
     if (is_new || strncmp(t->name, x->thread, sizeof t->name) != 0) {
         memset(t->name, 0, sizeof t->name);
@@ -294,7 +177,7 @@ static void add_thread(const struct capture_sample *x)
     hash_add(&journal.threads, journal.arena, hash, item_of(t));
     t->serial = x->serial;
     t->tid = x->tid;
-    commit(JOURNAL_THREAD, sizeof *t);
+    journal_memory_commit(JOURNAL_THREAD, sizeof *t);
 }
 
 static uint64_t hash_sample(const struct capture_sample *x)
@@ -329,7 +212,7 @@ static struct journal_stack *add_stack(const struct capture_sample *x, uint64_t 
     add_labels(x->label);
     size_t size =
         (sizeof(struct journal_stack) + n * (sizeof(uint64_t) + sizeof(uint16_t)) + 7) & ~(size_t)7;
-    struct journal_stack *s = reserve(size);
+    struct journal_stack *s = journal_memory_reserve(size);
     if (!s)
         return NULL;
     hash_add(&journal.index, journal.arena, hash, item_of(s));
@@ -344,7 +227,7 @@ static struct journal_stack *add_stack(const struct capture_sample *x, uint64_t 
         memcpy(s->pcs, x->pcs, n * sizeof *s->pcs);
         memcpy(s->pcs + n, modules, n * sizeof *modules);
     }
-    commit(JOURNAL_STACK, size);
+    journal_memory_commit(JOURNAL_STACK, size);
     return s;
 }
 
@@ -419,18 +302,6 @@ static uint64_t identity(void)
         p = strchr(p + 1, ' ');
     uint64_t start = p ? strtoull(p, NULL, 10) : 0;
     return p ? start << 32 | (uint32_t)strtoul(text, NULL, 10) : (uint64_t)getpid();
-}
-
-// Strict accounting (2) is the one mode in which shared pages can be refused on touch.
-static bool pages_may_be_refused(void)
-{
-    char mode = '0';
-    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && read(fd, &mode, 1) != 1)
-        mode = '0';
-    if (fd >= 0)
-        close(fd);
-    return mode == '2';
 }
 
 // The descriptor that was kept may have been closed, and its number be another file's.
@@ -509,12 +380,11 @@ static int map_part(int fd, bool follow, uint32_t hz, struct err *e)
     int index = claim(id);
     if (index < 0)
         return err_set(e, "%d processes are profiled already", JOURNAL_PARTS);
-    if (!add_piece(mmap(NULL, PIECE + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-                        (off_t)JOURNAL_FILE_SIZE + (off_t)index * JOURNAL_PART))) {
+    journal.part = journal_memory_map(fd, (uint32_t)index);
+    if (!journal.part) {
         atomic_store(&journal.file->owner[index], 0);
         return err_set(e, "no memory for samples: %s", strerror(errno));
     }
-    journal.part = at(0);
     begin_part(id, follow, hz);
     return 0;
 }
@@ -547,8 +417,7 @@ int journal_open(const char *where, bool follow, uint32_t hz, struct err *e)
     hash_init(&journal.index, journal.arena, 1024);
     hash_init(&journal.threads, journal.arena, 64);
     arena_try_end(journal.arena);
-    journal.populate = pages_may_be_refused();
-    capture_set_ring_memory(ring_memory);
+    capture_set_ring_memory(journal_memory_ring);
     agent_set_tap(&tap);
     return 0;
 }
@@ -557,20 +426,16 @@ void journal_after_fork(void)
 {
     if (!journal.part)
         return;
-    for (size_t i = 0; i < journal.n_pieces; i++)
-        munmap(journal.pieces[i], PIECE + PAGE);
-    journal.n_pieces = 0;
     arena_free(journal.arena);
     agent_set_tap(NULL);
+    journal_memory_forget();
     journal.part = NULL;
-    journal.block = NULL;
     journal.arena = NULL;
-    journal.records = journal.n_modules = journal.cap_modules = 0;
+    journal.n_modules = journal.cap_modules = 0;
     journal.n_labels = journal.cap_labels = 0;
     journal.modules = NULL;
     journal.labels = NULL;
     journal.seen = NULL;
-    journal.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 // The process itself, and in its memory a child of vfork; children of fork only if followed.
@@ -581,11 +446,8 @@ bool journal_is_followed(void)
 
 void journal_before_confinement(void)
 {
-    if (!journal.part)
-        return;
-    pthread_mutex_lock(&journal.lock);
-    reach(atomic_load(&journal.part->used) + CONFINED_BYTES);
-    pthread_mutex_unlock(&journal.lock);
+    if (journal.part)
+        journal_memory_reach(CONFINED_BYTES);
 }
 
 void journal_note(enum journal_note_kind kind, const char *text)
