@@ -242,7 +242,9 @@ void capture_after_fork_in_child(void)
         }
         atomic_store(&t->ring->tail, atomic_load(&t->ring->head));
         atomic_store(&t->ring->blocked, 0);
+        atomic_store(&t->ring->blocked_ns, 0);
         atomic_store(&t->ring->unticked, 0);
+        atomic_store(&t->ring->unticked_ns, 0);
     }
 }
 

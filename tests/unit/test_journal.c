@@ -112,6 +112,19 @@ static void processes_and_drops(void **state)
     arena_free(arena);
 }
 
+static void time_without_a_thread(void **state)
+{
+    struct arena *arena = arena_new(0);
+    struct err e;
+    image_begin(&image);
+    image_block(&image, JOURNAL_RECORDS, 1024);
+    image_stack(&image, 0, 2, (uint64_t[1]){0}, (uint16_t[1]){0}, 0)->kind = CAPTURE_UNSAMPLED;
+    struct model_profile *p = codec_read_journal(arena, image.p, image.n, false, NULL, &e);
+    assert_int_equal(p->n_samples, 1);
+    assert_true(str_eq(root(p, 0), STR("[threads starting and ending]")));
+    arena_free(arena);
+}
+
 static void refused(void **state)
 {
     struct arena *arena = arena_new(0);
@@ -154,8 +167,11 @@ static void broken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole),   cmocka_unit_test(without_rings),
-        cmocka_unit_test(refused), cmocka_unit_test(processes_and_drops),
+        cmocka_unit_test(whole),
+        cmocka_unit_test(without_rings),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(processes_and_drops),
+        cmocka_unit_test(time_without_a_thread),
         cmocka_unit_test(broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
