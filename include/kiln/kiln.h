@@ -1,11 +1,12 @@
-/* libkiln: CPU profiles of the process that it is loaded into.
+/* libkiln: CPU and heap profiles of the process that it is loaded into.
  *
  * Start it once; take a profile of any stretch of time by opening a window and writing it.
  * Windows are independent of each other: any number may be open at once.
  *
  * Contract
  *   Threads   every function may be called from any thread.
- *   Signals   no function may be called from a signal handler.
+ *   Signals   no function may be called from a signal handler, but for kiln_heap_allocated and
+ *             kiln_heap_freed.
  *   fork      the child starts with the profiler stopped; it may start its own.
  *   Errors    functions that can fail return 0, or -1 with a sentence in the struct kiln_error
  *             that they were given (which may be NULL). Nothing here ends the process.
@@ -107,6 +108,48 @@ void kiln_window_cancel(int window);
  * profile's duration tells. */
 int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *output,
                     struct kiln_error *error);
+
+/* ---- Heap ----
+ *
+ * Where memory is allocated and what of it is in use, by sampling one allocation in some hundred
+ * kilobytes. Somebody has to tell of allocations: libkiln_malloc.so, preloaded or linked
+ * (-lkiln_malloc), does so for malloc and what uses it; an allocator of your own calls
+ * kiln_heap_allocated and kiln_heap_freed. Profiles have Go's four sample types: alloc_objects,
+ * alloc_space, inuse_objects and inuse_space. A realloc ends the old object and begins a new one.
+ *
+ * In a child of fork sampling goes on with what the parent had counted. */
+struct kiln_heap_options {
+    size_t size;
+    uint64_t interval; /* mean bytes between samples; default 512 KiB */
+    uint32_t depth;    /* frames of a stack, up to 1020; default 128 */
+    size_t memory;     /* bytes for the table of live objects, 64 KiB or more; default 22 MiB */
+    uint64_t seed;     /* of the intervals between samples; default: random */
+};
+/* options may be NULL. Begins, or goes on after kiln_heap_stop: all but the interval is then what
+ * it was. A jemalloc that profiles itself is left alone. Starting what is running is an error. */
+int kiln_heap_start(const struct kiln_heap_options *options, struct kiln_error *error);
+/* Takes no more samples; what was sampled stays, and its end is seen. */
+void kiln_heap_stop(void);
+/* 1 if allocations are sampled now. */
+int kiln_heap_active(void);
+/* From each thread's next sample on, or its next MiB. 1 byte to 1 TiB. */
+int kiln_heap_set_interval(uint64_t bytes, struct kiln_error *error);
+
+/* An object of size bytes was allocated; nobody else knows its address yet. */
+void kiln_heap_allocated(const void *object, size_t size);
+/* It is about to be freed. Objects that were never told of do no harm. <kiln/heap.h> has both as
+ * inline functions. */
+void kiln_heap_freed(const void *object);
+
+/* Writes everything since sampling began. output may be NULL: KILN_PPROF with names. Flame graphs
+ * and folded stacks are of inuse_space. */
+int kiln_heap_write(int fd, const struct kiln_output *output, struct kiln_error *error);
+/* What happened in between: begin, then write, which closes the window; alloc_* is what was
+ * allocated meanwhile, inuse_* what there is more, or less, than before. At most 16 are open. */
+int kiln_heap_window_begin(struct kiln_error *error);
+int kiln_heap_window_write(int window, int fd, const struct kiln_output *output,
+                           struct kiln_error *error);
+void kiln_heap_window_cancel(int window);
 
 /* ---- Labels ----
  *

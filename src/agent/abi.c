@@ -1,4 +1,5 @@
 // The installed C interface: checks what it is given and calls the rooms.
+#include <kiln/heap.h>
 #include <kiln/kiln.h>
 
 #include <pthread.h>
@@ -6,6 +7,8 @@
 
 #include "agent/agent.h"
 #include "agent/endpoints.h"
+#include "agent/heap_sampler.h"
+#include "agent/heap_windows.h"
 #include "agent/hooks.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -21,19 +24,20 @@
         known_;                                                                    \
     })
 
-// A thread that is cancelled in here would take locks with it.
-#define UNCANCELLED \
-    __attribute__((cleanup(allow_cancellation))) int cancellation_ = no_cancellation()
+// A thread that is cancelled in here would take locks with it. What is allocated is ours.
+#define OURS __attribute__((cleanup(leave))) int cancellation_ = enter()
 
-static int no_cancellation(void)
+static int enter(void)
 {
     int had;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &had);
+    capture_heap_enter();
     return had;
 }
 
-static void allow_cancellation(const int *had)
+static void leave(const int *had)
 {
+    capture_heap_leave();
     pthread_setcancelstate(*had, NULL);
 }
 
@@ -53,13 +57,13 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
                                   .symbol_memory = o.symbol_memory,
                                   .threads = o.threads};
     struct err e = {""};
-    UNCANCELLED;
+    OURS;
     return agent_start(&agent, &e) ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_stop(void)
 {
-    UNCANCELLED;
+    OURS;
     agent_stop();
 }
 
@@ -71,7 +75,7 @@ EXPORT int kiln_window_begin_with(const struct kiln_window_options *options,
     struct kiln_window_options o = KNOWN(kiln_window_options, options);
     struct agent_window_options agent = {.hz = o.frequency, .force = o.flags & KILN_FORCE};
     struct err e = {""};
-    UNCANCELLED;
+    OURS;
     int window = agent_window_open(&agent, &e);
     if (window < 0)
         tell(error, &e);
@@ -83,12 +87,22 @@ EXPORT int kiln_window_begin(struct kiln_error *error)
     return kiln_window_begin_with(NULL, error);
 }
 
+static int write_out(struct model_profile *p, struct arena *arena, int fd,
+                     const struct agent_output *output, struct err *e)
+{
+    struct out out;
+    out_init_fd(&out, fd);
+    int result = agent_write(p, arena, output, &out, e) || out_finish(&out, e) ? -1 : 0;
+    out_fini(&out);
+    return result;
+}
+
 // A window's profile, or that of the last seconds if window is negative.
 static int write_profile(int window, uint32_t seconds, int fd, const struct agent_output *output,
                          struct kiln_error *error)
 {
     struct err e = {""};
-    UNCANCELLED;
+    OURS;
     struct arena *arena = arena_new(0);
     if (!arena) {
         agent_window_cancel(window);
@@ -97,10 +111,7 @@ static int write_profile(int window, uint32_t seconds, int fd, const struct agen
     }
     struct model_profile *p =
         seconds ? agent_last(seconds, arena, &e) : agent_window_close(window, arena, &e);
-    struct out out;
-    out_init_fd(&out, fd);
-    int result = !p || agent_write(p, arena, output, &out, &e) || out_finish(&out, &e);
-    out_fini(&out);
+    int result = p ? write_out(p, arena, fd, output, &e) : -1;
     arena_free(arena);
     return result ? tell(error, &e) : 0;
 }
@@ -158,6 +169,86 @@ EXPORT int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *o
 EXPORT void kiln_window_cancel(int window)
 {
     agent_window_cancel(window);
+}
+
+// --- heap ---
+
+EXPORT void kiln_heap_interposed(void)
+{
+    heap_sampler_hooked();
+}
+
+EXPORT int kiln_heap_start(const struct kiln_heap_options *options, struct kiln_error *error)
+{
+    struct kiln_heap_options o = KNOWN(kiln_heap_options, options);
+    struct capture_heap_options capture = {
+        .interval = o.interval, .depth = o.depth, .memory = o.memory, .seed = o.seed};
+    struct err e = {""};
+    OURS;
+    return heap_sampler_start(&capture, &e) ? tell(error, &e) : 0;
+}
+
+EXPORT void kiln_heap_stop(void)
+{
+    heap_sampler.deactivate(NULL);
+}
+
+EXPORT int kiln_heap_active(void)
+{
+    return heap_sampler.active();
+}
+
+EXPORT int kiln_heap_set_interval(uint64_t bytes, struct kiln_error *error)
+{
+    struct err e = {""};
+    return heap_sampler.set_interval(bytes, &e) ? tell(error, &e) : 0;
+}
+
+// Everything, or a window's difference.
+static int write_heap(const int *window, int fd, const struct kiln_output *output,
+                      struct kiln_error *error)
+{
+    struct agent_output agent;
+    struct err e = {""};
+    OURS;
+    struct arena *arena = arena_new(0);
+    int result = check_output(output, &agent, error);
+    if (!arena || result) {
+        if (window)
+            heap_window_cancel(*window);
+        arena_free(arena);
+        err_set(&e, "no memory for a profile");
+        return result ? -1 : tell(error, &e);
+    }
+    struct model_profile *p =
+        window ? heap_window_close(*window, arena, &e) : heap_profile(arena, &e);
+    result = p ? write_out(p, arena, fd, &agent, &e) : -1;
+    arena_free(arena);
+    return result ? tell(error, &e) : 0;
+}
+
+EXPORT int kiln_heap_write(int fd, const struct kiln_output *output, struct kiln_error *error)
+{
+    return write_heap(NULL, fd, output, error);
+}
+
+EXPORT int kiln_heap_window_begin(struct kiln_error *error)
+{
+    struct err e = {""};
+    OURS;
+    int window = heap_window_open(&e);
+    return window < 0 ? tell(error, &e) : window;
+}
+
+EXPORT int kiln_heap_window_write(int window, int fd, const struct kiln_output *output,
+                                  struct kiln_error *error)
+{
+    return write_heap(&window, fd, output, error);
+}
+
+EXPORT void kiln_heap_window_cancel(int window)
+{
+    heap_window_cancel(window);
 }
 
 // --- labels ---
@@ -296,6 +387,7 @@ EXPORT int kiln_serve(const struct kiln_serve_options *options, struct kiln_erro
     if (options)
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     struct err e = {""};
+    OURS;
     return endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e) ? tell(error, &e)
                                                                                   : 0;
 }

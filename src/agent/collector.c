@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include <time.h>
 
+#include "agent/heap_sampler.h"
 #include "agent/hooks.h"
 #include "agent/labels.h"
 #include "agent/names.h"
@@ -133,6 +134,7 @@ static void *run(void *context)
 {
     prctl(PR_SET_NAME, "kiln");
     capture_mark_own();
+    capture_heap_enter();
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
     struct unwind_regs here;
     pthread_mutex_lock(&collector.lock);
@@ -151,6 +153,7 @@ static void *run(void *context)
         }
         if (capture_refresh())
             changed = now;
+        heap_sampler_round();
         pthread_mutex_lock(&collector.lock);
         collector_drain();
         sweep_labels();
@@ -309,6 +312,7 @@ void agent_stop(void)
     counts_forget_seconds();
     pthread_mutex_unlock(&collector.lock);
     pthread_mutex_unlock(&control);
+    heap_sampler_keep_up();
 }
 
 bool agent_running(void)

@@ -8,6 +8,7 @@
 
 #include "agent/endpoint.h"
 #include "agent/gzip.h"
+#include "capture/heap.h"
 #include "net/listen.h"
 
 enum { TOKEN_MAX = 512, WORTH_COMPRESSING = 1024 };
@@ -228,7 +229,7 @@ static void watch_forks(void)
 
 static int start(const char *address, const char *token, struct err *e)
 {
-    static const struct http_handler handler = {NULL, begin, due, finish, abandon};
+    static const struct http_handler handler = {NULL, begin, due, finish, abandon, capture_heap_enter};
     struct listener listener;
     if (serving.server)
         return err_set(e, "%s is being served already", serving.listener.address);

@@ -1,40 +1,185 @@
-#include "agent/heap.h"
+// Our own sampling of whatever allocator, by libkiln_malloc or by an allocator that tells us.
+#include "agent/heap_sampler.h"
 
-static bool never(void)
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "capture/heap.h"
+#include "codec/heap.h"
+
+enum { ROUND_MS = 100 };
+
+static struct {
+    pthread_mutex_t lock; // guards all of capture_heap_* but the hooks
+    _Atomic bool hooked;  // somebody tells us of allocations
+    _Atomic bool has_thread;
+} sampler = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void heap_sampler_hooked(void)
 {
-    return false;
+    atomic_store(&sampler.hooked, true);
 }
 
-static int refuse(struct err *e)
+// --- keeping up: tables for new code, modules for new stacks ---
+
+void heap_sampler_round(void)
 {
-    return err_set(e, "heap profiling by kiln is not available in this process");
+    if (!capture_heap_active() || pthread_mutex_trylock(&sampler.lock))
+        return;
+    capture_heap_resolve();
+    pthread_mutex_unlock(&sampler.lock);
 }
 
-static uint64_t no_interval(void)
+// While CPU time is sampled the collector does it.
+static void *keep_up(void *context)
 {
+    prctl(PR_SET_NAME, "kiln");
+    capture_mark_own();
+    capture_heap_enter();
+    bool alone = false;
+    int code = 0;
+    for (unsigned i = 0; capture_heap_active() && !capture_running() && !alone; i++) {
+        struct timespec pause = {.tv_nsec = ROUND_MS * 1000000};
+        capture_heap_refresh(NULL);
+        heap_sampler_round();
+        nanosleep(&pause, NULL);
+        // Without us the process would have ended.
+        alone = i % 10 == 0 && capture_is_alone(&code);
+    }
+    atomic_store(&sampler.has_thread, false);
+    if (alone && code)
+        syscall(SYS_exit, code);
+    return NULL;
+}
+
+void heap_sampler_keep_up(void)
+{
+    sigset_t all, had;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (!capture_heap_active() || capture_running() || atomic_exchange(&sampler.has_thread, true))
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &had);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    // Without the thread code that is loaded later on is not known; that shows in the profile.
+    if (pthread_create(&thread, &attributes, keep_up, NULL))
+        atomic_store(&sampler.has_thread, false);
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &had, NULL);
+}
+
+// --- fork ---
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&sampler.lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&sampler.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_unlock(&sampler.lock);
+    atomic_store(&sampler.has_thread, false);
+    capture_heap_after_fork_in_child();
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+// --- the source ---
+
+int heap_sampler_start(const struct capture_heap_options *options, struct err *e)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&sampler.lock);
+    int result = capture_heap_start(options, e);
+    pthread_mutex_unlock(&sampler.lock);
+    if (result == 0)
+        heap_sampler_keep_up();
+    return result;
+}
+
+static bool available(void)
+{
+    return atomic_load(&sampler.hooked) || capture_heap_active();
+}
+
+static int activate(struct err *e)
+{
+    struct capture_heap_options options = {0};
+    if (capture_heap_active())
+        return 0;
+    if (!available())
+        return err_set(e, "nobody tells kiln of allocations: preload or link libkiln_malloc.so");
+    return heap_sampler_start(&options, e);
+}
+
+static int deactivate(struct err *e)
+{
+    (void)e;
+    capture_heap_stop();
     return 0;
 }
 
-static int refuse_interval(uint64_t bytes, struct err *e)
+static int set_interval(uint64_t bytes, struct err *e)
 {
-    (void)bytes;
-    return refuse(e);
+    pthread_mutex_lock(&sampler.lock);
+    int result = capture_heap_set_interval(bytes, e);
+    pthread_mutex_unlock(&sampler.lock);
+    return result;
 }
 
-static struct model_profile *no_snapshot(struct arena *arena, struct err *e)
+static struct model_profile *read_image(struct arena *arena, struct err *e)
 {
-    (void)arena;
-    refuse(e);
-    return NULL;
+    const void *blocks[HEAP_BLOCKS];
+    size_t n = capture_heap_image(blocks);
+    if (n == 0) {
+        err_set(e, "heap sampling was never started in this process");
+        return NULL;
+    }
+    capture_heap_refresh(NULL);
+    capture_heap_resolve();
+    struct model_profile *p = codec_read_heap(arena, blocks, n, NULL, NULL, e);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (p)
+        p->duration_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - p->time_nanos;
+    return p;
+}
+
+static struct model_profile *snapshot(struct arena *arena, struct err *e)
+{
+    capture_heap_enter();
+    pthread_mutex_lock(&sampler.lock);
+    struct model_profile *p = read_image(arena, e);
+    pthread_mutex_unlock(&sampler.lock);
+    capture_heap_leave();
+    return p;
 }
 
 const struct heap_source heap_sampler = {
     .name = "kiln",
-    .available = never,
-    .active = never,
-    .activate = refuse,
-    .deactivate = refuse,
-    .interval = no_interval,
-    .set_interval = refuse_interval,
-    .snapshot = no_snapshot,
+    .available = available,
+    .active = capture_heap_active,
+    .activate = activate,
+    .deactivate = deactivate,
+    .interval = capture_heap_interval,
+    .set_interval = set_interval,
+    .snapshot = snapshot,
 };

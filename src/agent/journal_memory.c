@@ -106,6 +106,12 @@ void *journal_memory_ring(size_t bytes)
     return block ? block + 1 : NULL;
 }
 
+void *journal_memory_heap(size_t bytes)
+{
+    struct journal_block *block = memory.part ? add_block(JOURNAL_HEAP, bytes) : NULL;
+    return block ? block + 1 : NULL;
+}
+
 void *journal_memory_reserve(size_t size)
 {
     struct journal_block *b = memory.block;

@@ -13,6 +13,8 @@ struct journal_part *journal_memory_map(int fd, uint32_t index);
 void journal_memory_forget(void);
 // For capture_set_ring_memory.
 void *journal_memory_ring(size_t bytes);
+// For capture_heap_options.block: what was sampled of the heap lies in the part, too.
+void *journal_memory_heap(size_t bytes);
 // Room for a record in the current block or a new one; journal_memory_commit makes it count. NULL:
 // there is none.
 void *journal_memory_reserve(size_t size);

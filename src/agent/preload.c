@@ -8,10 +8,13 @@
 //   KILN_LISTEN     HOST:PORT, :PORT or unix:/PATH to serve the endpoints on
 //   KILN_TOKEN      that requests must carry
 //   KILN_TELL       1: tells on stderr where it listens (it does so anyway for port 0)
+//   KILN_HEAP       1: samples allocations; libkiln_malloc.so is to be preloaded, too
+//   KILN_HEAP_INTERVAL  mean bytes between samples
+//   KILN_HEAP_OUTPUT    where the heap profile goes when the process ends; %p is the process id
 //
-// Without KILN_OUTPUT and KILN_LISTEN the library only waits to be called. `kiln run` sets KILN_RUN
-// instead of KILN_OUTPUT: what is sampled lies in memory that it shares with the process, and it
-// writes the profile.
+// Without KILN_OUTPUT, KILN_LISTEN and KILN_HEAP the library only waits to be called. `kiln run`
+// sets KILN_RUN instead of KILN_OUTPUT: what is sampled lies in memory that it shares with the
+// process, and it writes the profile.
 #include <kiln/kiln.h>
 
 #include <dlfcn.h>
@@ -30,7 +33,9 @@
 #include <unistd.h>
 
 #include "agent/endpoints.h"
+#include "agent/heap_sampler.h"
 #include "agent/journal.h"
+#include "agent/journal_memory.h"
 #include "agent/next.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -41,8 +46,10 @@ static struct {
     struct kiln_options options;
     int window;
     pid_t pid; // that the window is of
-    bool follow;
-    _Atomic bool open;
+    bool follow, heap;
+    char heap_output[4096];
+    uint64_t heap_interval;
+    _Atomic bool open, heap_open; // heap_open: a heap profile is to be written
 } run;
 
 static void complain(const char *what, const char *why)
@@ -51,6 +58,22 @@ static void complain(const char *what, const char *why)
     int n = snprintf(text, sizeof text, "kiln: %s: %s\n", what, why);
     if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
         return;
+}
+
+// A child of fork goes on where its parent was, unless that is what kiln run reads.
+static int begin_heap(struct err *e)
+{
+    struct capture_heap_options options = {
+        .interval = run.heap_interval,
+        .depth = run.options.depth < CAPTURE_MAX_DEPTH ? run.options.depth : CAPTURE_MAX_DEPTH,
+        .block = *run.journal ? journal_memory_heap : NULL,
+    };
+    if (!run.heap || capture_heap_active())
+        return 0;
+    capture_heap_enter();
+    int result = heap_sampler_start(&options, e);
+    capture_heap_leave();
+    return result;
 }
 
 // What goes wrong is for the user of `kiln run`: the program's standard error is not ours.
@@ -65,6 +88,8 @@ static void begin_journal(void)
         journal_note(JOURNAL_NOTE_FAILED, error.message);
     else
         atomic_store(&run.open, true);
+    if (atomic_load(&run.open) && begin_heap(&e))
+        journal_note(JOURNAL_NOTE_FAILED, e.message);
 }
 
 static void appoint_executor(void);
@@ -76,37 +101,64 @@ static void begin_window(void)
         complain("this process is not profiled", error.message);
     else
         atomic_store(&run.open, true);
-    if (atomic_load(&run.open))
-        appoint_executor();
 }
 
 static void begin(void)
 {
+    struct err e;
     run.pid = getpid();
-    if (*run.journal)
+    if (*run.journal) {
         begin_journal();
-    else
+        return;
+    }
+    if (*run.output)
         begin_window();
+    if (begin_heap(&e))
+        complain("allocations are not sampled", e.message);
+    else
+        atomic_store(&run.heap_open, *run.heap_output);
+    if (atomic_load(&run.open) || atomic_load(&run.heap_open))
+        appoint_executor();
+}
+
+static int write_window(int fd, struct kiln_error *error)
+{
+    return kiln_window_write(run.window, fd, error);
+}
+
+static int write_heap(int fd, struct kiln_error *error)
+{
+    struct kiln_output output = {.size = sizeof output, .flags = KILN_ADDRESSES};
+    return kiln_heap_write(fd, &output, error);
+}
+
+static void write_file(const char *path, int (*write_profile)(int fd, struct kiln_error *error))
+{
+    struct kiln_error error;
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        complain(path, strerror(errno));
+    else if (write_profile(fd, &error))
+        complain(path, error.message);
+    if (fd >= 0)
+        close(fd);
 }
 
 // Once, whoever comes first: the destructor or one of the ways around it. A child of vfork
 // that ends is in our memory, but it is not us that ends.
 static void finish(void)
 {
-    if (capture_confined() || run.pid != getpid() || !atomic_exchange(&run.open, false))
+    if (capture_confined() || run.pid != getpid())
+        return;
+    if (atomic_exchange(&run.heap_open, false))
+        write_file(run.heap_output, write_heap);
+    if (!atomic_exchange(&run.open, false))
         return;
     if (*run.journal) {
         capture_end();
         return;
     }
-    struct kiln_error error;
-    int fd = open(run.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        complain(run.output, strerror(errno));
-    else if (kiln_window_write(run.window, fd, &error))
-        complain(run.output, error.message);
-    if (fd >= 0)
-        close(fd);
+    write_file(run.output, write_window);
     kiln_stop();
 }
 
@@ -127,6 +179,7 @@ static void *execute_will(void *context)
 {
     prctl(PR_SET_NAME, "kiln");
     capture_is_helper();
+    capture_heap_enter();
     while (!atomic_load(&last_will.asked))
         futex(&last_will.asked, FUTEX_WAIT, 0, NULL);
     finish();
@@ -153,7 +206,8 @@ static void appoint_executor(void)
 // Signal-safe.
 static void finish_elsewhere(void)
 {
-    if (capture_confined() || run.pid != getpid() || !atomic_load(&run.open))
+    if (capture_confined() || run.pid != getpid() ||
+        (!atomic_load(&run.open) && !atomic_load(&run.heap_open)))
         return;
     if (*run.journal) {
         finish();
@@ -177,32 +231,35 @@ static uint32_t number_from(const char *name)
 }
 
 // Puts the process id where the pattern says so, or behind it.
-static void name_output(const char *pattern, bool append)
+static void name_output(char output[sizeof run.output], const char *pattern, bool append)
 {
     size_t n = 0;
     for (const char *p = pattern; *p && n + 32 < sizeof run.output; p++) {
         if (p[0] == '%' && p[1] == 'p') {
-            n += (size_t)snprintf(run.output + n, 32, "%d", (int)getpid());
+            n += (size_t)snprintf(output + n, 32, "%d", (int)getpid());
             append = false;
             p++;
         } else {
-            run.output[n++] = *p;
+            output[n++] = *p;
         }
     }
-    run.output[n] = '\0';
-    if (append)
-        snprintf(run.output + n, 32, ".%d", (int)getpid());
+    output[n] = '\0';
+    if (append && n)
+        snprintf(output + n, 32, ".%d", (int)getpid());
 }
 
 static void in_child(void)
 {
     bool was_open = atomic_exchange(&run.open, false);
+    was_open |= atomic_exchange(&run.heap_open, false);
     journal_after_fork();
     if (!was_open || !run.follow || capture_confined())
         return;
     char pattern[sizeof run.output];
     memcpy(pattern, run.output, sizeof pattern);
-    name_output(pattern, true);
+    name_output(run.output, pattern, true);
+    memcpy(pattern, run.heap_output, sizeof pattern);
+    name_output(run.heap_output, pattern, true);
     begin();
 }
 
@@ -225,8 +282,10 @@ __attribute__((constructor)) static void start(void)
 {
     const char *output = getenv("KILN_OUTPUT"), *follow = getenv("KILN_FOLLOW");
     const char *journal = getenv("KILN_RUN"), *listen = getenv("KILN_LISTEN");
+    const char *heap = getenv("KILN_HEAP"), *heap_output = getenv("KILN_HEAP_OUTPUT");
     bool writes = (output && *output) || (journal && *journal), serves = listen && *listen;
-    if (!writes && !serves)
+    run.heap = (heap && *heap == '1') || (heap_output && *heap_output);
+    if (!writes && !serves && !run.heap)
         return;
     if (journal)
         snprintf(run.journal, sizeof run.journal, "%s", journal);
@@ -235,6 +294,8 @@ __attribute__((constructor)) static void start(void)
         .frequency = number_from("KILN_FREQUENCY"),
         .depth = number_from("KILN_DEPTH"),
     };
+    const char *interval = getenv("KILN_HEAP_INTERVAL");
+    run.heap_interval = interval ? strtoull(interval, NULL, 10) : 0;
     run.follow = follow && *follow == '1';
     // A program that this process executes in its place is still this process; one that a
     // child executes is not.
@@ -245,8 +306,9 @@ __attribute__((constructor)) static void start(void)
     if (child && !run.follow)
         return;
     setenv("KILN_PID", self, 1);
-    if (writes) {
-        name_output(output ? output : "", child);
+    if (writes || run.heap) {
+        name_output(run.output, output ? output : "", child);
+        name_output(run.heap_output, heap_output ? heap_output : "", child);
         begin();
         // After the profiler's own handlers, which must have run before it can start again.
         pthread_atfork(NULL, NULL, in_child);
@@ -298,7 +360,9 @@ static void *start_routine(void *context)
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*routine)(void *), void *argument)
 {
+    capture_heap_enter();
     struct start *s = capture_running() ? malloc(sizeof *s) : NULL;
+    capture_heap_leave();
     if (!s)
         return NEXT(pthread_create)(thread, attributes, routine, argument);
     *s = (struct start){routine, argument};

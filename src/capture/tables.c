@@ -7,12 +7,26 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/heap_tables.h"
 #include "capture/thread.h"
 
 // Guards the snapshot against being freed while somebody other than a handler reads it.
 static pthread_mutex_t snapshot_lock = PTHREAD_MUTEX_INITIALIZER;
+// Held while new ones are made: for CPU time and for the heap.
+static pthread_mutex_t refresh_lock = PTHREAD_MUTEX_INITIALIZER;
 // Held while the loader is asked what is loaded.
 static pthread_mutex_t loader_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool wait_for(_Atomic uint32_t *inside, uint64_t begin)
+{
+    while (atomic_load(inside)) {
+        if (thread_now_ns() - begin > 1000000000u)
+            return false;
+        struct timespec pause = {.tv_nsec = 100000};
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
 
 // No handler is in a snapshot that was replaced once each thread was seen outside. False: one is
 // inside for so long that it must have been stopped there, or gets no CPU time.
@@ -20,12 +34,11 @@ static bool wait_for_readers(void)
 {
     uint64_t begin = thread_now_ns();
     EACH_SLOT(t)
-    while (atomic_load(&t->inside)) {
-        if (thread_now_ns() - begin > 1000000000u)
+    if (!wait_for(&t->inside, begin))
+        return false;
+    for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
+        if (!wait_for(&heap_tables.scratches[i].busy, begin))
             return false;
-        struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
-    }
     return true;
 }
 
@@ -44,7 +57,7 @@ static void retire_snapshot(const struct unwind_snapshot *old)
         unwind_snapshot_free((struct unwind_snapshot *)old);
 }
 
-int tables_refresh(struct err *e)
+static int refresh(struct err *e)
 {
     const struct unwind_snapshot *old = atomic_load(&capture_state.snapshot);
     static uint64_t last_forced;
@@ -68,6 +81,21 @@ int tables_refresh(struct err *e)
     retire_snapshot(old);
     capture_release();
     return 1;
+}
+
+int tables_refresh(struct err *e)
+{
+    pthread_mutex_lock(&refresh_lock);
+    int result = refresh(e);
+    pthread_mutex_unlock(&refresh_lock);
+    return result;
+}
+
+int capture_heap_refresh(struct err *e)
+{
+    if (capture_confined() == CAPTURE_ALL_CONFINED)
+        return 0;
+    return tables_refresh(e) < 0 ? -1 : 0;
 }
 
 void capture_hold(void)
@@ -112,5 +140,6 @@ void tables_release_loader(void)
 void tables_after_fork_in_child(void)
 {
     snapshot_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    refresh_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     loader_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }

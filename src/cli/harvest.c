@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "codec/heap.h"
 #include "codec/journal.h"
 #include "model/transform.h"
 
@@ -23,12 +24,17 @@ struct held {
     struct model_profile *profile;
 };
 
+struct basket {
+    struct held held[MOST_HELD];
+    size_t n;
+};
+
 struct harvest {
     int fd;
     struct journal_file *file;
     char where[128];
-    struct held held[MOST_HELD];
-    size_t n_held;
+    struct basket cpu, heap;
+    bool read_living;             // what lives was read, once and for all
     struct harvest_totals totals; // of what was read
     int64_t begun, ended;         // of all processes, in nanoseconds of wall-clock time
 };
@@ -90,8 +96,10 @@ void harvest_free(struct harvest *h)
 {
     if (!h)
         return;
-    for (size_t i = 0; i < h->n_held; i++)
-        arena_free(h->held[i].arena);
+    for (size_t i = 0; i < h->cpu.n; i++)
+        arena_free(h->cpu.held[i].arena);
+    for (size_t i = 0; i < h->heap.n; i++)
+        arena_free(h->heap.held[i].arena);
     if (h->file)
         munmap(h->file, sizeof *h->file);
     if (h->fd >= 0)
@@ -192,27 +200,27 @@ static bool was_replaced(const struct harvest *h, size_t index, uint64_t owner)
 // --- reading ---
 
 // All that is held, used up, as one profile in arena, which then owns what it was.
-static struct model_profile *merge(struct harvest *h, struct arena *arena, struct err *e)
+static struct model_profile *merge(struct basket *b, struct arena *arena, struct err *e)
 {
     struct model_profile *profiles[MOST_HELD];
-    size_t n = h->n_held;
+    size_t n = b->n;
     for (size_t i = 0; i < n; i++) {
-        profiles[i] = h->held[i].profile;
-        arena_adopt(arena, h->held[i].arena);
+        profiles[i] = b->held[i].profile;
+        arena_adopt(arena, b->held[i].arena);
     }
-    h->n_held = 0;
+    b->n = 0;
     return model_merge_take(profiles, n, arena, e);
 }
 
 // One profile in the place of all: encoded and read again, so that nothing of the others remains.
-static int add_up(struct harvest *h, struct err *e)
+static int add_up(struct basket *b, struct err *e)
 {
     struct arena *arena = arena_new(0), *fresh = arena_new(0);
     struct model_profile *sum = NULL;
     struct out out;
     out_init_memory(&out, SIZE_MAX);
     if (arena && fresh)
-        sum = merge(h, arena, e);
+        sum = merge(b, arena, e);
     else
         err_set(e, "out of memory");
     if (sum && (codec_write_pprof(sum, &out, e) || out_finish(&out, e)))
@@ -225,8 +233,42 @@ static int add_up(struct harvest *h, struct err *e)
         arena_free(fresh);
         return -1;
     }
-    h->held[h->n_held++] = (struct held){fresh, sum};
+    b->held[b->n++] = (struct held){fresh, sum};
     return 0;
+}
+
+// Takes the arena with it.
+static int put(struct basket *b, struct arena *arena, struct model_profile *p, struct err *e)
+{
+    if (!p) {
+        arena_free(arena);
+        return -1;
+    }
+    b->held[b->n++] = (struct held){arena, p};
+    return b->n == MOST_HELD ? add_up(b, e) : 0;
+}
+
+static int read_heap(struct harvest *h, const uint8_t *data, size_t n, struct err *e)
+{
+    struct codec_heap_totals t;
+    struct err why = {""};
+    struct arena *arena = arena_new(0);
+    struct model_profile *p = arena ? codec_read_journal_heap(arena, data, n, &t, &why) : NULL;
+    if (!arena)
+        err_set(&why, "out of memory");
+    if (!p && !*why.message) { // it had no heap profile
+        arena_free(arena);
+        return 0;
+    }
+    if (p) {
+        h->totals.heap_samples += t.samples;
+        h->totals.heap_live += t.live;
+        h->totals.heap_peak = t.peak > h->totals.heap_peak ? t.peak : h->totals.heap_peak;
+        h->totals.heap_untracked += t.untracked;
+    } else if (e) {
+        *e = why;
+    }
+    return put(&h->heap, arena, p, e);
 }
 
 static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
@@ -234,29 +276,29 @@ static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
     struct journal_part part;
     if (!read_head(h, index, &part))
         return 0;
-    if (h->n_held == MOST_HELD) // they could not be added up
+    if (h->cpu.n == MOST_HELD || h->heap.n == MOST_HELD) // they could not be added up
         return -1;
     size_t n = atomic_load(&part.used);
     uint64_t n_rings = 0;
     uint8_t *data = malloc(n + !n);
     struct arena *arena = arena_new(0);
     struct model_profile *p = NULL;
-    if (!data || !arena || !read_at(h->fd, data, n, part_at(index)))
+    int result = 0;
+    if (!data || !arena || !read_at(h->fd, data, n, part_at(index))) {
         err_set(e, "out of memory");
-    else
+    } else {
         p = codec_read_journal(arena, data, n, !alive, &n_rings, e);
-    free(data);
-    if (!p) {
-        arena_free(arena);
-        return -1;
+        result = read_heap(h, data, n, e);
     }
-    count(&part, &h->totals);
-    h->totals.samples += n_rings;
-    int64_t ended = p->time_nanos + p->duration_nanos;
-    h->begun = h->begun && h->begun < p->time_nanos ? h->begun : p->time_nanos;
-    h->ended = h->ended > ended ? h->ended : ended;
-    h->held[h->n_held++] = (struct held){arena, p};
-    return h->n_held == MOST_HELD ? add_up(h, e) : 0;
+    free(data);
+    if (p) {
+        count(&part, &h->totals);
+        h->totals.samples += n_rings;
+        int64_t ended = p->time_nanos + p->duration_nanos;
+        h->begun = h->begun && h->begun < p->time_nanos ? h->begun : p->time_nanos;
+        h->ended = h->ended > ended ? h->ended : ended;
+    }
+    return put(&h->cpu, arena, p, e) || result ? -1 : 0;
 }
 
 static void give_back(struct harvest *h, size_t index)
@@ -293,24 +335,45 @@ void harvest_count(struct harvest *h, struct harvest_totals *totals)
     }
 }
 
-struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e)
+static int read_living(struct harvest *h, struct err *e)
 {
+    if (h->read_living)
+        return 0;
+    h->read_living = true;
     if (harvest_dead(h, e))
-        return NULL;
+        return -1;
     for (size_t i = 0; i < h->file->n_parts; i++)
         if (atomic_load(&h->file->owner[i]) && read_part(h, i, true, e))
-            return NULL;
-    if (h->n_held == 0) {
-        err_set(e, "no process left a profile");
+            return -1;
+    return 0;
+}
+
+static struct model_profile *add_all(struct harvest *h, struct basket *b, const char *what,
+                                     struct arena *arena, struct err *e)
+{
+    if (read_living(h, e))
+        return NULL;
+    if (b->n == 0) {
+        err_set(e, "no process left a %s", what);
         return NULL;
     }
-    struct model_profile *p = merge(h, arena, e);
+    struct model_profile *p = merge(b, arena, e);
     // They ran side by side.
     if (p) {
         p->time_nanos = h->begun;
         p->duration_nanos = h->ended - h->begun;
     }
     return p;
+}
+
+struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e)
+{
+    return add_all(h, &h->cpu, "profile", arena, e);
+}
+
+struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struct err *e)
+{
+    return add_all(h, &h->heap, "heap profile: libkiln_malloc.so was not loaded into it", arena, e);
 }
 
 // --- notes ---

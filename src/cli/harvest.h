@@ -22,6 +22,10 @@ struct harvest_totals {
                                  // and want of memory
     uint64_t unarmed;            // threads that could not be watched
     uint64_t refused;            // processes for which there was no room
+    // Of the heap, of what was read: samples, and those whose end would not be seen; bytes in use
+    // at the end, and at the most in any one process.
+    uint64_t heap_samples, heap_untracked;
+    int64_t heap_live, heap_peak;
 };
 
 // Reads what processes that are dead now have left, and gives their memory back. -1 with e filled
@@ -31,5 +35,7 @@ int harvest_dead(struct harvest *h, struct err *e);
 void harvest_count(struct harvest *h, struct harvest_totals *totals);
 // Everything, also of those alive, as one profile in arena. NULL with e filled: nothing was there.
 struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e);
+// The same for allocations. Once one of the two was called, what lives is not looked at again.
+struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struct err *e);
 // What the processes have to tell, one line each.
 void harvest_print_notes(struct harvest *h, FILE *to);

@@ -78,7 +78,8 @@ struct journal_part {
     char program[JOURNAL_NAME];
 };
 
-enum journal_block_kind { JOURNAL_FILLER, JOURNAL_RING, JOURNAL_RECORDS };
+// JOURNAL_HEAP: a block of the image of heap sampling (capture/heap_image.h), the head first.
+enum journal_block_kind { JOURNAL_FILLER, JOURNAL_RING, JOURNAL_RECORDS, JOURNAL_HEAP };
 
 // In front of each block; its contents are aligned to 64 bytes.
 struct journal_block {

@@ -77,6 +77,8 @@ static void *work(void *context)
 {
     struct http_server *s = context;
     prctl(PR_SET_NAME, "kiln");
+    if (s->handler.thread)
+        s->handler.thread();
     pthread_mutex_lock(&s->lock);
     for (;;) {
         struct http_connection *c = NULL;
@@ -316,6 +318,8 @@ static void *serve(void *context)
     struct pollfd polled[FIRST_CONNECTION + HTTP_SERVER_CONNECTIONS];
     struct http_connection *of[HTTP_SERVER_CONNECTIONS];
     prctl(PR_SET_NAME, "kiln");
+    if (s->handler.thread)
+        s->handler.thread();
     while (!is_stopping(s)) {
         uint64_t now = now_ns();
         size_t n = s->n_connections;

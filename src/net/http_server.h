@@ -48,6 +48,7 @@ struct http_handler {
     // In the other thread, after that. Frees state.
     void (*finish)(void *context, const struct http_request *q, void *state, struct http_answer *a);
     void (*abandon)(void *context, void *state);
+    void (*thread)(void); // the first thing in either thread; may be NULL
 };
 
 struct http_server_counts {

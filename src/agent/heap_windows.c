@@ -1,0 +1,121 @@
+// Heap profiles as the C interface gives them out: everything so far, or the difference since a
+// window was opened.
+#include "agent/heap_windows.h"
+
+#include <pthread.h>
+
+#include "agent/heap.h"
+#include "model/transform.h"
+
+enum { WINDOWS = 16 };
+
+struct window {
+    struct arena *arena; // NULL: not open
+    struct model_profile *base;
+    bool reserved;
+};
+
+static struct window windows[WINDOWS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct model_profile *heap_profile(struct arena *arena, struct err *e)
+{
+    const struct heap_source *source = heap_source();
+    if (source)
+        return source->snapshot(arena, e);
+    err_set(e, "heap profiling is not available: preload or link libkiln_malloc.so, or have an "
+               "allocator call kiln_heap_allocated, and call kiln_heap_start");
+    return NULL;
+}
+
+static int reserve(void)
+{
+    int found = -1;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < WINDOWS && found < 0; i++)
+        if (!windows[i].reserved)
+            found = i;
+    if (found >= 0)
+        windows[found].reserved = true;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+static void give_back(int window)
+{
+    pthread_mutex_lock(&lock);
+    windows[window] = (struct window){0};
+    pthread_mutex_unlock(&lock);
+}
+
+int heap_window_open(struct err *e)
+{
+    int window = reserve();
+    if (window < 0)
+        return err_set(e, "%d windows of the heap are open already", WINDOWS);
+    struct arena *arena = arena_new(0);
+    struct model_profile *base = arena ? heap_profile(arena, e) : NULL;
+    if (!arena)
+        err_set(e, "no memory for a heap profile");
+    if (!base) {
+        arena_free(arena);
+        give_back(window);
+        return -1;
+    }
+    pthread_mutex_lock(&lock);
+    windows[window].arena = arena;
+    windows[window].base = base;
+    pthread_mutex_unlock(&lock);
+    return window;
+}
+
+static struct window take(int window)
+{
+    struct window w = {0};
+    pthread_mutex_lock(&lock);
+    if (window >= 0 && window < WINDOWS && windows[window].arena) {
+        w = windows[window];
+        windows[window] = (struct window){0};
+    }
+    pthread_mutex_unlock(&lock);
+    return w;
+}
+
+static struct model_profile *subtract(struct model_profile *now, const struct model_profile *base,
+                                      struct arena *arena, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return NULL;
+    }
+    double minus[4] = {-1, -1, -1, -1};
+    int64_t end = now->time_nanos + now->duration_nanos;
+    int64_t begin = base->time_nanos + base->duration_nanos;
+    struct model_profile *both[] = {now, model_scale(base, minus, arena)};
+    struct model_profile *p = model_merge(both, 2, arena, e);
+    if (p) {
+        p->time_nanos = begin;
+        p->duration_nanos = end - begin;
+    }
+    arena_try_end(arena);
+    return p;
+}
+
+struct model_profile *heap_window_close(int window, struct arena *arena, struct err *e)
+{
+    struct window w = take(window);
+    if (!w.arena) {
+        err_set(e, "%d is no open window of the heap", window);
+        return NULL;
+    }
+    arena_adopt(arena, w.arena);
+    struct model_profile *now = heap_profile(arena, e);
+    return now ? subtract(now, w.base, arena, e) : NULL;
+}
+
+void heap_window_cancel(int window)
+{
+    struct window w = take(window);
+    arena_free(w.arena);
+}

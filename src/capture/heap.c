@@ -1,0 +1,254 @@
+#include "capture/heap_tables.h"
+
+#include <errno.h>
+#include <kiln/heap.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture/thread.h"
+
+enum { LEAST_MEMORY = 64 << 10 };
+
+static void *map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static void *map_block(size_t bytes)
+{
+    // A huge page would be taken whole for the first record.
+    void *p = map(bytes);
+    if (p)
+        madvise(p, bytes, MADV_NOHUGEPAGE);
+    return p;
+}
+
+// --- memory ---
+
+static int map_live(size_t memory, struct err *e)
+{
+    size_t place = sizeof(uintptr_t) + sizeof(struct capture_heap_object), taken = 0;
+    for (int i = 0; i < HEAP_LEVELS && !heap_tables.levels[HEAP_LEVELS - 1].n; i++) {
+        struct heap_level *level = &heap_tables.levels[i];
+        size_t n = (size_t)HEAP_FIRST_LEVEL << 2 * i, places = n + HEAP_WINDOW;
+        taken += places * place;
+        if (level->n || (i > 0 && taken > memory))
+            continue;
+        char *p = map(places * place);
+        if (!p)
+            return err_set(e, "no memory for the table of live objects: %s", strerror(errno));
+        level->keys = (_Atomic uintptr_t *)p;
+        level->objects = (struct capture_heap_object *)(p + places * sizeof(uintptr_t));
+        level->n = (uint32_t)n;
+    }
+    return 0;
+}
+
+// An image with fewer blocks than it could have has room for fewer stacks.
+static int map_image(void *(*block)(size_t bytes), struct err *e)
+{
+    struct timespec now;
+    struct heap_head *head = block ? block(HEAP_BLOCK) : map_block(HEAP_BLOCK);
+    heap_tables.n_blocks = 0;
+    while (head && heap_tables.n_blocks < HEAP_BLOCKS - 1) {
+        char *p = block ? block(HEAP_BLOCK) : map_block(HEAP_BLOCK);
+        if (!p)
+            break;
+        heap_tables.blocks[heap_tables.n_blocks++] = p;
+    }
+    if (heap_tables.n_blocks == 0)
+        return err_set(e, "no memory for the stacks of allocations");
+    clock_gettime(CLOCK_REALTIME, &now);
+    head->time_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    head->magic = HEAP_MAGIC;
+    atomic_store(&heap_tables.used, 8); // number 0 is none
+    heap_tables.head = head;
+    heap_tables.shared = block != NULL;
+    heap_tables.no_stack = heap_find_stack(NULL, 0, false);
+    return 0;
+}
+
+static int prepare(const struct capture_heap_options *o, struct err *e)
+{
+    uint64_t seed = o->seed;
+    if (o->depth > CAPTURE_MAX_DEPTH)
+        return err_set(e, "the depth is %u frames; it must be 1 to %d", o->depth,
+                       CAPTURE_MAX_DEPTH);
+    if (o->memory && o->memory < LEAST_MEMORY)
+        return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
+                       LEAST_MEMORY >> 10);
+    if (!seed && getrandom(&seed, sizeof seed, GRND_NONBLOCK) != sizeof seed)
+        seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)getpid();
+    atomic_store(&heap_tables.seed, seed);
+    // The hook's own frames are unwound first and then dropped.
+    enum { OWN_FRAMES = 4 };
+    uint32_t depth = (o->depth ? o->depth : CAPTURE_HEAP_DEPTH) + OWN_FRAMES;
+    heap_tables.depth = depth < CAPTURE_MAX_DEPTH ? depth : CAPTURE_MAX_DEPTH;
+    heap_tables.pid = getpid();
+    if (!heap_tables.scratches &&
+        !(heap_tables.scratches = map(HEAP_SCRATCHES * sizeof(struct heap_scratch))))
+        return err_set(e, "no memory for samples: %s", strerror(errno));
+    if (map_live(o->memory ? o->memory : (size_t)24 << 20, e))
+        return -1;
+    return map_image(o->block, e);
+}
+
+// --- start and stop ---
+
+int capture_heap_set_interval(uint64_t bytes, struct err *e)
+{
+    if (bytes < 1 || bytes > UINT64_C(1) << 40)
+        return err_set(e, "the interval is %llu bytes; it must be 1 to 1099511627776",
+                       (unsigned long long)bytes);
+    atomic_store(&heap_tables.interval, bytes);
+    if (heap_tables.head)
+        atomic_store(&heap_tables.head->interval, bytes);
+    return 0;
+}
+
+uint64_t capture_heap_interval(void)
+{
+    uint64_t interval = atomic_load(&heap_tables.interval);
+    return interval ? interval : CAPTURE_HEAP_INTERVAL;
+}
+
+int capture_heap_start(const struct capture_heap_options *o, struct err *e)
+{
+    uint64_t interval = o->interval ? o->interval : capture_heap_interval();
+    if (capture_heap_active())
+        return err_set(e, "heap sampling is on already");
+    if (capture_heap_refresh(e) || (!heap_tables.head && prepare(o, e)) ||
+        capture_heap_set_interval(interval, e))
+        return -1;
+    capture_state.pid = getpid();
+    // From the next time that a thread asks: what was given out until now was not sampled.
+    atomic_store_explicit(&heap_tables.active, 1, memory_order_release);
+    return 0;
+}
+
+void capture_heap_stop(void)
+{
+    atomic_store(&heap_tables.active, 0);
+}
+
+bool capture_heap_active(void)
+{
+    return atomic_load(&heap_tables.active);
+}
+
+// --- the image ---
+
+size_t capture_heap_image(const void *blocks[HEAP_BLOCKS])
+{
+    if (!heap_tables.head)
+        return 0;
+    blocks[0] = heap_tables.head;
+    for (uint32_t i = 0; i < heap_tables.n_blocks; i++)
+        blocks[i + 1] = heap_tables.blocks[i];
+    return heap_tables.n_blocks + 1;
+}
+
+static bool same_module(const struct heap_module *a, const struct unwind_module *m, size_t n)
+{
+    return a->start == m->start && a->end == m->end && a->n_path == n &&
+           a->n_build_id == m->n_build_id && memcmp(a->text, m->path, n) == 0 &&
+           (m->n_build_id == 0 || memcmp(a->text + n, m->build_id, m->n_build_id) == 0);
+}
+
+static uint16_t find_module(const struct unwind_module *m)
+{
+    struct heap_head *head = heap_tables.head;
+    uint32_t n_modules = atomic_load(&head->n_modules);
+    size_t n = strnlen(m->path, 4096);
+    for (uint32_t i = n_modules; i-- > 0;)
+        if (same_module(heap_record(atomic_load(&head->modules[i])), m, n))
+            return (uint16_t)i;
+    uint32_t number =
+        n_modules < HEAP_MODULES ? heap_reserve(sizeof(struct heap_module) + n + m->n_build_id) : 0;
+    struct heap_module *to = heap_record(number);
+    if (!to)
+        return HEAP_NO_MODULE;
+    to->start = m->start;
+    to->end = m->end;
+    to->file_offset = m->file_offset;
+    to->n_path = (uint32_t)n;
+    to->n_build_id = m->n_build_id;
+    memcpy(to->text, m->path, n);
+    if (m->n_build_id)
+        memcpy(to->text + n, m->build_id, m->n_build_id);
+    atomic_store(&head->modules[n_modules], number);
+    atomic_store(&head->n_modules, n_modules + 1);
+    return (uint16_t)n_modules;
+}
+
+static uint16_t module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
+{
+    const struct unwind_module *m = unwind_snapshot_find(snapshot, pc);
+    return m ? find_module(m) : HEAP_NO_MODULE;
+}
+
+static void resolve_stack(struct heap_stack *s, const struct unwind_snapshot *snapshot)
+{
+    _Atomic uint16_t *modules = (_Atomic uint16_t *)(s->pcs + s->n);
+    if (s->n == 0 || atomic_load(&modules[s->n - 1]) != HEAP_UNRESOLVED)
+        return;
+    // The last one last: it says that all are.
+    for (uint16_t i = 0; i < s->n; i++)
+        atomic_store(&modules[i], module_of(s->pcs[i], snapshot));
+}
+
+void capture_heap_resolve(void)
+{
+    static uint64_t seen_used;
+    static const struct unwind_snapshot *seen;
+    uint64_t used = heap_tables.head ? atomic_load(&heap_tables.used) : 0;
+    capture_hold();
+    const struct unwind_snapshot *snapshot = capture_snapshot();
+    if (snapshot && used && (used != seen_used || snapshot != seen)) {
+        size_t n;
+        const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n);
+        // The program itself first, and all that is loaded: who reads the image of a process that
+        // was killed may meet stacks that nobody has looked at.
+        module_of(getauxval(AT_ENTRY), snapshot);
+        for (size_t i = 0; snapshot != seen && i < n; i++)
+            find_module(&m[i]);
+        for (uint32_t i = 0; i < HEAP_INDEX; i++) {
+            struct heap_stack *s = heap_record(atomic_load(&heap_tables.head->index[i]));
+            if (s)
+                resolve_stack(s, snapshot);
+        }
+        seen_used = used;
+        seen = snapshot;
+    }
+    capture_release();
+}
+
+// --- fork ---
+
+void capture_heap_after_fork_in_child(void)
+{
+    for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
+        atomic_store(&heap_tables.scratches[i].busy, 0);
+    if (!heap_tables.shared)
+        return;
+    atomic_store(&heap_tables.active, 0);
+    heap_tables.head = NULL;
+    heap_tables.n_blocks = 0;
+    heap_tables.shared = false;
+    // What is full stays so: see filter_add.
+    for (size_t i = 0; i < sizeof kiln_heap_filter; i++)
+        if (kiln_heap_filter[i] != UINT8_MAX)
+            kiln_heap_filter[i] = 0;
+    for (int i = 0; i < HEAP_LEVELS; i++) {
+        struct heap_level *level = &heap_tables.levels[i];
+        if (level->n && atomic_load(&level->used))
+            memset((void *)level->keys, 0, (level->n + HEAP_WINDOW) * sizeof *level->keys);
+        atomic_store(&level->used, 0);
+    }
+}

@@ -1,0 +1,345 @@
+// What runs in the thread that allocates or frees, perhaps in a signal handler: see heap.h.
+#include "capture/heap_tables.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <kiln/heap.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "capture/thread.h"
+
+#define EXPORT __attribute__((visibility("default")))
+#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+
+// A thread asks what is in force now at least every so many bytes: an interval or a start that
+// came meanwhile is heard of.
+enum { LONGEST_GAP = 1 << 20 };
+// Samples of a thread before it is worth knowing where its stack is.
+enum { FAMILIAR = 3 };
+
+EXPORT __thread uint64_t kiln_heap_left INITIAL_EXEC;
+
+static __thread struct {
+    uint64_t random, mean; // mean: that the gap was drawn with
+    uintptr_t stack_lo, stack_hi;
+    uint32_t is_event; // at the end of the gap there is a sample, not only a question
+    uint32_t own;      // the thread, or what it does, is the profiler's
+    uint32_t busy;     // it is in here already
+    uint32_t samples;
+    uint32_t scratch; // that it used last
+    uint32_t seeded;
+} self INITIAL_EXEC;
+
+void capture_heap_enter(void)
+{
+    self.own++;
+}
+
+void capture_heap_leave(void)
+{
+    self.own--;
+}
+
+// --- when ---
+
+static void seed(void)
+{
+    uint64_t x = atomic_fetch_add(&heap_tables.seed, UINT64_C(0xd1342543de82ef95));
+    self.random = x * UINT64_C(0x9e3779b97f4a7c15);
+    self.seeded = 1;
+}
+
+// The gap after the rest of what was allocated. False: it ends within.
+static bool begin_gap(uint64_t rest, uint64_t mean)
+{
+    uint64_t gap = heap_gap(&self.random, mean);
+    if (gap <= rest)
+        return false;
+    gap -= rest;
+    self.is_event = gap <= LONGEST_GAP;
+    self.mean = mean;
+    kiln_heap_left = self.is_event ? gap : LONGEST_GAP;
+    return true;
+}
+
+// Whether this object, with which the countdown has ended, is a sample; *mean: the interval.
+static bool is_sample(size_t size, uint64_t *mean)
+{
+    uint64_t left = kiln_heap_left, interval = atomic_load(&heap_tables.interval);
+    uint64_t rest = size + 1 > left ? size + 1 - left : 0;
+    bool event = self.is_event;
+    *mean = self.mean;
+    if (self.own || !atomic_load_explicit(&heap_tables.active, memory_order_acquire)) {
+        kiln_heap_left = LONGEST_GAP;
+        self.is_event = 0;
+        return false;
+    }
+    if (!self.seeded)
+        seed();
+    if (!event) {
+        if (begin_gap(rest, interval))
+            return false;
+        *mean = interval;
+    }
+    begin_gap(0, interval);
+    return true;
+}
+
+// --- where ---
+
+static struct heap_scratch *take_scratch(void)
+{
+    if (!self.scratch)
+        self.scratch = (uint32_t)(((uintptr_t)&self >> 6) * 0x9e3779b9u >> 16) | HEAP_SCRATCHES;
+    for (uint32_t i = 0; i < HEAP_SCRATCHES; i++) {
+        struct heap_scratch *s = &heap_tables.scratches[(self.scratch + i) % HEAP_SCRATCHES];
+        uint32_t idle = 0;
+        if (atomic_compare_exchange_strong(&s->busy, &idle, 1)) {
+            self.scratch += i;
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static uintptr_t thread_pointer(void)
+{
+#if defined(__x86_64__)
+    uintptr_t pointer;
+    __asm__("mov %%fs:0, %0" : "=r"(pointer));
+    return pointer;
+#else
+    return (uintptr_t)__builtin_thread_pointer();
+#endif
+}
+
+static const char *read_hex(const char *p, uintptr_t *value)
+{
+    for (*value = 0;; p++) {
+        unsigned digit = *p >= '0' && *p <= '9'   ? (unsigned)(*p - '0')
+                         : *p >= 'a' && *p <= 'f' ? (unsigned)(*p - 'a' + 10)
+                                                  : 16;
+        if (digit == 16)
+            return p;
+        *value = *value << 4 | digit;
+    }
+}
+
+// The mapping that the line tells of, if it is the stack: that of a thread ends below its thread
+// pointer; the first thread's has a name, or is the one that we are in.
+static void look_at_mapping(const char *line, const char *end, bool first_thread)
+{
+    uintptr_t lo, hi, pointer = thread_pointer();
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    const char *p = read_hex(line, &lo);
+    read_hex(*p == '-' ? p + 1 : p, &hi);
+    bool named = end - line > 7 && end[-1] == ']' && end[-2] == 'k' && end[-3] == 'c' &&
+                 end[-4] == 'a' && end[-5] == 't' && end[-6] == 's' && end[-7] == '[';
+    if (first_thread ? named && here >= lo && here < hi : pointer > lo && pointer < hi) {
+        self.stack_lo = lo;
+        self.stack_hi = first_thread ? hi : pointer;
+    }
+}
+
+// Reads where the stack is known to be need no check.
+static void learn_stack(struct heap_scratch *s)
+{
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+    bool first_thread = syscall(SYS_gettid) == heap_tables.pid;
+    size_t n = 0;
+    long got;
+    if (fd < 0)
+        return;
+    while (!self.stack_hi && (got = syscall(SYS_read, fd, s->text + n, sizeof s->text - n)) > 0) {
+        n += (size_t)got;
+        size_t line = 0;
+        for (size_t i = 0; i < n; i++)
+            if (s->text[i] == '\n') {
+                look_at_mapping(s->text + line, s->text + i, first_thread);
+                line = i + 1;
+            }
+        for (size_t i = line; i < n; i++)
+            ((volatile char *)s->text)[i - line] = s->text[i];
+        n -= line;
+        if (n == sizeof s->text)
+            n = 0;
+    }
+    syscall(SYS_close, fd);
+}
+
+// Without the hook's own frames, and the allocator's between it and caller.
+static size_t drop_leaf(uintptr_t *pcs, size_t n, const void *caller)
+{
+    enum { MOST_OWN = 12 };
+    uintptr_t wanted = (uintptr_t)caller - 1;
+    for (size_t i = 0; i < n && i < MOST_OWN; i++) {
+        if (pcs[i] != wanted)
+            continue;
+        for (size_t k = i; k < n; k++)
+            ((volatile uintptr_t *)pcs)[k - i] = pcs[k];
+        return n - i;
+    }
+    return n;
+}
+
+static uint32_t find_stack(const void *caller)
+{
+    struct heap_scratch *s = take_scratch();
+    enum unwind_end why = UNWIND_END_TRUNCATED;
+    size_t n = 0;
+    if (!s)
+        return heap_tables.no_stack;
+    // Threads that are confined may make no system call, and so may not look whether memory is
+    // there.
+    bool confined = capture_state.sandbox != CAPTURE_FREE;
+    if (!confined && !self.stack_hi && ++self.samples == FAMILIAR)
+        learn_stack(s);
+    const struct unwind_snapshot *snapshot =
+        atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
+    if (snapshot && (!confined || self.stack_hi)) {
+        unwind_regs_here(&s->regs);
+        n = unwind_stack(snapshot, &s->regs,
+                         (struct unwind_stack_bounds){self.stack_lo, self.stack_hi}, s->pcs,
+                         heap_tables.depth, &s->cache, &why);
+        n = drop_leaf(s->pcs, n, caller);
+    }
+    if (n == 0) {
+        s->pcs[0] = (uintptr_t)caller - 1;
+        n = 1;
+    }
+    if (why == UNWIND_END_UNKNOWN_PC)
+        atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
+    if (why != UNWIND_END_ROOT)
+        atomic_fetch_add_explicit(&heap_tables.head->truncated, 1, memory_order_relaxed);
+    uint32_t stack = heap_find_stack(s->pcs, n, why != UNWIND_END_ROOT);
+    atomic_store_explicit(&s->busy, 0, memory_order_release);
+    return stack;
+}
+
+// --- counting ---
+
+static void add_live(int64_t bytes)
+{
+    struct heap_head *head = heap_tables.head;
+    int64_t live = atomic_fetch_add_explicit(&head->live, bytes, memory_order_relaxed) + bytes;
+    int64_t peak = atomic_load_explicit(&head->peak, memory_order_relaxed);
+    while (live > peak && !atomic_compare_exchange_weak_explicit(
+                              &head->peak, &peak, live, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+static void count_live(const struct capture_heap_object *object, int sign)
+{
+    struct heap_stack *s = heap_record(object->stack);
+    int64_t bytes = sign * (int64_t)object->bytes;
+    atomic_fetch_add_explicit(&s->live_objects, sign * (int64_t)object->objects,
+                              memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->live_bytes, bytes, memory_order_relaxed);
+    add_live(bytes);
+}
+
+static void begin_life(const void *p, const struct capture_heap_object *object)
+{
+    struct heap_head *head = heap_tables.head;
+    struct capture_heap_object stale;
+    // An object that ended behind our back, by a function that nobody told us of.
+    if (!kiln_heap_unknown(p) && heap_remove((uintptr_t)p, &stale)) {
+        count_live(&stale, -1);
+        atomic_fetch_add_explicit(&head->unseen, 1, memory_order_relaxed);
+    }
+    // Counted first: whoever reads never sees more ends than beginnings.
+    count_live(object, 1);
+    if (heap_insert((uintptr_t)p, object))
+        return;
+    count_live(object, -1);
+    atomic_fetch_add_explicit(&head->untracked, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&head->untracked_bytes, object->bytes, memory_order_relaxed);
+}
+
+static __attribute__((noinline)) void record(const void *p, size_t size, const void *caller,
+                                             uint64_t mean)
+{
+    double chance = heap_chance(((double)size + 1) / (double)mean);
+    struct capture_heap_object object = {
+        .objects = (uint64_t)(HEAP_OBJECT / chance + 0.5),
+        .bytes = (uint64_t)((double)size / chance + 0.5),
+        .stack = find_stack(caller),
+    };
+    struct heap_stack *s = heap_record(object.stack);
+    if (object.stack == heap_tables.no_stack)
+        atomic_fetch_add_explicit(&heap_tables.head->stackless, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->alloc_objects, object.objects, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->alloc_bytes, object.bytes, memory_order_relaxed);
+    begin_life(p, &object);
+    atomic_fetch_add_explicit(&heap_tables.head->samples, 1, memory_order_relaxed);
+}
+
+void capture_heap_allocated(const void *p, size_t size, const void *caller)
+{
+    uint64_t mean;
+    // A handler that has interrupted a sample.
+    if (self.busy) {
+        if (heap_tables.head)
+            atomic_fetch_add_explicit(&heap_tables.head->nested, 1, memory_order_relaxed);
+        return;
+    }
+    int had = errno;
+    self.busy = 1;
+    atomic_signal_fence(memory_order_seq_cst);
+    if (is_sample(size, &mean))
+        record(p, size, caller ? caller : __builtin_return_address(0), mean);
+    atomic_signal_fence(memory_order_seq_cst);
+    self.busy = 0;
+    errno = had;
+}
+
+bool capture_heap_freed(const void *p, struct capture_heap_object *object)
+{
+    if (!heap_tables.head || !heap_remove((uintptr_t)p, object))
+        return false;
+    count_live(object, -1);
+    return true;
+}
+
+void capture_heap_restore(const void *p, const struct capture_heap_object *object)
+{
+    begin_life(p, object);
+}
+
+// --- for allocators ---
+
+EXPORT void kiln_heap_sample(const void *object, size_t size, const void *caller)
+{
+    capture_heap_allocated(object, size, caller ? caller : __builtin_return_address(0));
+}
+
+EXPORT void kiln_heap_forget(const void *object)
+{
+    struct capture_heap_object known;
+    capture_heap_freed(object, &known);
+}
+
+_Static_assert(sizeof(struct kiln_heap_object) == sizeof(struct capture_heap_object),
+               "one of both");
+
+EXPORT int kiln_heap_take(const void *object, struct kiln_heap_object *known)
+{
+    return capture_heap_freed(object, (struct capture_heap_object *)known);
+}
+
+EXPORT void kiln_heap_put_back(const void *object, const struct kiln_heap_object *known)
+{
+    capture_heap_restore(object, (const struct capture_heap_object *)known);
+}
+
+EXPORT void kiln_heap_allocated(const void *object, size_t size)
+{
+    if (!kiln_heap_passes(size))
+        capture_heap_allocated(object, size, __builtin_return_address(0));
+}
+
+EXPORT void kiln_heap_freed(const void *object)
+{
+    kiln_heap_note_freed(object);
+}
