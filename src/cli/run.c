@@ -13,16 +13,19 @@
 #include "cli/flags.h"
 #include "cli/harvest.h"
 #include "cli/progress.h"
+#include "cli/run_heap.h"
 #include "cli/supervise.h"
 #include "report/flame.h"
 #include "symbol/symbol_profile.h"
 
 struct run {
     int frequency, depth;
-    bool follow, quiet;
+    bool follow, quiet, heap;
     const char *output, *listen;
+    const char *cpu_output; // beside a heap profile; empty: none
+    const char *heap_interval;
     char **program;
-    char library[PATH_MAX];
+    char library[PATH_MAX], malloc_library[PATH_MAX + 16];
     struct harvest *harvest;
     struct supervise child;
 };
@@ -31,13 +34,18 @@ enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 static int usage(FILE *to)
 {
-    fputs("Usage: kiln run [-F HZ] [-o FILE] [--listen ADDRESS] [--follow] [-q] -- PROGRAM "
-          "[ARGUMENT...]\n\n"
+    fputs("Usage: kiln run [-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--follow] [-q] -- "
+          "PROGRAM [ARGUMENT...]\n\n"
           "Runs a program, dynamically linked and otherwise as it is, and profiles its CPU time\n"
           "from start to end, however it ends. The exit status is the program's.\n\n"
           "  -F HZ       samples per CPU-second, 1 to 10000 (default 100)\n"
           "  -o FILE     the profile: .pb.gz, .svg, .html, .folded, ... (default PROGRAM.pb.gz)\n"
           "  --depth N   frames of a stack, up to 1024 (default 500)\n"
+          "  --heap      profile what it allocates instead: the file has what was allocated and\n"
+          "              what was in use at the end, and the largest of that is told\n"
+          "  --heap-interval BYTES\n"
+          "              mean distance of samples; 64k and 1m are understood (default 512k)\n"
+          "  --cpu FILE  with --heap: the profile of the CPU time, too\n"
           "  --listen ADDRESS\n"
           "              serve the program's endpoints, /debug/pprof/ and others, on HOST:PORT,\n"
           "              :PORT or unix:/PATH; with KILN_TOKEN set, to those who know it\n"
@@ -45,7 +53,8 @@ static int usage(FILE *to)
           "  -q          neither progress nor summary\n\n"
           "  kiln run -- ./app --port 8080\n"
           "  kiln run -F 1000 -o app.html -- ./app\n"
-          "  kiln run --follow -o build.svg -- make -j2\n",
+          "  kiln run --follow -o build.svg -- make -j2\n"
+          "  kiln run --heap -o heap.pb.gz -- ./app\n",
           to);
     return to == stdout ? 0 : 2;
 }
@@ -77,6 +86,37 @@ static int find_library(char *path, size_t size, struct err *e)
             return 0;
     }
     return err_set(e, "libkiln.so is not beside the kiln command; set KILN_LIBRARY to its path");
+}
+
+static int find_malloc_library(struct run *run, struct err *e)
+{
+    const char *slash = strrchr(run->library, '/');
+    int n = slash ? (int)(slash - run->library) + 1 : 0;
+    snprintf(run->malloc_library, sizeof run->malloc_library, "%.*slibkiln_malloc.so", n,
+             run->library);
+    return access(run->malloc_library, R_OK) ? err_set(e, "%s: %s; it must be beside libkiln.so",
+                                                       run->malloc_library, strerror(errno))
+                                             : 0;
+}
+
+// A number of bytes as the library reads it.
+static int check_interval(struct run *run, char *digits, size_t size, struct err *e)
+{
+    char *end;
+    errno = 0;
+    unsigned long long n = strtoull(run->heap_interval, &end, 10);
+    int shift = *end == 'k' || *end == 'K' ? 10 : *end == 'm' || *end == 'M' ? 20 : 0;
+    if (!*run->heap_interval)
+        return 0;
+    if (*run->heap_interval == '-' || errno || end == run->heap_interval || end[shift != 0] ||
+        n < 1 || n > (1ull << 40) >> shift)
+        return err_set(e,
+                       "--heap-interval %s: it is a number of bytes, 1 to 1099511627776, such as "
+                       "65536, 64k or 1m",
+                       run->heap_interval);
+    snprintf(digits, size, "%llu", n << shift);
+    run->heap_interval = digits;
+    return 0;
 }
 
 // The loader would take it for two.
@@ -160,10 +200,17 @@ static void set_number(const char *name, int value)
 static void prepare(void *context)
 {
     const struct run *run = context;
-    char text[2 * PATH_MAX];
+    char text[4 * PATH_MAX];
     const char *others = getenv("LD_PRELOAD");
-    snprintf(text, sizeof text, "%s%s%s", run->library, others ? ":" : "", others ? others : "");
+    snprintf(text, sizeof text, "%s%s%s%s%s", run->library, run->heap ? ":" : "",
+             run->heap ? run->malloc_library : "", others ? ":" : "", others ? others : "");
     setenv("LD_PRELOAD", text, 1);
+    set_number("KILN_HEAP", run->heap);
+    unsetenv("KILN_HEAP_OUTPUT");
+    if (*run->heap_interval)
+        setenv("KILN_HEAP_INTERVAL", run->heap_interval, 1);
+    else
+        unsetenv("KILN_HEAP_INTERVAL");
     setenv("KILN_RUN", harvest_where(run->harvest), 1);
     set_number("KILN_FREQUENCY", run->frequency);
     set_number("KILN_DEPTH", run->depth);
@@ -187,10 +234,10 @@ static bool is_picture(const char *name)
     return str_ends(s, STR(".svg")) || str_ends(s, STR(".html"));
 }
 
-static int draw(const struct run *run, const struct model_profile *p, struct arena *arena,
-                struct err *e)
+static int draw(const struct run *run, const char *output, const struct model_profile *p,
+                struct arena *arena, struct err *e)
 {
-    bool html = str_ends(str_from(run->output), STR(".html"));
+    bool html = str_ends(str_from(output), STR(".html"));
     struct report_flame_options options = {
         .type = p->n_types - 1,
         .all_types = html,
@@ -200,9 +247,9 @@ static int draw(const struct run *run, const struct model_profile *p, struct are
     struct report_flame *flame = report_flame_new(arena, p, &options, e);
     if (!flame)
         return -1;
-    int fd = open(run->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int fd = open(output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        return err_set(e, "%s: %s", run->output, strerror(errno));
+        return err_set(e, "%s: %s", output, strerror(errno));
     struct report_flame_style style = {.subtitle = run->program[0]};
     struct out out;
     out_init_fd(&out, fd);
@@ -214,7 +261,7 @@ static int draw(const struct run *run, const struct model_profile *p, struct are
     out_fini(&out);
     if (close(fd) && result == 0)
         result = err_set(e, "%s", strerror(errno));
-    return result ? err_prefix(e, "%s: ", run->output) : 0;
+    return result ? err_prefix(e, "%s: ", output) : 0;
 }
 
 static void note(void *context, const char *text)
@@ -222,38 +269,74 @@ static void note(void *context, const char *text)
     source_complain(text);
 }
 
-// With names, in the format that the output's name tells.
-static int write_profile(const struct run *run, struct arena *arena, double *cpu, struct err *e)
+// With names, in the format that the output's name tells. NULL with e filled.
+static struct model_profile *write_profile(const struct run *run, struct model_profile *p,
+                                           const char *output, struct arena *arena, struct err *e)
 {
     struct symbol_profile_options names = {
         .files = {.load_libraries = true, .cxx = demangle_cxx_iberty},
         .binary_path = getenv("PPROF_BINARY_PATH"),
         .note = note,
     };
-    struct model_profile *p = harvest_profile(run->harvest, arena, e);
     if (p)
         p = symbol_symbolize(p, &names, arena, e);
     if (!p)
-        return -1;
-    *cpu = 0;
-    for (size_t i = 0; i < p->n_samples; i++)
-        *cpu += (double)model_values(p, i)[1] / 1e9;
-    if (is_picture(run->output))
-        return draw(run, p, arena, e);
+        return NULL;
     struct file_format format;
     struct config config = config_default();
-    return file_format_of(run->output, "", &format, e) ||
-                   file_write(p, run->output, format, &config, arena, e)
-               ? -1
-               : 0;
+    int failed = is_picture(output) ? draw(run, output, p, arena, e)
+                                    : file_format_of(output, "", &format, e) ||
+                                          file_write(p, output, format, &config, arena, e);
+    return failed ? NULL : p;
 }
 
-static int try_to_write(const struct run *run, struct arena *arena, double *cpu, struct err *e)
+static void summarize(const struct run *run, const struct harvest_totals *t, const char *output,
+                      const struct model_profile *p)
+{
+    double cpu = 0;
+    for (size_t i = 0; i < p->n_samples; i++)
+        cpu += (double)model_values(p, i)[1] / 1e9;
+    fprintf(stderr, "kiln: %s: %.2f s of CPU time, %llu samples", output, cpu,
+            (unsigned long long)t->samples);
+    if (t->processes > 1)
+        fprintf(stderr, ", %llu processes", (unsigned long long)t->processes);
+    if (t->dropped > 0)
+        fprintf(stderr, ", %.2f s dropped", t->dropped);
+    if (t->unarmed)
+        fprintf(stderr, ", %llu threads not watched", (unsigned long long)t->unarmed);
+    if (!is_picture(output) && strcmp(output, "-") != 0)
+        fprintf(stderr, "; kiln top %s", output);
+    fputc('\n', stderr);
+}
+
+static int write_profiles(const struct run *run, struct harvest_totals *totals, struct arena *arena,
+                          struct err *e)
+{
+    const char *cpu_output = run->heap ? run->cpu_output : run->output;
+    struct model_profile *p;
+    if (run->heap) {
+        p = write_profile(run, harvest_heap(run->harvest, arena, e), run->output, arena, e);
+        if (!p)
+            return -1;
+        harvest_count(run->harvest, totals);
+        if (!run->quiet)
+            run_heap_summarize(p, totals, run->output, arena, stderr);
+    }
+    if (!*cpu_output)
+        return 0;
+    p = write_profile(run, harvest_profile(run->harvest, arena, e), cpu_output, arena, e);
+    if (p && !run->quiet)
+        summarize(run, totals, cpu_output, p);
+    return p ? 0 : -1;
+}
+
+static int try_to_write(const struct run *run, struct harvest_totals *totals, struct arena *arena,
+                        struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    int result = write_profile(run, arena, cpu, e);
+    int result = write_profiles(run, totals, arena, e);
     arena_try_end(arena);
     return result;
 }
@@ -267,26 +350,10 @@ static int nothing_left(const struct run *run)
     return 2;
 }
 
-static void summarize(const struct run *run, const struct harvest_totals *t, double cpu)
-{
-    fprintf(stderr, "kiln: %s: %.2f s of CPU time, %llu samples", run->output, cpu,
-            (unsigned long long)t->samples);
-    if (t->processes > 1)
-        fprintf(stderr, ", %llu processes", (unsigned long long)t->processes);
-    if (t->dropped > 0)
-        fprintf(stderr, ", %.2f s dropped", t->dropped);
-    if (t->unarmed)
-        fprintf(stderr, ", %llu threads not watched", (unsigned long long)t->unarmed);
-    if (!is_picture(run->output) && strcmp(run->output, "-") != 0)
-        fprintf(stderr, "; kiln top %s", run->output);
-    fputc('\n', stderr);
-}
-
 static int collect(const struct run *run)
 {
     struct err e = {""};
     struct harvest_totals totals;
-    double cpu = 0;
     harvest_print_notes(run->harvest, stderr);
     int result = harvest_dead(run->harvest, &e);
     harvest_count(run->harvest, &totals);
@@ -295,14 +362,10 @@ static int collect(const struct run *run)
     struct arena *arena = source_arena_new();
     if (!arena)
         result = err_set(&e, "out of memory");
-    else if (try_to_write(run, arena, &cpu, &e))
+    else if (try_to_write(run, &totals, arena, &e))
         result = -1;
     arena_free(arena);
-    if (result)
-        return fail(&e);
-    if (!run->quiet)
-        summarize(run, &totals, cpu);
-    return 0;
+    return result ? fail(&e) : 0;
 }
 
 // --- while it runs ---
@@ -357,13 +420,26 @@ static int profile(struct run *run)
     return status;
 }
 
+static int check_output(const char *output, struct err *e)
+{
+    struct file_format format;
+    return is_picture(output) ? 0 : file_format_of(output, "", &format, e);
+}
+
 int command_run(int argc, char **argv)
 {
-    struct run run = {.output = "", .listen = "", .depth = 500};
+    struct run run = {
+        .output = "", .listen = "", .cpu_output = "", .heap_interval = "", .depth = 500};
     const struct flag flags[] = {
-        {"F", FLAG_INT, &run.frequency, ""}, {"o", FLAG_STRING, &run.output, ""},
-        {"depth", FLAG_INT, &run.depth, ""}, {"follow", FLAG_BOOL, &run.follow, ""},
-        {"q", FLAG_BOOL, &run.quiet, ""},    {"listen", FLAG_STRING, &run.listen, ""},
+        {"F", FLAG_INT, &run.frequency, ""},
+        {"o", FLAG_STRING, &run.output, ""},
+        {"depth", FLAG_INT, &run.depth, ""},
+        {"follow", FLAG_BOOL, &run.follow, ""},
+        {"q", FLAG_BOOL, &run.quiet, ""},
+        {"listen", FLAG_STRING, &run.listen, ""},
+        {"heap", FLAG_BOOL, &run.heap, ""},
+        {"heap-interval", FLAG_STRING, &run.heap_interval, ""},
+        {"cpu", FLAG_STRING, &run.cpu_output, ""},
     };
     struct err e;
     int n;
@@ -382,9 +458,16 @@ int command_run(int argc, char **argv)
         snprintf(name, sizeof name, "%.200s.pb.gz", slash ? slash + 1 : run.program[0]);
         run.output = name;
     }
-    struct file_format format;
+    char interval[24];
+    if (!run.heap && (*run.heap_interval || *run.cpu_output)) {
+        err_set(&e, "%s is for a heap profile: add --heap",
+                *run.heap_interval ? "--heap-interval" : "--cpu");
+        return fail(&e);
+    }
     if (find_library(run.library, sizeof run.library, &e) || check_library(run.library, &e) ||
-        (!is_picture(run.output) && file_format_of(run.output, "", &format, &e)))
+        (run.heap && find_malloc_library(&run, &e)) ||
+        check_interval(&run, interval, sizeof interval, &e) || check_output(run.output, &e) ||
+        (*run.cpu_output && check_output(run.cpu_output, &e)))
         return fail(&e);
     int status = profile(&run);
     supervise_die_alike(&run.child);
