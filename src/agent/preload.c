@@ -10,6 +10,7 @@
 //   KILN_TELL       1: tells on stderr where it listens (it does so anyway for port 0)
 //   KILN_HEAP       1: samples allocations; libkiln_malloc.so is to be preloaded, too
 //   KILN_HEAP_INTERVAL  mean bytes between samples
+//   KILN_HEAP_SEED      of the distances between samples: the same ones in each run
 //   KILN_HEAP_OUTPUT    where the heap profile goes when the process ends; %p is the process id
 //
 // Without KILN_OUTPUT, KILN_LISTEN and KILN_HEAP the library only waits to be called. `kiln run`
@@ -48,7 +49,7 @@ static struct {
     pid_t pid; // that the window is of
     bool follow, heap;
     char heap_output[4096];
-    uint64_t heap_interval;
+    uint64_t heap_interval, heap_seed;
     _Atomic bool open, heap_open; // heap_open: a heap profile is to be written
 } run;
 
@@ -65,6 +66,7 @@ static int begin_heap(struct err *e)
 {
     struct capture_heap_options options = {
         .interval = run.heap_interval,
+        .seed = run.heap_seed,
         .depth = run.options.depth < CAPTURE_MAX_DEPTH ? run.options.depth : CAPTURE_MAX_DEPTH,
         .block = *run.journal ? journal_memory_heap : NULL,
     };
@@ -224,10 +226,15 @@ static void finish_elsewhere(void)
     } while (!atomic_load(&last_will.done) && now.tv_sec < end.tv_sec);
 }
 
-static uint32_t number_from(const char *name)
+static uint64_t long_number_from(const char *name)
 {
     const char *text = getenv(name);
-    return text ? (uint32_t)strtoul(text, NULL, 10) : 0;
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+static uint32_t number_from(const char *name)
+{
+    return (uint32_t)long_number_from(name);
 }
 
 // Puts the process id where the pattern says so, or behind it.
@@ -294,8 +301,8 @@ __attribute__((constructor)) static void start(void)
         .frequency = number_from("KILN_FREQUENCY"),
         .depth = number_from("KILN_DEPTH"),
     };
-    const char *interval = getenv("KILN_HEAP_INTERVAL");
-    run.heap_interval = interval ? strtoull(interval, NULL, 10) : 0;
+    run.heap_interval = long_number_from("KILN_HEAP_INTERVAL");
+    run.heap_seed = long_number_from("KILN_HEAP_SEED");
     run.follow = follow && *follow == '1';
     // A program that this process executes in its place is still this process; one that a
     // child executes is not.

@@ -9,6 +9,13 @@
 #include "codec/codec.h"
 #include "report/flame.h"
 
+// What a reader looks at first.
+static uint32_t main_type(const struct model_profile *p, uint32_t otherwise)
+{
+    int type = p->default_type ? model_type_index(p, model_str(p, p->default_type), NULL) : -1;
+    return type < 0 ? otherwise : (uint32_t)type;
+}
+
 static int write_pprof(const struct model_profile *p, struct out *out, struct err *e)
 {
     struct out raw;
@@ -24,7 +31,7 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
 {
     bool html = o->format == AGENT_HTML;
     struct report_flame_options options = {
-        .type = p->n_types ? p->n_types - 1 : 0,
+        .type = main_type(p, p->n_types ? p->n_types - 1 : 0),
         .all_types = html,
         .functions = html,
         .max_nodes = html ? REPORT_FLAME_HTML_NODES : REPORT_FLAME_SVG_NODES,
@@ -33,7 +40,8 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
     if (!flame)
         return -1;
     char title[256];
-    snprintf(title, sizeof title, "CPU time of %s", program_invocation_short_name);
+    snprintf(title, sizeof title, "%s of %s", p->default_type ? "Memory in use" : "CPU time",
+             program_invocation_short_name);
     struct report_flame_style style = {.title = o->title ? o->title : title,
                                        .width = (int)o->width};
     if (html)
@@ -59,7 +67,7 @@ int agent_write(struct model_profile *p, struct arena *arena, const struct agent
     case AGENT_PPROF_PLAIN:
         return codec_write_pprof(p, out, e);
     case AGENT_FOLDED:
-        codec_write_folded(p, 0, out);
+        codec_write_folded(p, main_type(p, 0), out);
         return 0;
     case AGENT_JSON:
         codec_write_json(p, out);

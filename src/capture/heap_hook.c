@@ -14,7 +14,7 @@
 
 // A thread asks what is in force now at least every so many bytes: an interval or a start that
 // came meanwhile is heard of.
-enum { LONGEST_GAP = 1 << 20 };
+enum { LONGEST_GAP = 1 << 20, IDLE_GAP = 64 << 10 };
 // Samples of a thread before it is worth knowing where its stack is.
 enum { FAMILIAR = 3 };
 
@@ -38,7 +38,11 @@ void capture_heap_enter(void)
 
 void capture_heap_leave(void)
 {
-    self.own--;
+    // What comes now is the program's again, and a gap may begin anywhere.
+    if (--self.own == 0) {
+        self.is_event = 0;
+        kiln_heap_left = 0;
+    }
 }
 
 // --- when ---
@@ -71,7 +75,7 @@ static bool is_sample(size_t size, uint64_t *mean)
     bool event = self.is_event;
     *mean = self.mean;
     if (self.own || !atomic_load_explicit(&heap_tables.active, memory_order_acquire)) {
-        kiln_heap_left = LONGEST_GAP;
+        kiln_heap_left = IDLE_GAP;
         self.is_event = 0;
         return false;
     }

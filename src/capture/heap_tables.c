@@ -144,6 +144,9 @@ bool heap_insert(uintptr_t address, const struct capture_heap_object *object)
 
 bool heap_remove(uintptr_t address, struct capture_heap_object *object)
 {
+    // free(NULL) is not looked for among the empty places.
+    if (address <= HEAP_COMING)
+        return false;
     for (int l = 0; l < HEAP_LEVELS; l++) {
         struct heap_level *level = &heap_tables.levels[l];
         if (!level->n || atomic_load_explicit(&level->used, memory_order_relaxed) == 0)
