@@ -160,11 +160,57 @@ static void allocate(struct load *self)
     atomic_fetch_add(&self->events, 60000);
 }
 
+// What is held is always as much: tests/soak/run knows it, and what a heap profile must say.
+enum { HELD_SMALL = 20000, SMALL = 1000, HELD_LARGE = 200, LARGE = 100000 };
+static void *held_small[HELD_SMALL], *held_large[HELD_LARGE];
+
+static __attribute__((noinline)) void hold_small(unsigned at)
+{
+    void *p = malloc(SMALL);
+    CHECK(p);
+    memset(p, 1, SMALL);
+    p = __atomic_exchange_n(&held_small[at], p, __ATOMIC_ACQ_REL);
+    free(p);
+}
+
+static __attribute__((noinline)) void hold_large(unsigned at)
+{
+    void *p = calloc(LARGE / 10, 10);
+    CHECK(p);
+    p = __atomic_exchange_n(&held_large[at], p, __ATOMIC_ACQ_REL);
+    free(p);
+}
+
+static void *replace(void *context)
+{
+    for (unsigned i = 0; i < 5000; i++)
+        hold_small(soak_random() % HELD_SMALL);
+    for (unsigned i = 0; i < 50; i++)
+        hold_large(soak_random() % HELD_LARGE);
+    return NULL;
+}
+
+static void hold(struct load *self)
+{
+    pthread_t threads[3];
+    for (unsigned i = 0; !held_large[HELD_LARGE - 1] && i < HELD_SMALL; i++)
+        hold_small(i);
+    for (unsigned i = 0; !held_large[HELD_LARGE - 1] && i < HELD_LARGE; i++)
+        hold_large(i);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, replace, NULL) == 0);
+    for (unsigned i = 0; i < 3; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    atomic_fetch_add(&self->events, 15150);
+    usleep(5000);
+}
+
 struct load thread_loads[] = {
     {.name = "churn", .round = churn, .event = "threads"},
     {.name = "stack_sizes", .round = stack_sizes, .event = "threads"},
     {.name = "blocked", .round = blocked, .event = "threads"},
     {.name = "cancel", .round = cancel, .event = "threads"},
     {.name = "allocate", .round = allocate, .event = "allocations"},
+    {.name = "hold", .round = hold, .event = "replacements"},
     {0},
 };
