@@ -22,6 +22,7 @@ struct reader {
     const struct heap_head *head;
     const struct codec_heap_process *process;
     struct model_builder b;
+    size_t budget; // bytes of stacks that there can be: no record is named twice
     uint32_t n_modules;
     uint32_t mapping[HEAP_MODULES]; // + 1; 0: not used yet
 };
@@ -90,8 +91,10 @@ static void add_stack(struct reader *r, uint32_t number)
     uint32_t frames[HEAP_MAX_FRAMES + 1];
     size_t left, n = 0;
     const struct heap_stack *s = record_at(r, number, sizeof *s, &left);
-    if (!s || s->n > HEAP_MAX_FRAMES || s->n * (size_t)10 > left - sizeof *s)
+    if (!s || s->n > HEAP_MAX_FRAMES || s->n * (size_t)10 > left - sizeof *s ||
+        r->budget < sizeof *s + s->n * (size_t)10)
         return;
+    r->budget -= sizeof *s + s->n * (size_t)10;
     // The end of life is looked at first: it is counted last.
     int64_t live_objects = atomic_load(&s->live_objects), live_bytes = atomic_load(&s->live_bytes);
     int64_t values[4] = {objects((int64_t)atomic_load(&s->alloc_objects)),
@@ -190,8 +193,12 @@ struct model_profile *codec_read_heap(struct arena *arena, const void *const *bl
         return NULL;
     }
     struct reader *r = arena_alloc(arena, sizeof *r);
-    *r = (struct reader){
-        .arena = arena, .blocks = blocks, .n_blocks = n, .head = head, .process = process};
+    *r = (struct reader){.arena = arena,
+                         .blocks = blocks,
+                         .n_blocks = n,
+                         .head = head,
+                         .process = process,
+                         .budget = n * HEAP_BLOCK};
     struct model_profile *p = read_image(r, totals ? totals : &unwanted);
     arena_try_end(arena);
     return p;
