@@ -25,15 +25,15 @@ extern unsigned char kiln_heap_filter[65536];
 
 /* caller: where the function returns to that is to be the innermost of the stack, as
  * __builtin_return_address tells; NULL: the function that calls this. */
-void kiln_heap_sample(const void *object, size_t size, const void *caller);
-void kiln_heap_forget(const void *object);
+void kiln_heap_sample(void *object, size_t size, const void *caller);
+void kiln_heap_forget(void *object);
 /* For realloc: 1 if the object was sampled and counts as ended from now on; if it could not be
  * resized after all, kiln_heap_put_back takes that back. */
 struct kiln_heap_object {
     uint64_t opaque[3];
 };
-int kiln_heap_take(const void *object, struct kiln_heap_object *known);
-void kiln_heap_put_back(const void *object, const struct kiln_heap_object *known);
+int kiln_heap_take(void *object, struct kiln_heap_object *known);
+void kiln_heap_put_back(void *object, const struct kiln_heap_object *known);
 
 /* Somebody stands in for malloc: heap sampling can be switched on. */
 void kiln_heap_interposed(void);
@@ -51,16 +51,17 @@ static __inline__ __attribute__((always_inline)) int kiln_heap_passes(size_t siz
 /* Whether an object that ends is certainly none that was sampled. */
 static __inline__ __attribute__((always_inline)) int kiln_heap_unknown(const void *object)
 {
-    return __builtin_expect(kiln_heap_filter[KILN_HEAP_PLACE(object)] == 0, 1);
+    const unsigned char *count = &kiln_heap_filter[KILN_HEAP_PLACE(object)];
+    return __builtin_expect(__atomic_load_n(count, __ATOMIC_RELAXED) == 0, 1);
 }
 
-static __inline__ void kiln_heap_note_allocated(const void *object, size_t size)
+static __inline__ void kiln_heap_note_allocated(void *object, size_t size)
 {
     if (!kiln_heap_passes(size))
         kiln_heap_sample(object, size, (const void *)0);
 }
 
-static __inline__ void kiln_heap_note_freed(const void *object)
+static __inline__ void kiln_heap_note_freed(void *object)
 {
     if (!kiln_heap_unknown(object))
         kiln_heap_forget(object);

@@ -136,10 +136,10 @@ int kiln_heap_active(void);
 int kiln_heap_set_interval(uint64_t bytes, struct kiln_error *error);
 
 /* An object of size bytes was allocated; nobody else knows its address yet. */
-void kiln_heap_allocated(const void *object, size_t size);
+void kiln_heap_allocated(void *object, size_t size);
 /* It is about to be freed. Objects that were never told of do no harm. <kiln/heap.h> has both as
  * inline functions. */
-void kiln_heap_freed(const void *object);
+void kiln_heap_freed(void *object);
 
 /* Writes everything since sampling began. output may be NULL: KILN_PPROF with names. Flame graphs
  * and folded stacks are of inuse_space. */

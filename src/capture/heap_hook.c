@@ -313,12 +313,12 @@ void capture_heap_restore(const void *p, const struct capture_heap_object *objec
 
 // --- for allocators ---
 
-EXPORT void kiln_heap_sample(const void *object, size_t size, const void *caller)
+EXPORT void kiln_heap_sample(void *object, size_t size, const void *caller)
 {
     capture_heap_allocated(object, size, caller ? caller : __builtin_return_address(0));
 }
 
-EXPORT void kiln_heap_forget(const void *object)
+EXPORT void kiln_heap_forget(void *object)
 {
     struct capture_heap_object known;
     capture_heap_freed(object, &known);
@@ -327,23 +327,23 @@ EXPORT void kiln_heap_forget(const void *object)
 _Static_assert(sizeof(struct kiln_heap_object) == sizeof(struct capture_heap_object),
                "one of both");
 
-EXPORT int kiln_heap_take(const void *object, struct kiln_heap_object *known)
+EXPORT int kiln_heap_take(void *object, struct kiln_heap_object *known)
 {
     return capture_heap_freed(object, (struct capture_heap_object *)known);
 }
 
-EXPORT void kiln_heap_put_back(const void *object, const struct kiln_heap_object *known)
+EXPORT void kiln_heap_put_back(void *object, const struct kiln_heap_object *known)
 {
     capture_heap_restore(object, (const struct capture_heap_object *)known);
 }
 
-EXPORT void kiln_heap_allocated(const void *object, size_t size)
+EXPORT void kiln_heap_allocated(void *object, size_t size)
 {
     if (!kiln_heap_passes(size))
         capture_heap_allocated(object, size, __builtin_return_address(0));
 }
 
-EXPORT void kiln_heap_freed(const void *object)
+EXPORT void kiln_heap_freed(void *object)
 {
     kiln_heap_note_freed(object);
 }

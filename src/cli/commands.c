@@ -136,15 +136,18 @@ const struct command commands[] = {
      .options = LOADING,
      .run = command_info},
     {.name = "run",
-     .arguments = "[-F HZ] [-o FILE] [--listen ADDRESS] [--follow] [-q] -- PROGRAM [ARGUMENT...]",
+     .arguments = "[-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--follow] [-q] -- PROGRAM "
+                  "[ARGUMENT...]",
      .summary = "Run a program and profile it",
      .about =
          "Profiles the CPU time of a program that nobody changed, by preloading libkiln\n"
          "into it. The profile is written, with names, however it ends; the exit status is\n"
          "the program's. -F: samples per CPU-second; --listen: serve /debug/pprof/ meanwhile;\n"
-         "--follow: children too; -q: no progress.",
+         "--follow: children too; -q: no progress. --heap: what it allocates instead, and what\n"
+         "was in use at the end; --heap-interval BYTES, --cpu FILE.",
      .examples = EXAMPLES("kiln run -- ./app --port 8080", "writes app.pb.gz",
-                          "kiln run -F 1000 -o app.html -- ./app", "a flame graph"),
+                          "kiln run -F 1000 -o app.html -- ./app", "a flame graph",
+                          "kiln run --heap -- ./app", "what it allocates, what it keeps"),
      .main = command_run},
     {.name = "symbolize",
      .arguments = "FILE...",

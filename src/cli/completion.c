@@ -16,6 +16,27 @@ static bool wants_file(const struct option *o)
                         strcmp(o->value, "BASE") == 0);
 }
 
+// Those of kiln run, which are its own.
+static const struct {
+    const char *name, *value, *help;
+} run_flags[] = {
+    {"F", "HZ", "samples per CPU-second"},
+    {"o", "FILE", "the profile"},
+    {"depth", "N", "frames of a stack"},
+    {"heap", NULL, "profile what it allocates"},
+    {"heap-interval", "BYTES", "mean distance of samples"},
+    {"cpu", "FILE", "the CPU profile beside a heap profile"},
+    {"listen", "ADDRESS", "serve the endpoints"},
+    {"follow", NULL, "children too"},
+    {"q", NULL, "neither progress nor summary"},
+};
+enum { N_RUN_FLAGS = sizeof run_flags / sizeof *run_flags };
+
+static const char *run_dashes(size_t i)
+{
+    return run_flags[i].name[1] ? "--" : "-";
+}
+
 // What may follow the command itself.
 static void put_words(const struct command *c, FILE *to)
 {
@@ -52,6 +73,9 @@ static void bash_options(const struct command *c, FILE *to)
     fprintf(to, "    %s) options=\"", c->name);
     if (strcmp(c->name, "pprof") == 0)
         put_pprof_flags(to);
+    for (size_t i = 0; strcmp(c->name, "run") == 0 && i < N_RUN_FLAGS; i++)
+        fprintf(to, "%s%s%s ", run_dashes(i), run_flags[i].name,
+                run_flags[i].value && run_flags[i].name[1] ? "=" : "");
     for (const struct option *o = options; o->field.name; o++) {
         if (!has_own(c, o))
             continue;
@@ -178,6 +202,10 @@ static void zsh(FILE *to)
             continue;
         }
         fputs("      _arguments '--help[show help]'", to);
+        for (size_t i = 0; strcmp(c->name, "run") == 0 && i < N_RUN_FLAGS; i++)
+            fprintf(to, " \\\n        '%s%s[%s]%s%s'", run_dashes(i), run_flags[i].name,
+                    run_flags[i].help, run_flags[i].value ? ":" : "",
+                    run_flags[i].value ? run_flags[i].value : "");
         for (const struct option *o = options; o->field.name; o++)
             if (has_own(c, o))
                 zsh_option(o, to);
@@ -227,6 +255,11 @@ static void fish(FILE *to)
         for (const struct option *o = options; o->field.name; o++)
             if (has_own(c, o))
                 fish_option(c, o, to);
+        for (size_t i = 0; strcmp(c->name, "run") == 0 && i < N_RUN_FLAGS; i++)
+            fprintf(to,
+                    "complete -c kiln -n '__fish_seen_subcommand_from run' -%s %s%s -d \"%s\"\n",
+                    run_flags[i].name[1] ? "l" : "s", run_flags[i].name,
+                    run_flags[i].value ? " -r" : "", run_flags[i].help);
         if (c->main && strcmp(c->name, "pprof") != 0) {
             fprintf(to, "complete -c kiln -f -n '__fish_seen_subcommand_from %s' -a '", c->name);
             put_words(c, to);
