@@ -35,6 +35,8 @@ void agent_stop(void);
 bool agent_running(void);
 // An object is about to be loaded: its unwind tables are looked for soon.
 void agent_expect_objects(void);
+// Cares for a child of fork, from the first call on.
+void agent_watch_forks(void);
 
 // Settings now in force.
 struct agent_settings {

@@ -196,6 +196,7 @@ static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 static void before_fork(void)
 {
     pthread_mutex_lock(&control);
+    heap_sampler_before_fork();
     pthread_mutex_lock(&collector.lock);
     labels_lock();
     capture_before_fork();
@@ -206,6 +207,7 @@ static void after_fork_in_parent(void)
     capture_after_fork_in_parent();
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
+    heap_sampler_after_fork_in_parent();
     pthread_mutex_unlock(&control);
 }
 
@@ -222,12 +224,19 @@ static void after_fork_in_child(void)
     collector.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
+    heap_sampler_after_fork_in_child();
     pthread_mutex_unlock(&control);
 }
 
 static void watch_forks(void)
 {
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void agent_watch_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
 }
 
 // --- start and stop ---
@@ -278,8 +287,7 @@ static int start(const struct agent_options *o, struct err *e)
 
 int agent_start(const struct agent_options *o, struct err *e)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    agent_watch_forks();
     pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);
     int result = start(o, e);

@@ -79,34 +79,29 @@ void heap_sampler_keep_up(void)
 
 // --- fork ---
 
-static void before_fork(void)
+void heap_sampler_before_fork(void)
 {
     pthread_mutex_lock(&sampler.lock);
 }
 
-static void after_fork_in_parent(void)
+void heap_sampler_after_fork_in_parent(void)
 {
     pthread_mutex_unlock(&sampler.lock);
 }
 
-static void after_fork_in_child(void)
+// There is no thread that keeps up: what is loaded from now on is known when a profile is asked for.
+void heap_sampler_after_fork_in_child(void)
 {
-    pthread_mutex_unlock(&sampler.lock);
     atomic_store(&sampler.has_thread, false);
     capture_heap_after_fork_in_child();
-}
-
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pthread_mutex_unlock(&sampler.lock);
 }
 
 // --- the source ---
 
 int heap_sampler_start(const struct capture_heap_options *options, struct err *e)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    agent_watch_forks();
     pthread_mutex_lock(&sampler.lock);
     int result = capture_heap_start(options, e);
     pthread_mutex_unlock(&sampler.lock);

@@ -8,6 +8,10 @@
 int heap_sampler_start(const struct capture_heap_options *options, struct err *e);
 // libkiln_malloc is there.
 void heap_sampler_hooked(void);
+// Around fork, after agent_start's lock and before all others.
+void heap_sampler_before_fork(void);
+void heap_sampler_after_fork_in_parent(void);
+void heap_sampler_after_fork_in_child(void);
 // Called by the collector some ten times a second.
 void heap_sampler_round(void);
 // The collector has ended: somebody else has to do its work.

@@ -233,8 +233,14 @@ void capture_heap_resolve(void)
 
 void capture_heap_after_fork_in_child(void)
 {
+    if (!heap_tables.head)
+        return;
     for (int i = 0; heap_tables.scratches && i < HEAP_SCRATCHES; i++)
         atomic_store(&heap_tables.scratches[i].busy, 0);
+    // Threads that were not watched may have had the loader's lock.
+    if (atomic_load(&capture_state.n_slots) == 0)
+        unwind_avoid_loader();
+    heap_tables.pid = capture_state.pid = getpid();
     if (!heap_tables.shared)
         return;
     atomic_store(&heap_tables.active, 0);
