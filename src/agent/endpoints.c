@@ -229,7 +229,8 @@ static void watch_forks(void)
 
 static int start(const char *address, const char *token, struct err *e)
 {
-    static const struct http_handler handler = {NULL, begin, due, finish, abandon, capture_heap_enter};
+    static const struct http_handler handler = {NULL,   begin,   due,
+                                                finish, abandon, capture_heap_enter};
     struct listener listener;
     if (serving.server)
         return err_set(e, "%s is being served already", serving.listener.address);

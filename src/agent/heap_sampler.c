@@ -89,7 +89,8 @@ void heap_sampler_after_fork_in_parent(void)
     pthread_mutex_unlock(&sampler.lock);
 }
 
-// There is no thread that keeps up: what is loaded from now on is known when a profile is asked for.
+// There is no thread that keeps up: what is loaded from now on is known when a profile is asked
+// for.
 void heap_sampler_after_fork_in_child(void)
 {
     atomic_store(&sampler.has_thread, false);
