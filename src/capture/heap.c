@@ -129,6 +129,8 @@ int capture_heap_start(const struct capture_heap_options *o, struct err *e)
     capture_state.pid = getpid();
     // From the next time that a thread asks: what was given out until now was not sampled.
     atomic_store_explicit(&heap_tables.active, 1, memory_order_release);
+    // A process that ends soon has told what it consists of.
+    capture_heap_resolve();
     return 0;
 }
 

@@ -184,6 +184,16 @@ static void part_refused(void)
     printf("site_kept %d %d %d\n", SIZE, N, N);
 }
 
+// --- a process that is over before anybody has looked ---
+
+static void part_short(void)
+{
+    site_kept(5000000);
+    printf("site_kept 5000000 1 1\n");
+    fflush(stdout);
+    _exit(0);
+}
+
 // --- other programs ---
 
 static void part_exec(void)
@@ -204,11 +214,8 @@ int main(int argc, char **argv)
     const struct {
         const char *name;
         void (*run)(void);
-    } parts[] = {{"early", part_early},
-                 {"fork", part_fork},
-                 {"signals", part_signals},
-                 {"refused", part_refused},
-                 {"exec", part_exec}};
+    } parts[] = {{"early", part_early},     {"fork", part_fork},   {"signals", part_signals},
+                 {"refused", part_refused}, {"short", part_short}, {"exec", part_exec}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (argc > 1 && strcmp(argv[1], parts[i].name) == 0)
             parts[i].run();
