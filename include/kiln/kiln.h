@@ -229,6 +229,15 @@ typedef int (*kiln_thread_hook)(void *context, const struct kiln_thread *thread,
  * NULL: no hook. */
 void kiln_set_thread_hook(kiln_thread_hook hook, void *context);
 
+/* ---- jemalloc ---- */
+
+/* Heap profiles of a process that runs on jemalloc are made by its profiler. It is found by itself
+ * unless its symbols were stripped from a program that links it statically; then tell where its
+ * mallctl is. NULL: look for it. */
+typedef int (*kiln_mallctl)(const char *name, void *old_value, size_t *old_size, void *new_value,
+                            size_t new_size);
+void kiln_set_jemalloc(kiln_mallctl mallctl);
+
 /* ---- Statistics ---- */
 
 /* Ticks are periods of CPU time. All are counted since the library was loaded. */

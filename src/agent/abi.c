@@ -9,6 +9,7 @@
 #include "agent/endpoints.h"
 #include "agent/heap_sampler.h"
 #include "agent/heap_windows.h"
+#include "agent/heap_jemalloc_code.h"
 #include "agent/hooks.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -346,6 +347,13 @@ EXPORT void kiln_set_frame_hook(kiln_frame_hook hook, void *context)
 EXPORT void kiln_set_thread_hook(kiln_thread_hook hook, void *context)
 {
     hooks_set_thread(hook, context);
+}
+
+// --- jemalloc ---
+
+EXPORT void kiln_set_jemalloc(kiln_mallctl mallctl)
+{
+    jemalloc_set_control(mallctl);
 }
 
 // --- statistics ---

@@ -74,6 +74,7 @@ enum agent_format {
     AGENT_SVG,
     AGENT_HTML,
     AGENT_JSON,
+    AGENT_HEAP_TEXT, // what Go prints for debug=1
 };
 
 struct agent_output {

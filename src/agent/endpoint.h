@@ -24,19 +24,39 @@ struct route {
     // Of profiles; the defaults of their parameters.
     enum agent_format format;
     uint32_t seconds, width;
+    const char *name; // what it is downloaded as
 };
 
 // What is done later: when it is due, in the thread of the sockets; then in the other thread.
 struct job {
-    void (*finish)(struct job *job, const struct http_request *q, struct http_answer *a);
+    // 0: answered; otherwise once more after so many nanoseconds.
+    uint64_t (*finish)(struct job *job, const struct http_request *q, struct http_answer *a);
     void (*abandon)(struct job *job);
     void (*due)(struct job *job); // NULL: nothing to do then
 };
 
+enum { ENDPOINT_SECONDS = 3600 }; // of a window at the most
+
 bool endpoint_profile(struct exchange *x);
+bool endpoint_heap(struct exchange *x);
 bool endpoint_symbol(struct exchange *x);
 bool endpoint_index(struct exchange *x);
 bool endpoint_metrics(struct exchange *x);
+
+// Parameters. One that is there but empty, as a form sends it, is not there: *value stays. -1 with
+// e filled, which names the parameter, its value and what is accepted.
+int endpoint_number(struct str query, const char *name, uint32_t least, uint32_t most,
+                    uint32_t *value, struct err *e);
+int endpoint_switch(struct str query, const char *name, bool *value, struct err *e);
+// Those that say how a profile is written, and the defaults of the route.
+int endpoint_output(const struct exchange *x, struct agent_output *o, struct err *e);
+
+// The headers of a profile that is downloaded as name.
+void endpoint_describe(struct http_answer *a, enum agent_format format, const char *name);
+// p as the answer; NULL, or what cannot be written: 503 with what e says.
+void endpoint_answer(const struct http_request *q, struct http_answer *a, struct model_profile *p,
+                     struct arena *arena, const struct agent_output *o, const char *name,
+                     struct err *e);
 
 // Compresses the body if the client takes that and it is worth it.
 void endpoint_compress(const struct http_request *q, struct http_answer *a);

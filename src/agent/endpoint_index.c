@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "agent/endpoint.h"
+#include "agent/heap.h"
 #include "agent_assets.h"
 
 static void escape(struct out *out, struct str text)
@@ -71,6 +72,32 @@ static void write_lost(struct out *out, const struct agent_counts *c)
     out_text(out, "</small></dd></div>\n");
 }
 
+static const struct heap_source *active_heap(void)
+{
+    const struct heap_source *source = heap_source();
+    return source && source->active() ? source : NULL;
+}
+
+static void write_heap_state(struct out *out)
+{
+    const struct heap_source *source = active_heap();
+    struct heap_counts c = {0};
+    if (!source) {
+        out_text(out, "<div><dt>Heap profiler</dt><dd class=\"faint\">off</dd></div>\n");
+        return;
+    }
+    out_printf(out,
+               "<div><dt>Heap profiler</dt><dd class=\"good\">on <small>%s</small></dd></div>\n",
+               source->name);
+    write_tile(out, "Heap interval", source->interval(), "bytes");
+    if (source->counts)
+        source->counts(&c);
+    if (c.knows_samples)
+        write_tile(out, "Heap samples", c.samples, "allocations");
+    if (c.knows_live)
+        write_tile(out, "Memory in use", c.live_bytes, "bytes");
+}
+
 static void write_state(struct out *out)
 {
     struct agent_settings s;
@@ -79,7 +106,7 @@ static void write_state(struct out *out)
     agent_get_counts(&c);
     out_printf(out, "<dl>\n<div><dt>CPU profiler</dt><dd class=\"%s\">%s</dd></div>\n",
                s.running ? "good" : "bad", s.running ? "running" : "stopped");
-    out_text(out, "<div><dt>Heap profiler</dt><dd class=\"faint\">off</dd></div>\n");
+    write_heap_state(out);
     write_tile(out, "Rate", s.hz, "per CPU-second");
     write_tile(out, "Samples", c.capture.samples, "stacks");
     write_lost(out, &c);
@@ -111,6 +138,21 @@ static const char cpu[] =
     "<button>Profile</button>\n"
     "</form>\n";
 
+static const char heap[] =
+    "<h2>Heap</h2>\n"
+    "<ul class=\"links\">\n"
+    "<li><a href=\"/debug/pprof/heap?format=html\">Flame graph of memory in use</a>\n"
+    "<li><a href=\"/debug/pprof/allocs?format=html\">Flame graph of all allocations</a>\n"
+    "<li><a href=\"/debug/pprof/allocs?seconds=10&amp;format=html\">Flame graph of the "
+    "allocations of the next 10 seconds</a>\n"
+    "<li><a href=\"/debug/pprof/heap\">pprof</a>\n"
+    "<li><a href=\"/debug/pprof/heap?debug=1\">text</a>\n"
+    "</ul>\n";
+
+static const char no_heap[] =
+    "<h2>Heap</h2>\n<p class=\"faint\">Heap profiling is not activated; /debug/pprof/heap tells "
+    "how.</p>\n";
+
 static const char endpoints[] =
     "<h2>Endpoints</h2>\n"
     "<table>\n<thead><tr><th>Path<th>What comes back<th>Parameters</thead>\n<tbody>\n"
@@ -124,7 +166,14 @@ static const char endpoints[] =
     "same as a flame graph (SVG)<td>as above\n"
     "<tr><td>/pprof/profile/report<br>/pprof/profile/flamegraph<td>the same, of 10 seconds<td>as "
     "above\n"
-    "<tr><td>/debug/pprof/heap<br>/debug/pprof/allocs<td>heap profiles: off\n"
+    "<tr><td>/debug/pprof/heap<br>/debug/pprof/allocs<td>memory in use and allocated, gzipped "
+    "pprof<td><code>seconds</code> 1 to 3600: what changes meanwhile; <code>debug</code> 1: text; "
+    "<code>format</code>, <code>symbolize</code>, <code>labels</code>, <code>image_width</code> as "
+    "above\n"
+    "<tr><td>/debug/pprof/heap/flamegraph<br>/debug/pprof/allocs/flamegraph<td>the same as flame "
+    "graphs (SVG)<td>as above\n"
+    "<tr><td>/pprof/heap/report<br>/pprof/heap/flamegraph<td>the same as /debug/pprof/heap<td>as "
+    "above\n"
     "<tr><td><a href=\"/debug/pprof/cmdline\">/debug/pprof/cmdline</a><td>the program's "
     "arguments\n"
     "<tr><td><a href=\"/debug/pprof/symbol\">/debug/pprof/symbol</a><td>names of "
@@ -177,7 +226,7 @@ bool endpoint_index(struct exchange *x)
                (int)getpid());
     write_state(out);
     out_text(out, cpu);
-    out_text(out, "<h2>Heap</h2>\n<p class=\"faint\">Heap profiling is not activated.</p>\n");
+    out_text(out, active_heap() ? heap : no_heap);
     out_text(out, endpoints);
     write_commands(out, x);
     endpoint_compress(x->q, x->a);

@@ -1,5 +1,6 @@
 // /metrics: Prometheus' text format.
 #include "agent/endpoint.h"
+#include "agent/heap.h"
 
 static void describe(struct out *out, const char *name, const char *type, const char *help)
 {
@@ -35,7 +36,6 @@ static void write_profiler(struct out *out)
     gauge(out, "running", "Whether CPU time is being sampled.", s.running);
     gauge(out, "frequency_hertz", "Samples per CPU-second.", s.hz);
     gauge(out, "depth_frames", "Frames of a stack at the most.", s.depth);
-    gauge(out, "heap_profiling", "Whether heap profiling is activated.", 0);
     gauge(out, "threads", "Threads that are being sampled.", c.capture.threads);
     gauge(out, "windows", "Windows that are open: profiles being taken.", s.windows);
     gauge(out, "stacks", "Distinct stacks held.", c.stacks);
@@ -64,6 +64,22 @@ static void write_profiler(struct out *out)
             c.capture.no_slot);
 }
 
+static void write_heap(struct out *out)
+{
+    const struct heap_source *source = heap_source();
+    bool active = source && source->active();
+    struct heap_counts c = {0};
+    if (active && source->counts)
+        source->counts(&c);
+    gauge(out, "heap_profiling", "Whether heap profiling is activated.", active);
+    gauge(out, "heap_interval_bytes", "Bytes between samples of allocations; 0: none are taken.",
+          active ? source->interval() : 0);
+    if (c.knows_samples)
+        counter(out, "heap_samples_total", "Samples of allocations.", c.samples);
+    if (c.knows_live)
+        gauge(out, "heap_live_bytes", "Memory in use.", c.live_bytes);
+}
+
 static void write_server(struct out *out, const struct http_server *server)
 {
     static const char *const classes[] = {NULL, NULL, "2xx", "3xx", "4xx", "5xx"};
@@ -83,6 +99,7 @@ bool endpoint_metrics(struct exchange *x)
 {
     x->a->type = "text/plain; version=0.0.4; charset=utf-8";
     write_profiler(&x->a->body);
+    write_heap(&x->a->body);
     write_server(&x->a->body, x->server);
     endpoint_compress(x->q, x->a);
     return true;

@@ -13,7 +13,7 @@ static bool to_address(struct str word, uint64_t *address)
     return str_to_u64(str_from_to(word, hex ? 2 : 0, word.n), hex ? 16 : 10, address);
 }
 
-static void finish(struct job *job, const struct http_request *q, struct http_answer *a)
+static uint64_t finish(struct job *job, const struct http_request *q, struct http_answer *a)
 {
     struct str words = str_eq(q->method, STR("POST")) ? q->body : q->query;
     char name[NAME_MAX_BYTES];
@@ -28,6 +28,7 @@ static void finish(struct job *job, const struct http_request *q, struct http_an
     }
     endpoint_compress(q, a);
     free(job);
+    return 0;
 }
 
 static void abandon(struct job *job)

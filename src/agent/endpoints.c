@@ -48,12 +48,6 @@ static bool cmdline(struct exchange *x)
     return true;
 }
 
-static bool heap(struct exchange *x)
-{
-    http_answer_text(x->a, 403, "heap profiling not activated: this kiln profiles CPU time only");
-    return true;
-}
-
 static bool to_index(struct exchange *x)
 {
     http_answer_text(x->a, 301, "see /debug/pprof/");
@@ -63,33 +57,30 @@ static bool to_index(struct exchange *x)
 
 // --- routes ---
 
+#define CPU(path_, format_, ...)                                                        \
+    {                                                                                   \
+        .path = path_, .begin = endpoint_profile, .format = format_, .name = "profile", \
+        __VA_ARGS__                                                                     \
+    }
+#define HEAP(path_, format_, ...)                                                     \
+    {                                                                                 \
+        .path = path_, .begin = endpoint_heap, .format = format_, .name = __VA_ARGS__ \
+    }
+
 static const struct route routes[] = {
     {.path = "/debug/pprof/", .begin = endpoint_index},
     {.path = "/debug/pprof", .begin = to_index},
     {.path = "/", .begin = to_index},
-    {.path = "/debug/pprof/profile",
-     .begin = endpoint_profile,
-     .format = AGENT_PPROF,
-     .seconds = 30},
-    {.path = "/debug/pprof/profile/flamegraph",
-     .begin = endpoint_profile,
-     .format = AGENT_SVG,
-     .seconds = 30},
-    {.path = "/pprof/profile/report",
-     .begin = endpoint_profile,
-     .format = AGENT_PPROF,
-     .seconds = 10},
-    {.path = "/pprof/profile/flamegraph",
-     .begin = endpoint_profile,
-     .format = AGENT_SVG,
-     .seconds = 10,
-     .width = 2500},
-    {.path = "/debug/pprof/heap", .begin = heap},
-    {.path = "/debug/pprof/heap/flamegraph", .begin = heap},
-    {.path = "/debug/pprof/allocs", .begin = heap},
-    {.path = "/debug/pprof/allocs/flamegraph", .begin = heap},
-    {.path = "/pprof/heap/report", .begin = heap},
-    {.path = "/pprof/heap/flamegraph", .begin = heap},
+    CPU("/debug/pprof/profile", AGENT_PPROF, .seconds = 30),
+    CPU("/debug/pprof/profile/flamegraph", AGENT_SVG, .seconds = 30),
+    CPU("/pprof/profile/report", AGENT_PPROF, .seconds = 10),
+    CPU("/pprof/profile/flamegraph", AGENT_SVG, .seconds = 10, .width = 2500),
+    HEAP("/debug/pprof/heap", AGENT_PPROF, "heap"),
+    HEAP("/debug/pprof/heap/flamegraph", AGENT_SVG, "heap"),
+    HEAP("/debug/pprof/allocs", AGENT_PPROF, "allocs"),
+    HEAP("/debug/pprof/allocs/flamegraph", AGENT_SVG, "allocs"),
+    HEAP("/pprof/heap/report", AGENT_PPROF, "heap"),
+    HEAP("/pprof/heap/flamegraph", AGENT_SVG, "heap", .width = 2500),
     {.path = "/debug/pprof/cmdline", .begin = cmdline},
     {.path = "/debug/pprof/symbol", .begin = endpoint_symbol, .posts = true},
     {.path = "/health", .begin = health, .open = true},
@@ -181,12 +172,14 @@ static void due(void *context, void *state)
         job->due(job);
 }
 
-static void finish(void *context, const struct http_request *q, void *state, struct http_answer *a)
+static uint64_t finish(void *context, const struct http_request *q, void *state,
+                       struct http_answer *a)
 {
     struct job *job = state;
-    job->finish(job, q, a);
-    if (a->status >= 400)
+    uint64_t again = job->finish(job, q, a);
+    if (!again && a->status >= 400)
         http_answer_header(a, "X-Go-Pprof", "1");
+    return again;
 }
 
 static void abandon(void *context, void *state)

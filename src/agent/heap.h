@@ -9,7 +9,15 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/out.h"
 #include "model/profile.h"
+
+// For those who watch: what can be had without a snapshot.
+struct heap_counts {
+    bool knows_samples, knows_live;
+    uint64_t samples;    // taken since sampling began
+    uint64_t live_bytes; // in use now
+};
 
 struct heap_source {
     const char *name;        // "kiln" | "jemalloc"
@@ -24,6 +32,8 @@ struct heap_source {
     // only), default inuse_space, period type space/bytes, period = interval; addresses, mappings,
     // build ids; no names. In arena. NULL with e filled.
     struct model_profile *(*snapshot)(struct arena *arena, struct err *e);
+    // Cheap; NULL: nothing is known.
+    void (*counts)(struct heap_counts *counts);
 };
 
 extern const struct heap_source heap_sampler;
@@ -32,3 +42,6 @@ extern const struct heap_source heap_jemalloc;
 // The source to use: the active one; else the one available (jemalloc's first); NULL if there is
 // none.
 const struct heap_source *heap_source(void);
+
+// As Go prints a heap profile for debug=1.
+void heap_write_text(const struct model_profile *p, struct arena *arena, struct out *out);

@@ -4,6 +4,7 @@
 
 #include "agent/agent.h"
 #include "agent/gzip.h"
+#include "agent/heap.h"
 #include "agent/hooks.h"
 #include "agent/names.h"
 #include "codec/codec.h"
@@ -26,6 +27,14 @@ static int write_pprof(const struct model_profile *p, struct out *out, struct er
     return result ? -1 : 0;
 }
 
+static const char *title_of(const struct model_profile *p)
+{
+    struct str type = model_str(p, p->default_type);
+    if (str_starts(type, STR("inuse_")))
+        return "Memory in use by";
+    return str_starts(type, STR("alloc_")) ? "Memory allocated by" : "CPU time of";
+}
+
 static int write_flame(const struct model_profile *p, struct arena *arena,
                        const struct agent_output *o, struct out *out, struct err *e)
 {
@@ -40,8 +49,7 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
     if (!flame)
         return -1;
     char title[256];
-    snprintf(title, sizeof title, "%s of %s", p->default_type ? "Memory in use" : "CPU time",
-             program_invocation_short_name);
+    snprintf(title, sizeof title, "%s %s", title_of(p), program_invocation_short_name);
     struct report_flame_style style = {.title = o->title ? o->title : title,
                                        .width = (int)o->width};
     if (html)
@@ -71,6 +79,9 @@ int agent_write(struct model_profile *p, struct arena *arena, const struct agent
         return 0;
     case AGENT_JSON:
         codec_write_json(p, out);
+        return 0;
+    case AGENT_HEAP_TEXT:
+        heap_write_text(p, arena, out);
         return 0;
     case AGENT_SVG:
     case AGENT_HTML:

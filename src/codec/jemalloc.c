@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdlib.h>
 
 #include "model/builder.h"
 #include "codec/codec.h"
@@ -17,6 +18,9 @@
 //     MAPPED_LIBRARIES:
 //     <lines of /proc/self/maps>
 //
+// Threads may have names, which become labels. What a stack is worth is what its t* line says:
+// threads share that as their own lines tell.
+//
 // The stacks begin inside of the allocator, in the function that records them. Those frames are
 // left out, so that the leaf is who asked for memory: here if they are in jemalloc's library, by
 // their names (drop_frames) where it is linked statically.
@@ -25,9 +29,16 @@ enum { OBJECTS, BYTES, ACC_OBJECTS, ACC_BYTES, N_COUNTS };
 static const char drop_frames[] =
     "(_rjem_|je_)*(malloc|calloc|realloc|mallocx|rallocx|aligned_alloc|memalign|posix_memalign|"
     "valloc|pvalloc|malloc_default|imalloc.*|do_rallocx|prof_backtrace.*|prof_tctx_create|"
-    "prof_alloc_prep.*)";
+    "prof_alloc_prep.*)|(__rustc::)?__r(ust|g)_(alloc|alloc_zeroed|realloc)|"
+    "<tikv_jemallocator::.*|<?alloc::alloc::.*";
 
 enum { LIBRARY_PARTS = 4 };
+
+// What one thread, or all of one name, contributes to a stack.
+struct share {
+    uint32_t name; // 0: none
+    int64_t values[N_COUNTS];
+};
 
 struct reader {
     struct arena *arena;
@@ -44,6 +55,8 @@ struct reader {
     } library[LIBRARY_PARTS]; // jemalloc's own code
     unsigned n_library;
     int64_t total[N_COUNTS], threads[N_COUNTS];
+    struct share *shares; // of the stack
+    size_t n_shares, cap_shares;
 };
 
 static int bad_line(struct reader *r, const struct scan_lines *lines, const char *expected)
@@ -81,20 +94,73 @@ static bool unsample(const struct reader *r, const int64_t sampled[2], int64_t s
            scan_round((double)sampled[1] / probability, &scaled[1]);
 }
 
+// From what a line counts to values in the order of a profile's types: accumulated ones first.
+static bool scale_counts(const struct reader *r, const int64_t counts[N_COUNTS],
+                         int64_t values[N_COUNTS])
+{
+    return unsample(r, counts, values + 2) && unsample(r, counts + ACC_OBJECTS, values);
+}
+
+static void add_sample(struct reader *r, uint32_t thread, const int64_t values[N_COUNTS])
+{
+    if (!(values[0] | values[1] | values[2] | values[3]))
+        return;
+    if (thread)
+        model_build_label(&r->b, STR("thread"), model_str(r->b.p, thread));
+    model_build_sample(&r->b, r->frames, r->n_frames, values + (r->has_accumulated ? 0 : 2));
+}
+
+// Those without a name come last.
+static int by_name(const void *a, const void *b)
+{
+    uint32_t x = ((const struct share *)a)->name - 1, y = ((const struct share *)b)->name - 1;
+    return (x > y) - (x < y);
+}
+
+// Divides values among the threads in the proportions that their lines have, without a remainder.
+static void add_shares(struct reader *r, const int64_t values[N_COUNTS])
+{
+    double sum[N_COUNTS] = {0}, upto[N_COUNTS] = {0};
+    int64_t given[N_COUNTS] = {0}, part[N_COUNTS];
+    qsort(r->shares, r->n_shares, sizeof *r->shares, by_name);
+    for (size_t i = 0; i < r->n_shares; i++)
+        for (int k = 0; k < N_COUNTS; k++)
+            sum[k] += (double)r->shares[i].values[k];
+    for (size_t i = 0; i < r->n_shares && r->shares[i].name;) {
+        uint32_t name = r->shares[i].name;
+        for (; i < r->n_shares && r->shares[i].name == name; i++)
+            for (int k = 0; k < N_COUNTS; k++)
+                upto[k] += (double)r->shares[i].values[k];
+        for (int k = 0; k < N_COUNTS; k++) {
+            int64_t to = given[k];
+            if (sum[k] > 0 && scan_round((double)values[k] * (upto[k] / sum[k]), &to))
+                to = to > values[k] ? values[k] : to;
+            part[k] = to - given[k];
+            given[k] = to;
+        }
+        add_sample(r, name, part);
+    }
+    for (int k = 0; k < N_COUNTS; k++)
+        part[k] = values[k] - given[k];
+    add_sample(r, 0, part);
+}
+
 static int end_stack(struct reader *r, const struct scan_lines *lines)
 {
     if (!r->in_stack)
         return 0;
     r->in_stack = false;
-    const int64_t *counts = r->has_total ? r->total : r->threads;
-    int64_t values[N_COUNTS], *at = values;
-    if (!unsample(r, counts, values + 2) || !unsample(r, counts + ACC_OBJECTS, values))
+    int64_t values[N_COUNTS];
+    bool named = false;
+    if (!scale_counts(r, r->has_total ? r->total : r->threads, values))
         return err_set(r->e, "jemalloc dump: the counts of the stack before line %zu are too large",
                        lines->number);
-    if (!r->has_accumulated)
-        at += 2;
-    if (values[0] | values[1] | values[2] | values[3])
-        model_build_sample(&r->b, r->frames, r->n_frames, at);
+    for (size_t i = 0; i < r->n_shares; i++)
+        named |= r->shares[i].name != 0;
+    if (named)
+        add_shares(r, values);
+    else
+        add_sample(r, 0, values);
     return 0;
 }
 
@@ -103,6 +169,7 @@ static void begin_stack(struct reader *r)
     r->in_stack = true;
     r->has_total = false;
     r->n_frames = 0;
+    r->n_shares = 0;
     memset(r->threads, 0, sizeof r->threads);
 }
 
@@ -165,6 +232,13 @@ static int read_counts_line(struct reader *r, struct scan_lines *lines, struct s
         for (int i = 0; i < N_COUNTS; i++)
             if (__builtin_add_overflow(r->threads[i], counts[i], &r->threads[i]))
                 return bad_line(r, lines, "counts that fit 63 bits");
+        struct share share = {0};
+        if (!scale_counts(r, counts, share.values))
+            return bad_line(r, lines, "smaller counts");
+        struct str name = str_trim((struct str){s.at, (size_t)(s.end - s.at)});
+        share.name = name.n ? model_intern(r->b.p->strings, name) : 0;
+        r->shares = arena_push(r->arena, r->shares, r->n_shares, &r->cap_shares, sizeof *r->shares);
+        r->shares[r->n_shares++] = share;
     }
     return 0;
 }

@@ -25,6 +25,7 @@ struct http_connection {
     struct http_request request;
     struct http_answer answer;
     void *later;
+    uint64_t again_ns;            // what was begun goes on after so long; set by the other thread
     struct out head;              // of the answer
     size_t sent;                  // of head and body together
     struct http_connection *next; // in a queue between the threads

@@ -87,7 +87,7 @@ static void *work(void *context)
         if (s->stopping)
             break;
         pthread_mutex_unlock(&s->lock);
-        s->handler.finish(s->handler.context, &c->request, c->later, &c->answer);
+        c->again_ns = s->handler.finish(s->handler.context, &c->request, c->later, &c->answer);
         pthread_mutex_lock(&s->lock);
         push(&s->done, c);
         wake_up(s);
@@ -129,6 +129,13 @@ static void drop(struct http_server *s, struct http_connection *c)
     http_connection_free(c);
 }
 
+static void wait_for_answer(struct http_connection *c, uint64_t delay_ns)
+{
+    c->state = HTTP_WAITING;
+    c->since = now_ns();
+    c->deadline = c->since + delay_ns;
+}
+
 // Hands the request to the handler. False if the answer is not there yet.
 static bool begin_answer(struct http_server *s, struct http_connection *c)
 {
@@ -136,9 +143,7 @@ static bool begin_answer(struct http_server *s, struct http_connection *c)
     if (s->handler.begin(s->handler.context, s, &c->request, &c->answer, &later))
         return true;
     c->later = later.state;
-    c->state = HTTP_WAITING;
-    c->since = now_ns();
-    c->deadline = c->since + later.delay_ns;
+    wait_for_answer(c, later.delay_ns);
     if (later.delay_ns == 0)
         give_to_worker(s, c);
     return false;
@@ -215,6 +220,12 @@ static void take_back(struct http_server *s)
         pthread_mutex_unlock(&s->lock);
         if (!c)
             return;
+        if (c->again_ns) {
+            wait_for_answer(c, c->again_ns);
+            if (c->gone)
+                drop(s, c);
+            continue;
+        }
         c->later = NULL;
         http_connection_answer(c, now_ns());
         if (c->gone)
@@ -428,7 +439,7 @@ void http_server_stop(struct http_server *s)
     while (s->n_connections) {
         struct http_connection *c = s->connections[0];
         if (c->state == HTTP_WORKING)
-            c->state = HTTP_WRITING;
+            c->state = c->again_ns ? HTTP_WAITING : HTTP_WRITING;
         drop(s, c);
     }
 }

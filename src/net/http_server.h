@@ -45,8 +45,10 @@ struct http_handler {
                   struct http_answer *a, struct http_later *later);
     // In the thread of the sockets, when the delay is over: the other one may be busy.
     void (*due)(void *context, void *state);
-    // In the other thread, after that. Frees state.
-    void (*finish)(void *context, const struct http_request *q, void *state, struct http_answer *a);
+    // In the other thread, after that. 0: a is the answer and state is freed. Otherwise it is
+    // called again so many nanoseconds later, or abandon is.
+    uint64_t (*finish)(void *context, const struct http_request *q, void *state,
+                       struct http_answer *a);
     void (*abandon)(void *context, void *state);
     void (*thread)(void); // the first thing in either thread; may be NULL
 };
