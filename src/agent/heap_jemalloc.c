@@ -1,7 +1,6 @@
 // Heap profiles by jemalloc's own profiler: its text dumps, read and completed here.
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,10 +216,11 @@ static void add_build_ids(struct model_profile *p, int memory, uint8_t *buffer)
     uint64_t headers = 0;
     uint32_t i = 0;
     while (maps && i < p->n_mappings && fgets(line, sizeof line, maps)) {
-        uint64_t start, offset;
-        if (sscanf(line, "%" SCNx64 "-%*x %*s %" SCNx64, &start, &offset) != 2)
-            continue;
-        if (offset == 0)
+        // START-END PERMISSIONS OFFSET ...
+        const char *offset = strchr(line, ' ');
+        uint64_t start = strtoull(line, NULL, 16);
+        offset = offset ? strchr(offset + 1, ' ') : NULL;
+        if (offset && strtoull(offset, NULL, 16) == 0)
             headers = start;
         while (i < p->n_mappings && p->mappings[i].start < start)
             i++; // it is no longer there

@@ -124,9 +124,21 @@ struct collection {
     uint64_t control, bias; // where the control function is in memory, and what that means
 };
 
-static bool is_private(const char *name)
+// In the file that has the control function, these are jemalloc's.
+static bool is_jemalloc(const char *name)
 {
-    return strncmp(name, "_rjem_", 6) == 0 || strncmp(name, "je_", 3) == 0;
+    static const char *const functions[] = {
+        "malloc", "calloc",  "realloc", "posix_memalign", "aligned_alloc", "memalign",
+        "valloc", "pvalloc", "mallocx", "rallocx",        "xallocx",       "malloc_default",
+    };
+    static const char *const prefixes[] = {"_rjem_", "je_", "_Znw", "_Zna"}; // operator new
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
+        if (strcmp(name, functions[i]) == 0)
+            return true;
+    return false;
 }
 
 // Rust's ways to the allocator.
@@ -150,10 +162,10 @@ static void add_range(struct collection *c, uint64_t start, uint64_t end)
     c->ranges[c->n++] = (struct range){start, end};
 }
 
-static void collect_private(void *context, const struct elf_symbol *symbol)
+static void collect_named(void *context, const struct elf_symbol *symbol)
 {
     struct collection *c = context;
-    if (symbol->size && is_private(symbol->name))
+    if (symbol->size && is_jemalloc(symbol->name))
         add_range(c, symbol->addr, symbol->addr + symbol->size);
 }
 
@@ -269,7 +281,7 @@ static struct code *find_code(uintptr_t control)
     }
     if (elf) {
         elf_each_symbol(elf, find_bias, &c);
-        elf_each_symbol(elf, collect_private, &c);
+        elf_each_symbol(elf, collect_named, &c);
         join_crowds(&c);
         elf_each_symbol(elf, collect_shims, &shims);
         for (size_t i = 0; i < shims.n; i++)

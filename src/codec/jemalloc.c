@@ -57,6 +57,13 @@ struct reader {
     int64_t total[N_COUNTS], threads[N_COUNTS];
     struct share *shares; // of the stack
     size_t n_shares, cap_shares;
+    // Threads that have a name: the list before the stacks tells.
+    struct named_thread {
+        uint64_t id;
+        uint32_t name;
+    } * named;
+    size_t n_named, cap_named;
+    struct hash_table by_id;
 };
 
 static int bad_line(struct reader *r, const struct scan_lines *lines, const char *expected)
@@ -210,35 +217,61 @@ static int read_stack_line(struct reader *r, struct scan_lines *lines, struct st
     return s.at == s.end ? 0 : bad_line(r, lines, "`@ 0xaddress ...`");
 }
 
+static uint32_t find_name(const struct reader *r, uint64_t id)
+{
+    for (struct hash_probe at = hash_find(&r->by_id, hash_mix(id, 0)); hash_hit(&r->by_id, &at);
+         hash_next(&r->by_id, &at))
+        if (r->named[at.item].id == id)
+            return r->named[at.item].name;
+    return 0;
+}
+
+static void add_name(struct reader *r, uint64_t id, uint32_t name)
+{
+    if (!name || find_name(r, id) || r->n_named == MODEL_NONE)
+        return;
+    r->named = arena_push(r->arena, r->named, r->n_named, &r->cap_named, sizeof *r->named);
+    hash_add(&r->by_id, r->arena, hash_mix(id, 0), (uint32_t)r->n_named);
+    r->named[r->n_named++] = (struct named_thread){id, name};
+}
+
+static int add_share(struct reader *r, const struct scan_lines *lines,
+                     const int64_t counts[N_COUNTS], uint32_t name)
+{
+    struct share share = {.name = name};
+    for (int i = 0; i < N_COUNTS; i++)
+        if (__builtin_add_overflow(r->threads[i], counts[i], &r->threads[i]))
+            return bad_line(r, lines, "counts that fit 63 bits");
+    if (!scale_counts(r, counts, share.values))
+        return bad_line(r, lines, "smaller counts");
+    r->shares = arena_push(r->arena, r->shares, r->n_shares, &r->cap_shares, sizeof *r->shares);
+    r->shares[r->n_shares++] = share;
+    return 0;
+}
+
 // `t*: counts` or `t<uid>: counts name`. Before the first stack they sum up the dump.
 static int read_counts_line(struct reader *r, struct scan_lines *lines, struct str line)
 {
     const char *expected = "`t*: objects: bytes [objects: bytes]`";
     struct scan s = scan_from(line, 1);
     bool is_total = scan_char(&s, '*');
-    if (!is_total && scan_run(&s, scan_is_digit).n == 0)
+    uint64_t id = 0;
+    if (!is_total && !str_to_u64(scan_run(&s, scan_is_digit), 10, &id))
         return bad_line(r, lines, expected);
     int64_t counts[N_COUNTS];
     if (!scan_char(&s, ':') || !scan_counts(&s, counts))
         return bad_line(r, lines, expected);
-    if (!r->in_stack)
-        return 0;
-    if (is_total) {
+    if (!is_total) {
+        struct str text = str_trim((struct str){s.at, (size_t)(s.end - s.at)});
+        uint32_t name = text.n ? model_intern(r->b.p->strings, text) : find_name(r, id);
+        if (r->in_stack)
+            return add_share(r, lines, counts, name);
+        add_name(r, id, name);
+    } else if (r->in_stack) {
         if (r->has_total)
             return bad_line(r, lines, "one `t*:` line a stack");
         r->has_total = true;
         memcpy(r->total, counts, sizeof counts);
-    } else {
-        for (int i = 0; i < N_COUNTS; i++)
-            if (__builtin_add_overflow(r->threads[i], counts[i], &r->threads[i]))
-                return bad_line(r, lines, "counts that fit 63 bits");
-        struct share share = {0};
-        if (!scale_counts(r, counts, share.values))
-            return bad_line(r, lines, "smaller counts");
-        struct str name = str_trim((struct str){s.at, (size_t)(s.end - s.at)});
-        share.name = name.n ? model_intern(r->b.p->strings, name) : 0;
-        r->shares = arena_push(r->arena, r->shares, r->n_shares, &r->cap_shares, sizeof *r->shares);
-        r->shares[r->n_shares++] = share;
     }
     return 0;
 }
@@ -333,6 +366,7 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
         return NULL;
     }
     model_build(&r->b, r->arena);
+    hash_init(&r->by_id, r->arena, 64);
     r->interval = (double)interval;
     r->has_accumulated = has_accumulated(*lines);
     find_library(r, *lines);

@@ -33,7 +33,7 @@ static void counts_are_scaled(void **state)
     RAW_COMPARE(codec_read_jemalloc, live_only,
                 "space/bytes 524288, 0 ns\n"
                 "inuse_objects/count inuse_space/bytes\n"
-                "2 829411: 1 2 1\n"
+                "2 829411: 1 2 1 | thread=main\n"
                 "2 16777218: 3\n"
                 "Locations\n"
                 "1: 0x55d0c0100010 M=1\n"
@@ -43,6 +43,32 @@ static void counts_are_scaled(void **state)
                 "Mappings\n"
                 "1: 0x55d0c0100000/0x55d0c0900000/0x100000 /usr/bin/server \n"
                 "2: 0x7f0000000000/0x7f0000200000/0x28000 /opt/my libs/libc.so.6 (deleted) \n");
+}
+
+// What t* says is divided as the threads' own lines tell; those of one name are one.
+static void named_threads_become_labels(void **state)
+{
+    RAW_COMPARE(codec_read_jemalloc,
+                "heap_v2/1\n"
+                "  t*: 1: 1 [0: 0]\n"
+                "  t1: 1: 1 [0: 0] pool [1: 2]\n"
+                "  t2: 1: 1 [0: 0]\n"
+                "  t3: 1: 1 [0: 0] pool [1: 2]\n"
+                "  t4: 1: 1 [0: 0] other\n"
+                "@ 0x11\n"
+                "  t*: 10: 1001 [20: 2000]\n"
+                "  t1: 2: 200 [4: 400]\n"
+                "  t2: 3: 300 [6: 600]\n"
+                "  t3: 2: 200 [4: 400]\n"
+                "  t4: 3: 300 [6: 600]\n",
+                "space/bytes 1, 0 ns\n"
+                "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes\n"
+                "8 800 4 400: 1 | thread=pool [1: 2]\n"
+                "6 600 3 301: 1 | thread=other\n"
+                "6 600 3 300: 1\n"
+                "Locations\n"
+                "1: 0x10\n"
+                "Mappings\n");
 }
 
 // From the leaf on what lies in jemalloc's library is left out; if nothing else is there, its last.
@@ -105,7 +131,8 @@ static void threads_stand_in_for_a_missing_total(void **state)
 {
     RAW_COMPARE(codec_read_jemalloc,
                 "heap_v2/1\n@ 0x11\n  t1: 1: 10 [0: 0]\n  t22: 2: 5 [0: 0] some name\n",
-                "space/bytes 1, 0 ns\ninuse_objects/count inuse_space/bytes\n3 15: 1\n"
+                "space/bytes 1, 0 ns\ninuse_objects/count inuse_space/bytes\n"
+                "2 5: 1 | thread=some name\n1 10: 1\n"
                 "Locations\n1: 0x10\nMappings\n");
 }
 
@@ -145,6 +172,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(counts_are_scaled),
+        cmocka_unit_test(named_threads_become_labels),
         cmocka_unit_test(frames_of_the_allocator_are_left_out),
         cmocka_unit_test(default_is_what_is_in_use),
         cmocka_unit_test(accumulated_counts_add_types),

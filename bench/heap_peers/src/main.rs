@@ -1,0 +1,134 @@
+//! Told what to do on standard input; every command is answered by one line.
+//!   activate, deactivate         jemalloc's profiler
+//!   allocate                     known amounts at two sites
+//!   stacks N                     one object of 4 KiB at the end of each of N different stacks
+//!   load FILE                    a library, and calls its site(malloc)
+//!   dump FILE                    as jemalloc writes it
+//!   convert DUMP FILE            by jemalloc_pprof, as gzipped pprof; prints seconds
+//!   profile FILE                 the same from a dump of now; prints seconds
+use std::ffi::{c_char, c_void, CString};
+use std::hint::black_box;
+use std::io::{BufRead, BufReader};
+use std::time::Instant;
+
+use tikv_jemalloc_ctl::raw;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+#[inline(never)]
+fn boxes(n: usize) -> Vec<Box<[u8; 1024]>> {
+    (0..n).map(|_| black_box(Box::new([1u8; 1024]))).collect()
+}
+
+#[inline(never)]
+fn strings(n: usize) -> Vec<String> {
+    (0..n).map(|_| black_box(String::with_capacity(512))).collect()
+}
+
+#[inline(never)]
+fn left(bits: usize, depth: u32) -> Vec<u8> {
+    black_box(step(bits >> 1, depth - 1))
+}
+
+#[inline(never)]
+fn right(bits: usize, depth: u32) -> Vec<u8> {
+    black_box(step(bits >> 1, depth - 1))
+}
+
+#[inline(never)]
+fn step(bits: usize, depth: u32) -> Vec<u8> {
+    black_box(match (depth, bits & 1) {
+        (0, _) => Vec::with_capacity(4096),
+        (_, 0) => left(bits, depth),
+        _ => right(bits, depth),
+    })
+}
+
+fn set_active(on: bool) -> String {
+    // SAFETY: prof.active takes a bool.
+    match unsafe { raw::write(b"prof.active\0", on) } {
+        Ok(()) => "done".into(),
+        Err(e) => format!("error {e}"),
+    }
+}
+
+extern "C" fn allocate(n: usize) -> *mut c_void {
+    let layout = std::alloc::Layout::from_size_align(n, 16).unwrap();
+    // SAFETY: n is not zero.
+    unsafe { std::alloc::alloc(layout).cast() }
+}
+
+fn load(path: &str) -> String {
+    let path = CString::new(path).unwrap();
+    // SAFETY: the libraries of the test have such a function.
+    unsafe {
+        let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
+        let site = if library.is_null() { library } else { libc::dlsym(library, c"site".as_ptr()) };
+        if site.is_null() {
+            return "error not loaded".into();
+        }
+        let site: extern "C" fn(extern "C" fn(usize) -> *mut c_void) = std::mem::transmute(site);
+        site(allocate);
+    }
+    "done".into()
+}
+
+fn dump(path: &str) -> String {
+    let path = CString::new(path).unwrap();
+    let text: *const c_char = path.as_ptr();
+    // SAFETY: prof.dump takes a C string.
+    match unsafe { raw::write(b"prof.dump\0", text) } {
+        Ok(()) => "done".into(),
+        Err(e) => format!("error {e}"),
+    }
+}
+
+fn convert(from: &str, to: &str) -> String {
+    let begin = Instant::now();
+    let file = BufReader::new(std::fs::File::open(from).unwrap());
+    let profile = pprof_util::parse_jeheap(file, mappings::MAPPINGS.as_deref()).unwrap();
+    let bytes = profile.to_pprof(("inuse_space", "bytes"), ("space", "bytes"), None);
+    let seconds = begin.elapsed().as_secs_f64();
+    std::fs::write(to, bytes).unwrap();
+    seconds.to_string()
+}
+
+fn profile(to: &str) -> String {
+    let begin = Instant::now();
+    let Some(control) = jemalloc_pprof::PROF_CTL.as_ref() else {
+        return "error no profiler".into();
+    };
+    let bytes = control.try_lock().unwrap().dump_pprof().unwrap();
+    let seconds = begin.elapsed().as_secs_f64();
+    std::fs::write(to, bytes).unwrap();
+    seconds.to_string()
+}
+
+fn main() {
+    let mut kept = (Vec::new(), Vec::new(), Vec::new());
+    for line in std::io::stdin().lock().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let answer = match words[..] {
+            ["activate"] => set_active(true),
+            ["deactivate"] => set_active(false),
+            ["allocate"] => {
+                kept.0 = boxes(20000);
+                kept.1 = strings(20000);
+                "done".into()
+            }
+            ["stacks", n] => {
+                kept.2 = (0..n.parse().unwrap()).map(|i| step(i, 16)).collect();
+                "done".into()
+            }
+            ["load", path] => load(path),
+            ["dump", path] => dump(path),
+            ["convert", from, to] => convert(from, to),
+            ["profile", to] => profile(to),
+            _ => format!("error {line}?"),
+        };
+        println!("{answer}");
+    }
+    black_box(kept);
+}
