@@ -32,7 +32,7 @@ static const char drop_frames[] =
     "prof_alloc_prep.*)|(__rustc::)?__r(ust|g)_(alloc|alloc_zeroed|realloc)|"
     "<tikv_jemallocator::.*|<?alloc::alloc::.*";
 
-enum { LIBRARY_PARTS = 4 };
+enum { LIBRARY_PARTS = 4, RECENT = 1024 };
 
 // What one thread, or all of one name, contributes to a stack.
 struct share {
@@ -50,6 +50,11 @@ struct reader {
     bool in_stack, has_total;
     uint32_t *frames;
     size_t n_frames, cap_frames;
+    // Locations of addresses met lately, by their last bits: location + 1.
+    struct {
+        uint64_t address;
+        uint32_t location;
+    } recent[RECENT];
     struct {
         uint64_t start, limit;
     } library[LIBRARY_PARTS]; // jemalloc's own code
@@ -189,11 +194,45 @@ static bool in_library(const struct reader *r, uint64_t address)
 }
 
 // Return addresses: one less lies in the call. Nothing returns to 0.
+static uint32_t locate(struct reader *r, uint64_t address)
+{
+    size_t at = (address ^ address >> 10) % RECENT;
+    if (r->recent[at].location == 0 || r->recent[at].address != address) {
+        r->recent[at].address = address;
+        r->recent[at].location =
+            1 + model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
+    }
+    return r->recent[at].location - 1;
+}
+
 static void add_frame(struct reader *r, uint64_t address)
 {
-    r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
-    r->frames[r->n_frames++] =
-        model_build_location(&r->b, MODEL_NONE, address ? address - 1 : 0, NULL, 0);
+    if (r->n_frames == r->cap_frames)
+        r->frames = arena_push(r->arena, r->frames, r->n_frames, &r->cap_frames, sizeof *r->frames);
+    r->frames[r->n_frames++] = locate(r, address);
+}
+
+// 0xHEX. This is most of a dump, so digits are looked at once.
+static bool take_address(struct scan *s, uint64_t *address)
+{
+    const char *at = s->at + 2;
+    uint64_t value = 0;
+    if (s->end - s->at < 3 || s->at[0] != '0' || s->at[1] != 'x')
+        return false;
+    for (; at < s->end && at - s->at < 2 + 16; at++) {
+        unsigned char c = (unsigned char)*at;
+        unsigned digit = c - '0';
+        if (digit > 9) {
+            digit = (c | 0x20) - 'a' + 10u;
+            if (digit < 10 || digit > 15)
+                break;
+        }
+        value = value << 4 | digit;
+    }
+    bool any = at > s->at + 2, more = at < s->end && scan_is_hex(*at);
+    s->at = at;
+    *address = value;
+    return any && !more;
 }
 
 static int read_stack_line(struct reader *r, struct scan_lines *lines, struct str line)
@@ -205,7 +244,7 @@ static int read_stack_line(struct reader *r, struct scan_lines *lines, struct st
     uint64_t inside = 0;
     while (scan_run(&s, scan_is_space).n && s.at < s.end) {
         uint64_t address;
-        if (!scan_text(&s, STR("0x")) || !str_to_u64(scan_run(&s, scan_is_hex), 16, &address))
+        if (!take_address(&s, &address))
             return bad_line(r, lines, "`@ 0xaddress ...`");
         if (r->n_frames == 0 && in_library(r, address))
             inside = address;

@@ -1,7 +1,7 @@
 //! Told what to do on standard input; every command is answered by one line.
 //!   activate, deactivate         jemalloc's profiler
 //!   allocate                     known amounts at two sites
-//!   stacks N                     one object of 4 KiB at the end of each of N different stacks
+//!   stacks N                     one object of 512 KiB at the end of each of N different stacks
 //!   load FILE                    a library, and calls its site(malloc)
 //!   dump FILE                    as jemalloc writes it
 //!   convert DUMP FILE            by jemalloc_pprof, as gzipped pprof; prints seconds
@@ -18,28 +18,32 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 #[inline(never)]
 fn boxes(n: usize) -> Vec<Box<[u8; 1024]>> {
-    (0..n).map(|_| black_box(Box::new([1u8; 1024]))).collect()
+    let made: Vec<_> = (0..n).map(|_| black_box(Box::new([1u8; 1024]))).collect();
+    black_box(made) // so that this is no jump
 }
 
 #[inline(never)]
 fn strings(n: usize) -> Vec<String> {
-    (0..n).map(|_| black_box(String::with_capacity(512))).collect()
+    let made: Vec<_> = (0..n).map(|_| black_box(String::with_capacity(512))).collect();
+    black_box(made)
 }
 
 #[inline(never)]
 fn left(bits: usize, depth: u32) -> Vec<u8> {
+    black_box('l'); // or it would be the same function as the other one
     black_box(step(bits >> 1, depth - 1))
 }
 
 #[inline(never)]
 fn right(bits: usize, depth: u32) -> Vec<u8> {
+    black_box('r');
     black_box(step(bits >> 1, depth - 1))
 }
 
 #[inline(never)]
 fn step(bits: usize, depth: u32) -> Vec<u8> {
     black_box(match (depth, bits & 1) {
-        (0, _) => Vec::with_capacity(4096),
+        (0, _) => Vec::with_capacity(512 << 10),
         (_, 0) => left(bits, depth),
         _ => right(bits, depth),
     })
