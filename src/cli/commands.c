@@ -5,6 +5,7 @@
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/source.h"
+#include "model/transform.h"
 
 enum {
     LOADING = OPTION_SOURCE,
@@ -28,7 +29,8 @@ const struct command commands[] = {
      .examples = EXAMPLES("kiln top cpu.pb.gz", "the functions that use the most",
                           "kiln top --cum --focus=json cpu.pb.gz", "callers, of samples in json",
                           "kiln top --by=lines -n 20 cpu.pb.gz", "source lines, twenty of them",
-                          "kiln top --all-types heap.pb.gz", "objects and bytes side by side"),
+                          "kiln top --all-types heap.pb.gz", "objects and bytes side by side",
+                          "kiln top jeprof.12.0.heap --binary ./app", "a dump of jemalloc's"),
      .options = OPTION_TOP | REPORT,
      .run = command_report},
     {.name = "tree",
@@ -126,6 +128,21 @@ const struct command commands[] = {
      .options = OPTION_DIFF | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
                 OPTION_FILTER | LOADING,
      .run = command_diff},
+    {.name = "leaks",
+     .arguments = "BEFORE AFTER",
+     .summary = "What memory grew between two heap profiles",
+     .about = "Compares what is in use in two heap profiles of a process, or of two runs, and\n"
+              "ranks what grew: bytes and objects, before and after. * marks growth beyond the\n"
+              "noise of sampling. With -o FILE.svg or FILE.html: a flame graph of the growth.\n"
+              "The files may be pprof, jemalloc's dumps (jeprof.*.heap), or addresses of services.",
+     .examples = EXAMPLES(
+         "kiln leaks before.pb.gz after.pb.gz", "who holds more than before",
+         "kiln leaks --cum --top 20 before.pb.gz after.pb.gz", "with what they call",
+         "kiln leaks jeprof.1.0.heap jeprof.1.9.heap --binary ./app", "of jemalloc's dumps",
+         "kiln leaks -o growth.html before.pb.gz after.pb.gz", "where it grew"),
+     .options = OPTION_LEAKS | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
+                OPTION_FILTER | LOADING,
+     .run = command_leaks},
     {.name = "info",
      .arguments = "FILE...",
      .summary = "What is in a profile: types, samples, symbols, labels",
@@ -273,6 +290,25 @@ struct model_profile *call_load(struct call *call, size_t first, struct err *e)
     }
     call->config.debug_dirs = source_debug_dirs(source, call->arena);
     return source_load(source, call->arena, e);
+}
+
+int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e)
+{
+    const char *name = call->command->name;
+    if (call->n_arguments != 2)
+        return err_set(e, "%s takes two profiles: kiln %s %s", name, name,
+                       call->command->arguments);
+    const char **arguments = call->arguments;
+    call->n_arguments = 1;
+    for (int i = 0; i < 2; i++) {
+        sides[i] = call_load(call, 0, e);
+        if (!sides[i])
+            return -1;
+        call->arguments++;
+    }
+    call->arguments = arguments;
+    call->n_arguments = 2;
+    return model_make_compatible(sides, 2, call->arena, e);
 }
 
 static int run(struct call *call, int argc, char **argv, struct err *e)

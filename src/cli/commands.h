@@ -45,6 +45,7 @@ enum option_group {
     OPTION_BASE = 2048,
     OPTION_SOURCE = 4096,
     OPTION_LISTING = 8192, // source and machine code
+    OPTION_LEAKS = 16384,
 };
 
 struct command {
@@ -74,6 +75,7 @@ int command_run(int argc, char **argv);
 
 int command_report(struct call *call, struct err *e);
 int command_diff(struct call *call, struct err *e);
+int command_leaks(struct call *call, struct err *e);
 int command_merge(struct call *call, struct err *e);
 int command_convert(struct call *call, struct err *e);
 int command_info(struct call *call, struct err *e);
@@ -82,5 +84,7 @@ int command_symbolize(struct call *call, struct err *e);
 
 // The profile that all arguments from first on make; NULL with e filled.
 struct model_profile *call_load(struct call *call, size_t first, struct err *e);
+// The profiles that the two arguments name, made comparable.
+int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e);
 // Notes about filters, for view_prepare and view_filter: "kiln: ..." on standard error.
 void call_note(const char *text);

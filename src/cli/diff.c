@@ -278,24 +278,10 @@ static int write_table(struct table *t, struct err *e)
     return result;
 }
 
-static int load(struct call *call, struct model_profile *sides[2], struct err *e)
-{
-    if (call->n_arguments != 2)
-        return err_set(e, "diff takes two profiles: kiln diff BEFORE AFTER");
-    call->n_arguments = 1;
-    for (int i = 0; i < 2; i++) {
-        sides[i] = call_load(call, 0, e);
-        if (!sides[i])
-            return -1;
-        call->arguments++;
-    }
-    return model_make_compatible(sides, 2, call->arena, e);
-}
-
 int command_diff(struct call *call, struct err *e)
 {
     struct model_profile *sides[2];
-    if (load(call, sides, e))
+    if (call_load_both(call, sides, e))
         return -1;
     struct diff d;
     const struct model_profile *const both[2] = {sides[0], sides[1]};

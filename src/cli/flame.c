@@ -1,12 +1,11 @@
 // kiln flame: flame graphs as files and in the terminal.
-#include "report/flame.h"
+#include "cli/flame.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
 #include "cli/terminal.h"
 #include "cli/view.h"
 
@@ -103,10 +102,21 @@ static int write_file(const struct call *call, const struct report_flame *flame,
     return result;
 }
 
-int command_flame(struct call *call, struct err *e)
+int flame_draw(const struct call *call, const struct model_profile *p,
+               struct report_flame_options options, struct err *e)
 {
     int kind = kind_of(call->config.output, e);
     if (kind < 0)
+        return -1;
+    options.all_types = options.functions = kind == HTML;
+    options.max_nodes = kind == SVG ? REPORT_FLAME_SVG_NODES : REPORT_FLAME_HTML_NODES;
+    struct report_flame *flame = report_flame_new(call->arena, p, &options, e);
+    return flame ? write_file(call, flame, (enum kind)kind, e) : -1;
+}
+
+int command_flame(struct call *call, struct err *e)
+{
+    if (kind_of(call->config.output, e) < 0)
         return -1;
     if (call->normalise && !*call->base)
         return err_set(e, "--normalise compares two profiles: name the other one by --diff");
@@ -123,12 +133,9 @@ int command_flame(struct call *call, struct err *e)
         return -1;
     struct report_flame_options options = {
         .type = (uint32_t)type,
-        .all_types = kind == HTML,
-        .functions = kind == HTML,
         .reverse = call->reverse,
         .normalise = call->normalise,
         .min_share = call->min_share,
-        .max_nodes = kind == SVG ? REPORT_FLAME_SVG_NODES : REPORT_FLAME_HTML_NODES,
     };
     if (*call->base) {
         source.names = &call->base;
@@ -137,6 +144,5 @@ int command_flame(struct call *call, struct err *e)
         if (!options.base)
             return -1;
     }
-    struct report_flame *flame = report_flame_new(call->arena, p, &options, e);
-    return flame ? write_file(call, flame, kind, e) : -1;
+    return flame_draw(call, p, options, e);
 }

@@ -374,6 +374,7 @@ static void read_map(struct reader *r, struct scan_lines *lines)
         }
         model_build_mapping(&r->b, mapping);
     }
+    maps_main_first(&r->b);
     const struct maps_index *index = maps_index_new(r->arena, p);
     for (uint32_t i = 0; i < p->n_locations; i++)
         p->locations[i].mapping = maps_find(index, p->locations[i].address);

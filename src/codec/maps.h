@@ -26,6 +26,8 @@ void maps_read(struct model_builder *b, struct scan_lines *lines);
 // split, moves the main binary to the front, keeps the locations and functions that the
 // samples use, in the order of their use, and gives every address its mapping.
 void maps_massage(struct model_builder *b);
+// Only that the main binary comes first.
+void maps_main_first(struct model_builder *b);
 void maps_renumber(struct model_builder *b);
 void maps_assign(struct model_builder *b);
 

@@ -60,6 +60,13 @@ void maps_massage(struct model_builder *b)
         }
     }
     p->n_mappings = n;
+    maps_main_first(b);
+}
+
+void maps_main_first(struct model_builder *b)
+{
+    struct model_profile *p = b->p;
+    uint32_t n = p->n_mappings;
     for (uint32_t i = 0; i < n; i++) {
         if (may_be_main(b->arena, model_str(p, p->mappings[i].file))) {
             struct model_mapping main_binary = p->mappings[i];

@@ -1,0 +1,9 @@
+// Flame graphs for the commands that draw one.
+#pragma once
+
+#include "cli/commands.h"
+#include "report/flame.h"
+
+// Draws p as -o tells by its name (see kiln flame): what belongs to the format is added to options.
+int flame_draw(const struct call *call, const struct model_profile *p,
+               struct report_flame_options options, struct err *e);
