@@ -1,10 +1,11 @@
 // Heap profiles: parameters, the difference between two snapshots, the answer.
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "agent/endpoint.h"
 #include "agent/heap.h"
-#include "model/transform.h"
+#include "agent/heap_windows.h"
 
 enum { MEMORY = 1 << 30 };
 
@@ -20,7 +21,7 @@ struct request {
     bool allocs;
     struct arena *arena;
     struct model_profile *first; // of a window
-    uint64_t began;              // monotonic
+    char title[128];
 };
 
 static int get_parameters(const struct exchange *x, struct parameters *p, struct err *e)
@@ -41,7 +42,7 @@ static int get_parameters(const struct exchange *x, struct parameters *p, struct
 static bool is_off(struct err *e)
 {
     const struct heap_source *source = heap_source();
-    struct err jemalloc = {""}, sampler = {""};
+    struct err why = {""};
     if (source && source->active())
         return false;
     if (source == &heap_jemalloc) {
@@ -49,56 +50,20 @@ static bool is_off(struct err *e)
                 "heap profiling not activated: jemalloc's profiler is there but not active; switch "
                 "it on by mallctl(\"prof.active\"), or start the process with prof_active:true in "
                 "MALLOC_CONF (_RJEM_MALLOC_CONF where jemalloc is prefixed)");
-        return true;
+    } else if (source) {
+        err_set(e, "heap profiling not activated: kiln could sample allocations but was not told "
+                   "to; call kiln_heap_start, or start the process with KILN_HEAP=1");
+    } else {
+        heap_jemalloc.activate(&why);
+        err_set(e,
+                "heap profiling not activated: %s. With any other allocator: preload "
+                "libkiln_malloc.so and set KILN_HEAP=1, or start it by `kiln run --heap`",
+                why.message);
     }
-    if (source) {
-        err_set(e, "heap profiling not activated: kiln's sampling of allocations is there but not "
-                   "active; switch it on by kiln_heap_start or KILN_HEAP=1");
-        return true;
-    }
-    heap_jemalloc.activate(&jemalloc);
-    heap_sampler.activate(&sampler);
-    err_set(e,
-            "heap profiling not activated: %s. Or, for any allocator, preload libkiln_malloc.so "
-            "(`kiln run --heap` does): %s",
-            jemalloc.message, sampler.message);
     return true;
 }
 
 // --- profiles ---
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-static struct model_profile *snapshot(struct arena *arena, struct err *e)
-{
-    const struct heap_source *source = heap_source();
-    if (source)
-        return source->snapshot(arena, e);
-    err_set(e, "heap profiling was switched off");
-    return NULL;
-}
-
-// What was allocated since first, and how what is in use changed.
-static struct model_profile *subtract(struct model_profile *last, struct model_profile *first,
-                                      struct arena *arena, struct err *e)
-{
-    struct model_profile *both[2] = {last, first};
-    if (model_make_compatible(both, 2, arena, e))
-        return NULL;
-    double *ratios = arena_array(arena, both[1]->n_types + 1, sizeof *ratios);
-    for (uint32_t i = 0; i < both[1]->n_types; i++)
-        ratios[i] = -1;
-    both[1] = model_scale(both[1], ratios, arena);
-    struct model_profile *p = both[1] ? model_merge(both, 2, arena, e) : NULL;
-    if (p)
-        p->time_nanos = first->time_nanos;
-    return p;
-}
 
 static void show_allocations(struct model_profile *p)
 {
@@ -110,19 +75,11 @@ static void show_allocations(struct model_profile *p)
 
 static struct model_profile *make_profile(struct request *r, struct err *e)
 {
-    struct arena_trap trap;
-    struct model_profile *p = snapshot(r->arena, e);
-    if (!p)
-        return NULL;
-    if (ARENA_TRY(r->arena, trap)) {
-        arena_caught(r->arena, e);
-        return NULL;
-    }
-    if (r->first && (p = subtract(p, r->first, r->arena, e)))
-        p->duration_nanos = (int64_t)(now_ns() - r->began);
+    struct model_profile *p = heap_profile(r->arena, e);
+    if (p && r->first)
+        p = heap_difference(p, r->first, r->arena, e);
     if (p && r->allocs)
         show_allocations(p);
-    arena_try_end(r->arena);
     return p;
 }
 
@@ -143,8 +100,7 @@ static uint64_t finish(struct job *job, const struct http_request *q, struct htt
     if (!r->arena)
         r->arena = arena_new(MEMORY);
     if (r->arena && r->p.seconds && !r->first) {
-        r->first = snapshot(r->arena, &e);
-        r->began = now_ns();
+        r->first = heap_profile(r->arena, &e);
         if (r->first)
             return (uint64_t)r->p.seconds * 1000000000u;
     } else if (r->arena) {
@@ -181,6 +137,11 @@ bool endpoint_heap(struct exchange *x)
                           .p = p,
                           .name = x->route->name,
                           .allocs = strcmp(x->route->name, "allocs") == 0};
+    if (p.seconds && !r->allocs) {
+        snprintf(r->title, sizeof r->title, "Growth of memory in use by %s",
+                 program_invocation_short_name);
+        r->p.output.title = r->title;
+    }
     x->later->state = &r->job;
     return false;
 }

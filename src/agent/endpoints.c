@@ -8,6 +8,7 @@
 
 #include "agent/endpoint.h"
 #include "agent/gzip.h"
+#include "agent/heap.h"
 #include "capture/heap.h"
 #include "net/listen.h"
 
@@ -220,10 +221,16 @@ static void watch_forks(void)
 
 // --- start and stop ---
 
+// What is allocated for answers is not the program's.
+static void enter_thread(void)
+{
+    capture_heap_enter();
+    heap_jemalloc_leave_out_thread();
+}
+
 static int start(const char *address, const char *token, struct err *e)
 {
-    static const struct http_handler handler = {NULL,   begin,   due,
-                                                finish, abandon, capture_heap_enter};
+    static const struct http_handler handler = {NULL, begin, due, finish, abandon, enter_thread};
     struct listener listener;
     if (serving.server)
         return err_set(e, "%s is being served already", serving.listener.address);

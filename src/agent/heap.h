@@ -43,5 +43,8 @@ extern const struct heap_source heap_jemalloc;
 // none.
 const struct heap_source *heap_source(void);
 
+// The calling thread is the profiler's: jemalloc does not sample what it allocates.
+void heap_jemalloc_leave_out_thread(void);
+
 // As Go prints a heap profile for debug=1.
 void heap_write_text(const struct model_profile *p, struct arena *arena, struct out *out);

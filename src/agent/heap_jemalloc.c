@@ -118,13 +118,18 @@ static void get_counts(struct heap_counts *counts)
     counts->live_bytes = allocated;
 }
 
-// What is allocated for a profile does not belong into the next one.
-static void leave_out_this_thread(void)
+// What is allocated for a profile does not belong into the next one. Returns whether what the
+// calling thread allocates was sampled.
+static bool sample_this_thread(bool on)
 {
-    static __thread bool done;
-    bool no = false;
-    if (!done)
-        done = control("thread.prof.active", NULL, 0, &no, sizeof no) == 0;
+    bool was = false;
+    return control("thread.prof.active", &was, sizeof was, &on, sizeof on) == 0 && was;
+}
+
+void heap_jemalloc_leave_out_thread(void)
+{
+    if (available())
+        sample_this_thread(false);
 }
 
 // --- dumps ---
@@ -301,14 +306,9 @@ static int try_to_complete(struct model_profile *p, int memory, struct arena *ar
     return 0;
 }
 
-static struct model_profile *snapshot(struct arena *arena, struct err *e)
+static struct model_profile *dump_and_read(struct arena *arena, struct err *e)
 {
     struct dump dump;
-    if (!available()) {
-        refuse(e);
-        return NULL;
-    }
-    leave_out_this_thread();
     jemalloc_find_code();
     if (write_dump(&dump, e))
         return NULL;
@@ -319,6 +319,19 @@ static struct model_profile *snapshot(struct arena *arena, struct err *e)
         p = NULL;
     if (memory >= 0)
         close(memory);
+    return p;
+}
+
+static struct model_profile *snapshot(struct arena *arena, struct err *e)
+{
+    if (!available()) {
+        refuse(e);
+        return NULL;
+    }
+    bool sampled = sample_this_thread(false);
+    struct model_profile *p = dump_and_read(arena, e);
+    if (sampled)
+        sample_this_thread(true);
     return p;
 }
 

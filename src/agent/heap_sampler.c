@@ -170,6 +170,19 @@ static struct model_profile *snapshot(struct arena *arena, struct err *e)
     return p;
 }
 
+static void get_counts(struct heap_counts *counts)
+{
+    const void *blocks[HEAP_BLOCKS];
+    *counts = (struct heap_counts){0};
+    if (capture_heap_image(blocks) == 0)
+        return;
+    const struct heap_head *head = blocks[0];
+    int64_t live = atomic_load(&head->live);
+    counts->knows_samples = counts->knows_live = true;
+    counts->samples = atomic_load(&head->samples);
+    counts->live_bytes = live > 0 ? (uint64_t)live : 0;
+}
+
 const struct heap_source heap_sampler = {
     .name = "kiln",
     .available = available,
@@ -179,4 +192,5 @@ const struct heap_source heap_sampler = {
     .interval = capture_heap_interval,
     .set_interval = set_interval,
     .snapshot = snapshot,
+    .counts = get_counts,
 };

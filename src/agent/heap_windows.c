@@ -81,7 +81,19 @@ static struct window take(int window)
     return w;
 }
 
-static struct model_profile *subtract(struct model_profile *now, const struct model_profile *base,
+// Both may lack the types that jemalloc does not always count.
+static struct model_profile *subtract(struct model_profile *now, struct model_profile *base,
+                                      struct arena *arena, struct err *e)
+{
+    double minus[4] = {-1, -1, -1, -1};
+    struct model_profile *both[] = {now, base};
+    if (model_make_compatible(both, 2, arena, e))
+        return NULL;
+    both[1] = model_scale(both[1], minus, arena);
+    return model_merge(both, 2, arena, e);
+}
+
+struct model_profile *heap_difference(struct model_profile *now, struct model_profile *base,
                                       struct arena *arena, struct err *e)
 {
     struct arena_trap trap;
@@ -89,14 +101,10 @@ static struct model_profile *subtract(struct model_profile *now, const struct mo
         arena_caught(arena, e);
         return NULL;
     }
-    double minus[4] = {-1, -1, -1, -1};
-    int64_t end = now->time_nanos + now->duration_nanos;
-    int64_t begin = base->time_nanos + base->duration_nanos;
-    struct model_profile *both[] = {now, model_scale(base, minus, arena)};
-    struct model_profile *p = model_merge(both, 2, arena, e);
+    struct model_profile *p = subtract(now, base, arena, e);
     if (p) {
-        p->time_nanos = begin;
-        p->duration_nanos = end - begin;
+        p->time_nanos = base->time_nanos + base->duration_nanos;
+        p->duration_nanos = now->time_nanos + now->duration_nanos - p->time_nanos;
     }
     arena_try_end(arena);
     return p;
@@ -111,7 +119,7 @@ struct model_profile *heap_window_close(int window, struct arena *arena, struct 
     }
     arena_adopt(arena, w.arena);
     struct model_profile *now = heap_profile(arena, e);
-    return now ? subtract(now, w.base, arena, e) : NULL;
+    return now ? heap_difference(now, w.base, arena, e) : NULL;
 }
 
 void heap_window_cancel(int window)

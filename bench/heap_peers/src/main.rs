@@ -4,7 +4,7 @@
 //!   stacks N                     one object of 512 KiB at the end of each of N different stacks
 //!   load FILE                    a library, and calls its site(malloc)
 //!   dump FILE                    as jemalloc writes it
-//!   convert DUMP FILE            by jemalloc_pprof, as gzipped pprof; prints seconds
+//!   convert DUMP FILE            by jemalloc_pprof, as gzipped pprof; prints CPU seconds
 //!   profile FILE                 the same from a dump of now; prints seconds
 use std::ffi::{c_char, c_void, CString};
 use std::hint::black_box;
@@ -28,26 +28,28 @@ fn strings(n: usize) -> Vec<String> {
     black_box(made)
 }
 
+/// One of 2048 functions, which calls others on the way to an allocation.
 #[inline(never)]
-fn left(bits: usize, depth: u32) -> Vec<u8> {
-    black_box('l'); // or it would be the same function as the other one
-    black_box(step(bits >> 1, depth - 1))
-}
-
-#[inline(never)]
-fn right(bits: usize, depth: u32) -> Vec<u8> {
-    black_box('r');
-    black_box(step(bits >> 1, depth - 1))
-}
-
-#[inline(never)]
-fn step(bits: usize, depth: u32) -> Vec<u8> {
-    black_box(match (depth, bits & 1) {
-        (0, _) => Vec::with_capacity(512 << 10),
-        (_, 0) => left(bits, depth),
-        _ => right(bits, depth),
+fn hop<const N: usize>(state: u64, depth: u32) -> Vec<u8> {
+    let next = state.wrapping_mul(6364136223846793005).wrapping_add(N as u64 | 1);
+    black_box(if depth == 0 {
+        Vec::with_capacity(512 << 10)
+    } else {
+        HOPS[(next >> 40) as usize % HOPS.len()](next, depth - 1)
     })
 }
+
+type Hop = fn(u64, u32) -> Vec<u8>;
+
+macro_rules! hops {
+    ($($a:literal)*) => { [$(hops!(@row $a 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15)),*] };
+    (@row $a:literal $($b:literal)*) => { [$(hops!(@cell $a $b 0 1 2 3 4 5 6 7)),*] };
+    (@cell $a:literal $b:tt $($c:literal)*) => {
+        [$(hop::<{ $a * 128 + $b * 8 + $c }> as Hop),*]
+    };
+}
+static TABLE: [[[Hop; 8]; 16]; 16] = hops!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
+static HOPS: &[Hop] = TABLE.as_flattened().as_flattened();
 
 fn set_active(on: bool) -> String {
     // SAFETY: prof.active takes a bool.
@@ -88,12 +90,19 @@ fn dump(path: &str) -> String {
     }
 }
 
+fn cpu_seconds() -> f64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: t is there.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
+}
+
 fn convert(from: &str, to: &str) -> String {
-    let begin = Instant::now();
+    let begin = cpu_seconds();
     let file = BufReader::new(std::fs::File::open(from).unwrap());
     let profile = pprof_util::parse_jeheap(file, mappings::MAPPINGS.as_deref()).unwrap();
     let bytes = profile.to_pprof(("inuse_space", "bytes"), ("space", "bytes"), None);
-    let seconds = begin.elapsed().as_secs_f64();
+    let seconds = cpu_seconds() - begin;
     std::fs::write(to, bytes).unwrap();
     seconds.to_string()
 }
@@ -123,7 +132,7 @@ fn main() {
                 "done".into()
             }
             ["stacks", n] => {
-                kept.2 = (0..n.parse().unwrap()).map(|i| step(i, 16)).collect();
+                kept.2 = (0..n.parse().unwrap()).map(|i| HOPS[i % HOPS.len()](i as u64, 16)).collect();
                 "done".into()
             }
             ["load", path] => load(path),
