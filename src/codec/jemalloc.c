@@ -32,12 +32,14 @@ static const char drop_frames[] =
     "prof_alloc_prep.*)|(__rustc::)?__r(ust|g)_(alloc|alloc_zeroed|realloc)|"
     "<tikv_jemallocator::.*|<?alloc::alloc::.*";
 
-enum { LIBRARY_PARTS = 4, RECENT = 1024 };
+#define MAP_MARK "MAPPED_LIBRARIES:"
+
+enum { LIBRARY_PARTS = 4, RECENT = 8192 };
 
 // What one thread, or all of one name, contributes to a stack.
 struct share {
     uint32_t name; // 0: none
-    int64_t values[N_COUNTS];
+    int64_t counts[N_COUNTS], values[N_COUNTS];
 };
 
 struct reader {
@@ -50,11 +52,11 @@ struct reader {
     bool in_stack, has_total;
     uint32_t *frames;
     size_t n_frames, cap_frames;
-    // Locations of addresses met lately, by their last bits: location + 1.
-    struct {
+    // RECENT locations of addresses met lately, by their last bits: location + 1.
+    struct recent {
         uint64_t address;
         uint32_t location;
-    } recent[RECENT];
+    } * recent;
     struct {
         uint64_t start, limit;
     } library[LIBRARY_PARTS]; // jemalloc's own code
@@ -135,9 +137,13 @@ static void add_shares(struct reader *r, const int64_t values[N_COUNTS])
     double sum[N_COUNTS] = {0}, upto[N_COUNTS] = {0};
     int64_t given[N_COUNTS] = {0}, part[N_COUNTS];
     qsort(r->shares, r->n_shares, sizeof *r->shares, by_name);
-    for (size_t i = 0; i < r->n_shares; i++)
+    for (size_t i = 0; i < r->n_shares; i++) {
+        struct share *share = &r->shares[i];
+        if (!scale_counts(r, share->counts, share->values))
+            memset(share->values, 0, sizeof share->values); // what t* says is right
         for (int k = 0; k < N_COUNTS; k++)
-            sum[k] += (double)r->shares[i].values[k];
+            sum[k] += (double)share->values[k];
+    }
     for (size_t i = 0; i < r->n_shares && r->shares[i].name;) {
         uint32_t name = r->shares[i].name;
         for (; i < r->n_shares && r->shares[i].name == name; i++)
@@ -196,7 +202,7 @@ static bool in_library(const struct reader *r, uint64_t address)
 // Return addresses: one less lies in the call. Nothing returns to 0.
 static uint32_t locate(struct reader *r, uint64_t address)
 {
-    size_t at = (address ^ address >> 10) % RECENT;
+    size_t at = (address ^ address >> 13) % RECENT;
     if (r->recent[at].location == 0 || r->recent[at].address != address) {
         r->recent[at].address = address;
         r->recent[at].location =
@@ -215,20 +221,19 @@ static void add_frame(struct reader *r, uint64_t address)
 // 0xHEX. This is most of a dump, so digits are looked at once.
 static bool take_address(struct scan *s, uint64_t *address)
 {
+    // The digit + 1. A table, since what digits come is random: branches would be mispredicted.
+    static const uint8_t digits[256] = {
+        ['0'] = 1,  ['1'] = 2,  ['2'] = 3,  ['3'] = 4,  ['4'] = 5,  ['5'] = 6,
+        ['6'] = 7,  ['7'] = 8,  ['8'] = 9,  ['9'] = 10, ['a'] = 11, ['b'] = 12,
+        ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16, ['A'] = 11, ['B'] = 12,
+        ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+    };
     const char *at = s->at + 2;
     uint64_t value = 0;
     if (s->end - s->at < 3 || s->at[0] != '0' || s->at[1] != 'x')
         return false;
-    for (; at < s->end && at - s->at < 2 + 16; at++) {
-        unsigned char c = (unsigned char)*at;
-        unsigned digit = c - '0';
-        if (digit > 9) {
-            digit = (c | 0x20) - 'a' + 10u;
-            if (digit < 10 || digit > 15)
-                break;
-        }
-        value = value << 4 | digit;
-    }
+    for (; at < s->end && at - s->at < 2 + 16 && digits[(unsigned char)*at]; at++)
+        value = value << 4 | (digits[(unsigned char)*at] - 1u);
     bool any = at > s->at + 2, more = at < s->end && scan_is_hex(*at);
     s->at = at;
     *address = value;
@@ -281,8 +286,7 @@ static int add_share(struct reader *r, const struct scan_lines *lines,
     for (int i = 0; i < N_COUNTS; i++)
         if (__builtin_add_overflow(r->threads[i], counts[i], &r->threads[i]))
             return bad_line(r, lines, "counts that fit 63 bits");
-    if (!scale_counts(r, counts, share.values))
-        return bad_line(r, lines, "smaller counts");
+    memcpy(share.counts, counts, sizeof share.counts);
     r->shares = arena_push(r->arena, r->shares, r->n_shares, &r->cap_shares, sizeof *r->shares);
     r->shares[r->n_shares++] = share;
     return 0;
@@ -315,33 +319,42 @@ static int read_counts_line(struct reader *r, struct scan_lines *lines, struct s
     return 0;
 }
 
-// Whether any stack has accumulated counts: that decides which types the profile has, so it
-// is asked before the stacks are read.
-static bool has_accumulated(struct scan_lines lines)
+// The text behind the first line that begins with mark; empty if there is none. Lines between are
+// not looked at one by one: they are most of the dump.
+static struct str after_mark(struct str text, struct str mark)
 {
-    bool in_stack = false;
-    while (scan_next(&lines)) {
-        struct str line = str_trim(lines.line);
-        if (str_starts(line, STR("MAPPED_LIBRARIES:")))
-            break;
-        in_stack = in_stack || str_starts(line, STR("@"));
-        size_t bracket =
-            in_stack && str_starts(line, STR("t")) ? str_find(line, STR("["), 0) : SIZE_MAX;
-        if (bracket == SIZE_MAX)
-            continue;
-        struct scan s = scan_from(line, bracket + 1);
-        for (; s.at < s.end && *s.at != ']'; s.at++)
-            if (*s.at >= '1' && *s.at <= '9')
+    const char *end = text.p + text.n;
+    for (const char *at = text.p; (at = memmem(at, (size_t)(end - at), mark.p, mark.n)); at++) {
+        const char *start = at;
+        while (start > text.p && (start[-1] == ' ' || start[-1] == '\t'))
+            start--;
+        if (start == text.p || start[-1] == '\n')
+            return (struct str){at, (size_t)(end - at)};
+    }
+    return (struct str){end, 0};
+}
+
+// Whether any stack has accumulated counts: that decides which types the profile has, so it
+// is asked before the stacks are read. They are in the first brackets of a line.
+static bool has_accumulated(struct str text)
+{
+    text = after_mark(text, STR("@"));
+    const char *at = text.p, *end = text.p + text.n - after_mark(text, STR(MAP_MARK)).n;
+    while (at < end && (at = memchr(at, '[', (size_t)(end - at)))) {
+        for (; at < end && *at != ']' && *at != '\n'; at++)
+            if (*at >= '1' && *at <= '9')
                 return true;
+        at = at < end ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        if (!at)
+            break;
     }
     return false;
 }
 
 // Where jemalloc's library is: behind the stacks, so it is looked for before they are read.
-static void find_library(struct reader *r, struct scan_lines lines)
+static void find_library(struct reader *r, struct str text)
 {
-    while (scan_next(&lines) && !str_starts(str_trim(lines.line), STR("MAPPED_LIBRARIES:")))
-        ;
+    struct scan_lines lines = {.rest = after_mark(text, STR(MAP_MARK))};
     struct maps_entry entry;
     while (scan_next(&lines) && r->n_library < LIBRARY_PARTS) {
         uint64_t start, limit;
@@ -407,9 +420,10 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
     }
     model_build(&r->b, r->arena);
     hash_init(&r->by_id, r->arena, 64);
+    r->recent = arena_array(r->arena, RECENT, sizeof *r->recent);
     r->interval = (double)interval;
-    r->has_accumulated = has_accumulated(*lines);
-    find_library(r, *lines);
+    r->has_accumulated = has_accumulated(lines->rest);
+    find_library(r, lines->rest);
     add_types(r);
     r->b.p->period = interval;
     r->b.p->drop_frames = model_build_string(&r->b, STR(drop_frames));
@@ -421,7 +435,7 @@ static struct model_profile *read_dump(struct reader *r, struct scan_lines *line
             result = read_stack_line(r, lines, line);
         else if (str_starts(line, STR("t")))
             result = read_counts_line(r, lines, line);
-        else if (str_starts(line, STR("MAPPED_LIBRARIES:")))
+        else if (str_starts(line, STR(MAP_MARK)))
             has_map = true;
         else if (line.n && line.p[0] != '#')
             result = bad_line(r, lines, "a stack (`@ ...`), counts (`t...`) or MAPPED_LIBRARIES:");
