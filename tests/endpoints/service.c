@@ -6,6 +6,7 @@
 //   fork                    a child that sleeps; prints its process id
 //   serve-in-child ADDRESS  a child that serves on its own; prints where
 //   slow SECONDS            the next profile that is written takes so long
+//   heap                    from now on a thread tells of objects that come and go
 //   signals                 prints in how many of its threads named kiln SIGTERM is not blocked
 #include <kiln/kiln.h>
 
@@ -47,6 +48,28 @@ static void *work(void *context)
         usleep(500);
     }
     return context;
+}
+
+// Nothing is allocated: an allocator of its own would tell of what it gives out.
+static void *tell_of_objects(void *context)
+{
+    static char objects[1000];
+    for (unsigned i = 0;; i++) {
+        kiln_heap_freed(&objects[i % sizeof objects]);
+        kiln_heap_allocated(&objects[i % sizeof objects], 1000);
+        usleep(100);
+    }
+    return context;
+}
+
+static void start_heap(void)
+{
+    struct kiln_heap_options options = {.size = sizeof options, .interval = 4096};
+    struct kiln_error error = {""};
+    pthread_t thread;
+    kiln_heap_start(&options, &error);
+    pthread_create(&thread, NULL, tell_of_objects, NULL);
+    printf("%s\n", *error.message ? error.message : "started");
 }
 
 static void serve(char *address, char *token)
@@ -161,6 +184,8 @@ int main(void)
             delay = (int)strtol(first, NULL, 10), kiln_set_frame_hook(slow, NULL), printf("slow\n");
         else if (strcmp(word, "signals") == 0)
             printf("%d\n", count_unblocked());
+        else if (strcmp(word, "heap") == 0)
+            start_heap();
         else if (strcmp(word, "sockets") == 0)
             execute("ls -l /proc/self/fd | grep -c -e socket: -e eventfd");
         else if (strcmp(word, "fork") == 0)
