@@ -1,0 +1,134 @@
+// What is asked of the store: label selectors, merged stacks as trees and flame graphs, their
+// differences, time series, lists of labels.
+//
+// Everything that is returned is in the arena that was given, and refers to arguments only where
+// that is said. Nothing here has state: any number of threads, each with its own arena. Functions
+// return 0 or an enum store_code with e filled.
+#pragma once
+
+#include "store/store.h"
+
+// --- selectors ---
+
+struct query_selector {
+    struct store_matcher *matchers;
+    size_t n;
+};
+
+// `{service_name="x", region=~"eu.*", pod!="", job!~"a|b"}`, also without braces or empty. Values
+// are quoted as in Go and Prometheus ("..." with escapes, '...' or `...`); regular expressions are
+// Go's, match the whole value, and are given up where they take too long. The error says at which
+// byte what was expected. STORE_BAD_INPUT.
+int query_selector(struct str text, struct arena *arena, struct query_selector *selector,
+                   struct err *e);
+// A profile type id: five parts, the first three not empty. STORE_BAD_INPUT.
+int query_type(struct str id, struct err *e);
+
+// --- trees of function names ---
+
+// Frames with equal names under one parent are one node; inlined calls are nodes of their own.
+// Node 0 is the root. A node comes after its parent; siblings are in the order of their names.
+struct query_tree {
+    uint32_t n_nodes;
+    uint32_t *parent;
+    uint32_t *name; // into names
+    int64_t *self, *total;
+    struct str *names; // names[0] is "total"
+    uint32_t n_names;
+};
+
+enum { QUERY_MAX_NODES = 8192 }; // what 0 means
+
+// keep: only stacks that begin (at the root) with these names, in this order; n_keep 0: all.
+int query_tree(const struct store_stacks *stacks, const struct str *keep, size_t n_keep,
+               struct arena *arena, struct query_tree **tree, struct err *e);
+// The tree with at most max_nodes of the largest totals (0: QUERY_MAX_NODES; negative: all) and,
+// beside the survivors, an "other" under each node that lost children.
+struct query_tree *query_truncate(const struct query_tree *tree, int64_t max_nodes,
+                                  struct arena *arena);
+
+// --- flame graphs in Pyroscope's form ---
+
+struct query_level {
+    int64_t *values;
+    size_t n;
+};
+
+// Each level is a flat list: of 4 numbers a node (offset from the end of the one before, total,
+// self, name), in a diff of 7 (the left's three, the right's three, name).
+struct query_flame {
+    struct str *names;
+    size_t n_names;
+    struct query_level *levels;
+    size_t n_levels;
+    int64_t total, max_self;
+    int64_t left_ticks, right_ticks; // of a diff
+};
+
+// The tree is truncated to max_nodes as query_truncate does.
+int query_flame(const struct query_tree *tree, int64_t max_nodes, struct arena *arena,
+                struct query_flame *flame, struct err *e);
+int query_diff(const struct query_tree *left, const struct query_tree *right, int64_t max_nodes,
+               struct arena *arena, struct query_flame *flame, struct err *e);
+// Pyroscope's tree bytes (format 2): preorder uvarint name length, name, uvarint self, uvarint
+// number of children; the first node is the root, without a name.
+int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct out *out,
+                     struct err *e);
+
+// --- pprof ---
+
+// One sample type, the stacks as they came, the names that are known. max_nodes > 0 cuts the
+// stacks whose nodes are not among the largest: their values go to a frame "other" below the
+// deepest survivor. start and duration are the profile's own.
+int query_profile(const struct store_stacks *stacks, int64_t max_nodes, int64_t start,
+                  int64_t duration, struct arena *arena, struct model_profile **profile,
+                  struct err *e);
+
+// --- time series ---
+
+enum query_aggregation { QUERY_SUM, QUERY_AVERAGE };
+
+struct query_point {
+    int64_t time; // nanoseconds, on the grid
+    double value;
+};
+
+struct query_series {
+    struct store_label *labels; // those of group_by that the series have, sorted by name
+    size_t n_labels;
+    struct query_point *points;
+    size_t n_points;
+};
+
+struct query_series_options {
+    const struct str *group_by; // none: one series of everything
+    size_t n_group_by;
+    int64_t step; // nanoseconds, > 0
+    enum query_aggregation aggregation;
+    size_t limit; // the series with the largest sums; 0: all
+};
+
+// SUM adds up the profiles of a step; types that are a state (inuse_*) are averaged over the
+// profiles of each series and then added up. AVERAGE is the mean of the profiles of a step.
+// Series are in the order of their labels (by their sums with a limit).
+int query_series(struct store *store, const struct store_select *select,
+                 const struct query_series_options *options, struct arena *arena,
+                 struct query_series **series, size_t *n, struct store_answer *answer,
+                 struct err *e);
+
+// --- labels ---
+
+// Sorted, each once.
+int query_label_names(struct store *store, const struct store_select *select, struct arena *arena,
+                      struct str **names, size_t *n, struct store_answer *answer, struct err *e);
+int query_label_values(struct store *store, const struct store_select *select, struct str name,
+                       struct arena *arena, struct str **values, size_t *n,
+                       struct store_answer *answer, struct err *e);
+// The values of __profile_type__, sorted.
+int query_types(struct store *store, const struct store_select *select, struct arena *arena,
+                struct str **types, size_t *n, struct store_answer *answer, struct err *e);
+// The label sets restricted to names (n_names 0: all labels), each once, in order.
+int query_label_sets(struct store *store, const struct store_select *select,
+                     const struct str *names, size_t n_names, struct arena *arena,
+                     struct store_series **sets, size_t *n, struct store_answer *answer,
+                     struct err *e);
