@@ -6,6 +6,7 @@
 // return 0 or an enum store_code with e filled.
 #pragma once
 
+#include "base/out.h"
 #include "store/store.h"
 
 // --- selectors ---

@@ -1,0 +1,124 @@
+#include <stdlib.h>
+
+#include "query/query.h"
+
+static void sort_once(struct str *items, size_t *n)
+{
+    size_t kept = 0;
+    if (*n)
+        qsort(items, *n, sizeof *items, str_compare);
+    for (size_t i = 0; i < *n; i++)
+        if (kept == 0 || !str_eq(items[kept - 1], items[i]))
+            items[kept++] = items[i];
+    *n = kept;
+}
+
+// Every name, or every value of a name.
+static int collect(struct store *store, const struct store_select *select, const struct str *name,
+                   struct arena *arena, struct str **items, size_t *n, struct store_answer *answer,
+                   struct err *e)
+{
+    struct store_series *series;
+    size_t n_series;
+    int code = store_series(store, select, arena, &series, &n_series, answer, e);
+    struct arena_trap trap;
+    *n = 0;
+    if (code)
+        return code;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    size_t all = 0;
+    for (size_t i = 0; i < n_series; i++)
+        all += series[i].n_labels;
+    *items = arena_array(arena, all, sizeof **items);
+    for (size_t i = 0; i < n_series; i++)
+        for (size_t j = 0; j < series[i].n_labels; j++) {
+            const struct store_label *l = &series[i].labels[j];
+            if (!name)
+                (*items)[(*n)++] = l->name;
+            else if (str_eq(l->name, *name))
+                (*items)[(*n)++] = l->value;
+        }
+    sort_once(*items, n);
+    arena_try_end(arena);
+    return 0;
+}
+
+int query_label_names(struct store *store, const struct store_select *select, struct arena *arena,
+                      struct str **names, size_t *n, struct store_answer *answer, struct err *e)
+{
+    return collect(store, select, NULL, arena, names, n, answer, e);
+}
+
+int query_label_values(struct store *store, const struct store_select *select, struct str name,
+                       struct arena *arena, struct str **values, size_t *n,
+                       struct store_answer *answer, struct err *e)
+{
+    return collect(store, select, &name, arena, values, n, answer, e);
+}
+
+int query_types(struct store *store, const struct store_select *select, struct arena *arena,
+                struct str **types, size_t *n, struct store_answer *answer, struct err *e)
+{
+    struct str name = STR("__profile_type__");
+    return collect(store, select, &name, arena, types, n, answer, e);
+}
+
+static int set_order(const void *a, const void *b)
+{
+    const struct store_series *x = a, *y = b;
+    for (size_t i = 0; i < x->n_labels && i < y->n_labels; i++) {
+        int c = str_cmp(x->labels[i].name, y->labels[i].name);
+        if (!c)
+            c = str_cmp(x->labels[i].value, y->labels[i].value);
+        if (c)
+            return c;
+    }
+    return (x->n_labels > y->n_labels) - (x->n_labels < y->n_labels);
+}
+
+static bool is_wanted(struct str name, const struct str *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (str_eq(names[i], name))
+            return true;
+    return n == 0;
+}
+
+int query_label_sets(struct store *store, const struct store_select *select,
+                     const struct str *names, size_t n_names, struct arena *arena,
+                     struct store_series **sets, size_t *n, struct store_answer *answer,
+                     struct err *e)
+{
+    struct store_series *series;
+    size_t n_series;
+    int code = store_series(store, select, arena, &series, &n_series, answer, e);
+    struct arena_trap trap;
+    if (code)
+        return code;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    struct store_series *made = arena_array(arena, n_series, sizeof *made);
+    for (size_t i = 0; i < n_series; i++) {
+        struct store_label *labels = arena_array(arena, series[i].n_labels, sizeof *labels);
+        size_t m = 0;
+        for (size_t j = 0; j < series[i].n_labels; j++)
+            if (is_wanted(series[i].labels[j].name, names, n_names))
+                labels[m++] = series[i].labels[j];
+        made[i] = (struct store_series){labels, m, series[i].type};
+    }
+    size_t kept = 0;
+    if (n_series)
+        qsort(made, n_series, sizeof *made, set_order);
+    for (size_t i = 0; i < n_series; i++)
+        if (kept == 0 || set_order(&made[kept - 1], &made[i]) != 0)
+            made[kept++] = made[i];
+    *sets = made;
+    *n = kept;
+    arena_try_end(arena);
+    return 0;
+}

@@ -1,0 +1,27 @@
+// What flame graphs and their differences share.
+#pragma once
+
+#include "query/query.h"
+
+// Values come from outside: their sums may wrap, but not in an undefined way.
+static inline int64_t query_add(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+// Only the names that are used, "total" first.
+struct query_names {
+    struct str *items;
+    size_t n;
+    uint32_t *to; // plus one
+};
+
+static inline int64_t query_name_index(struct query_names *names, const struct str *all,
+                                       uint32_t name)
+{
+    if (!names->to[name]) {
+        names->items[names->n] = all[name];
+        names->to[name] = (uint32_t)++names->n;
+    }
+    return names->to[name] - 1;
+}

@@ -1,0 +1,235 @@
+#include <stdio.h>
+
+#include "base/out.h"
+#include "query/query.h"
+
+struct parser {
+    struct str text;
+    size_t at;
+    struct arena *arena;
+    struct err *e;
+};
+
+static void skip_space(struct parser *p)
+{
+    while (p->at < p->text.n && strchr(" \t\r\n", p->text.p[p->at]))
+        p->at++;
+}
+
+static bool next_is(struct parser *p, const char *token)
+{
+    size_t n = strlen(token);
+    if (p->text.n - p->at < n || memcmp(p->text.p + p->at, token, n) != 0)
+        return false;
+    p->at += n;
+    return true;
+}
+
+static int wrong(struct parser *p, const char *expected)
+{
+    char found[32] = "the end";
+    if (p->at < p->text.n)
+        snprintf(found, sizeof found, "'%c'", p->text.p[p->at]);
+    err_set(p->e, "selector %.*s: %s is expected at byte %zu, but there is %s",
+            (int)(p->text.n < 200 ? p->text.n : 200), p->text.p, expected, p->at + 1, found);
+    return STORE_BAD_INPUT;
+}
+
+static bool is_name(char c, bool first)
+{
+    return c == '_' || c == ':' || c == '.' || c == '/' || (c >= 'a' && c <= 'z') ||
+           (c >= 'A' && c <= 'Z') || (!first && (c == '-' || (c >= '0' && c <= '9')));
+}
+
+static void put_char(struct out *out, uint32_t c)
+{
+    if (c < 0x80) {
+        out_char(out, (char)c);
+    } else if (c < 0x800) {
+        out_char(out, (char)(0xc0 | (c >> 6)));
+        out_char(out, (char)(0x80 | (c & 63)));
+    } else if (c < 0x10000) {
+        out_char(out, (char)(0xe0 | (c >> 12)));
+        out_char(out, (char)(0x80 | ((c >> 6) & 63)));
+        out_char(out, (char)(0x80 | (c & 63)));
+    } else {
+        out_char(out, (char)(0xf0 | (c >> 18)));
+        out_char(out, (char)(0x80 | ((c >> 12) & 63)));
+        out_char(out, (char)(0x80 | ((c >> 6) & 63)));
+        out_char(out, (char)(0x80 | (c & 63)));
+    }
+}
+
+// The n hexadecimal (or octal) digits at p->at.
+static bool digits(struct parser *p, size_t n, int base, uint32_t *value)
+{
+    uint64_t v = 0;
+    if (p->text.n - p->at < n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        char c = p->text.p[p->at + i];
+        int digit = c >= '0' && c <= '9'                 ? c - '0'
+                    : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                         : 99;
+        if (digit >= base)
+            return false;
+        v = v * (uint64_t)base + (uint64_t)digit;
+    }
+    p->at += n;
+    *value = (uint32_t)v;
+    return true;
+}
+
+// What follows a backslash.
+static bool escape(struct parser *p, char quote, struct out *out)
+{
+    static const char from[] = "abfnrtv\\", to[] = "\a\b\f\n\r\t\v\\";
+    if (p->at == p->text.n)
+        return false;
+    char c = p->text.p[p->at++];
+    const char *found = c ? strchr(from, c) : NULL;
+    uint32_t value;
+    if (found) {
+        out_char(out, to[found - from]);
+    } else if (c == quote) {
+        out_char(out, c);
+    } else if (c == 'x') {
+        if (!digits(p, 2, 16, &value))
+            return false;
+        out_char(out, (char)value);
+    } else if (c == 'u' || c == 'U') {
+        if (!digits(p, c == 'u' ? 4 : 8, 16, &value) || value > 0x10ffff)
+            return false;
+        put_char(out, value);
+    } else if (c >= '0' && c <= '7') {
+        p->at--;
+        if (!digits(p, 3, 8, &value) || value > 255)
+            return false;
+        out_char(out, (char)value);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static int quoted(struct parser *p, struct str *value)
+{
+    char quote = p->at < p->text.n ? p->text.p[p->at] : 0;
+    if (quote != '"' && quote != '\'' && quote != '`')
+        return wrong(p, "a quoted value");
+    struct out out;
+    out_init_arena(&out, p->arena);
+    for (p->at++; p->at < p->text.n && p->text.p[p->at] != quote;) {
+        char c = p->text.p[p->at++];
+        if (c != '\\' || quote == '`')
+            out_char(&out, c);
+        else if (!escape(p, quote, &out))
+            return wrong(p, "an escape such as \\n, \\\" or \\x41");
+    }
+    if (p->at == p->text.n)
+        return wrong(p, "the quote that ends the value");
+    p->at++;
+    *value = out_result(&out);
+    return 0;
+}
+
+static int matcher(struct parser *p, struct store_matcher *m)
+{
+    size_t start = p->at;
+    if (p->at < p->text.n && p->text.p[p->at] == '"') {
+        int code = quoted(p, &m->name);
+        if (code)
+            return code;
+    } else {
+        while (p->at < p->text.n && is_name(p->text.p[p->at], p->at == start))
+            p->at++;
+        if (p->at == start)
+            return wrong(p, "a label's name");
+        m->name =
+            (struct str){arena_copy(p->arena, p->text.p + start, p->at - start), p->at - start};
+    }
+    skip_space(p);
+    if (next_is(p, "=~"))
+        m->op = STORE_RE;
+    else if (next_is(p, "!~"))
+        m->op = STORE_NRE;
+    else if (next_is(p, "!="))
+        m->op = STORE_NE;
+    else if (next_is(p, "="))
+        m->op = STORE_EQ;
+    else
+        return wrong(p, "=, !=, =~ or !~");
+    skip_space(p);
+    int code = quoted(p, &m->value);
+    if (code || m->op == STORE_EQ || m->op == STORE_NE)
+        return code;
+    char *name = arena_printf(p->arena, "the expression of label %.*s",
+                              (int)(m->name.n < 100 ? m->name.n : 100), m->name.p);
+    // As it stands first: an error speaks of what the user wrote.
+    if (!model_regex_new(p->arena, name, m->value, p->e))
+        return STORE_BAD_INPUT;
+    char *anchored = arena_printf(p->arena, "\\A(?:%.*s)\\z", (int)m->value.n, m->value.p);
+    m->regex = model_regex_new(p->arena, name, str_from(anchored), p->e);
+    return m->regex ? 0 : STORE_BAD_INPUT;
+}
+
+static int parse(struct parser *p, struct query_selector *s)
+{
+    size_t cap = 0;
+    skip_space(p);
+    bool braces = next_is(p, "{");
+    skip_space(p);
+    while (p->at < p->text.n && p->text.p[p->at] != '}') {
+        s->matchers = arena_push(p->arena, s->matchers, s->n, &cap, sizeof *s->matchers);
+        int code = matcher(p, &s->matchers[s->n]);
+        if (code)
+            return code;
+        s->n++;
+        skip_space(p);
+        if (!next_is(p, ","))
+            break;
+        skip_space(p);
+    }
+    if (braces && !next_is(p, "}"))
+        return wrong(p, s->n ? "',' or '}'" : "a label's name or '}'");
+    skip_space(p);
+    if (p->at < p->text.n)
+        return wrong(p, braces ? "the end" : "','");
+    return 0;
+}
+
+int query_selector(struct str text, struct arena *arena, struct query_selector *selector,
+                   struct err *e)
+{
+    struct parser p = {.text = text, .arena = arena, .e = e};
+    struct arena_trap trap;
+    *selector = (struct query_selector){0};
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BAD_INPUT;
+    }
+    int code = parse(&p, selector);
+    arena_try_end(arena);
+    return code;
+}
+
+int query_type(struct str id, struct err *e)
+{
+    size_t parts = 1, empty = 0, length = 0;
+    for (size_t i = 0; i <= id.n; i++) {
+        if (i < id.n && id.p[i] != ':') {
+            length++;
+            continue;
+        }
+        empty += length == 0 && parts <= 3;
+        length = 0;
+        parts += i < id.n;
+    }
+    if (parts == 5 && empty == 0)
+        return 0;
+    err_set(e,
+            "profile type \"%.*s\" is not name:type:unit:period_type:period_unit, as in "
+            "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+            (int)(id.n < 200 ? id.n : 200), id.p);
+    return STORE_BAD_INPUT;
+}

@@ -1,0 +1,290 @@
+#include <stdlib.h>
+
+#include "query/query.h"
+
+// Grows in the order of discovery; sorted afterwards.
+struct grown {
+    struct arena *arena;
+    uint32_t *parent, *name;
+    int64_t *self;
+    uint32_t n;
+    size_t cap_parent, cap_name, cap_self;
+    struct hash_table index;
+    struct model_strings *names;
+};
+
+static uint32_t new_node(struct grown *g, uint32_t parent, uint32_t name)
+{
+    g->parent = arena_push(g->arena, g->parent, g->n, &g->cap_parent, sizeof *g->parent);
+    g->name = arena_push(g->arena, g->name, g->n, &g->cap_name, sizeof *g->name);
+    g->self = arena_push(g->arena, g->self, g->n, &g->cap_self, sizeof *g->self);
+    g->parent[g->n] = parent;
+    g->name[g->n] = name;
+    g->self[g->n] = 0;
+    return g->n++;
+}
+
+static uint32_t child(struct grown *g, uint32_t parent, uint32_t name)
+{
+    uint64_t hash = hash_mix(parent, name);
+    for (struct hash_probe at = hash_find(&g->index, hash); hash_hit(&g->index, &at);
+         hash_next(&g->index, &at))
+        if (g->parent[at.item] == parent && g->name[at.item] == name)
+            return at.item;
+    hash_add(&g->index, g->arena, hash, g->n);
+    return new_node(g, parent, name);
+}
+
+// What a frame that has no function is called.
+static struct str address_name(const struct model_profile *p, const struct model_location *l,
+                               struct arena *arena)
+{
+    if (l->mapping == MODEL_NONE)
+        return str_from(arena_printf(arena, "0x%llx", (unsigned long long)l->address));
+    const struct model_mapping *m = &p->mappings[l->mapping];
+    struct str file = model_str(p, m->file);
+    size_t slash = file.n;
+    while (slash && file.p[slash - 1] != '/')
+        slash--;
+    return str_from(arena_printf(arena, "%.*s+0x%llx", (int)(file.n - slash), file.p + slash,
+                                 (unsigned long long)(l->address - m->start + m->offset)));
+}
+
+static struct str function_name(const struct model_profile *p, uint32_t function)
+{
+    const struct model_function *f = &p->functions[function];
+    struct str name = model_str(p, f->name);
+    return name.n ? name : f->system_name ? model_str(p, f->system_name) : STR("unknown");
+}
+
+struct naming {
+    const struct model_profile *p;
+    struct grown *g;
+    uint32_t *functions, *locations; // names, plus one
+};
+
+static uint32_t name_of(struct naming *n, uint32_t location, uint32_t line)
+{
+    const struct model_location *l = &n->p->locations[location];
+    if (l->n_lines == 0) {
+        if (!n->locations[location])
+            n->locations[location] =
+                model_intern(n->g->names, address_name(n->p, l, n->g->arena)) + 1;
+        return n->locations[location] - 1;
+    }
+    uint32_t function = n->p->lines[l->first_line + line].function;
+    if (!n->functions[function])
+        n->functions[function] = model_intern(n->g->names, function_name(n->p, function)) + 1;
+    return n->functions[function] - 1;
+}
+
+// --- order and totals ---
+
+static int by_name(const void *a, const void *b, void *names)
+{
+    const struct str *s = names;
+    return str_cmp(s[*(const uint32_t *)a], s[*(const uint32_t *)b]);
+}
+
+// Depth first, children in the order of their names; with totals.
+static struct query_tree *arrange(struct arena *arena, uint32_t n, const uint32_t *parent,
+                                  const uint32_t *name, const int64_t *self, struct str *names,
+                                  uint32_t n_names)
+{
+    struct query_tree *t = arena_alloc(arena, sizeof *t);
+    uint32_t *order = arena_array(arena, n_names, sizeof *order);
+    uint32_t *rank = arena_array(arena, n_names, sizeof *rank);
+    for (uint32_t i = 0; i < n_names; i++)
+        order[i] = i;
+    qsort_r(order, n_names, sizeof *order, by_name, names);
+    for (uint32_t i = 0; i < n_names; i++)
+        rank[order[i]] = i;
+    // Nodes by descending rank of their names, put in front of their parents' lists one by one:
+    // lists are then in ascending order.
+    uint32_t *count = arena_array(arena, (size_t)n_names + 1, sizeof *count);
+    uint32_t *by_rank = arena_array(arena, n, sizeof *by_rank);
+    for (uint32_t i = 1; i < n; i++)
+        count[n_names - 1 - rank[name[i]] + 1]++;
+    for (uint32_t i = 0; i < n_names; i++)
+        count[i + 1] += count[i];
+    for (uint32_t i = 1; i < n; i++)
+        by_rank[count[n_names - 1 - rank[name[i]]]++] = i;
+    uint32_t *first = arena_array(arena, n, sizeof *first);
+    uint32_t *next = arena_array(arena, n, sizeof *next);
+    for (uint32_t i = 0; i + 1 < n; i++) {
+        uint32_t node = by_rank[i];
+        next[node] = first[parent[node]];
+        first[parent[node]] = node;
+    }
+    *t = (struct query_tree){.n_nodes = n, .names = names, .n_names = n_names};
+    t->parent = arena_array(arena, n, sizeof *t->parent);
+    t->name = arena_array(arena, n, sizeof *t->name);
+    t->self = arena_array(arena, n, sizeof *t->self);
+    t->total = arena_array(arena, n, sizeof *t->total);
+    uint32_t *to = arena_array(arena, n, sizeof *to), at = 0;
+    for (uint32_t node = 0, made = 0;;) {
+        to[node] = made;
+        t->parent[made] = to[parent[node]];
+        t->name[made] = name[node];
+        t->self[made] = t->total[made] = self[node];
+        made++;
+        at = node;
+        if (first[node]) {
+            node = first[node];
+            continue;
+        }
+        while (at && !next[at])
+            at = parent[at];
+        if (!at)
+            break;
+        node = next[at];
+    }
+    for (uint32_t i = n; i-- > 1;)
+        t->total[t->parent[i]] =
+            (int64_t)((uint64_t)t->total[t->parent[i]] + (uint64_t)t->total[i]);
+    return t;
+}
+
+static void grow(struct grown *g, const struct store_stacks *s, const struct str *keep,
+                 size_t n_keep)
+{
+    struct naming naming = {.p = s->symbols, .g = g};
+    naming.functions = arena_array(g->arena, s->symbols->n_functions, sizeof *naming.functions);
+    naming.locations = arena_array(g->arena, s->symbols->n_locations, sizeof *naming.locations);
+    uint32_t *to = arena_array(g->arena, s->n_nodes, sizeof *to);
+    // How many of keep the path down to a node has met; a stack counts when it met all.
+    uint32_t *met = arena_array(g->arena, s->n_nodes, sizeof *met);
+    bool *out = arena_array(g->arena, s->n_nodes, sizeof *out);
+    g->self[0] = n_keep ? 0 : s->self[0];
+    for (uint32_t i = 1; i < s->n_nodes; i++) {
+        uint32_t parent = s->parent[i], node = to[parent];
+        const struct model_location *l = &s->symbols->locations[s->location[i]];
+        uint32_t lines = l->n_lines ? l->n_lines : 1;
+        met[i] = met[parent];
+        out[i] = out[parent];
+        for (uint32_t j = lines; j-- > 0 && !out[i];) {
+            uint32_t name = name_of(&naming, s->location[i], j);
+            if (met[i] < n_keep) {
+                if (str_eq(g->names->items[name], keep[met[i]]))
+                    met[i]++;
+                else
+                    out[i] = true;
+            }
+            if (!out[i])
+                node = child(g, node, name);
+        }
+        to[i] = node;
+        if (!out[i] && met[i] == n_keep)
+            g->self[node] = (int64_t)((uint64_t)g->self[node] + (uint64_t)s->self[i]);
+    }
+}
+
+// Without the nodes that nothing is left below of: a selection has met them and kept nothing.
+static void drop_empty(struct grown *g)
+{
+    uint32_t n = 0;
+    bool *used = arena_array(g->arena, g->n, sizeof *used);
+    uint32_t *to = arena_array(g->arena, g->n, sizeof *to);
+    used[0] = true;
+    for (uint32_t i = g->n; i-- > 1;)
+        if (g->self[i] || used[i])
+            used[i] = used[g->parent[i]] = true;
+    for (uint32_t i = 0; i < g->n; i++) {
+        if (!used[i])
+            continue;
+        to[i] = n;
+        g->parent[n] = to[g->parent[i]];
+        g->name[n] = g->name[i];
+        g->self[n] = g->self[i];
+        n++;
+    }
+    g->n = n;
+}
+
+int query_tree(const struct store_stacks *stacks, const struct str *keep, size_t n_keep,
+               struct arena *arena, struct query_tree **tree, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    struct grown *g = arena_alloc(arena, sizeof *g);
+    g->arena = arena;
+    g->names = arena_alloc(arena, sizeof *g->names);
+    *g->names = (struct model_strings){.arena = arena};
+    hash_init(&g->names->index, arena, 1024);
+    hash_init(&g->index, arena, stacks->n_nodes);
+    new_node(g, 0, model_intern(g->names, STR("total")));
+    grow(g, stacks, keep, n_keep);
+    drop_empty(g);
+    *tree =
+        arrange(arena, g->n, g->parent, g->name, g->self, g->names->items, (uint32_t)g->names->n);
+    arena_try_end(arena);
+    return 0;
+}
+
+// --- truncation ---
+
+static int descending(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+// The smallest total that may stay.
+static int64_t threshold(const struct query_tree *t, int64_t max_nodes, struct arena *arena)
+{
+    if (max_nodes == 0)
+        max_nodes = QUERY_MAX_NODES;
+    if (max_nodes < 0 || (int64_t)t->n_nodes - 1 <= max_nodes)
+        return INT64_MIN;
+    int64_t *totals = arena_array(arena, t->n_nodes, sizeof *totals);
+    memcpy(totals, t->total + 1, (t->n_nodes - 1) * sizeof *totals);
+    qsort(totals, t->n_nodes - 1, sizeof *totals, descending);
+    return totals[max_nodes - 1];
+}
+
+struct query_tree *query_truncate(const struct query_tree *t, int64_t max_nodes,
+                                  struct arena *arena)
+{
+    int64_t least = threshold(t, max_nodes, arena);
+    if (least == INT64_MIN)
+        return (struct query_tree *)t;
+    struct str *names = arena_array(arena, (size_t)t->n_names + 1, sizeof *names);
+    memcpy(names, t->names, t->n_names * sizeof *names);
+    uint32_t n_names = t->n_names, other = 0;
+    while (other < n_names && !str_eq(names[other], STR("other")))
+        other++;
+    if (other == n_names)
+        names[n_names++] = STR("other");
+    uint32_t *parent = arena_array(arena, (size_t)t->n_nodes * 2, sizeof *parent);
+    uint32_t *name = arena_array(arena, (size_t)t->n_nodes * 2, sizeof *name);
+    int64_t *self = arena_array(arena, (size_t)t->n_nodes * 2, sizeof *self);
+    uint32_t *to = arena_array(arena, t->n_nodes, sizeof *to), n = 1;
+    // Of a node that stays: its child "other", if it has one.
+    uint32_t *rest = arena_array(arena, t->n_nodes, sizeof *rest);
+    name[0] = t->name[0];
+    self[0] = t->self[0];
+    for (uint32_t i = 1; i < t->n_nodes; i++) {
+        uint32_t up = t->parent[i];
+        to[i] = UINT32_MAX;
+        if (up && to[up] == UINT32_MAX)
+            continue;
+        bool stays = t->total[i] >= least && t->name[i] != other;
+        if (!stays && !rest[up]) {
+            rest[up] = n;
+            parent[n] = to[up];
+            name[n++] = other;
+        }
+        if (!stays) {
+            self[rest[up]] = (int64_t)((uint64_t)self[rest[up]] + (uint64_t)t->total[i]);
+            continue;
+        }
+        to[i] = n;
+        parent[n] = to[up];
+        name[n] = t->name[i];
+        self[n++] = t->self[i];
+    }
+    return arrange(arena, n, parent, name, self, names, n_names);
+}

@@ -1,0 +1,343 @@
+#include "store/block.h"
+
+#include <stdlib.h>
+
+static struct str packed(const struct pack *b)
+{
+    return (struct str){b->n ? (const char *)b->p : "", b->n};
+}
+
+// --- segments ---
+
+static int compare_ids(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// The distinct nodes of all items, sorted.
+static uint32_t *distinct_nodes(struct arena *arena, const struct block_item *items, size_t n,
+                                uint32_t *count)
+{
+    size_t all = 0;
+    for (size_t i = 0; i < n; i++)
+        all += items[i].v.n;
+    uint32_t *nodes = arena_array(arena, all, sizeof *nodes);
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        memcpy(nodes + at, items[i].v.nodes, items[i].v.n * sizeof *nodes);
+        at += items[i].v.n;
+    }
+    if (n != 1 || items[0].v.spans)
+        qsort(nodes, all, sizeof *nodes, compare_ids);
+    *count = 0;
+    for (size_t i = 0; i < all; i++)
+        if (i == 0 || nodes[i] != nodes[i - 1])
+            nodes[(*count)++] = nodes[i];
+    return nodes;
+}
+
+static void pack_spans(struct pack *to, const struct symbols_values *v)
+{
+    uint32_t groups = 0;
+    for (uint32_t i = 0; i < v->n; i++)
+        groups += i == 0 || v->spans[i] != v->spans[i - 1];
+    pack_varint(to, groups);
+    for (uint32_t i = 0, end; i < v->n; i = end) {
+        for (end = i; end < v->n && v->spans[end] == v->spans[i]; end++)
+            ;
+        uint64_t id = htole64(v->spans[i]);
+        pack_bytes(to, &id, sizeof id);
+        pack_varint(to, end - i);
+    }
+}
+
+// How an item says which nodes of the dictionary it has.
+enum { ITEM_SOME, ITEM_ALL, ITEM_SPANS };
+
+void segment_pack(struct pack *to, const struct block_item *items, size_t n, uint32_t k,
+                  ZSTD_CCtx *zstd, int level, bool checked)
+{
+    struct arena *arena = to->arena;
+    struct pack nodes = {.arena = arena}, values = {.arena = arena}, spans = {.arena = arena};
+    uint32_t count;
+    uint32_t *dictionary = distinct_nodes(arena, items, n, &count);
+    pack_varint(&nodes, count);
+    for (uint32_t i = 0; i < count; i++)
+        pack_varint(&nodes, dictionary[i] - (i ? dictionary[i - 1] + 1 : 0));
+    for (size_t i = 0; i < n; i++) {
+        const struct symbols_values *v = &items[i].v;
+        int how = v->spans ? ITEM_SPANS : v->n == count ? ITEM_ALL : ITEM_SOME;
+        pack_varint(&nodes, ((uint64_t)v->n << 2) | (unsigned)how);
+        uint32_t at = 0, last = UINT32_MAX;
+        for (uint32_t j = 0; j < v->n && how != ITEM_ALL; j++) {
+            if (j && v->nodes[j] < v->nodes[j - 1])
+                at = 0;
+            while (dictionary[at] != v->nodes[j])
+                at++;
+            if (how == ITEM_SPANS)
+                pack_signed(&nodes, (int64_t)at - (j ? last : 0));
+            else
+                pack_varint(&nodes, at - (last + 1));
+            last = at;
+        }
+        pack_columns(&values, v->values, k, v->n);
+        if (v->spans)
+            pack_spans(&spans, v);
+    }
+    pack_stream(to, zstd, level, checked, packed(&nodes));
+    pack_stream(to, zstd, level, checked, packed(&values));
+    pack_stream(to, zstd, level, checked, packed(&spans));
+}
+
+// --- blocks ---
+
+void block_write(struct block_writer *w, struct arena *arena, ZSTD_CCtx *zstd, int level)
+{
+    *w = (struct block_writer){.arena = arena, .zstd = zstd, .level = level};
+    w->points.arena = w->directory.arena = w->body.arena = arena;
+}
+
+void block_write_series(struct block_writer *w, int64_t series, const struct block_item *items,
+                        size_t n, uint32_t k)
+{
+    size_t before = w->body.n;
+    segment_pack(&w->body, items, n, k, w->zstd, w->level, true);
+    pack_varint(&w->directory, (uint64_t)(series - w->last));
+    pack_varint(&w->directory, w->body.n - before);
+    struct pack *b = &w->points;
+    pack_varint(b, (uint64_t)(series - w->last));
+    pack_varint(b, n);
+    pack_varint(b, k);
+    int64_t last = 0;
+    for (size_t i = 0; i < n; i++) {
+        pack_varint(b, (uint64_t)(items[i].time - last));
+        last = items[i].time;
+    }
+    int64_t *columns = arena_array(w->arena, n * (k + 2), sizeof *columns);
+    for (size_t i = 0; i < n; i++) {
+        columns[i] = items[i].duration;
+        columns[n + i] = (int64_t)items[i].count;
+        for (uint32_t c = 0; c < k; c++)
+            columns[n * (c + 2) + i] = items[i].totals[c];
+    }
+    pack_columns(b, columns, k + 2, n);
+    w->last = series;
+    w->n_series++;
+    w->n_items += n;
+}
+
+void block_write_end(struct block_writer *w, struct str *points, struct str *body)
+{
+    struct pack to = {.arena = w->arena}, all = {.arena = w->arena};
+    pack_varint(&to, w->n_series);
+    pack_stream(&to, w->zstd, w->level, true, packed(&w->points));
+    *points = packed(&to);
+    pack_varint(&all, w->n_series);
+    pack_varint(&all, w->directory.n);
+    pack_bytes(&all, w->directory.p, w->directory.n);
+    pack_bytes(&all, w->body.p, w->body.n);
+    *body = packed(&all);
+}
+
+// --- reading ---
+
+int block_reader_init(struct block_reader *r, struct arena *arena, struct err *e)
+{
+    *r = (struct block_reader){.arena = arena, .zstd = ZSTD_createDCtx()};
+    return r->zstd ? 0 : err_set(e, "no memory for decompression");
+}
+
+void block_reader_fini(struct block_reader *r)
+{
+    ZSTD_freeDCtx(r->zstd);
+    pack_buffer_fini(&r->points);
+    pack_buffer_fini(&r->nodes);
+    pack_buffer_fini(&r->values);
+    pack_buffer_fini(&r->spans);
+}
+
+// An array for n elements whose content need not survive.
+static void *scratch(struct block_reader *r, void *items, size_t n, size_t *cap, size_t size)
+{
+    if (n <= *cap)
+        return items;
+    size_t larger = n + n / 2 + 64;
+    items = arena_grow(r->arena, items, *cap * size, larger * size);
+    *cap = larger;
+    return items;
+}
+
+void points_open(struct points *p, struct block_reader *r, struct str bytes)
+{
+    struct unpack b = {(const uint8_t *)bytes.p, (const uint8_t *)bytes.p + bytes.n, false};
+    *p = (struct points){.r = r};
+    p->left = (size_t)unpack_varint(&b);
+    unpack_stream(&b, r->zstd, &r->points, &p->b);
+    p->bad = b.bad;
+}
+
+bool points_next(struct points *p)
+{
+    struct block_reader *r = p->r;
+    if (p->left == 0 || p->bad)
+        return false;
+    p->left--;
+    p->series = pack_add(p->series, (int64_t)unpack_varint(&p->b));
+    p->n = unpack_count(&p->b);
+    p->k = (uint32_t)unpack_count(&p->b);
+    r->column[0] = scratch(r, r->column[0], p->n, &r->cap_column[0], sizeof(int64_t));
+    int64_t time = 0;
+    for (size_t i = 0; i < p->n; i++)
+        r->column[0][i] = time = pack_add(time, (int64_t)unpack_varint(&p->b));
+    p->times = r->column[0];
+    p->columns = p->b;
+    r->column[1] = scratch(r, r->column[1], p->n, &r->cap_column[1], sizeof(int64_t));
+    unpack_column(&p->b, p->k + 2, 0, p->n, r->column[1]);
+    p->bad = p->b.bad;
+    return !p->bad;
+}
+
+const int64_t *points_column(struct points *p, uint32_t column)
+{
+    struct block_reader *r = p->r;
+    int slot = column < 2 ? (int)column + 1 : 3;
+    r->column[slot] = scratch(r, r->column[slot], p->n, &r->cap_column[slot], sizeof(int64_t));
+    struct unpack b = p->columns;
+    unpack_column(&b, p->k + 2, column, p->n, r->column[slot]);
+    return r->column[slot];
+}
+
+void segments_open(struct segments *s, struct str body)
+{
+    struct unpack b = {(const uint8_t *)body.p, (const uint8_t *)body.p + body.n, false};
+    *s = (struct segments){.left = (size_t)unpack_varint(&b)};
+    struct str directory = unpack_bytes(&b, unpack_count(&b));
+    s->directory.p = (const uint8_t *)directory.p;
+    s->directory.end = s->directory.p + directory.n;
+    s->body = b;
+}
+
+bool segments_next(struct segments *s)
+{
+    if (s->left == 0 || s->directory.bad || s->body.bad)
+        return false;
+    s->left--;
+    s->series = pack_add(s->series, (int64_t)unpack_varint(&s->directory));
+    uint64_t n = unpack_varint(&s->directory);
+    s->segment = unpack_bytes(&s->body, n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)n);
+    return !s->body.bad && !s->directory.bad;
+}
+
+void segment_open(struct segment *s, struct block_reader *r, struct str bytes, uint32_t k,
+                  uint32_t n_nodes)
+{
+    struct unpack b = {(const uint8_t *)bytes.p, (const uint8_t *)bytes.p + bytes.n, false};
+    *s = (struct segment){.r = r, .k = k};
+    unpack_stream(&b, r->zstd, &r->nodes, &s->nodes);
+    unpack_stream(&b, r->zstd, &r->values, &s->values);
+    unpack_stream(&b, r->zstd, &r->spans, &s->spans);
+    s->n_dictionary = (uint32_t)unpack_count(&s->nodes);
+    r->dictionary =
+        scratch(r, r->dictionary, s->n_dictionary, &r->cap_dictionary, sizeof *r->dictionary);
+    uint64_t node = 0;
+    for (uint32_t i = 0; i < s->n_dictionary; i++, node++) {
+        node += unpack_varint(&s->nodes);
+        if (node >= n_nodes)
+            node = unpack_fail(&s->nodes);
+        r->dictionary[i] = (uint32_t)node;
+    }
+    s->bad = b.bad || s->nodes.bad;
+}
+
+static void read_spans(struct segment *s)
+{
+    struct block_reader *r = s->r;
+    r->span = scratch(r, r->span, s->n, &r->cap_span, sizeof *r->span);
+    uint64_t groups = unpack_varint(&s->spans);
+    uint32_t at = 0;
+    for (; groups && !s->spans.bad; groups--) {
+        struct str id = unpack_bytes(&s->spans, 8);
+        uint64_t n = unpack_varint(&s->spans), span = 0;
+        if (n > s->n - at)
+            n = unpack_fail(&s->spans);
+        memcpy(&span, id.p, id.n);
+        for (; n; n--)
+            r->span[at++] = le64toh(span);
+    }
+    if (at != s->n)
+        unpack_fail(&s->spans);
+}
+
+// Which nodes the next item has.
+static bool next_nodes(struct segment *s)
+{
+    struct block_reader *r = s->r;
+    uint64_t head = unpack_varint(&s->nodes);
+    unsigned how = head & 3;
+    uint64_t most = how == ITEM_ALL ? s->n_dictionary : (size_t)(s->nodes.end - s->nodes.p);
+    if (s->bad || s->nodes.bad || head >> 2 > most)
+        return false;
+    uint32_t n = s->n = (uint32_t)(head >> 2);
+    s->has_spans = how == ITEM_SPANS;
+    r->index = scratch(r, r->index, n, &r->cap_index, sizeof *r->index);
+    uint64_t at = 0;
+    if (how == ITEM_ALL) {
+        for (uint32_t i = 0; i < n; i++)
+            r->index[i] = i;
+    } else if (how == ITEM_SOME) {
+        for (uint32_t i = 0; i < n; i++, at++) {
+            at += unpack_varint(&s->nodes);
+            if (at >= s->n_dictionary)
+                at = unpack_fail(&s->nodes);
+            r->index[i] = (uint32_t)at;
+        }
+    } else {
+        for (uint32_t i = 0; i < n; i++) {
+            at += (uint64_t)unpack_signed(&s->nodes);
+            if (at >= s->n_dictionary)
+                at = unpack_fail(&s->nodes);
+            r->index[i] = (uint32_t)at;
+        }
+        read_spans(s);
+    }
+    return !s->nodes.bad && !s->spans.bad && (n == 0 || s->n_dictionary > 0);
+}
+
+bool segment_next(struct segment *s, uint32_t column)
+{
+    struct block_reader *r = s->r;
+    if (!next_nodes(s)) {
+        s->bad = true;
+        return false;
+    }
+    r->value = scratch(r, r->value, s->n, &r->cap_value, sizeof *r->value);
+    unpack_column(&s->values, s->k, column, s->n, r->value);
+    s->bad = s->values.bad;
+    return !s->bad;
+}
+
+bool segment_read(struct segment *s, struct arena *arena, struct symbols_values *v)
+{
+    struct block_reader *r = s->r;
+    if (!next_nodes(s)) {
+        s->bad = true;
+        return false;
+    }
+    *v = (struct symbols_values){.n = s->n, .k = s->k};
+    v->nodes = arena_array(arena, s->n, sizeof *v->nodes);
+    v->values = arena_array(arena, (size_t)s->n * s->k, sizeof *v->values);
+    for (uint32_t i = 0; i < s->n; i++)
+        v->nodes[i] = r->dictionary[r->index[i]];
+    if (s->has_spans) {
+        v->spans = arena_array(arena, s->n, sizeof *v->spans);
+        memcpy(v->spans, r->span, s->n * sizeof *v->spans);
+    }
+    struct unpack start = s->values;
+    for (uint32_t c = 0; c < s->k; c++) {
+        s->values = start;
+        unpack_column(&s->values, s->k, c, s->n, v->values + (size_t)c * s->n);
+    }
+    s->bad = s->values.bad;
+    return !s->bad;
+}

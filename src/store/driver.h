@@ -1,0 +1,54 @@
+// What a place to keep profiles must be able to do. store.c collects puts, waits for company and
+// hands batches to the driver; everything else it passes on. Arguments and results are those of
+// the functions of the same name in store/store.h.
+//
+// commit and maintain are called by one thread each; everything else by any thread at any time.
+#pragma once
+
+#include "store/store.h"
+
+// The puts of one caller: they succeed or fail together.
+struct store_request {
+    const struct store_put *puts;
+    size_t n;
+    store_done_fn *done;
+    void *ctx;
+    size_t bytes;
+    struct store_request *next;
+    // Filled by commit.
+    int code;
+    struct err error;
+    uint64_t profiles, samples, repeated;
+};
+
+struct store_driver {
+    void (*close)(void *driver);
+    // When it returns, each request is durable (code 0) or has failed, with code and error.
+    void (*commit)(void *driver, struct store_request **requests, size_t n);
+    int (*series)(void *driver, const struct store_select *select, struct arena *arena,
+                  struct store_series **series, size_t *n, struct store_answer *answer,
+                  struct err *e);
+    int (*merge)(void *driver, const struct store_select *select, struct arena *arena,
+                 struct store_stacks **stacks, struct store_answer *answer, struct err *e);
+    int (*lines)(void *driver, const struct store_select *select, int64_t step, struct arena *arena,
+                 struct store_line **lines, size_t *n, struct store_answer *answer, struct err *e);
+    int (*stats)(void *driver, struct str tenant, struct store_stats *stats, struct err *e);
+    void (*counters)(void *driver, struct store_counters *counters); // adds the driver's own
+    int (*tenants)(void *driver, struct arena *arena, struct str **tenants, size_t *n,
+                   struct err *e);
+    int (*maintain)(void *driver, bool all, struct err *e);
+    int (*delete_service)(void *driver, struct str tenant, struct str service, uint64_t *n,
+                          struct err *e);
+    int (*backup)(void *driver, const char *to, struct err *e);
+    int (*check)(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
+                 struct err *e);
+    int (*unnamed)(void *driver, struct str tenant, struct str build_id, int64_t start, int64_t end,
+                   struct arena *arena, struct store_address **addresses, size_t *n, struct err *e);
+    int (*name)(void *driver, struct str tenant, const struct store_name *names, size_t n,
+                struct err *e);
+};
+
+// The default driver: a directory of SQLite databases. options are complete (no zeroes that mean
+// something else) and are copied.
+int store_sqlite_open(const char *directory, const struct store_options *options,
+                      const struct store_driver **driver, void **state, struct err *e);

@@ -1,0 +1,175 @@
+#include "store/fold.h"
+
+#define PUSH(f, items, cap) \
+    ((f)->items = arena_push((f)->arena, (f)->items, (f)->n, &(f)->cap, sizeof *(f)->items))
+
+static uint32_t new_node(struct fold *f, uint32_t parent, uint32_t location)
+{
+    PUSH(f, parent, cap_parent);
+    PUSH(f, location, cap_location);
+    PUSH(f, self, cap_self);
+    f->parent[f->n] = parent;
+    f->location[f->n] = location;
+    f->self[f->n] = 0;
+    return f->n++;
+}
+
+void fold_init(struct fold *f, struct arena *arena, struct db *names)
+{
+    *f = (struct fold){.arena = arena, .names = names};
+    model_build(&f->b, arena);
+    new_node(f, 0, MODEL_NONE);
+}
+
+// Ids of the result for those of a part, plus one.
+struct translation {
+    struct fold *f;
+    const struct symbols *s;
+    uint32_t *strings, *functions, *mappings, *locations;
+};
+
+static uint32_t string_of(struct translation *t, uint32_t id)
+{
+    if (!t->strings[id])
+        t->strings[id] = model_build_string(&t->f->b, t->s->strings[id]) + 1;
+    return t->strings[id] - 1;
+}
+
+static uint32_t function_of(struct translation *t, uint32_t id)
+{
+    if (!t->functions[id]) {
+        const struct symbols_function *f = &t->s->functions[id];
+        t->functions[id] =
+            model_build_function(&t->f->b, string_of(t, f->name), string_of(t, f->system_name),
+                                 string_of(t, f->filename), f->start_line) +
+            1;
+    }
+    return t->functions[id] - 1;
+}
+
+static uint32_t mapping_of(struct translation *t, uint32_t id)
+{
+    struct fold *f = t->f;
+    if (t->mappings[id])
+        return t->mappings[id] - 1;
+    const struct symbols_mapping *m = &t->s->mappings[id];
+    uint32_t file = string_of(t, m->file), build_id = string_of(t, m->build_id);
+    for (uint32_t i = 0; i < f->b.p->n_mappings; i++) {
+        const struct model_mapping *n = &f->b.p->mappings[i];
+        if (n->file == file && n->build_id == build_id && n->limit - n->start == m->size &&
+            n->offset == m->offset && f->mapping_flags[i] == m->flags &&
+            (!(m->flags & SYMBOLS_FIXED) || n->start == m->start)) {
+            t->mappings[id] = i + 1;
+            return i;
+        }
+    }
+    f->mapping_flags = arena_push(f->arena, f->mapping_flags, f->b.p->n_mappings, &f->cap_mappings,
+                                  sizeof *f->mapping_flags);
+    f->mapping_flags[f->b.p->n_mappings] = m->flags;
+    uint32_t made = model_build_mapping(
+        &f->b, (struct model_mapping){.start = m->start,
+                                      .limit = m->start + m->size,
+                                      .offset = m->offset,
+                                      .file = file,
+                                      .build_id = build_id,
+                                      .has_functions = m->flags & SYMBOLS_HAS_FUNCTIONS,
+                                      .has_filenames = m->flags & SYMBOLS_HAS_FILENAMES,
+                                      .has_line_numbers = m->flags & SYMBOLS_HAS_LINE_NUMBERS,
+                                      .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
+    t->mappings[id] = made + 1;
+    return made;
+}
+
+// Names that came late.
+static uint32_t late_lines(struct translation *t, const struct symbols_location *l,
+                           struct model_line **lines)
+{
+    struct fold *f = t->f;
+    struct store_frame *frames;
+    size_t n;
+    if (!f->names->handle || !l->mapping)
+        return 0;
+    const struct symbols_mapping *m = &t->s->mappings[l->mapping - 1];
+    if (!m->build_id || !names_find(f->names, t->s->strings[m->build_id], l->address + m->offset,
+                                    f->arena, &frames, &n))
+        return 0;
+    *lines = arena_array(f->arena, n, sizeof **lines);
+    for (size_t i = 0; i < n; i++)
+        (*lines)[i] = (struct model_line){
+            frames[i].line, 0,
+            model_build_function(&f->b, model_build_string(&f->b, frames[i].name),
+                                 model_build_string(&f->b, frames[i].system_name),
+                                 model_build_string(&f->b, frames[i].file), frames[i].start_line)};
+    return (uint32_t)n;
+}
+
+static uint32_t location_of(struct translation *t, uint32_t id)
+{
+    struct fold *f = t->f;
+    if (t->locations[id])
+        return t->locations[id] - 1;
+    const struct symbols_location *l = &t->s->locations[id];
+    uint32_t mapping = l->mapping ? mapping_of(t, l->mapping - 1) : MODEL_NONE;
+    uint64_t address = l->address + (l->mapping ? f->b.p->mappings[mapping].start : 0);
+    struct model_line few[8], *lines = few;
+    uint32_t n = l->n_lines;
+    if (n > 8)
+        lines = arena_array(f->arena, n, sizeof *lines);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct symbols_line *line = &t->s->lines[l->first_line + i];
+        lines[i] = (struct model_line){line->line, line->column, function_of(t, line->function)};
+    }
+    if (!n)
+        n = late_lines(t, l, &lines);
+    uint32_t made = model_build_location(&f->b, mapping, address, lines, n);
+    f->b.p->locations[made].is_folded |= l->is_folded;
+    t->locations[id] = made + 1;
+    return made;
+}
+
+static uint32_t node_of(struct fold *f, uint32_t parent, uint32_t location)
+{
+    uint64_t hash = hash_mix(parent, location);
+    if (f->indexed) {
+        for (struct hash_probe at = hash_find(&f->index, hash); hash_hit(&f->index, &at);
+             hash_next(&f->index, &at))
+            if (f->parent[at.item] == parent && f->location[at.item] == location)
+                return at.item;
+        hash_add(&f->index, f->arena, hash, f->n);
+    }
+    return new_node(f, parent, location);
+}
+
+static void build_index(struct fold *f)
+{
+    hash_init(&f->index, f->arena, (size_t)f->n * 2);
+    for (uint32_t i = 1; i < f->n; i++)
+        hash_add(&f->index, f->arena, hash_mix(f->parent[i], f->location[i]), i);
+    f->indexed = true;
+}
+
+void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, uint32_t n_nodes)
+{
+    struct translation t = {.f = f, .s = s};
+    struct arena *a = f->arena;
+    // Distinct nodes stay distinct, so the first part needs no look at what is there.
+    if (f->first_done && !f->indexed)
+        build_index(f);
+    f->first_done = true;
+    t.strings = arena_array(a, s->n.strings, sizeof *t.strings);
+    t.functions = arena_array(a, s->n.functions, sizeof *t.functions);
+    t.mappings = arena_array(a, s->n.mappings, sizeof *t.mappings);
+    t.locations = arena_array(a, s->n.locations, sizeof *t.locations);
+    uint32_t *to = arena_array(a, n_nodes, sizeof *to);
+    for (uint32_t i = n_nodes; i-- > 1;)
+        if (values[i] || to[i])
+            to[s->nodes[i].parent] = to[i] = 1;
+    to[0] = 0;
+    f->self[0] = pack_add(f->self[0], values[0]);
+    for (uint32_t i = 1; i < n_nodes; i++) {
+        if (!to[i])
+            continue;
+        to[i] = node_of(f, to[s->nodes[i].parent], location_of(&t, s->nodes[i].location));
+        f->self[to[i]] = pack_add(f->self[to[i]], values[i]);
+    }
+}

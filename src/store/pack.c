@@ -1,0 +1,252 @@
+#include "store/pack.h"
+
+#include <stdlib.h>
+
+// More than any stream of ours: what is beyond it is damage.
+enum { STREAM_LIMIT = 1 << 30 };
+
+void pack_grow(struct pack *b, size_t more)
+{
+    size_t cap = b->cap ? b->cap * 2 : 256;
+    while (cap - b->n < more)
+        cap *= 2;
+    b->p = arena_grow(b->arena, b->p, b->cap, cap);
+    b->cap = cap;
+}
+
+void pack_bytes(struct pack *b, const void *p, size_t n)
+{
+    pack_room(b, n);
+    if (n)
+        memcpy(b->p + b->n, p, n);
+    b->n += n;
+}
+
+void pack_str(struct pack *b, struct str s)
+{
+    pack_varint(b, s.n);
+    pack_bytes(b, s.p, s.n);
+}
+
+struct str unpack_bytes(struct unpack *b, size_t n)
+{
+    if (n > (size_t)(b->end - b->p)) {
+        unpack_fail(b);
+        return (struct str){"", 0};
+    }
+    struct str s = {(const char *)b->p, n};
+    b->p += n;
+    return s;
+}
+
+struct str unpack_str(struct unpack *b)
+{
+    uint64_t n = unpack_varint(b);
+    return unpack_bytes(b, n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)n);
+}
+
+static uint64_t magnitude(int64_t v)
+{
+    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
+
+static uint64_t divisor(uint64_t a, uint64_t b)
+{
+    while (b) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+// Whether b is a everywhere times *num / *den.
+static bool is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num, int64_t *den)
+{
+    size_t i = 0;
+    while (i < n && a[i] == 0 && b[i] == 0)
+        i++;
+    if (i == n || a[i] == 0 || b[i] == 0 || a[i] == INT64_MIN || b[i] == INT64_MIN)
+        return false;
+    int64_t common = (int64_t)divisor(magnitude(a[i]), magnitude(b[i]));
+    *num = b[i] / common;
+    *den = a[i] / common;
+    if (*den < 0) {
+        *num = -*num;
+        *den = -*den;
+    }
+    for (; i < n; i++)
+        if ((__int128)a[i] * *num != (__int128)b[i] * *den)
+            return false;
+    return true;
+}
+
+// A column begins with its kind: numbers without or with a sign, or KIND_MULTIPLE + the column
+// that it is a multiple of.
+enum { KIND_UNSIGNED, KIND_SIGNED, KIND_MULTIPLE };
+enum { MAX_COLUMNS = 64 };
+
+void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n)
+{
+    bool own[MAX_COLUMNS] = {0};
+    for (uint32_t c = 0; c < k; c++) {
+        const int64_t *column = values + (size_t)c * n;
+        int64_t num, den;
+        uint32_t of = 0;
+        while (of < c && !(own[of] && is_multiple(values + (size_t)of * n, column, n, &num, &den)))
+            of++;
+        if (of < c) {
+            pack_varint(b, KIND_MULTIPLE + of);
+            pack_signed(b, num);
+            pack_varint(b, (uint64_t)den);
+            continue;
+        }
+        uint64_t common = 0;
+        bool negative = false;
+        own[c] = true;
+        for (size_t i = 0; i < n; i++) {
+            if (common != 1)
+                common = divisor(magnitude(column[i]), common);
+            negative |= column[i] < 0;
+        }
+        if (common > INT64_MAX)
+            common = 1;
+        pack_varint(b, negative ? KIND_SIGNED : KIND_UNSIGNED);
+        pack_varint(b, common);
+        if (!common)
+            continue;
+        for (size_t i = 0; i < n; i++) {
+            int64_t v = common == 1 ? column[i] : column[i] / (int64_t)common;
+            pack_varint(b, negative ? pack_zigzag(v) : (uint64_t)v);
+        }
+    }
+}
+
+static void skip_varints(struct unpack *b, size_t n)
+{
+    const uint8_t *p = b->p;
+    while (n && p < b->end)
+        n -= *p++ < 128;
+    b->p = p;
+    if (n)
+        unpack_fail(b);
+}
+
+static void read_own(struct unpack *b, uint64_t kind, uint64_t common, size_t n, int64_t *to)
+{
+    if (!common) {
+        memset(to, 0, n * sizeof *to);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint64_t v = kind == KIND_SIGNED ? (uint64_t)unpack_signed(b) : unpack_varint(b);
+        to[i] = (int64_t)(v * common);
+    }
+}
+
+void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int64_t *to)
+{
+    const uint8_t *at[MAX_COLUMNS] = {0};
+    if (k > MAX_COLUMNS || column >= k) {
+        unpack_fail(b);
+        k = 0;
+    }
+    bool done = false;
+    for (uint32_t c = 0; c < k && !b->bad; c++) {
+        at[c] = b->p;
+        uint64_t kind = unpack_varint(b);
+        if (kind < KIND_MULTIPLE) {
+            uint64_t common = unpack_varint(b);
+            if (c == column) {
+                read_own(b, kind, common, n, to);
+                done = true;
+            } else if (common) {
+                skip_varints(b, n);
+            }
+            continue;
+        }
+        int64_t num = unpack_signed(b);
+        int64_t den = (int64_t)unpack_varint(b);
+        if (c != column)
+            continue;
+        if (kind - KIND_MULTIPLE >= c || den <= 0) {
+            unpack_fail(b);
+            break;
+        }
+        struct unpack of = {at[kind - KIND_MULTIPLE], b->end, false};
+        uint64_t of_kind = unpack_varint(&of);
+        uint64_t common = unpack_varint(&of);
+        if (of_kind >= KIND_MULTIPLE) {
+            unpack_fail(b);
+            break;
+        }
+        read_own(&of, of_kind, common, n, to);
+        if (den == 1)
+            for (size_t i = 0; i < n; i++)
+                to[i] = (int64_t)((uint64_t)to[i] * (uint64_t)num);
+        else
+            for (size_t i = 0; i < n; i++)
+                to[i] = (int64_t)((__int128)to[i] * num / den);
+        done = !of.bad;
+    }
+    if (!done || b->bad) {
+        unpack_fail(b);
+        memset(to, 0, n * sizeof *to);
+    }
+}
+
+void pack_stream(struct pack *b, ZSTD_CCtx *zstd, int level, bool checked, struct str raw)
+{
+    size_t bound = ZSTD_compressBound(raw.n);
+    pack_varint(b, raw.n);
+    if (raw.n >= 24) {
+        ZSTD_CCtx_setParameter(zstd, ZSTD_c_compressionLevel, level);
+        ZSTD_CCtx_setParameter(zstd, ZSTD_c_checksumFlag, checked);
+        ZSTD_CCtx_setParameter(zstd, ZSTD_c_contentSizeFlag, 0);
+        pack_room(b, bound + 10);
+        uint8_t *to = b->p + b->n + 5;
+        size_t n = ZSTD_compress2(zstd, to, bound, raw.p, raw.n);
+        if (!ZSTD_isError(n) && n < raw.n) {
+            pack_varint(b, n);
+            memmove(b->p + b->n, to, n);
+            b->n += n;
+            return;
+        }
+    }
+    pack_varint(b, 0);
+    pack_bytes(b, raw.p, raw.n);
+}
+
+void pack_buffer_fini(struct pack_buffer *buffer)
+{
+    free(buffer->p);
+    *buffer = (struct pack_buffer){0};
+}
+
+void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer, struct unpack *to)
+{
+    uint64_t raw = unpack_varint(b);
+    uint64_t packed = unpack_varint(b);
+    *to = (struct unpack){0};
+    if (raw > STREAM_LIMIT || packed > STREAM_LIMIT) {
+        unpack_fail(b);
+    } else if (packed == 0) {
+        struct str s = unpack_bytes(b, (size_t)raw);
+        *to = (struct unpack){(const uint8_t *)s.p, (const uint8_t *)s.p + s.n, false};
+    } else {
+        struct str s = unpack_bytes(b, (size_t)packed);
+        if (buffer->cap < raw) {
+            free(buffer->p);
+            buffer->cap = (size_t)raw + (size_t)raw / 4;
+            buffer->p = malloc(buffer->cap);
+            if (!buffer->p)
+                buffer->cap = 0;
+        }
+        size_t n = buffer->p && !b->bad ? ZSTD_decompressDCtx(zstd, buffer->p, raw, s.p, s.n) : 0;
+        if (b->bad || n != raw)
+            unpack_fail(b);
+        else
+            *to = (struct unpack){buffer->p, buffer->p + raw, false};
+    }
+    to->bad = b->bad;
+}

@@ -1,0 +1,116 @@
+// The bytes that the store keeps: varints, columns of numbers, compressed streams. Readers trust
+// nothing: after the first thing that does not fit, bad is set and everything reads as zero.
+#pragma once
+
+#include <zstd.h>
+
+#include "base/arena.h"
+#include "base/str.h"
+
+struct pack {
+    struct arena *arena;
+    uint8_t *p;
+    size_t n, cap;
+};
+
+void pack_grow(struct pack *b, size_t more);
+
+static inline void pack_room(struct pack *b, size_t more)
+{
+    if (b->cap - b->n < more)
+        pack_grow(b, more);
+}
+
+static inline void pack_varint(struct pack *b, uint64_t v)
+{
+    pack_room(b, 10);
+    for (; v >= 128; v >>= 7)
+        b->p[b->n++] = (uint8_t)(v | 128);
+    b->p[b->n++] = (uint8_t)v;
+}
+
+static inline uint64_t pack_zigzag(int64_t v)
+{
+    return ((uint64_t)v << 1) ^ (uint64_t)(v >> 63);
+}
+
+static inline void pack_signed(struct pack *b, int64_t v)
+{
+    pack_varint(b, pack_zigzag(v));
+}
+
+void pack_bytes(struct pack *b, const void *p, size_t n);
+// Length, then bytes.
+void pack_str(struct pack *b, struct str s);
+
+struct unpack {
+    const uint8_t *p, *end;
+    bool bad;
+};
+
+static inline uint64_t unpack_fail(struct unpack *b)
+{
+    b->bad = true;
+    b->p = b->end;
+    return 0;
+}
+
+static inline uint64_t unpack_varint(struct unpack *b)
+{
+    if (b->p < b->end && *b->p < 128)
+        return *b->p++;
+    uint64_t v = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        if (b->p == b->end)
+            return unpack_fail(b);
+        uint8_t byte = *b->p++;
+        v |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return v;
+    }
+    return unpack_fail(b);
+}
+
+static inline int64_t unpack_signed(struct unpack *b)
+{
+    uint64_t v = unpack_varint(b);
+    return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
+}
+
+// A count of things that take at least one byte each in what is left.
+static inline size_t unpack_count(struct unpack *b)
+{
+    uint64_t n = unpack_varint(b);
+    return n <= (size_t)(b->end - b->p) ? (size_t)n : (size_t)unpack_fail(b);
+}
+
+struct str unpack_bytes(struct unpack *b, size_t n);
+struct str unpack_str(struct unpack *b);
+
+static inline int64_t pack_add(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+
+// --- columns: k of n numbers each, values[column * n + row] ---
+
+// Each is divided by its greatest common divisor; one that is a multiple of an earlier one is not
+// written again.
+void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n);
+// Reads one of them into to (n numbers) and steps over all.
+void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int64_t *to);
+
+// --- streams ---
+
+// raw, compressed where that makes it smaller. checked: with a checksum.
+void pack_stream(struct pack *b, ZSTD_CCtx *zstd, int level, bool checked, struct str raw);
+
+// Memory that is used again and again: for what a stream becomes.
+struct pack_buffer {
+    uint8_t *p;
+    size_t cap;
+};
+void pack_buffer_fini(struct pack_buffer *buffer);
+// *to reads what the stream holds; it is in buffer, or where b is. No memory counts as bad.
+void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer,
+                   struct unpack *to);

@@ -1,0 +1,344 @@
+// Closing hours, dropping days, deleting services.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "store/sqlite.h"
+
+// How long after an hour its profiles may still come before it is closed.
+#define GRACE_NANOS (INT64_C(120) * 1000000000)
+
+static uint64_t size_of(const char *path, const char *suffix)
+{
+    char name[PATH_MAX + 8];
+    struct stat st;
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    return stat(name, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+}
+
+static uint64_t day_bytes(const struct lite *lite, struct str tenant, int64_t day)
+{
+    char path[PATH_MAX];
+    day_path(lite, tenant, day, path);
+    return size_of(path, "") + size_of(path, "-wal") + size_of(path, "-shm");
+}
+
+// --- hours ---
+
+// The next service and hour with fresh profiles after these, the hour below before. 1: there is.
+static int next_open_hour(struct day *day, int64_t before, int64_t *service, int64_t *hour,
+                          struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(
+        &day->db, "SELECT service, hour FROM fresh WHERE (service, hour) > (?,?) LIMIT 1", &code,
+        e);
+    if (!q)
+        return code;
+    for (;;) {
+        sqlite3_reset(q);
+        sqlite3_bind_int64(q, 1, *service);
+        sqlite3_bind_int64(q, 2, *hour);
+        int rc = sqlite3_step(q);
+        if (rc != SQLITE_ROW)
+            code = rc == SQLITE_DONE ? 0 : db_error(&day->db, rc, "read", e);
+        if (rc == SQLITE_ROW) {
+            *service = sqlite3_column_int64(q, 0);
+            *hour = sqlite3_column_int64(q, 1);
+            if (*hour >= before)
+                continue;
+            code = 1;
+        }
+        sqlite3_reset(q);
+        return code;
+    }
+}
+
+static void end_of_day(struct day *day)
+{
+    struct err ignored;
+    int64_t pages = db_number(&day->db, "PRAGMA page_count", 0);
+    int64_t empty = db_number(&day->db, "PRAGMA freelist_count", 0);
+    if (empty > 64 && empty * 4 > pages)
+        db_exec(&day->db, "VACUUM", &ignored);
+    db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
+}
+
+// lite->write is held hour by hour, so that commits come in between.
+static int close_hours(struct lite *lite, struct str tenant, int64_t number, bool all,
+                       struct err *e)
+{
+    int64_t before = all ? INT64_MAX : (lite->options.clock() - GRACE_NANOS) / HOUR_NANOS;
+    int64_t service = 0, hour = 0;
+    int code;
+    bool any = false;
+    do {
+        struct day *day = NULL;
+        pthread_mutex_lock(&lite->write);
+        code = day_open(lite, tenant, number, false, &day, e);
+        if (!code && day) {
+            code = next_open_hour(day, before, &service, &hour, e);
+            if (code == 1) {
+                int failed = sqlite_close_hour(lite, day, service, hour, e);
+                code = failed ? failed : 1;
+                any = true;
+            } else if (!code && any) {
+                if (before >= (number + 1) * 24)
+                    end_of_day(day);
+                db_exec(&day->db, "DELETE FROM seen WHERE hour < strftime('%s','now')/3600 - 24",
+                        e);
+                db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
+            }
+        }
+        day_trim(lite);
+        pthread_mutex_unlock(&lite->write);
+        if (code == 1) {
+            pthread_mutex_lock(&lite->read);
+            lite->hours_closed++;
+            pthread_mutex_unlock(&lite->read);
+        }
+    } while (code == 1);
+    return code;
+}
+
+// --- days ---
+
+static void drop_day(struct lite *lite, struct str tenant, int64_t number, const char *why)
+{
+    char path[PATH_MAX], other[PATH_MAX + 8];
+    day_path(lite, tenant, number, path);
+    pthread_mutex_lock(&lite->write);
+    for (struct day *d = lite->days, *next; d; d = next) {
+        next = d->next;
+        if (d->number == number && str_eq(str_from(d->tenant), tenant))
+            day_close(lite, d);
+    }
+    if (unlink(path) == 0) {
+        snprintf(other, sizeof other, "%s-wal", path);
+        unlink(other);
+        snprintf(other, sizeof other, "%s-shm", path);
+        unlink(other);
+        lite_note(lite, "%s was dropped: %s", path, why);
+    } else {
+        lite_note(lite, "%s cannot be dropped: %s", path, strerror(errno));
+    }
+    pthread_mutex_unlock(&lite->write);
+    reader_forget(lite);
+    pthread_mutex_lock(&lite->read);
+    lite->days_dropped++;
+    pthread_mutex_unlock(&lite->read);
+}
+
+struct kept {
+    struct str tenant;
+    int64_t number;
+    uint64_t bytes;
+};
+
+static int kept_order(const void *a, const void *b)
+{
+    const struct kept *x = a, *y = b;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+static int every_day(struct lite *lite, struct arena *arena, struct kept **days, size_t *n,
+                     struct err *e)
+{
+    struct str *tenants;
+    size_t n_tenants, cap = 0;
+    int code = sqlite_tenants(lite, arena, &tenants, &n_tenants, e);
+    *n = 0;
+    *days = NULL;
+    for (size_t i = 0; i < n_tenants && !code; i++) {
+        int64_t *numbers;
+        size_t n_numbers;
+        code = day_list(lite, tenants[i], 0, INT64_MAX, arena, &numbers, &n_numbers, e);
+        struct arena_trap trap;
+        if (code || ARENA_TRY(arena, trap))
+            return code ? code : arena_caught(arena, e);
+        for (size_t j = 0; j < n_numbers; j++) {
+            *days = arena_push(arena, *days, *n, &cap, sizeof **days);
+            (*days)[(*n)++] =
+                (struct kept){tenants[i], numbers[j], day_bytes(lite, tenants[i], numbers[j])};
+        }
+        arena_try_end(arena);
+    }
+    if (*n)
+        qsort(*days, *n, sizeof **days, kept_order);
+    return code;
+}
+
+// Oldest first. The day that is being written is never dropped for its size.
+static void drop_days(struct lite *lite, struct kept *days, size_t n)
+{
+    const struct store_options *o = &lite->options;
+    int64_t now = o->clock();
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += days[i].bytes;
+    for (size_t i = 0; i < n; i++) {
+        struct statvfs disk;
+        const char *why = NULL;
+        bool past = days[i].number < day_of(now);
+        if (o->keep_nanos > 0 && (days[i].number + 1) * DAY_NANOS < now - o->keep_nanos)
+            why = "it is older than is to be kept";
+        else if (past && o->keep_bytes && bytes > o->keep_bytes)
+            why = "the store is larger than it may be";
+        else if (past && o->keep_free && statvfs(lite->directory, &disk) == 0 &&
+                 (uint64_t)disk.f_bavail * disk.f_frsize < o->keep_free)
+            why = "too little space is free on the disk";
+        if (!why)
+            continue;
+        drop_day(lite, days[i].tenant, days[i].number, why);
+        bytes -= days[i].bytes;
+    }
+}
+
+int sqlite_maintain(void *driver, bool all, struct err *e)
+{
+    struct lite *lite = driver;
+    struct arena *arena = arena_new(0);
+    struct kept *days;
+    size_t n;
+    int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
+    if (!code) {
+        drop_days(lite, days, n);
+        code = every_day(lite, arena, &days, &n, e);
+    }
+    int64_t today = day_of(lite->options.clock());
+    for (size_t i = 0; i < n && !code; i++) {
+        // Old days that nobody writes to were looked at once.
+        bool open = false;
+        pthread_mutex_lock(&lite->write);
+        for (const struct day *d = lite->days; d; d = d->next)
+            open |= d->number == days[i].number && str_eq(str_from(d->tenant), days[i].tenant);
+        open |= !lite->all_days_seen;
+        pthread_mutex_unlock(&lite->write);
+        if (!open && !all && days[i].number < today - 1)
+            continue;
+        code = close_hours(lite, days[i].tenant, days[i].number, all, e);
+        if (code == STORE_CORRUPT) {
+            lite_note(lite, "%s", e->message);
+            code = 0;
+        }
+    }
+    if (!code) {
+        pthread_mutex_lock(&lite->write);
+        lite->all_days_seen = true;
+        pthread_mutex_unlock(&lite->write);
+    }
+    arena_free(arena);
+    return code;
+}
+
+// --- services ---
+
+static int delete_from(struct lite *lite, struct day *day, struct str service, uint64_t *n,
+                       struct err *e)
+{
+    // Bound by name, then by id: what other tables know.
+    static const char *const statements[] = {
+        "DELETE FROM fresh WHERE service=?", "DELETE FROM block WHERE service=?",
+        "DELETE FROM symbol WHERE service=?", "DELETE FROM series WHERE service=?",
+        "DELETE FROM service WHERE id=?"};
+    int code = 0;
+    int64_t id = 0;
+    sqlite3_stmt *q = db_prepare(&day->db, "SELECT id FROM service WHERE name=?", &code, e);
+    if (!q)
+        return code;
+    db_bind_str(q, 1, service);
+    if (sqlite3_step(q) == SQLITE_ROW)
+        id = sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    if (!id)
+        return 0;
+    code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
+    for (int i = 0; i < 5 && !code; i++) {
+        q = db_prepare(&day->db, statements[i], &code, e);
+        if (!q)
+            break;
+        sqlite3_bind_int64(q, 1, id);
+        code = db_run(&day->db, q, e);
+        if (i < 2)
+            *n += (uint64_t)sqlite3_changes(day->db.handle);
+    }
+    if (!code)
+        code = db_exec(&day->db, "COMMIT", e);
+    if (code)
+        db_rollback(&day->db);
+    day_drop_symbols(lite, day);
+    if (!code)
+        end_of_day(day);
+    return code;
+}
+
+int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
+                          struct err *e)
+{
+    struct lite *lite = driver;
+    struct arena *arena = arena_new(0);
+    int64_t *days;
+    size_t n_days;
+    *n = 0;
+    int code = arena ? day_list(lite, tenant, 0, INT64_MAX, arena, &days, &n_days, e)
+                     : err_set(e, "no memory");
+    for (size_t i = 0; i < n_days && !code; i++) {
+        struct day *day;
+        pthread_mutex_lock(&lite->write);
+        code = day_open(lite, tenant, days[i], false, &day, e);
+        if (!code && day)
+            code = delete_from(lite, day, service, n, e);
+        day_trim(lite);
+        pthread_mutex_unlock(&lite->write);
+        if (code == STORE_CORRUPT) {
+            lite_note(lite, "%s", e->message);
+            code = 0;
+        }
+    }
+    arena_free(arena);
+    return code;
+}
+
+// --- what there is ---
+
+int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e)
+{
+    struct lite *lite = driver;
+    struct arena *arena = arena_new(0);
+    struct kept *days;
+    size_t n;
+    int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
+    for (size_t i = 0; i < n && !code; i++) {
+        if (tenant.n && !str_eq(tenant, days[i].tenant))
+            continue;
+        struct reader *reader;
+        int unreadable = reader_take(lite, days[i].tenant, days[i].number, &reader, e);
+        stats->days++;
+        stats->bytes += days[i].bytes;
+        stats->damaged_days += unreadable != 0;
+        if (unreadable || !reader)
+            continue;
+        int64_t first = db_number(&reader->db,
+                                  "SELECT min(h) FROM (SELECT min(hour) h FROM block UNION ALL "
+                                  "SELECT min(hour) FROM fresh)",
+                                  -1);
+        int64_t last = db_number(&reader->db,
+                                 "SELECT max(h) FROM (SELECT max(hour) h FROM block UNION ALL "
+                                 "SELECT max(hour) FROM fresh)",
+                                 -1);
+        reader_give(lite, reader);
+        if (first < 0)
+            continue;
+        if (!stats->any || first * HOUR_NANOS < stats->oldest)
+            stats->oldest = first * HOUR_NANOS;
+        if (!stats->any || (last + 1) * HOUR_NANOS - 1 > stats->newest)
+            stats->newest = (last + 1) * HOUR_NANOS - 1;
+        stats->any = true;
+    }
+    arena_free(arena);
+    return code;
+}

@@ -1,0 +1,262 @@
+// Backups and checks: what reads everything.
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/sqlite.h"
+
+// The copy is complete and synced when it returns: SQLite writes it as one transaction.
+static int copy_database(const char *from, const char *to, struct err *e)
+{
+    struct db source, target;
+    int code = db_open(&source, from, DB_READ, NULL, INT_MAX, e);
+    if (code)
+        return code;
+    target = (struct db){.path = strdup(to)};
+    int rc = sqlite3_open_v2(
+        to, &target.handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    sqlite3_backup *backup =
+        rc == SQLITE_OK ? sqlite3_backup_init(target.handle, "main", source.handle, "main") : NULL;
+    if (backup) {
+        sqlite3_backup_step(backup, -1);
+        rc = sqlite3_backup_finish(backup);
+    } else if (rc == SQLITE_OK) {
+        rc = sqlite3_errcode(target.handle);
+    }
+    if (rc != SQLITE_OK)
+        code = db_error(&target, rc, "write to", e);
+    db_close(&target);
+    db_close(&source);
+    return code;
+}
+
+static int make(const char *path, struct err *e)
+{
+    if (mkdir(path, 0750) == 0)
+        return 0;
+    err_set(e, "cannot make %s: %s", path, strerror(errno));
+    return STORE_FULL;
+}
+
+int sqlite_backup(void *driver, const char *to, struct err *e)
+{
+    struct lite *lite = driver;
+    struct arena *arena = arena_new(0);
+    struct str *tenants;
+    size_t n_tenants, n_days;
+    int64_t *days;
+    char path[PATH_MAX], from[PATH_MAX];
+    if (!arena || strlen(to) > PATH_MAX - 400) {
+        arena_free(arena);
+        return err_set(e, "the name of the backup is too long");
+    }
+    int code = sqlite_tenants(lite, arena, &tenants, &n_tenants, e);
+    if (!code)
+        code = make(to, e);
+    snprintf(path, sizeof path, "%s/tenants", to);
+    if (!code)
+        code = make(path, e);
+    for (size_t i = 0; i < n_tenants && !code; i++) {
+        struct lite other = {.directory = (char *)to};
+        code = day_list(lite, tenants[i], 0, INT64_MAX, arena, &days, &n_days, e);
+        snprintf(path, sizeof path, "%s/tenants/%s", to, tenants[i].p);
+        if (!code)
+            code = make(path, e);
+        for (size_t j = 0; j < n_days && !code; j++) {
+            day_path(lite, tenants[i], days[j], from);
+            day_path(&other, tenants[i], days[j], path);
+            code = copy_database(from, path, e);
+            if (code == STORE_CORRUPT) {
+                lite_note(lite, "%s; it is not in the backup", e->message);
+                code = 0;
+            }
+        }
+        snprintf(from, sizeof from, "%s/tenants/%s/names.db", lite->directory, tenants[i].p);
+        snprintf(path, sizeof path, "%s/tenants/%s/names.db", to, tenants[i].p);
+        if (!code && access(from, F_OK) == 0)
+            code = copy_database(from, path, e);
+    }
+    sync();
+    arena_free(arena);
+    return code;
+}
+
+// --- checks ---
+
+struct check {
+    struct lite *lite;
+    struct arena *arena;
+    void (*found)(void *ctx, const char *text);
+    void *ctx;
+    struct reader *reader;
+    struct reader_symbols *symbols;
+    struct block_reader r;
+    uint64_t wrong;
+};
+
+static void report(struct check *c, const char *text)
+{
+    c->wrong++;
+    c->found(c->ctx, text);
+}
+
+// A segment is right if every profile in it can be read and amounts to its total.
+static bool segment_is_right(struct check *c, struct str bytes, uint32_t k, size_t n,
+                             uint32_t n_nodes, uint32_t column, const int64_t *totals)
+{
+    struct segment s;
+    segment_open(&s, &c->r, bytes, k, n_nodes);
+    for (size_t i = 0; i < n; i++) {
+        int64_t total = 0;
+        if (!segment_next(&s, column))
+            return false;
+        for (uint32_t j = 0; j < s.n; j++)
+            total = pack_add(total, c->r.value[j]);
+        if (total != totals[i])
+            return false;
+    }
+    return !s.bad;
+}
+
+static bool block_is_right(struct check *c, struct str points, struct str body, uint32_t n_nodes)
+{
+    struct points p;
+    struct segments segments;
+    points_open(&p, &c->r, points);
+    segments_open(&segments, body);
+    while (points_next(&p)) {
+        if (!segments_next(&segments) || segments.series != p.series)
+            return false;
+        for (uint32_t t = 0; t < p.k; t++)
+            if (!segment_is_right(c, segments.segment, p.k, p.n, n_nodes, t,
+                                  points_column(&p, 2 + t)))
+                return false;
+    }
+    return !p.bad;
+}
+
+static bool fresh_is_right(struct check *c, struct str head, struct str body, uint32_t n_nodes)
+{
+    struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
+    uint64_t k = unpack_varint(&b);
+    unpack_signed(&b);
+    for (uint32_t t = 0; t < k && k <= KIND_MAX_TYPES && !b.bad; t++) {
+        int64_t total = unpack_signed(&b);
+        if (!segment_is_right(c, body, (uint32_t)k, 1, n_nodes, t, &total))
+            return false;
+    }
+    return !b.bad && k <= KIND_MAX_TYPES;
+}
+
+static int check_service(struct check *c, int64_t service, struct err *e)
+{
+    char text[PATH_MAX + 200];
+    int code = reader_symbols_take(c->lite, c->reader, service, c->r.zstd, &c->symbols, e);
+    if (code)
+        return code;
+    uint32_t n_nodes = c->symbols->symbols->n.nodes;
+    for (int fresh = 0; fresh < 2; fresh++) {
+        sqlite3_stmt *q =
+            db_prepare(&c->reader->db,
+                       fresh ? "SELECT hour, time, head, body FROM fresh WHERE service=?"
+                             : "SELECT hour, level, points, body FROM block WHERE service=?",
+                       &code, e);
+        if (!q)
+            return code;
+        sqlite3_bind_int64(q, 1, service);
+        int rc;
+        while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+            bool right = fresh ? fresh_is_right(c, db_blob(q, 2), db_blob(q, 3), n_nodes)
+                               : block_is_right(c, db_blob(q, 2), db_blob(q, 3), n_nodes);
+            if (right)
+                continue;
+            snprintf(text, sizeof text, "%s: service %lld, hour %d: a %s cannot be read",
+                     c->reader->db.path, (long long)service, (int)(sqlite3_column_int64(q, 0) % 24),
+                     fresh ? "fresh profile" : "block");
+            report(c, text);
+        }
+        sqlite3_reset(q);
+        if (rc != SQLITE_DONE)
+            return db_error(&c->reader->db, rc, "read", e);
+    }
+    reader_symbols_give(c->lite, c->symbols);
+    c->symbols = NULL;
+    return 0;
+}
+
+static int check_day(struct check *c, struct err *e)
+{
+    int code = 0, rc;
+    char text[PATH_MAX + 400];
+    sqlite3_stmt *q = db_prepare(&c->reader->db, "PRAGMA integrity_check(20)", &code, e);
+    if (!q)
+        return code;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        const char *line = (const char *)sqlite3_column_text(q, 0);
+        if (!line || strcmp(line, "ok") == 0)
+            continue;
+        snprintf(text, sizeof text, "%s: %.300s", c->reader->db.path, line);
+        report(c, text);
+    }
+    if (rc != SQLITE_DONE)
+        return db_error(&c->reader->db, rc, "read", e);
+    q = db_prepare(&c->reader->db, "SELECT id FROM service", &code, e);
+    if (!q)
+        return code;
+    while (!code && (rc = sqlite3_step(q)) == SQLITE_ROW)
+        code = check_service(c, sqlite3_column_int64(q, 0), e);
+    return code ? code : rc == SQLITE_DONE ? 0 : db_error(&c->reader->db, rc, "read", e);
+}
+
+static int guarded(struct check *c, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(c->arena, trap)) {
+        arena_caught(c->arena, e);
+        return STORE_BUSY;
+    }
+    int code = check_day(c, e);
+    arena_try_end(c->arena);
+    return code;
+}
+
+int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx, struct err *e)
+{
+    struct lite *lite = driver;
+    struct str *tenants;
+    size_t n_tenants = 0, n_days;
+    int64_t *days;
+    struct check c = {.lite = lite, .found = found, .ctx = ctx, .arena = arena_new(0)};
+    if (!c.arena)
+        return err_set(e, "no memory to check the store");
+    int code = block_reader_init(&c.r, c.arena, e);
+    if (!code)
+        code = sqlite_tenants(lite, c.arena, &tenants, &n_tenants, e);
+    for (size_t i = 0; i < n_tenants && !code; i++) {
+        code = day_list(lite, tenants[i], 0, INT64_MAX, c.arena, &days, &n_days, e);
+        for (size_t j = 0; j < n_days && !code; j++) {
+            code = reader_take(lite, tenants[i], days[j], &c.reader, e);
+            if (!code && c.reader)
+                code = guarded(&c, e);
+            if (c.symbols)
+                reader_symbols_give(lite, c.symbols);
+            if (c.reader)
+                reader_give(lite, c.reader);
+            c.symbols = NULL;
+            c.reader = NULL;
+            if (code == STORE_CORRUPT) {
+                report(&c, e->message);
+                code = 0;
+            }
+        }
+    }
+    block_reader_fini(&c.r);
+    arena_free(c.arena);
+    if (!code && c.wrong) {
+        err_set(e, "%s: %llu things are wrong", lite->directory, (unsigned long long)c.wrong);
+        code = STORE_CORRUPT;
+    }
+    return code;
+}

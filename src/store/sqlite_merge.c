@@ -1,0 +1,455 @@
+#include <math.h>
+#include <stdlib.h>
+
+#include "store/fold.h"
+#include "store/sqlite.h"
+
+struct merging {
+    struct lite *lite;
+    const struct store_select *select;
+    struct arena *arena;
+    struct block_reader r;
+    struct reader *reader;
+    struct reader_symbols *symbols;
+    struct db names;
+    struct fold fold;
+    bool gauge, counting, named;
+    struct hash_table counts; // of a gauge: profiles of a series, over all days
+    uint64_t *count_hash, *count;
+    size_t n_counts, cap_count, cap_count_hash;
+    uint64_t n_profiles;
+    int64_t duration;
+    // Of one service and day.
+    struct found *found;
+    size_t n_found;
+    uint32_t n_nodes;
+    int64_t *sums;
+    double *means;
+};
+
+// Which profiles of a block count.
+enum keep {
+    KEEP_IN_RANGE,
+    KEEP_WHOLE_BUCKETS, // five minutes that are in the range from end to end
+    KEEP_REST,          // in the range, and in no such five minutes
+};
+
+static bool whole_bucket(const struct store_select *s, int64_t time)
+{
+    int64_t start = time - time % FIVE_MINUTES_NANOS;
+    return start >= s->start && start + FIVE_MINUTES_NANOS - 1 <= s->end;
+}
+
+static bool is_kept(const struct merging *m, enum keep keep, int64_t time)
+{
+    const struct store_select *s = m->select;
+    if (keep == KEEP_WHOLE_BUCKETS)
+        return whole_bucket(s, time);
+    return time >= s->start && time <= s->end && !(keep == KEEP_REST && whole_bucket(s, time));
+}
+
+static int damaged(const struct merging *m, const char *what, int64_t hour, struct err *e)
+{
+    err_set(e, "%s is damaged: %s of hour %lld cannot be read", m->reader->db.path, what,
+            (long long)(hour % 24));
+    return STORE_CORRUPT;
+}
+
+static bool has_span(const struct store_select *s, uint64_t span)
+{
+    for (size_t i = 0; i < s->n_spans; i++)
+        if (s->spans[i] == span)
+            return true;
+    return false;
+}
+
+// Adds what the reader holds to its sums over the dictionary.
+static void add_item(struct merging *m, const struct segment *s)
+{
+    const uint32_t *index = m->r.index;
+    const int64_t *value = m->r.value;
+    int64_t *sum = m->r.sum;
+    if (m->select->n_spans) {
+        for (uint32_t i = 0; s->has_spans && i < s->n; i++)
+            if (has_span(m->select, m->r.span[i]))
+                sum[index[i]] = pack_add(sum[index[i]], value[i]);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n; i++)
+        sum[index[i]] = pack_add(sum[index[i]], value[i]);
+}
+
+static void begin_sums(struct merging *m, const struct segment *s)
+{
+    if (s->n_dictionary > m->r.cap_sum) {
+        m->r.cap_sum = (size_t)s->n_dictionary * 2;
+        m->r.sum = arena_array(m->arena, m->r.cap_sum, sizeof *m->r.sum);
+    }
+    memset(m->r.sum, 0, s->n_dictionary * sizeof *m->r.sum);
+}
+
+static void end_sums(struct merging *m, const struct segment *s, const struct found *f)
+{
+    const uint32_t *nodes = m->r.dictionary;
+    if (m->gauge)
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
+            m->means[nodes[i]] += (double)m->r.sum[i] / (double)f->n;
+    else
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
+            m->sums[nodes[i]] = pack_add(m->sums[nodes[i]], m->r.sum[i]);
+}
+
+static int merge_block(struct merging *m, int64_t hour, enum level level, enum keep keep,
+                       struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(
+        &m->reader->db, "SELECT points, body FROM block WHERE service=? AND hour=? AND level=?",
+        &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, m->found->service);
+    sqlite3_bind_int64(q, 2, hour);
+    sqlite3_bind_int64(q, 3, level);
+    int rc = sqlite3_step(q);
+    if (rc != SQLITE_ROW)
+        return rc == SQLITE_DONE ? 0 : db_error(&m->reader->db, rc, "read", e);
+    struct points p;
+    struct segments segments;
+    points_open(&p, &m->r, db_blob(q, 0));
+    segments_open(&segments, db_blob(q, 1));
+    while (points_next(&p)) {
+        if (!segments_next(&segments) || segments.series != p.series)
+            return damaged(m, "the directory", hour, e);
+        const struct found *f = reader_found(m->found, m->n_found, p.series);
+        if (!f || f->k != p.k)
+            continue;
+        size_t n_kept = 0;
+        for (size_t i = 0; i < p.n; i++)
+            n_kept += is_kept(m, keep, p.times[i]);
+        if (!n_kept)
+            continue;
+        const int64_t *counts = points_column(&p, 1), *durations = points_column(&p, 0);
+        struct segment s;
+        segment_open(&s, &m->r, segments.segment, f->k, m->n_nodes);
+        if (s.bad)
+            return damaged(m, "a segment", hour, e);
+        begin_sums(m, &s);
+        for (size_t i = 0; i < p.n; i++) {
+            if (!segment_next(&s, f->column))
+                return damaged(m, "a profile", hour, e);
+            if (n_kept < p.n && !is_kept(m, keep, p.times[i]))
+                continue;
+            add_item(m, &s);
+            m->n_profiles += (uint64_t)counts[i];
+            m->duration = pack_add(m->duration, durations[i]);
+        }
+        end_sums(m, &s, f);
+    }
+    sqlite3_reset(q);
+    return p.bad ? damaged(m, "the points", hour, e) : 0;
+}
+
+static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct err *e)
+{
+    const struct store_select *s = m->select;
+    bool has_hour = levels & (1u << LEVEL_HOUR), has_five = levels & (1u << LEVEL_FIVE_MINUTES);
+    bool whole = hour * HOUR_NANOS >= s->start && (hour + 1) * HOUR_NANOS - 1 <= s->end;
+    if (s->n_spans) // Roll-ups know nothing of spans.
+        has_hour = has_five = false;
+    if (whole && has_hour)
+        return merge_block(m, hour, LEVEL_HOUR, KEEP_IN_RANGE, e);
+    if (!has_five)
+        return merge_block(m, hour, LEVEL_RAW, KEEP_IN_RANGE, e);
+    int code = merge_block(m, hour, LEVEL_FIVE_MINUTES, KEEP_WHOLE_BUCKETS, e);
+    return code || whole ? code : merge_block(m, hour, LEVEL_RAW, KEEP_REST, e);
+}
+
+static void bind_range(sqlite3_stmt *q, int64_t service, const struct store_select *select)
+{
+    sqlite3_bind_int64(q, 1, service);
+    sqlite3_bind_int64(q, 2, select->start / HOUR_NANOS);
+    sqlite3_bind_int64(q, 3, select->end / HOUR_NANOS);
+}
+
+static int merge_blocks(struct merging *m, struct err *e)
+{
+    int code = 0, rc;
+    sqlite3_stmt *q = db_prepare(
+        &m->reader->db,
+        "SELECT hour, level FROM block WHERE service=? AND hour>=? AND hour<=? ORDER BY hour",
+        &code, e);
+    if (!q)
+        return code;
+    bind_range(q, m->found->service, m->select);
+    int64_t hour = -1;
+    unsigned levels = 0;
+    while (!code && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        if (sqlite3_column_int64(q, 0) != hour && levels)
+            code = merge_hour(m, hour, levels, e);
+        if (sqlite3_column_int64(q, 0) != hour)
+            levels = 0;
+        hour = sqlite3_column_int64(q, 0);
+        levels |= 1u << (sqlite3_column_int(q, 1) & 7);
+    }
+    if (!code && levels)
+        code = merge_hour(m, hour, levels, e);
+    if (!code && rc != SQLITE_DONE)
+        code = db_error(&m->reader->db, rc, "read", e);
+    sqlite3_reset(q);
+    return code;
+}
+
+static const char FRESH[] = "SELECT series, time, head, body FROM fresh WHERE service=? AND "
+                            "hour>=? AND hour<=?";
+
+static int merge_fresh(struct merging *m, struct err *e)
+{
+    int code = 0, rc;
+    sqlite3_stmt *q = db_prepare(&m->reader->db, FRESH, &code, e);
+    if (!q)
+        return code;
+    bind_range(q, m->found->service, m->select);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        int64_t time = sqlite3_column_int64(q, 1);
+        const struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
+        if (!f || !is_kept(m, KEEP_IN_RANGE, time))
+            continue;
+        struct str head = db_blob(q, 2);
+        struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
+        struct segment s;
+        uint64_t k = unpack_varint(&b);
+        m->duration = pack_add(m->duration, unpack_signed(&b));
+        segment_open(&s, &m->r, db_blob(q, 3), f->k, m->n_nodes);
+        if (b.bad || k != f->k || s.bad || !segment_next(&s, f->column))
+            return damaged(m, "a fresh profile", time / HOUR_NANOS, e);
+        begin_sums(m, &s);
+        add_item(m, &s);
+        end_sums(m, &s, f);
+        m->n_profiles++;
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE ? 0 : db_error(&m->reader->db, rc, "read", e);
+}
+
+// How many profiles each series has in the range: what a mean is divided by.
+static int count_profiles(struct merging *m, struct err *e)
+{
+    int code = 0, rc;
+    sqlite3_stmt *q = db_prepare(&m->reader->db,
+                                 "SELECT points, hour FROM block WHERE service=? AND hour>=? AND "
+                                 "hour<=? AND level=1",
+                                 &code, e);
+    if (!q)
+        return code;
+    bind_range(q, m->found->service, m->select);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct points p;
+        points_open(&p, &m->r, db_blob(q, 0));
+        while (points_next(&p)) {
+            struct found *f = reader_found(m->found, m->n_found, p.series);
+            for (size_t i = 0; f && i < p.n; i++)
+                f->n += is_kept(m, KEEP_IN_RANGE, p.times[i]);
+        }
+        if (p.bad)
+            return damaged(m, "the points", sqlite3_column_int64(q, 1), e);
+    }
+    sqlite3_reset(q);
+    if (rc == SQLITE_DONE && (q = db_prepare(&m->reader->db, FRESH, &code, e))) {
+        bind_range(q, m->found->service, m->select);
+        while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+            struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
+            if (f)
+                f->n += is_kept(m, KEEP_IN_RANGE, sqlite3_column_int64(q, 1));
+        }
+        sqlite3_reset(q);
+    }
+    return rc == SQLITE_DONE ? code : db_error(&m->reader->db, rc, "read", e);
+}
+
+// The number of profiles of the series with these labels, of all days.
+static uint64_t *count_of(struct merging *m, const struct store_series *s)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < s->n_labels; i++)
+        hash = hash_bytes(s->labels[i].value.p, s->labels[i].value.n,
+                          hash_bytes(s->labels[i].name.p, s->labels[i].name.n, hash));
+    for (struct hash_probe at = hash_find(&m->counts, hash); hash_hit(&m->counts, &at);
+         hash_next(&m->counts, &at))
+        if (m->count_hash[at.item] == hash)
+            return &m->count[at.item];
+    m->count = arena_push(m->arena, m->count, m->n_counts, &m->cap_count, sizeof *m->count);
+    m->count_hash =
+        arena_push(m->arena, m->count_hash, m->n_counts, &m->cap_count_hash, sizeof *m->count_hash);
+    m->count[m->n_counts] = 0;
+    m->count_hash[m->n_counts] = hash;
+    hash_add(&m->counts, m->arena, hash, (uint32_t)m->n_counts);
+    return &m->count[m->n_counts++];
+}
+
+static int count_service(struct merging *m, struct err *e)
+{
+    int code = count_profiles(m, e);
+    for (size_t i = 0; i < m->n_found && !code; i++)
+        *count_of(m, &m->found[i].series) += m->found[i].n;
+    return code;
+}
+
+static int merge_service(struct merging *m, struct err *e)
+{
+    int code =
+        reader_symbols_take(m->lite, m->reader, m->found->service, m->r.zstd, &m->symbols, e);
+    if (code)
+        return code;
+    const struct symbols *s = m->symbols->symbols;
+    m->n_nodes = s->n.nodes;
+    m->sums = arena_array(m->arena, m->n_nodes, sizeof *m->sums);
+    if (m->gauge)
+        m->means = arena_array(m->arena, m->n_nodes, sizeof *m->means);
+    for (size_t i = 0; m->gauge && i < m->n_found; i++)
+        m->found[i].n = *count_of(m, &m->found[i].series);
+    code = merge_blocks(m, e);
+    if (!code)
+        code = merge_fresh(m, e);
+    for (uint32_t i = 0; m->gauge && i < m->n_nodes; i++)
+        m->sums[i] = llround(m->means[i]);
+    if (!code)
+        fold_add(&m->fold, s, m->sums, m->n_nodes);
+    reader_symbols_give(m->lite, m->symbols);
+    m->symbols = NULL;
+    return code;
+}
+
+static void name_type(struct merging *m, const struct found *f)
+{
+    struct model_builder *b = &m->fold.b;
+    model_build_type(b, f->type, f->unit);
+    b->p->period_type = (struct model_value_type){model_build_string(b, f->period_type),
+                                                  model_build_string(b, f->period_unit)};
+    b->p->period = f->period;
+    m->named = true;
+}
+
+static int merge_day(struct merging *m, struct err *e)
+{
+    struct found *found;
+    size_t n;
+    int code = reader_find(m->reader, m->select, m->arena, &found, &n, e);
+    for (size_t at = 0, end; at < n && !code; at = end) {
+        for (end = at; end < n && found[end].service == found[at].service; end++)
+            ;
+        m->found = found + at;
+        m->n_found = end - at;
+        if (!m->named)
+            name_type(m, found + at);
+        code = m->counting ? count_service(m, e) : merge_service(m, e);
+    }
+    return code;
+}
+
+// Jumps are caught here; what is held is in *m and given back by the caller.
+static int merge_guarded(struct merging *m, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(m->arena, trap)) {
+        arena_caught(m->arena, e);
+        return STORE_BUSY;
+    }
+    int code = merge_day(m, e);
+    arena_try_end(m->arena);
+    return code;
+}
+
+static int finish(struct merging *m, struct store_stacks **stacks, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(m->arena, trap)) {
+        arena_caught(m->arena, e);
+        return STORE_BUSY;
+    }
+    struct type_id id;
+    struct store_stacks *s = arena_alloc(m->arena, sizeof *s);
+    if (!m->named && type_id_parse(m->select->type, &id))
+        name_type(m, &(struct found){.type = id.type,
+                                     .unit = id.unit,
+                                     .period_type = id.period_type,
+                                     .period_unit = id.period_unit});
+    *s = (struct store_stacks){.n_nodes = m->fold.n,
+                               .parent = m->fold.parent,
+                               .location = m->fold.location,
+                               .self = m->fold.self,
+                               .symbols = m->fold.b.p,
+                               .n_profiles = m->n_profiles,
+                               .duration = m->duration};
+    *stacks = s;
+    arena_try_end(m->arena);
+    return 0;
+}
+
+static int begin_fold(struct merging *m, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(m->arena, trap)) {
+        arena_caught(m->arena, e);
+        return STORE_BUSY;
+    }
+    fold_init(&m->fold, m->arena, &m->names);
+    hash_init(&m->counts, m->arena, 64);
+    arena_try_end(m->arena);
+    return 0;
+}
+
+// Reads every day once; days that are damaged are left out.
+static int each_day(struct merging *m, const int64_t *days, size_t n, struct store_answer *answer,
+                    struct err *e)
+{
+    int code = 0;
+    for (size_t i = 0; i < n && !code; i++) {
+        code = reader_take(m->lite, m->select->tenant, days[i], &m->reader, e);
+        if (!code && m->reader)
+            code = merge_guarded(m, e);
+        if (m->symbols)
+            reader_symbols_give(m->lite, m->symbols);
+        if (m->reader)
+            reader_give(m->lite, m->reader);
+        m->symbols = NULL;
+        m->reader = NULL;
+        if (code == STORE_CORRUPT) {
+            if (!m->counting) {
+                lite_note(m->lite, "%s", e->message);
+                answer->damaged_days++;
+            }
+            code = 0;
+        }
+    }
+    return code;
+}
+
+int sqlite_merge(void *driver, const struct store_select *select, struct arena *arena,
+                 struct store_stacks **stacks, struct store_answer *answer, struct err *e)
+{
+    struct merging m = {.lite = driver, .select = select, .arena = arena};
+    int64_t *days;
+    size_t n;
+    m.gauge = store_type_is_gauge(select->type);
+    int code = day_list(driver, select->tenant, select->start, select->end, arena, &days, &n, e);
+    if (!code)
+        code = block_reader_init(&m.r, arena, e);
+    if (!code)
+        code = names_open(driver, select->tenant, false, &m.names, e);
+    if (!code)
+        code = begin_fold(&m, e);
+    if (!code && m.gauge) {
+        m.counting = true;
+        code = each_day(&m, days, n, answer, e);
+        m.counting = false;
+    }
+    if (!code)
+        code = each_day(&m, days, n, answer, e);
+    if (!code)
+        code = finish(&m, stacks, e);
+    block_reader_fini(&m.r);
+    if (m.names.handle)
+        db_close(&m.names);
+    return code;
+}

@@ -1,0 +1,369 @@
+#include <stdlib.h>
+
+#include "store/sqlite.h"
+
+// Compression of what is soon rewritten.
+enum { FRESH_LEVEL = 1 };
+
+struct batch {
+    struct lite *lite;
+    struct arena *arena; // of one put
+};
+
+// The id of the row of a unique text or blob, which is added if it is new.
+static int row_of(struct day *day, const char *select, const char *insert, struct str key,
+                  bool text, int64_t *id, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&day->db, select, &code, e);
+    if (!q)
+        return code;
+    if (text)
+        db_bind_str(q, 1, key);
+    else
+        db_bind_blob(q, 1, key);
+    int rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW)
+        *id = sqlite3_column_int64(q, 0);
+    else if (rc != SQLITE_DONE)
+        code = db_error(&day->db, rc, "read", e);
+    sqlite3_reset(q);
+    if (rc != SQLITE_DONE)
+        return code;
+    q = db_prepare(&day->db, insert, &code, e);
+    if (!q)
+        return code;
+    if (text)
+        db_bind_str(q, 1, key);
+    else
+        db_bind_blob(q, 1, key);
+    code = db_run(&day->db, q, e);
+    *id = sqlite3_last_insert_rowid(day->db.handle);
+    return code;
+}
+
+static int series_of(struct day *day, int64_t service, int64_t kind, struct str labels, int64_t *id,
+                     struct err *e)
+{
+    int code = 0;
+    int64_t hash = (int64_t)hash_bytes(labels.p, labels.n, (uint64_t)kind);
+    sqlite3_stmt *q = db_prepare(
+        &day->db, "SELECT id, labels FROM series WHERE service=? AND hash=? AND kind=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, service);
+    sqlite3_bind_int64(q, 2, hash);
+    sqlite3_bind_int64(q, 3, kind);
+    int rc;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW && !str_eq(db_blob(q, 1), labels))
+        ;
+    if (rc == SQLITE_ROW)
+        *id = sqlite3_column_int64(q, 0);
+    else if (rc != SQLITE_DONE)
+        code = db_error(&day->db, rc, "read", e);
+    sqlite3_reset(q);
+    if (rc != SQLITE_DONE)
+        return code;
+    q = db_prepare(&day->db, "INSERT INTO series(service, kind, hash, labels) VALUES(?,?,?,?)",
+                   &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, service);
+    sqlite3_bind_int64(q, 2, kind);
+    sqlite3_bind_int64(q, 3, hash);
+    db_bind_blob(q, 4, labels);
+    code = db_run(&day->db, q, e);
+    *id = sqlite3_last_insert_rowid(day->db.handle);
+    return code;
+}
+
+static struct str kind_of(const struct model_profile *p, struct arena *arena)
+{
+    struct kind kind = {.period_type = model_str(p, p->period_type.type),
+                        .period_unit = model_str(p, p->period_type.unit),
+                        .default_type = model_str(p, p->default_type),
+                        .period = p->period,
+                        .k = p->n_types};
+    for (uint32_t i = 0; i < p->n_types; i++) {
+        kind.types[i].type = model_str(p, p->types[i].type);
+        kind.types[i].unit = model_str(p, p->types[i].unit);
+    }
+    struct pack b = {.arena = arena};
+    kind_pack(&b, &kind);
+    return (struct str){(const char *)b.p, b.n};
+}
+
+// 1: a put with this id is there.
+static int is_repeated(struct day *day, const struct store_put *put, struct str labels,
+                       struct err *e)
+{
+    int code = 0;
+    uint64_t hash = hash_bytes(labels.p, labels.n, (uint64_t)put->time);
+    hash = hash_bytes(put->id.p, put->id.n, hash);
+    sqlite3_stmt *q =
+        db_prepare(&day->db, "INSERT OR IGNORE INTO seen(id, hour) VALUES(?,?)", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, (int64_t)hash);
+    sqlite3_bind_int64(q, 2, put->time / HOUR_NANOS);
+    code = db_run(&day->db, q, e);
+    return code ? code : sqlite3_changes(day->db.handle) == 0;
+}
+
+static int insert_fresh(struct day *day, int64_t service, int64_t series, int64_t time,
+                        struct str head, struct str body, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q =
+        db_prepare(&day->db,
+                   "INSERT INTO fresh VALUES(?1,?2,?3,?4,(SELECT coalesce(max(seq)+1,0) FROM fresh "
+                   "WHERE service=?1 AND hour=?2 AND series=?3 AND time=?4),?5,?6)",
+                   &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, service);
+    sqlite3_bind_int64(q, 2, time / HOUR_NANOS);
+    sqlite3_bind_int64(q, 3, series);
+    sqlite3_bind_int64(q, 4, time);
+    db_bind_blob(q, 5, head);
+    db_bind_blob(q, 6, body);
+    return db_run(&day->db, q, e);
+}
+
+// Jumps out of batch->arena or the arena of the service's symbols.
+static int store_one(struct batch *batch, struct day *day, const struct store_put *put,
+                     struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
+{
+    struct block_item item = {.time = put->time, .duration = put->duration, .count = 1};
+    symbols_add(w->symbols, put->profile, batch->arena, &item.v);
+    struct pack head = {.arena = batch->arena}, body = {.arena = batch->arena};
+    pack_varint(&head, item.v.k);
+    pack_signed(&head, item.duration);
+    for (uint32_t c = 0; c < item.v.k; c++) {
+        int64_t total = 0;
+        for (uint32_t i = 0; i < item.v.n; i++)
+            total = pack_add(total, item.v.values[(size_t)c * item.v.n + i]);
+        pack_signed(&head, total);
+    }
+    segment_pack(&body, &item, 1, item.v.k, batch->lite->zstd, FRESH_LEVEL, false);
+    return insert_fresh(day, service, series, put->time, (struct str){(const char *)head.p, head.n},
+                        (struct str){(const char *)body.p, body.n}, e);
+}
+
+static int store_guarded(struct batch *batch, struct day *day, const struct store_put *put,
+                         struct writer_symbols *w, int64_t service, int64_t series,
+                         struct store_request *request, struct err *e)
+{
+    struct arena_trap trap, symbols_trap;
+    if (ARENA_TRY(w->symbols->arena, symbols_trap)) {
+        arena_caught(w->symbols->arena, e);
+        // What was half added is of no use: nothing of this transaction's symbols is kept.
+        day->failed = true;
+        return STORE_BUSY;
+    }
+    if (ARENA_TRY(batch->arena, trap)) {
+        arena_try_end(w->symbols->arena);
+        arena_caught(batch->arena, e);
+        return STORE_BUSY;
+    }
+    int code = store_one(batch, day, put, w, service, series, e);
+    arena_try_end(batch->arena);
+    arena_try_end(w->symbols->arena);
+    request->profiles++;
+    request->samples += put->profile->n_samples;
+    return code;
+}
+
+// What a series is looked up by.
+static int pack_series(const struct store_put *put, struct arena *arena, struct str *labels,
+                       struct str *kind, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    struct pack b = {.arena = arena};
+    labels_pack(&b, put->labels, put->n_labels);
+    *labels = (struct str){(const char *)b.p, b.n};
+    *kind = kind_of(put->profile, arena);
+    arena_try_end(arena);
+    return 0;
+}
+
+static int put_into(struct batch *batch, struct day *day, const struct store_put *put,
+                    struct store_request *request, struct err *e)
+{
+    struct writer_symbols *w;
+    int64_t service, kind, series;
+    struct str bytes, kind_bytes;
+    int code = pack_series(put, batch->arena, &bytes, &kind_bytes, e);
+    if (!code)
+        code = row_of(
+            day, "SELECT id FROM service WHERE name=?", "INSERT INTO service(name) VALUES(?)",
+            labels_get(put->labels, put->n_labels, STR("service_name")), true, &service, e);
+    if (!code)
+        code = row_of(day, "SELECT id FROM kind WHERE body=?", "INSERT INTO kind(body) VALUES(?)",
+                      kind_bytes, false, &kind, e);
+    if (!code)
+        code = series_of(day, service, kind, bytes, &series, e);
+    if (!code && put->id.n) {
+        code = is_repeated(day, put, bytes, e);
+        if (code == 1) {
+            request->repeated++;
+            return 0;
+        }
+    }
+    if (!code)
+        code = day_symbols(batch->lite, day, service, &w, e);
+    if (code)
+        return code;
+    return store_guarded(batch, day, put, w, service, series, request, e);
+}
+
+// --- requests and transactions ---
+
+// The day of a put, in a transaction, with a savepoint of this request.
+static int day_for(struct lite *lite, const struct store_put *put, struct day **found,
+                   struct err *e)
+{
+    int code = day_open(lite, put->tenant, day_of(put->time), true, found, e);
+    struct day *day = *found;
+    if (!code && day->failed) {
+        *e = day->error;
+        return day->code;
+    }
+    if (!code && !day->in_transaction) {
+        code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
+        day->in_transaction = !code;
+    }
+    if (!code && !day->in_request) {
+        code = db_exec(&day->db, "SAVEPOINT request", e);
+        day->in_request = !code;
+    }
+    return code;
+}
+
+static void fail_day(struct day *day, int code, const struct err *e)
+{
+    day->failed = true;
+    day->code = code;
+    day->error = *e;
+}
+
+// All puts of a request or none: what a failed one left in its days is taken back.
+static void put_request(struct lite *lite, struct store_request *r)
+{
+    int code = 0;
+    for (size_t i = 0; i < r->n && !code; i++) {
+        struct day *day = NULL;
+        struct batch batch = {lite, arena_new(lite->options.memory)};
+        code = batch.arena ? day_for(lite, &r->puts[i], &day, &r->error)
+                           : err_set(&r->error, "no memory to store a profile");
+        if (!code) {
+            code = put_into(&batch, day, &r->puts[i], r, &r->error);
+            if (code && (code != STORE_BUSY || day->failed))
+                fail_day(day, code, &r->error);
+        }
+        arena_free(batch.arena);
+    }
+    r->code = code;
+    for (struct day *d = lite->days; d; d = d->next) {
+        if (!d->in_request)
+            continue;
+        struct err e;
+        d->in_request = false;
+        db_reset(&d->db);
+        int undone = code ? db_exec(&d->db, "ROLLBACK TO request", &e) : 0;
+        if (!undone)
+            undone = db_exec(&d->db, "RELEASE request", &e);
+        if (undone && !d->failed)
+            fail_day(d, undone, &e);
+    }
+}
+
+static int pack_unsaved(struct lite *lite, const struct symbols *s, struct pack *b, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(b->arena, trap)) {
+        arena_caught(b->arena, e);
+        return STORE_BUSY;
+    }
+    symbols_pack(s, s->saved, lite->zstd, FRESH_LEVEL, b);
+    arena_try_end(b->arena);
+    return 0;
+}
+
+static int save_symbols(struct lite *lite, struct day *day, struct err *e)
+{
+    int code = 0;
+    for (struct writer_symbols *w = day->symbols; w && !code; w = w->next) {
+        struct symbols *s = w->symbols;
+        if (!symbols_unsaved(s))
+            continue;
+        struct pack b = {.arena = arena_new(0)};
+        code = b.arena ? pack_unsaved(lite, s, &b, e) : err_set(e, "no memory to write symbols");
+        sqlite3_stmt *q =
+            code ? NULL
+                 : db_prepare(&day->db, "INSERT INTO symbol(service, seq, body) VALUES(?,?,?)",
+                              &code, e);
+        if (q) {
+            sqlite3_bind_int64(q, 1, w->service);
+            sqlite3_bind_int64(q, 2, s->chunk + 1);
+            db_bind_blob(q, 3, (struct str){(const char *)b.p, b.n});
+            code = db_run(&day->db, q, e);
+        }
+        arena_free(b.arena);
+        if (!code) {
+            s->chunk++;
+            s->saved = s->n;
+        }
+    }
+    return code;
+}
+
+static void commit_day(struct lite *lite, struct day *day)
+{
+    struct err e;
+    int code = day->failed ? day->code : save_symbols(lite, day, &e);
+    if (!code)
+        code = db_exec(&day->db, "COMMIT", &e);
+    if (code && !day->failed)
+        fail_day(day, code, &e);
+    if (code) {
+        db_rollback(&day->db);
+        day_drop_symbols(lite, day);
+    }
+    day->in_transaction = false;
+}
+
+void sqlite_commit(void *driver, struct store_request **requests, size_t n)
+{
+    struct lite *lite = driver;
+    pthread_mutex_lock(&lite->write);
+    for (struct day *d = lite->days; d; d = d->next)
+        d->failed = false;
+    for (size_t i = 0; i < n; i++)
+        put_request(lite, requests[i]);
+    for (struct day *d = lite->days; d; d = d->next)
+        if (d->in_transaction)
+            commit_day(lite, d);
+    // Whoever put something into a day that failed has failed, too.
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < requests[i]->n && !requests[i]->code; j++) {
+            const struct store_put *put = &requests[i]->puts[j];
+            for (struct day *d = lite->days; d; d = d->next)
+                if (d->failed && d->number == day_of(put->time) &&
+                    str_eq(str_from(d->tenant), put->tenant)) {
+                    requests[i]->code = d->code;
+                    requests[i]->error = d->error;
+                }
+        }
+    for (struct day *d = lite->days, *next; d; d = next) {
+        next = d->next;
+        if (d->failed)
+            day_fail(lite, d);
+    }
+    day_trim(lite);
+    pthread_mutex_unlock(&lite->write);
+}

@@ -1,0 +1,280 @@
+#include <stdlib.h>
+
+#include "store/sqlite.h"
+
+// Series and their points. A visitor sees each point of the select once.
+struct scan {
+    struct lite *lite;
+    const struct store_select *select;
+    struct arena *arena;
+    struct block_reader r;
+    struct reader *reader;
+    struct found *found; // of one service
+    size_t n_found;
+    // Makes lines of it; step 0: only whether there is a point.
+    int64_t step;
+    struct line {
+        struct store_series series;
+        struct store_point *points;
+        size_t n, cap;
+        bool ordered;
+    } * lines;
+    size_t n_lines, cap_lines;
+    struct hash_table index;
+};
+
+static struct line *line_of(struct scan *s, struct found *f)
+{
+    if (f->line)
+        return &s->lines[f->line - 1];
+    uint64_t hash = 0;
+    const struct store_series *series = &f->series;
+    for (size_t i = 0; i < series->n_labels; i++)
+        hash = hash_bytes(series->labels[i].value.p, series->labels[i].value.n,
+                          hash_bytes(series->labels[i].name.p, series->labels[i].name.n, hash));
+    for (struct hash_probe at = hash_find(&s->index, hash); hash_hit(&s->index, &at);
+         hash_next(&s->index, &at)) {
+        const struct store_series *other = &s->lines[at.item].series;
+        if (labels_compare(series->labels, series->n_labels, other->labels, other->n_labels) == 0) {
+            f->line = at.item + 1;
+            return &s->lines[at.item];
+        }
+    }
+    s->lines = arena_push(s->arena, s->lines, s->n_lines, &s->cap_lines, sizeof *s->lines);
+    s->lines[s->n_lines] = (struct line){.series = *series, .ordered = true};
+    hash_add(&s->index, s->arena, hash, (uint32_t)s->n_lines);
+    f->line = ++s->n_lines;
+    return &s->lines[f->line - 1];
+}
+
+static void add_point(struct scan *s, struct found *f, int64_t time, int64_t value)
+{
+    if (time < s->select->start || time > s->select->end)
+        return;
+    struct line *line = line_of(s, f);
+    if (!s->step)
+        return;
+    // In unsigned numbers: a range may be everything.
+    uint64_t after = (uint64_t)time - (uint64_t)s->select->start;
+    int64_t index = (int64_t)(after / (uint64_t)s->step + (after % (uint64_t)s->step ? 1 : 0));
+    struct store_point *last = line->n ? &line->points[line->n - 1] : NULL;
+    if (last && last->index == index) {
+        last->sum += (double)value;
+        last->n++;
+        return;
+    }
+    line->ordered &= !last || last->index < index;
+    line->points = arena_push(s->arena, line->points, line->n, &line->cap, sizeof *line->points);
+    line->points[line->n++] = (struct store_point){index, (double)value, 1};
+}
+
+static int damaged(const struct scan *s, const char *what, struct err *e)
+{
+    err_set(e, "%s is damaged: %s cannot be read", s->reader->db.path, what);
+    return STORE_CORRUPT;
+}
+
+// found has the columns of one series next to each other.
+static struct found *first_of(struct scan *s, int64_t series, struct found **end)
+{
+    struct found *f = reader_found(s->found, s->n_found, series);
+    if (!f)
+        return NULL;
+    struct found *last = s->found + s->n_found;
+    while (f > s->found && f[-1].id == series)
+        f--;
+    for (*end = f; *end < last && (*end)->id == series;)
+        (*end)++;
+    return f;
+}
+
+static int scan_service(struct scan *s, struct err *e)
+{
+    int code = 0, rc;
+    sqlite3_stmt *q = db_prepare(&s->reader->db,
+                                 "SELECT points FROM block WHERE service=? AND hour>=? AND hour<=? "
+                                 "AND level=1 ORDER BY hour",
+                                 &code, e);
+    if (!q)
+        return code;
+    for (int fresh = 0; fresh < 2; fresh++) {
+        if (fresh)
+            q = db_prepare(&s->reader->db,
+                           "SELECT series, time, head FROM fresh WHERE service=? AND hour>=? AND "
+                           "hour<=?",
+                           &code, e);
+        if (!q)
+            return code;
+        sqlite3_bind_int64(q, 1, s->found->service);
+        sqlite3_bind_int64(q, 2, s->select->start / HOUR_NANOS);
+        sqlite3_bind_int64(q, 3, s->select->end / HOUR_NANOS);
+        struct found *f, *end = NULL;
+        while ((rc = sqlite3_step(q)) == SQLITE_ROW && !fresh) {
+            struct points p;
+            points_open(&p, &s->r, db_blob(q, 0));
+            while (points_next(&p))
+                for (f = first_of(s, p.series, &end); f && f < end; f++) {
+                    const int64_t *totals = p.k == f->k ? points_column(&p, 2 + f->column) : NULL;
+                    for (size_t i = 0; totals && i < p.n; i++)
+                        add_point(s, f, p.times[i], totals[i]);
+                }
+            if (p.bad)
+                return damaged(s, "the points of an hour", e);
+        }
+        for (; fresh && rc == SQLITE_ROW; rc = sqlite3_step(q)) {
+            struct str head = db_blob(q, 2);
+            struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
+            f = first_of(s, sqlite3_column_int64(q, 0), &end);
+            uint64_t k = unpack_varint(&b);
+            unpack_signed(&b);
+            for (uint32_t c = 0; f && c < k && f < end && !b.bad; c++) {
+                int64_t total = unpack_signed(&b);
+                if (c == f->column)
+                    add_point(s, f++, sqlite3_column_int64(q, 1), total);
+            }
+            if (b.bad)
+                return damaged(s, "a fresh profile", e);
+        }
+        sqlite3_reset(q);
+        if (rc != SQLITE_DONE)
+            return db_error(&s->reader->db, rc, "read", e);
+    }
+    return code;
+}
+
+static int scan_day(struct scan *s, int64_t day, struct err *e)
+{
+    struct found *found;
+    size_t n;
+    int code = reader_find(s->reader, s->select, s->arena, &found, &n, e);
+    // A day that is in the range from end to end has a profile of each of its series.
+    bool whole = day * DAY_NANOS >= s->select->start && (day + 1) * DAY_NANOS - 1 <= s->select->end;
+    for (size_t i = 0; i < n && whole && !s->step && !code; i++)
+        line_of(s, &found[i]);
+    for (size_t at = 0, end; at < n && !code && (!whole || s->step); at = end) {
+        for (end = at; end < n && found[end].service == found[at].service; end++)
+            ;
+        s->found = found + at;
+        s->n_found = end - at;
+        code = scan_service(s, e);
+    }
+    return code;
+}
+
+static int guarded(struct scan *s, int64_t day, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(s->arena, trap)) {
+        arena_caught(s->arena, e);
+        return STORE_BUSY;
+    }
+    if (!s->reader)
+        hash_init(&s->index, s->arena, 256);
+    int code = s->reader ? scan_day(s, day, e) : 0;
+    arena_try_end(s->arena);
+    return code;
+}
+
+static int scan(struct scan *s, struct store_answer *answer, struct err *e)
+{
+    int64_t *days;
+    size_t n;
+    const struct store_select *select = s->select;
+    int code =
+        day_list(s->lite, select->tenant, select->start, select->end, s->arena, &days, &n, e);
+    if (!code)
+        code = block_reader_init(&s->r, s->arena, e);
+    if (!code)
+        code = guarded(s, 0, e);
+    for (size_t i = 0; i < n && !code; i++) {
+        code = reader_take(s->lite, select->tenant, days[i], &s->reader, e);
+        if (!code && s->reader)
+            code = guarded(s, days[i], e);
+        if (s->reader)
+            reader_give(s->lite, s->reader);
+        s->reader = NULL;
+        if (code == STORE_CORRUPT) {
+            lite_note(s->lite, "%s", e->message);
+            answer->damaged_days++;
+            code = 0;
+        }
+    }
+    block_reader_fini(&s->r);
+    return code;
+}
+
+static int line_order(const void *a, const void *b)
+{
+    const struct line *x = a, *y = b;
+    return labels_compare(x->series.labels, x->series.n_labels, y->series.labels,
+                          y->series.n_labels);
+}
+
+static int point_order(const void *a, const void *b)
+{
+    const struct store_point *x = a, *y = b;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static void order_points(struct line *line)
+{
+    size_t n = 0;
+    if (line->ordered)
+        return;
+    qsort(line->points, line->n, sizeof *line->points, point_order);
+    for (size_t i = 0; i < line->n; i++)
+        if (n && line->points[n - 1].index == line->points[i].index) {
+            line->points[n - 1].sum += line->points[i].sum;
+            line->points[n - 1].n += line->points[i].n;
+        } else {
+            line->points[n++] = line->points[i];
+        }
+    line->n = n;
+}
+
+int sqlite_series(void *driver, const struct store_select *select, struct arena *arena,
+                  struct store_series **series, size_t *n, struct store_answer *answer,
+                  struct err *e)
+{
+    struct scan s = {.lite = driver, .select = select, .arena = arena};
+    int code = scan(&s, answer, e);
+    if (code)
+        return code;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    if (s.n_lines)
+        qsort(s.lines, s.n_lines, sizeof *s.lines, line_order);
+    *series = arena_array(arena, s.n_lines, sizeof **series);
+    *n = s.n_lines;
+    for (size_t i = 0; i < s.n_lines; i++)
+        (*series)[i] = s.lines[i].series;
+    arena_try_end(arena);
+    return 0;
+}
+
+int sqlite_lines(void *driver, const struct store_select *select, int64_t step, struct arena *arena,
+                 struct store_line **lines, size_t *n, struct store_answer *answer, struct err *e)
+{
+    struct scan s = {.lite = driver, .select = select, .arena = arena, .step = step};
+    int code = scan(&s, answer, e);
+    if (code)
+        return code;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    if (s.n_lines)
+        qsort(s.lines, s.n_lines, sizeof *s.lines, line_order);
+    *lines = arena_array(arena, s.n_lines, sizeof **lines);
+    *n = s.n_lines;
+    for (size_t i = 0; i < s.n_lines; i++) {
+        order_points(&s.lines[i]);
+        (*lines)[i] = (struct store_line){s.lines[i].series, s.lines[i].points, s.lines[i].n};
+    }
+    arena_try_end(arena);
+    return 0;
+}

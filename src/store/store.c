@@ -1,0 +1,444 @@
+#include "store/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "store/driver.h"
+#include "store/labels.h"
+
+struct store {
+    const struct store_driver *driver;
+    void *state;
+    struct store_options options;
+    pthread_mutex_t lock;
+    pthread_cond_t work, care; // something was submitted; it is time to stop
+    pthread_t committer, maintainer;
+    bool has_committer, has_maintainer;
+    // All of these under lock.
+    bool stopping;
+    struct store_request *first, **last;
+    size_t n_waiting;
+    struct store_counters counters;
+};
+
+enum { MIB = 1 << 20 };
+
+static int64_t now(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int64_t wall_clock(void)
+{
+    return now(CLOCK_REALTIME);
+}
+
+static void no_note(void *ctx, const char *text)
+{
+}
+
+// Waits until the monotonic clock says until; false when it is time. lock is held.
+static bool wait_until(struct store *s, pthread_cond_t *cond, int64_t until)
+{
+    struct timespec t = {until / 1000000000, until % 1000000000};
+    return pthread_cond_timedwait(cond, &s->lock, &t) != ETIMEDOUT;
+}
+
+static void finish(struct store *s, struct store_request **requests, size_t n, int64_t nanos)
+{
+    pthread_mutex_lock(&s->lock);
+    s->counters.commits++;
+    s->counters.commit_nanos += (uint64_t)nanos;
+    for (size_t i = 0; i < n; i++) {
+        const struct store_request *r = requests[i];
+        s->counters.waiting_bytes -= r->bytes;
+        if (r->code)
+            s->counters.failed += r->n;
+        else {
+            s->counters.profiles += r->profiles;
+            s->counters.samples += r->samples;
+            s->counters.repeated += r->repeated;
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; i < n; i++) {
+        requests[i]->done(requests[i]->ctx, requests[i]->code, &requests[i]->error);
+        free(requests[i]);
+    }
+}
+
+static void *commit_loop(void *arg)
+{
+    struct store *s = arg;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->first && !s->stopping)
+            pthread_cond_wait(&s->work, &s->lock);
+        if (!s->first)
+            break;
+        int64_t until = now(CLOCK_MONOTONIC) + s->options.commit_nanos;
+        while (s->options.commit_nanos > 0 && !s->stopping && wait_until(s, &s->work, until))
+            ;
+        struct store_request **requests = malloc(s->n_waiting * sizeof *requests);
+        struct store_request *only[1];
+        size_t n = 0, most = requests ? s->n_waiting : 1;
+        if (!requests)
+            requests = only;
+        for (; s->first && n < most; n++) {
+            requests[n] = s->first;
+            s->first = s->first->next;
+        }
+        if (!s->first)
+            s->last = &s->first;
+        s->n_waiting -= n;
+        pthread_mutex_unlock(&s->lock);
+        int64_t start = now(CLOCK_MONOTONIC);
+        s->driver->commit(s->state, requests, n);
+        finish(s, requests, n, now(CLOCK_MONOTONIC) - start);
+        if (requests != only)
+            free(requests);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+static void *maintain_loop(void *arg)
+{
+    struct store *s = arg;
+    pthread_mutex_lock(&s->lock);
+    while (!s->stopping) {
+        int64_t until = now(CLOCK_MONOTONIC) + s->options.maintain_nanos;
+        while (!s->stopping && wait_until(s, &s->care, until))
+            ;
+        if (s->stopping)
+            break;
+        pthread_mutex_unlock(&s->lock);
+        struct err e;
+        if (s->driver->maintain(s->state, false, &e))
+            s->options.note(s->options.note_ctx, e.message);
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+struct store *store_open(const char *where, const struct store_options *options, struct err *e)
+{
+    struct store *s = calloc(1, sizeof *s);
+    if (!s) {
+        err_set(e, "no memory to open the store");
+        return NULL;
+    }
+    s->options = *options;
+    struct store_options *o = &s->options;
+    o->memory = o->memory ? o->memory : (size_t)128 * MIB;
+    o->commit_nanos = o->commit_nanos ? o->commit_nanos : 50 * INT64_C(1000000);
+    o->maintain_nanos = o->maintain_nanos ? o->maintain_nanos : 30 * INT64_C(1000000000);
+    o->clock = o->clock ? o->clock : wall_clock;
+    o->note = o->note ? o->note : no_note;
+    s->last = &s->first;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->work, &attr);
+    pthread_cond_init(&s->care, &attr);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_destroy(&attr);
+    if (store_sqlite_open(where, o, &s->driver, &s->state, e)) {
+        store_close(s);
+        return NULL;
+    }
+    int error = pthread_create(&s->committer, NULL, commit_loop, s);
+    s->has_committer = !error;
+    if (!error && o->maintain_nanos > 0) {
+        error = pthread_create(&s->maintainer, NULL, maintain_loop, s);
+        s->has_maintainer = !error;
+    }
+    if (error) {
+        err_set(e, "the store cannot start a thread: %s", strerror(error));
+        store_close(s);
+        return NULL;
+    }
+    return s;
+}
+
+void store_close(struct store *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_broadcast(&s->work);
+    pthread_cond_broadcast(&s->care);
+    pthread_mutex_unlock(&s->lock);
+    if (s->has_committer)
+        pthread_join(s->committer, NULL);
+    if (s->has_maintainer)
+        pthread_join(s->maintainer, NULL);
+    if (s->state)
+        s->driver->close(s->state);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->care);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+// --- puts ---
+
+static bool is_tenant(struct str t)
+{
+    if (t.n == 0 || t.n > 150 || str_eq(t, STR(".")) || str_eq(t, STR("..")))
+        return false;
+    for (size_t i = 0; i < t.n; i++) {
+        char c = t.p[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            !(c && strchr("!._*'()-", c)))
+            return false;
+    }
+    return true;
+}
+
+static int bad(struct err *e, struct str what, const char *why)
+{
+    err_set(e, "label \"%.*s\": %s", (int)(what.n < 200 ? what.n : 200), what.p, why);
+    return STORE_BAD_INPUT;
+}
+
+static int bad_tenant(struct str tenant, struct err *e)
+{
+    err_set(e,
+            "tenant \"%.*s\" is not a name: 1 to 150 of letters, digits and !._*'()-, and not . "
+            "or ..",
+            (int)(tenant.n < 200 ? tenant.n : 200), tenant.p);
+    return STORE_BAD_INPUT;
+}
+
+static int check_put(const struct store_put *put, struct err *e)
+{
+    const struct store_label *labels = put->labels;
+    if (!is_tenant(put->tenant))
+        return bad_tenant(put->tenant, e);
+    for (size_t i = 0; i < put->n_labels; i++) {
+        if (labels[i].name.n == 0)
+            return bad(e, labels[i].name, "a label's name must not be empty");
+        if (labels_is_own(labels[i].name))
+            return bad(e, labels[i].name, "this label is made from the sample type");
+        if (i && str_cmp(labels[i - 1].name, labels[i].name) >= 0)
+            return bad(e, labels[i].name, "labels must be sorted, each name once");
+    }
+    const struct str must[] = {STR("__name__"), STR("service_name")};
+    for (int i = 0; i < 2; i++)
+        if (labels_get(labels, put->n_labels, must[i]).n == 0)
+            return bad(e, must[i], "a series must have this label");
+    if (put->profile->n_types == 0 || put->profile->n_types > KIND_MAX_TYPES) {
+        err_set(e, "a profile has %u sample types: 1 to %d are kept", put->profile->n_types,
+                KIND_MAX_TYPES);
+        return STORE_BAD_INPUT;
+    }
+    if (put->time <= 0) {
+        err_set(e, "a profile's time is %lld: nanoseconds since 1970 are expected",
+                (long long)put->time);
+        return STORE_BAD_INPUT;
+    }
+    return 0;
+}
+
+// About what a profile holds in memory.
+static size_t weight(const struct model_profile *p)
+{
+    size_t n = 4096 + (size_t)p->n_locations * 64 + (size_t)p->n_functions * 32 +
+               p->strings->n * 48 + p->n_samples * (24 + 8 * (size_t)p->n_types);
+    for (size_t i = 0; i < p->n_samples; i++)
+        n += 4 * (size_t)p->stack_len[i];
+    return n;
+}
+
+int store_submit(struct store *s, const struct store_put *puts, size_t n, store_done_fn *done,
+                 void *ctx, struct err *e)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        int code = check_put(&puts[i], e);
+        if (code)
+            return code;
+        bytes += weight(puts[i].profile);
+    }
+    struct store_request *r = calloc(1, sizeof *r);
+    if (!r) {
+        err_set(e, "no memory for another profile");
+        return STORE_BUSY;
+    }
+    *r = (struct store_request){.puts = puts, .n = n, .done = done, .ctx = ctx, .bytes = bytes};
+    size_t limit = s->options.memory / 4;
+    pthread_mutex_lock(&s->lock);
+    uint64_t waiting = s->counters.waiting_bytes;
+    if (waiting && waiting + bytes > limit) {
+        s->counters.refused += n;
+        pthread_mutex_unlock(&s->lock);
+        free(r);
+        err_set(e,
+                "profiles of %llu bytes wait to be stored and %zu more would be above the limit "
+                "of %zu: try again in a second",
+                (unsigned long long)waiting, bytes, limit);
+        return STORE_BUSY;
+    }
+    s->counters.waiting_bytes += bytes;
+    *s->last = r;
+    s->last = &r->next;
+    if (s->n_waiting++ == 0)
+        pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    return 0;
+}
+
+struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool done;
+    int code;
+    struct err *e;
+};
+
+static void wake(void *ctx, int code, const struct err *e)
+{
+    struct waiter *w = ctx;
+    pthread_mutex_lock(&w->lock);
+    w->done = true;
+    w->code = code;
+    if (code && w->e)
+        *w->e = *e;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->lock);
+}
+
+int store_put(struct store *s, const struct store_put *puts, size_t n, struct err *e)
+{
+    struct waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .e = e};
+    int code = store_submit(s, puts, n, wake, &w, e);
+    if (code)
+        return code;
+    pthread_mutex_lock(&w.lock);
+    while (!w.done)
+        pthread_cond_wait(&w.cond, &w.lock);
+    pthread_mutex_unlock(&w.lock);
+    pthread_cond_destroy(&w.cond);
+    pthread_mutex_destroy(&w.lock);
+    return w.code;
+}
+
+// --- the driver's ---
+
+static int check_select(const struct store_select *select, bool typed, struct err *e)
+{
+    struct type_id id;
+    if (!is_tenant(select->tenant))
+        return bad_tenant(select->tenant, e);
+    if ((typed || select->type.n) && !type_id_parse(select->type, &id)) {
+        err_set(e, "profile type \"%.*s\": name:type:unit:period_type:period_unit is expected",
+                (int)(select->type.n < 200 ? select->type.n : 200), select->type.p);
+        return STORE_BAD_INPUT;
+    }
+    return 0;
+}
+
+int store_series(struct store *s, const struct store_select *select, struct arena *arena,
+                 struct store_series **series, size_t *n, struct store_answer *answer,
+                 struct err *e)
+{
+    *answer = (struct store_answer){0};
+    int code = check_select(select, false, e);
+    return code ? code : s->driver->series(s->state, select, arena, series, n, answer, e);
+}
+
+int store_merge(struct store *s, const struct store_select *select, struct arena *arena,
+                struct store_stacks **stacks, struct store_answer *answer, struct err *e)
+{
+    *answer = (struct store_answer){0};
+    int code = check_select(select, true, e);
+    return code ? code : s->driver->merge(s->state, select, arena, stacks, answer, e);
+}
+
+int store_lines(struct store *s, const struct store_select *select, int64_t step,
+                struct arena *arena, struct store_line **lines, size_t *n,
+                struct store_answer *answer, struct err *e)
+{
+    *answer = (struct store_answer){0};
+    int code = check_select(select, true, e);
+    if (!code && step <= 0) {
+        err_set(e, "the step of a time series is %lld ns: it must be more than 0", (long long)step);
+        code = STORE_BAD_INPUT;
+    }
+    return code ? code : s->driver->lines(s->state, select, step, arena, lines, n, answer, e);
+}
+
+bool store_type_is_gauge(struct str type_id)
+{
+    struct type_id id;
+    return type_id_parse(type_id, &id) && str_starts(id.type, STR("inuse_"));
+}
+
+int store_stats(struct store *s, struct str tenant, struct store_stats *stats, struct err *e)
+{
+    *stats = (struct store_stats){0};
+    if (tenant.n && !is_tenant(tenant))
+        return bad_tenant(tenant, e);
+    return s->driver->stats(s->state, tenant, stats, e);
+}
+
+void store_counters(struct store *s, struct store_counters *counters)
+{
+    pthread_mutex_lock(&s->lock);
+    *counters = s->counters;
+    pthread_mutex_unlock(&s->lock);
+    s->driver->counters(s->state, counters);
+}
+
+int store_tenants(struct store *s, struct arena *arena, struct str **tenants, size_t *n,
+                  struct err *e)
+{
+    return s->driver->tenants(s->state, arena, tenants, n, e);
+}
+
+int store_maintain(struct store *s, bool all, struct err *e)
+{
+    return s->driver->maintain(s->state, all, e);
+}
+
+int store_delete_service(struct store *s, struct str tenant, struct str service, uint64_t *n,
+                         struct err *e)
+{
+    return is_tenant(tenant) ? s->driver->delete_service(s->state, tenant, service, n, e)
+                             : bad_tenant(tenant, e);
+}
+
+int store_backup(struct store *s, const char *to, struct err *e)
+{
+    return s->driver->backup(s->state, to, e);
+}
+
+int store_check(struct store *s, void (*found)(void *ctx, const char *text), void *ctx,
+                struct err *e)
+{
+    return s->driver->check(s->state, found, ctx, e);
+}
+
+int store_unnamed(struct store *s, struct str tenant, struct str build_id, int64_t start,
+                  int64_t end, struct arena *arena, struct store_address **addresses, size_t *n,
+                  struct err *e)
+{
+    return is_tenant(tenant)
+               ? s->driver->unnamed(s->state, tenant, build_id, start, end, arena, addresses, n, e)
+               : bad_tenant(tenant, e);
+}
+
+int store_name(struct store *s, struct str tenant, const struct store_name *names, size_t n,
+               struct err *e)
+{
+    return is_tenant(tenant) ? s->driver->name(s->state, tenant, names, n, e)
+                             : bad_tenant(tenant, e);
+}

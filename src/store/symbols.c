@@ -1,0 +1,362 @@
+#include "store/symbols.h"
+
+#include <stdlib.h>
+
+struct symbols *symbols_new(size_t limit)
+{
+    struct arena *arena = arena_new(limit);
+    struct arena_trap trap;
+    if (!arena || ARENA_TRY(arena, trap)) {
+        arena_free(arena);
+        return NULL;
+    }
+    struct symbols *s = arena_alloc(arena, sizeof *s);
+    s->arena = arena;
+    s->strings = arena_push(arena, NULL, 0, &s->cap[0], sizeof *s->strings);
+    s->strings[0] = STR("");
+    s->nodes = arena_push(arena, NULL, 0, &s->cap[5], sizeof *s->nodes);
+    s->n.strings = s->n.nodes = 1;
+    s->saved = s->n;
+    arena_try_end(arena);
+    return s;
+}
+
+void symbols_free(struct symbols *s)
+{
+    if (s)
+        arena_free(s->arena);
+}
+
+size_t symbols_size(const struct symbols *s)
+{
+    return arena_size(s->arena);
+}
+
+#define PUSH(s, items, count, slot) \
+    ((s)->items =                   \
+         arena_push((s)->arena, (s)->items, (s)->n.count, &(s)->cap[slot], sizeof *(s)->items))
+
+// --- finding what is there ---
+
+static uint64_t hash_function(const struct symbols_function *f)
+{
+    return hash_mix(hash_mix(((uint64_t)f->name << 32) | f->system_name, f->filename),
+                    (uint64_t)f->start_line);
+}
+
+static uint64_t hash_mapping(const struct symbols_mapping *m)
+{
+    uint64_t h = hash_mix(((uint64_t)m->file << 32) | m->build_id, m->size);
+    return hash_mix(h ^ m->flags, m->flags & SYMBOLS_FIXED ? m->start ^ m->offset : m->offset);
+}
+
+static bool same_mapping(const struct symbols_mapping *a, const struct symbols_mapping *b)
+{
+    return a->file == b->file && a->build_id == b->build_id && a->size == b->size &&
+           a->offset == b->offset && a->flags == b->flags &&
+           (!(a->flags & SYMBOLS_FIXED) || a->start == b->start);
+}
+
+static uint64_t hash_location(const struct symbols_location *l, const struct symbols_line *lines)
+{
+    uint64_t h = hash_mix(l->address, ((uint64_t)l->mapping << 1) | l->is_folded);
+    for (uint32_t i = 0; i < l->n_lines; i++)
+        h = hash_mix(h ^ lines[i].function,
+                     (uint64_t)lines[i].line ^ ((uint64_t)lines[i].column << 40));
+    return h;
+}
+
+static bool same_lines(const struct symbols_line *a, const struct symbols_line *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (a[i].function != b[i].function || a[i].line != b[i].line || a[i].column != b[i].column)
+            return false;
+    return true;
+}
+
+static uint64_t hash_node(uint32_t parent, uint32_t location)
+{
+    return hash_mix(parent, location);
+}
+
+static void build_index(struct symbols *s)
+{
+    struct arena *a = s->arena;
+    hash_init(&s->string_index, a, s->n.strings);
+    hash_init(&s->function_index, a, s->n.functions);
+    hash_init(&s->mapping_index, a, s->n.mappings);
+    hash_init(&s->location_index, a, s->n.locations);
+    hash_init(&s->node_index, a, s->n.nodes);
+    for (uint32_t i = 0; i < s->n.strings; i++)
+        hash_add(&s->string_index, a, hash_bytes(s->strings[i].p, s->strings[i].n, 0), i);
+    for (uint32_t i = 0; i < s->n.functions; i++)
+        hash_add(&s->function_index, a, hash_function(&s->functions[i]), i);
+    for (uint32_t i = 0; i < s->n.mappings; i++)
+        hash_add(&s->mapping_index, a, hash_mapping(&s->mappings[i]), i);
+    for (uint32_t i = 0; i < s->n.locations; i++) {
+        const struct symbols_location *l = &s->locations[i];
+        hash_add(&s->location_index, a, hash_location(l, s->lines + l->first_line), i);
+    }
+    for (uint32_t i = 1; i < s->n.nodes; i++)
+        hash_add(&s->node_index, a, hash_node(s->nodes[i].parent, s->nodes[i].location), i);
+    s->indexed = true;
+}
+
+static uint32_t add_string(struct symbols *s, struct str text)
+{
+    uint64_t hash = hash_bytes(text.p, text.n, 0);
+    for (struct hash_probe at = hash_find(&s->string_index, hash); hash_hit(&s->string_index, &at);
+         hash_next(&s->string_index, &at))
+        if (str_eq(s->strings[at.item], text))
+            return at.item;
+    PUSH(s, strings, strings, 0);
+    s->strings[s->n.strings] = (struct str){arena_copy(s->arena, text.p, text.n), text.n};
+    hash_add(&s->string_index, s->arena, hash, s->n.strings);
+    return s->n.strings++;
+}
+
+static uint32_t add_function(struct symbols *s, struct symbols_function f)
+{
+    uint64_t hash = hash_function(&f);
+    for (struct hash_probe at = hash_find(&s->function_index, hash);
+         hash_hit(&s->function_index, &at); hash_next(&s->function_index, &at)) {
+        const struct symbols_function *g = &s->functions[at.item];
+        if (f.name == g->name && f.system_name == g->system_name && f.filename == g->filename &&
+            f.start_line == g->start_line)
+            return at.item;
+    }
+    PUSH(s, functions, functions, 1);
+    s->functions[s->n.functions] = f;
+    hash_add(&s->function_index, s->arena, hash, s->n.functions);
+    return s->n.functions++;
+}
+
+static uint32_t add_mapping(struct symbols *s, struct symbols_mapping m)
+{
+    uint64_t hash = hash_mapping(&m);
+    for (struct hash_probe at = hash_find(&s->mapping_index, hash);
+         hash_hit(&s->mapping_index, &at); hash_next(&s->mapping_index, &at))
+        if (same_mapping(&s->mappings[at.item], &m))
+            return at.item;
+    PUSH(s, mappings, mappings, 2);
+    s->mappings[s->n.mappings] = m;
+    hash_add(&s->mapping_index, s->arena, hash, s->n.mappings);
+    return s->n.mappings++;
+}
+
+static uint32_t add_location(struct symbols *s, struct symbols_location l,
+                             const struct symbols_line *lines)
+{
+    uint64_t hash = hash_location(&l, lines);
+    for (struct hash_probe at = hash_find(&s->location_index, hash);
+         hash_hit(&s->location_index, &at); hash_next(&s->location_index, &at)) {
+        const struct symbols_location *m = &s->locations[at.item];
+        if (l.address == m->address && l.mapping == m->mapping && l.n_lines == m->n_lines &&
+            l.is_folded == m->is_folded && same_lines(lines, s->lines + m->first_line, l.n_lines))
+            return at.item;
+    }
+    l.first_line = s->n.lines;
+    for (uint32_t i = 0; i < l.n_lines; i++) {
+        PUSH(s, lines, lines, 4);
+        s->lines[s->n.lines++] = lines[i];
+    }
+    PUSH(s, locations, locations, 3);
+    s->locations[s->n.locations] = l;
+    hash_add(&s->location_index, s->arena, hash, s->n.locations);
+    return s->n.locations++;
+}
+
+static uint32_t add_node(struct symbols *s, uint32_t parent, uint32_t location)
+{
+    uint64_t hash = hash_node(parent, location);
+    for (struct hash_probe at = hash_find(&s->node_index, hash); hash_hit(&s->node_index, &at);
+         hash_next(&s->node_index, &at))
+        if (s->nodes[at.item].parent == parent && s->nodes[at.item].location == location)
+            return at.item;
+    PUSH(s, nodes, nodes, 5);
+    s->nodes[s->n.nodes] = (struct symbols_node){parent, location};
+    hash_add(&s->node_index, s->arena, hash, s->n.nodes);
+    return s->n.nodes++;
+}
+
+// --- a profile ---
+
+// Ids of s for those of a profile, plus one; 0: not looked up yet.
+struct translation {
+    struct symbols *s;
+    const struct model_profile *p;
+    struct arena *arena;
+    uint32_t *strings, *functions, *mappings, *locations;
+};
+
+static uint32_t string_of(struct translation *t, uint32_t id)
+{
+    if (!t->strings[id])
+        t->strings[id] = add_string(t->s, model_str(t->p, id)) + 1;
+    return t->strings[id] - 1;
+}
+
+static uint32_t function_of(struct translation *t, uint32_t id)
+{
+    if (!t->functions[id]) {
+        const struct model_function *f = &t->p->functions[id];
+        t->functions[id] =
+            add_function(t->s, (struct symbols_function){f->start_line, string_of(t, f->name),
+                                                         string_of(t, f->system_name),
+                                                         string_of(t, f->filename)}) +
+            1;
+    }
+    return t->functions[id] - 1;
+}
+
+static uint32_t mapping_of(struct translation *t, uint32_t id)
+{
+    if (!t->mappings[id]) {
+        const struct model_mapping *m = &t->p->mappings[id];
+        uint32_t flags = (m->has_functions ? SYMBOLS_HAS_FUNCTIONS : 0) |
+                         (m->has_filenames ? SYMBOLS_HAS_FILENAMES : 0) |
+                         (m->has_line_numbers ? SYMBOLS_HAS_LINE_NUMBERS : 0) |
+                         (m->has_inline_frames ? SYMBOLS_HAS_INLINE_FRAMES : 0) |
+                         (m->file || m->build_id ? 0 : SYMBOLS_FIXED);
+        t->mappings[id] =
+            add_mapping(t->s, (struct symbols_mapping){m->start, m->limit - m->start, m->offset,
+                                                       string_of(t, m->file),
+                                                       string_of(t, m->build_id), flags}) +
+            1;
+    }
+    return t->mappings[id] - 1;
+}
+
+static uint32_t location_of(struct translation *t, uint32_t id)
+{
+    if (!t->locations[id]) {
+        const struct model_location *l = &t->p->locations[id];
+        struct symbols_location to = {l->address, 0, 0, l->n_lines, l->is_folded};
+        struct symbols_line few[8], *lines = few;
+        if (l->n_lines > 8)
+            lines = arena_array(t->arena, l->n_lines, sizeof *lines);
+        if (l->mapping != MODEL_NONE) {
+            to.mapping = mapping_of(t, l->mapping) + 1;
+            to.address -= t->p->mappings[l->mapping].start;
+        }
+        for (uint32_t i = 0; i < l->n_lines; i++) {
+            const struct model_line *line = &t->p->lines[l->first_line + i];
+            lines[i] =
+                (struct symbols_line){line->line, line->column, function_of(t, line->function)};
+        }
+        t->locations[id] = add_location(t->s, to, lines) + 1;
+    }
+    return t->locations[id] - 1;
+}
+
+// The id of a string label span_id: its hexadecimal digits; 0: there is none.
+static uint64_t span_of(const struct model_profile *p, size_t sample, uint32_t key)
+{
+    uint32_t n;
+    const struct model_label *labels = model_labels(p, sample, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t id;
+        if (labels[i].key == key && !labels[i].is_number)
+            return str_to_u64(model_str(p, labels[i].str), 16, &id) ? id : 0;
+    }
+    return 0;
+}
+
+struct row {
+    uint64_t span;
+    uint32_t node, sample;
+};
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    if (x->span != y->span)
+        return x->span < y->span ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+// Least significant digits first; rows and spare have n each.
+static struct row *sort_rows(struct row *rows, struct row *spare, size_t n, uint32_t max)
+{
+    for (unsigned shift = 0; shift < 32 && (max >> shift) > 0; shift += 8) {
+        uint32_t at[257] = {0};
+        for (size_t i = 0; i < n; i++)
+            at[((rows[i].node >> shift) & 255) + 1]++;
+        for (unsigned i = 0; i < 256; i++)
+            at[i + 1] += at[i];
+        for (size_t i = 0; i < n; i++)
+            spare[at[(rows[i].node >> shift) & 255]++] = rows[i];
+        struct row *other = rows;
+        rows = spare;
+        spare = other;
+    }
+    return rows;
+}
+
+void symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
+                 struct symbols_values *v)
+{
+    if (!s->indexed)
+        build_index(s);
+    struct translation t = {.s = s, .p = p, .arena = scratch};
+    t.strings = arena_array(scratch, p->strings->n, sizeof *t.strings);
+    t.functions = arena_array(scratch, p->n_functions, sizeof *t.functions);
+    t.mappings = arena_array(scratch, p->n_mappings, sizeof *t.mappings);
+    t.locations = arena_array(scratch, p->n_locations, sizeof *t.locations);
+    struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
+    uint32_t deepest = 0;
+    for (size_t i = 0; i < p->n_samples; i++)
+        deepest = p->stack_len[i] > deepest ? p->stack_len[i] : deepest;
+    // The stack before, from the root: what a stack shares with it need not be looked up.
+    uint32_t *before = arena_array(scratch, deepest, sizeof *before);
+    uint32_t *nodes = arena_array(scratch, (size_t)deepest + 1, sizeof *nodes);
+    uint32_t depth_before = 0, max = 0;
+    uint32_t span_key = p->label_set ? model_find_string(p->strings, STR("span_id")) : MODEL_NONE;
+    bool any_span = false;
+    size_t n_rows = 0;
+    for (size_t i = 0; i < p->n_samples; i++) {
+        const int64_t *values = model_values(p, i);
+        uint32_t c = 0;
+        while (c < p->n_types && values[c] == 0)
+            c++;
+        if (c == p->n_types)
+            continue;
+        const uint32_t *stack = model_stack(p, i);
+        uint32_t depth = p->stack_len[i], shared = 0;
+        while (shared < depth && shared < depth_before &&
+               before[shared] == stack[depth - 1 - shared])
+            shared++;
+        for (uint32_t d = shared; d < depth; d++) {
+            before[d] = stack[depth - 1 - d];
+            nodes[d + 1] = add_node(s, nodes[d], location_of(&t, before[d]));
+        }
+        depth_before = depth;
+        uint64_t span = span_key == MODEL_NONE ? 0 : span_of(p, i, span_key);
+        any_span |= span != 0;
+        max = nodes[depth] > max ? nodes[depth] : max;
+        rows[n_rows++] = (struct row){span, nodes[depth], (uint32_t)i};
+    }
+    if (any_span)
+        qsort(rows, n_rows, sizeof *rows, compare_rows);
+    else
+        rows = sort_rows(rows, arena_array(scratch, n_rows, sizeof *rows), n_rows, max);
+    uint32_t n = 0;
+    for (size_t i = 0; i < n_rows; i++)
+        n += i == 0 || rows[i].node != rows[i - 1].node || rows[i].span != rows[i - 1].span;
+    *v = (struct symbols_values){.n = n, .k = p->n_types};
+    v->nodes = arena_array(scratch, n, sizeof *v->nodes);
+    v->values = arena_array(scratch, (size_t)n * v->k, sizeof *v->values);
+    v->spans = any_span ? arena_array(scratch, n, sizeof *v->spans) : NULL;
+    uint32_t to = UINT32_MAX;
+    for (size_t i = 0; i < n_rows; i++) {
+        if (i == 0 || rows[i].node != rows[i - 1].node || rows[i].span != rows[i - 1].span) {
+            to++;
+            v->nodes[to] = rows[i].node;
+            if (any_span)
+                v->spans[to] = rows[i].span;
+        }
+        const int64_t *values = model_values(p, rows[i].sample);
+        for (uint32_t c = 0; c < v->k; c++)
+            v->values[(size_t)c * n + to] = pack_add(v->values[(size_t)c * n + to], values[c]);
+    }
+}

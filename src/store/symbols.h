@@ -1,0 +1,91 @@
+// The symbols and stacks of one service and one day: strings, functions, mappings, locations with
+// their inlined lines, and a tree of nodes (parent, location). Everything is appended and never
+// changes, so an id means the same all day, and what is new can be saved as one more chunk.
+//
+// Addresses are kept relative to the start of their mapping, and a mapping's identity is its file,
+// build id, offset and size: processes that load a library at different addresses share it.
+//
+// One thread at a time; an arena owns it all.
+#pragma once
+
+#include "base/hash.h"
+#include "model/profile.h"
+#include "store/pack.h"
+
+struct symbols_mapping {
+    uint64_t start, size, offset; // start: of the first process that was seen
+    uint32_t file, build_id;
+    uint32_t flags;
+};
+
+enum {
+    SYMBOLS_HAS_FUNCTIONS = 1,
+    SYMBOLS_HAS_FILENAMES = 2,
+    SYMBOLS_HAS_LINE_NUMBERS = 4,
+    SYMBOLS_HAS_INLINE_FRAMES = 8,
+    SYMBOLS_FIXED = 16, // no file: start is part of the identity
+};
+
+struct symbols_function {
+    int64_t start_line;
+    uint32_t name, system_name, filename;
+};
+
+struct symbols_line {
+    int64_t line, column;
+    uint32_t function;
+};
+
+struct symbols_location {
+    uint64_t address; // from the mapping's start, if there is one
+    uint32_t mapping; // index + 1; 0: none
+    uint32_t first_line, n_lines;
+    bool is_folded;
+};
+
+struct symbols_node {
+    uint32_t parent, location;
+};
+
+struct symbols_counts {
+    uint32_t strings, functions, mappings, locations, lines, nodes;
+};
+
+struct symbols {
+    struct arena *arena;
+    struct symbols_counts n, saved;
+    struct str *strings; // 0: the empty one
+    struct symbols_function *functions;
+    struct symbols_mapping *mappings;
+    struct symbols_location *locations;
+    struct symbols_line *lines;
+    struct symbols_node *nodes; // 0: the root
+    size_t cap[6];
+    bool indexed;
+    struct hash_table string_index, function_index, mapping_index, location_index, node_index;
+    int64_t chunk; // the last one that was read or saved
+};
+
+// limit: of its arena, 0: none. NULL if there is no memory.
+struct symbols *symbols_new(size_t limit);
+void symbols_free(struct symbols *s);
+size_t symbols_size(const struct symbols *s);
+
+// What is not saved yet as a chunk, and whether there is anything.
+bool symbols_unsaved(const struct symbols *s);
+void symbols_pack(const struct symbols *s, struct symbols_counts from, ZSTD_CCtx *zstd, int level,
+                  struct pack *to);
+// Appends a chunk. 0; 1: it does not continue what is there; -1: it is damaged or memory ran out,
+// and s is of no use any more.
+int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct err *e);
+
+// The values of a profile at the nodes of their stacks, in arena (scratch). Sorted by span, then
+// node; equal ones are added up. May jump out of the arena of s or the other one.
+struct symbols_values {
+    uint32_t n, k;
+    uint32_t *nodes;
+    int64_t *values; // values[column * n + row]
+    uint64_t *spans; // NULL: no sample has one; 0: this one has none
+};
+void symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
+                 struct symbols_values *values);
