@@ -195,7 +195,7 @@ static int put_into(struct batch *batch, struct day *day, const struct store_put
                     struct store_request *request, struct err *e)
 {
     struct writer_symbols *w;
-    int64_t service, kind, series;
+    int64_t service = 0, kind = 0, series = 0;
     struct str bytes, kind_bytes;
     int code = pack_series(put, batch->arena, &bytes, &kind_bytes, e);
     if (!code)

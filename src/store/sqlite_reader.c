@@ -190,7 +190,7 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
     pthread_rwlock_rdlock(&s->lock);
     if (!code && !s->symbols) // Another reader found it damaged in between.
         code = err_set(e, "%s is damaged", reader->db.path);
-    *found = s;
+    *found = code ? NULL : s;
     if (code)
         reader_symbols_give(lite, s);
     return code;

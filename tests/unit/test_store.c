@@ -1,0 +1,749 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "query/query.h"
+#include "store_profiles.h"
+
+#define SECOND INT64_C(1000000000)
+#define T0 (INT64_C(20000) * 86400 * SECOND) // the start of a day
+
+static const struct profile_shape SHAPE = {300, 2000, 24, 120, 0x555500000000};
+static const struct str CPU = {"process_cpu:cpu:nanoseconds:cpu:nanoseconds", 43};
+static const struct str SAMPLES = {"process_cpu:samples:count:cpu:nanoseconds", 41};
+static const struct str INUSE = {"memory:inuse_space:bytes:space:bytes", 36};
+
+static char notes[4096];
+
+static void note(void *ctx, const char *text)
+{
+    snprintf(notes, sizeof notes, "%s", text);
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    return remove(path);
+}
+
+struct fixture {
+    char dir[128];
+    struct store *store;
+    struct store_options options;
+    struct arena *arena;
+};
+
+static void reopen(struct fixture *f)
+{
+    struct err e;
+    store_close(f->store);
+    f->store = store_open(f->dir, &f->options, &e);
+    if (!f->store)
+        fail_msg("%s", e.message);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    snprintf(f->dir, sizeof f->dir, "/tmp/kiln-store-XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    f->options = (struct store_options){.commit_nanos = -1, .maintain_nanos = -1, .note = note};
+    f->arena = arena_new(0);
+    reopen(f);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    store_close(f->store);
+    arena_free(f->arena);
+    nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    free(f);
+    return 0;
+}
+
+static void must(int code, const struct err *e)
+{
+    if (code)
+        fail_msg("%d: %s", code, e->message);
+}
+
+static void put(struct fixture *f, const char *service, const char *pod, int64_t time,
+                enum profile_kind kind, uint64_t seed, struct str id)
+{
+    struct err e;
+    struct store_label labels[] = {
+        {STR("__name__"), kind == PROFILE_CPU ? STR("process_cpu") : STR("memory")},
+        {STR("pod"), str_from(pod)},
+        {STR("service_name"), str_from(service)}};
+    struct arena *arena = arena_new(0);
+    struct store_put p = {.tenant = STR("anonymous"),
+                          .labels = labels,
+                          .n_labels = 3,
+                          .time = time,
+                          .duration = 10 * SECOND,
+                          .profile = profile_make(arena, &SHAPE, kind, seed),
+                          .id = id};
+    must(store_put(f->store, &p, 1, &e), &e);
+    arena_free(arena);
+}
+
+static struct store_select everything(struct str type)
+{
+    return (struct store_select){.tenant = STR("anonymous"), .type = type, .end = INT64_MAX};
+}
+
+static struct store_stacks *merge(struct fixture *f, struct store_select select)
+{
+    struct err e;
+    struct store_stacks *stacks;
+    struct store_answer answer;
+    must(store_merge(f->store, &select, f->arena, &stacks, &answer, &e), &e);
+    return stacks;
+}
+
+// The stacks as sorted text: `main;f 12`, what two results are compared by.
+static char *folded(struct fixture *f, const struct store_stacks *s)
+{
+    struct query_tree *tree;
+    struct err e;
+    struct out out;
+    must(query_tree(s, NULL, 0, f->arena, &tree, &e), &e);
+    out_init_arena(&out, f->arena);
+    for (uint32_t i = 0; i < tree->n_nodes; i++) {
+        uint32_t path[300], n = 0;
+        if (!tree->self[i])
+            continue;
+        for (uint32_t at = i; at; at = tree->parent[at])
+            path[n++] = at;
+        while (n--) {
+            out_str(&out, tree->names[tree->name[path[n]]]);
+            out_char(&out, ';');
+        }
+        out_printf(&out, " %lld\n", (long long)tree->self[i]);
+    }
+    out_char(&out, 0);
+    return out.p;
+}
+
+// What profiles with these seeds amount to, by the model room.
+static char *expected(struct fixture *f, enum profile_kind kind, uint64_t from, uint64_t to,
+                      uint32_t column, double scale)
+{
+    struct store_stacks s = {0};
+    struct model_builder b;
+    model_build(&b, f->arena);
+    size_t cap[3] = {0};
+    uint32_t *parent = arena_push(f->arena, NULL, 0, &cap[0], 4);
+    uint32_t *location = arena_push(f->arena, NULL, 0, &cap[1], 4);
+    int64_t *self = arena_push(f->arena, NULL, 0, &cap[2], 8);
+    uint32_t n = 1;
+    for (uint64_t seed = from; seed < to; seed++) {
+        struct model_profile *p = profile_make(f->arena, &SHAPE, kind, seed);
+        for (size_t i = 0; i < p->n_samples; i++) {
+            // No sharing of nodes at all: query_tree adds them up by name.
+            uint32_t up = 0;
+            for (uint32_t d = p->stack_len[i]; d-- > 0;) {
+                const struct model_location *l = &p->locations[p->stacks[i][d]];
+                const struct model_function *fn = &p->functions[p->lines[l->first_line].function];
+                uint32_t made = model_build_named_location(&b, model_str(p, fn->name));
+                parent = arena_push(f->arena, parent, n, &cap[0], 4);
+                location = arena_push(f->arena, location, n, &cap[1], 4);
+                self = arena_push(f->arena, self, n, &cap[2], 8);
+                parent[n] = up;
+                location[n] = made;
+                self[n] = 0;
+                up = n++;
+            }
+            self[up] += (int64_t)((double)model_values(p, i)[column] * scale);
+        }
+    }
+    s = (struct store_stacks){n, parent, location, self, b.p, 0, 0};
+    return folded(f, &s);
+}
+
+static void check_store(struct fixture *f)
+{
+    struct err e;
+    must(store_check(f->store, note, NULL, &e), &e);
+}
+
+static void test_what_is_put_comes_back(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t i = 0; i < 30; i++)
+        put(f, "api", i % 2 ? "a" : "b", T0 + (int64_t)i * 60 * SECOND, PROFILE_CPU, i, STR(""));
+    struct store_stacks *s = merge(f, everything(CPU));
+    assert_int_equal(s->n_profiles, 30);
+    assert_int_equal(s->duration, 300 * SECOND);
+    char *want = expected(f, PROFILE_CPU, 0, 30, 1, 1);
+    assert_true(strlen(want) > 1000);
+    assert_string_equal(folded(f, s), want);
+    assert_string_equal(folded(f, merge(f, everything(SAMPLES))),
+                        expected(f, PROFILE_CPU, 0, 30, 0, 1));
+    reopen(f);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), want);
+    struct err e;
+    must(store_maintain(f->store, true, &e), &e);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), want);
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 30);
+    check_store(f);
+    // Late ones are merged into the closed hour.
+    for (uint64_t i = 30; i < 40; i++)
+        put(f, "api", i % 2 ? "a" : "c", T0 + (int64_t)i * 30 * SECOND, PROFILE_CPU, i, STR(""));
+    want = expected(f, PROFILE_CPU, 0, 40, 1, 1);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), want);
+    must(store_maintain(f->store, true, &e), &e);
+    reopen(f);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), want);
+    check_store(f);
+}
+
+// Any range, from fresh rows, blocks and roll-ups alike.
+static void test_ranges(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    enum { N = 600 };
+    // Every 20 s over 3 h 20 min, across midnight: enough for five-minute sums.
+    int64_t start = T0 - 3600 * SECOND;
+    for (uint64_t i = 0; i < N; i++)
+        put(f, "api", "a", start + (int64_t)i * 20 * SECOND, PROFILE_CPU, i, STR(""));
+    for (int closed = 0; closed < 2; closed++) {
+        uint64_t random = 42;
+        for (int i = 0; i < 12; i++) {
+            uint64_t from = profile_random(&random) % N;
+            uint64_t to = from + profile_random(&random) % (N - from);
+            struct store_select select = everything(CPU);
+            select.start = start + (int64_t)from * 20 * SECOND;
+            select.end = start + (int64_t)to * 20 * SECOND;
+            struct store_stacks *s = merge(f, select);
+            assert_int_equal(s->n_profiles, to - from + 1);
+            assert_string_equal(folded(f, s), expected(f, PROFILE_CPU, from, to + 1, 1, 1));
+            // The last nanosecond before a profile leaves it out.
+            select.end--;
+            assert_int_equal(merge(f, select)->n_profiles, to - from);
+            arena_free(f->arena);
+            f->arena = arena_new(0);
+        }
+        must(store_maintain(f->store, true, &e), &e);
+    }
+    check_store(f);
+}
+
+static void test_gauges_are_averaged(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    // The same profile six times, across midnight, in two pods: the mean of a pod is the profile.
+    for (int i = 0; i < 6; i++) {
+        put(f, "api", "a", T0 + (i - 3) * 60 * SECOND, PROFILE_HEAP, 5, STR(""));
+        put(f, "api", "b", T0 + (i - 3) * 60 * SECOND, PROFILE_HEAP, 5, STR(""));
+    }
+    for (int closed = 0; closed < 2; closed++) {
+        assert_string_equal(folded(f, merge(f, everything(INUSE))),
+                            expected(f, PROFILE_HEAP, 5, 6, 3, 2));
+        must(store_maintain(f->store, true, &e), &e);
+    }
+    struct str type = STR("memory:alloc_space:bytes:space:bytes");
+    assert_string_equal(folded(f, merge(f, everything(type))),
+                        expected(f, PROFILE_HEAP, 5, 6, 1, 12));
+}
+
+static void test_ids_are_stored_once(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 3; i++) {
+        put(f, "api", "a", T0, PROFILE_CPU, 1, STR("id-1"));
+        reopen(f);
+    }
+    put(f, "api", "b", T0, PROFILE_CPU, 1, STR("id-1"));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 2);
+    // Without an id nothing is a repetition.
+    put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
+    put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 4);
+}
+
+static void test_series_and_labels(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
+    put(f, "api", "b", T0 + 3600 * SECOND, PROFILE_HEAP, 1, STR(""));
+    put(f, "web", "c", T0 + 90000 * SECOND, PROFILE_CPU, 1, STR(""));
+    for (int closed = 0; closed < 2; closed++) {
+        struct str *items;
+        size_t n;
+        struct store_answer answer;
+        struct store_select select = everything(STR(""));
+        must(query_types(f->store, &select, f->arena, &items, &n, &answer, &e), &e);
+        assert_int_equal(n, 6);
+        assert_true(str_eq(items[0], STR("memory:alloc_objects:count:space:bytes")));
+        must(query_label_names(f->store, &select, f->arena, &items, &n, &answer, &e), &e);
+        assert_int_equal(n, 9);
+        assert_true(str_eq(items[0], STR("__name__")));
+        struct query_selector selector;
+        must(query_selector(STR("{service_name=~\"a.*\", pod!=\"\"}"), f->arena, &selector, &e),
+             &e);
+        select.matchers = selector.matchers;
+        select.n_matchers = selector.n;
+        must(query_label_values(f->store, &select, STR("pod"), f->arena, &items, &n, &answer, &e),
+             &e);
+        assert_int_equal(n, 2);
+        assert_true(str_eq(items[1], STR("b")));
+        // Only what has a profile in the range.
+        select.end = T0 + 1800 * SECOND;
+        must(query_label_values(f->store, &select, STR("pod"), f->arena, &items, &n, &answer, &e),
+             &e);
+        assert_int_equal(n, 1);
+        assert_true(str_eq(items[0], STR("a")));
+        // Another tenant sees nothing.
+        select.tenant = STR("other");
+        must(query_label_names(f->store, &select, f->arena, &items, &n, &answer, &e), &e);
+        assert_int_equal(n, 0);
+        must(store_maintain(f->store, true, &e), &e);
+    }
+}
+
+static void test_time_series(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    for (int i = 0; i < 10; i++)
+        put(f, "api", i % 2 ? "a" : "b", T0 + i * 15 * SECOND, PROFILE_CPU, 7, STR(""));
+    put(f, "api", "a", T0 + 1, PROFILE_HEAP, 3, STR(""));
+    put(f, "api", "a", T0 + 2, PROFILE_HEAP, 3, STR(""));
+    struct model_profile *p = profile_make(f->arena, &SHAPE, PROFILE_CPU, 7);
+    double total = 0;
+    for (size_t i = 0; i < p->n_samples; i++)
+        total += (double)model_values(p, i)[1];
+    for (int closed = 0; closed < 2; closed++) {
+        struct query_series *series;
+        size_t n;
+        struct store_answer answer;
+        struct str pod = STR("pod");
+        struct query_series_options options = {
+            .group_by = &pod, .n_group_by = 1, .step = 30 * SECOND};
+        struct store_select select = everything(CPU);
+        select.start = T0;
+        must(query_series(f->store, &select, &options, f->arena, &series, &n, &answer, &e), &e);
+        assert_int_equal(n, 2);
+        assert_true(str_eq(series[0].labels[0].value, STR("a")));
+        // At 15, 45, 75 ... s: each on the next multiple of 30 s. b: at 0, 30, 60: on them.
+        assert_int_equal(series[0].n_points, 5);
+        assert_int_equal(series[0].points[0].time, T0 + 30 * SECOND);
+        assert_int_equal(series[1].points[0].time, T0);
+        assert_true(series[0].points[0].value == total);
+        options.n_group_by = 0;
+        must(query_series(f->store, &select, &options, f->arena, &series, &n, &answer, &e), &e);
+        assert_int_equal(n, 1);
+        assert_int_equal(series[0].n_points, 6);
+        assert_true(series[0].points[1].value == 2 * total);
+        options.aggregation = QUERY_AVERAGE;
+        must(query_series(f->store, &select, &options, f->arena, &series, &n, &answer, &e), &e);
+        assert_true(series[0].points[1].value == total);
+        // Two snapshots of a gauge in a step are one.
+        options.aggregation = QUERY_SUM;
+        select = everything(INUSE);
+        select.start = T0;
+        must(query_series(f->store, &select, &options, f->arena, &series, &n, &answer, &e), &e);
+        struct store_stacks *s = merge(f, select);
+        double sum = 0;
+        for (uint32_t i = 0; i < s->n_nodes; i++)
+            sum += (double)s->self[i];
+        assert_int_equal(series[0].n_points, 1);
+        assert_true(series[0].points[0].value == sum);
+        must(store_maintain(f->store, true, &e), &e);
+    }
+}
+
+static void test_spans(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct model_builder b;
+    model_build(&b, f->arena);
+    model_build_type(&b, STR("cpu"), STR("nanoseconds"));
+    b.p->period_type = (struct model_value_type){model_build_string(&b, STR("cpu")),
+                                                 model_build_string(&b, STR("nanoseconds"))};
+    const char *spans[] = {"00000000000000aa", "00000000000000bb", NULL};
+    const char *endpoints[] = {"/x", "/x", "/y"};
+    for (int i = 0; i < 9; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "f%d", i % 4);
+        uint32_t stack[1] = {model_build_named_location(&b, str_from(name))};
+        int64_t value = 1 << i;
+        if (spans[i % 3])
+            model_build_label(&b, STR("span_id"), str_from(spans[i % 3]));
+        model_build_label(&b, STR("endpoint"), str_from(endpoints[i % 3]));
+        model_build_sample(&b, stack, 1, &value);
+    }
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("api")}};
+    struct store_part *parts;
+    size_t n;
+    must(store_split(b.p, labels, 2, f->arena, &parts, &n, &e), &e);
+    assert_int_equal(n, 2);
+    struct store_put puts[2];
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(parts[i].n_labels, 3);
+        puts[i] = (struct store_put){.tenant = STR("anonymous"),
+                                     .labels = parts[i].labels,
+                                     .n_labels = parts[i].n_labels,
+                                     .time = T0,
+                                     .profile = parts[i].profile};
+    }
+    must(store_put(f->store, puts, 2, &e), &e);
+    const uint64_t wanted[] = {0xaa};
+    for (int closed = 0; closed < 2; closed++) {
+        struct store_select select = everything(CPU);
+        assert_string_equal(folded(f, merge(f, select)), "f0; 273\nf1; 34\nf2; 68\nf3; 136\n");
+        select.spans = wanted;
+        select.n_spans = 1;
+        assert_string_equal(folded(f, merge(f, select)), "f0; 1\nf2; 64\nf3; 8\n");
+        must(store_maintain(f->store, true, &e), &e);
+    }
+    check_store(f);
+}
+
+static void test_a_service_can_be_deleted(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
+    put(f, "web", "a", T0, PROFILE_CPU, 2, STR(""));
+    must(store_maintain(f->store, true, &e), &e);
+    put(f, "web", "a", T0, PROFILE_CPU, 2, STR(""));
+    uint64_t n;
+    must(store_delete_service(f->store, STR("anonymous"), STR("web"), &n, &e), &e);
+    assert_true(n >= 2);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), expected(f, PROFILE_CPU, 1, 2, 1, 1));
+    put(f, "web", "a", T0, PROFILE_CPU, 3, STR(""));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 2);
+    check_store(f);
+}
+
+static int64_t fake_now;
+
+static int64_t fake_clock(void)
+{
+    return fake_now;
+}
+
+static void test_retention(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct store_stats stats;
+    fake_now = T0 + 10 * 86400 * SECOND;
+    f->options.clock = fake_clock;
+    reopen(f);
+    for (int day = 0; day < 10; day++)
+        put(f, "api", "a", T0 + day * 86400 * SECOND, PROFILE_CPU, 1, STR(""));
+    put(f, "api", "a", fake_now, PROFILE_CPU, 1, STR(""));
+    f->options.keep_nanos = 5 * 86400 * SECOND;
+    reopen(f);
+    must(store_maintain(f->store, false, &e), &e);
+    must(store_stats(f->store, STR("anonymous"), &stats, &e), &e);
+    assert_int_equal(stats.days, 7);
+    assert_int_equal(stats.oldest, T0 + 4 * 86400 * SECOND);
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 7);
+    f->options.keep_nanos = 0;
+    f->options.keep_bytes = stats.bytes / 2;
+    reopen(f);
+    must(store_maintain(f->store, false, &e), &e);
+    must(store_stats(f->store, STR(""), &stats, &e), &e);
+    assert_in_range(stats.days, 2, 5);
+    // Nothing is ever free enough: all but today go.
+    f->options.keep_bytes = 0;
+    f->options.keep_free = UINT64_MAX;
+    reopen(f);
+    must(store_maintain(f->store, false, &e), &e);
+    must(store_stats(f->store, STR(""), &stats, &e), &e);
+    assert_int_equal(stats.days, 1);
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 1);
+}
+
+static void test_backup(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
+    put(f, "api", "a", T0 + 86400 * SECOND, PROFILE_CPU, 2, STR(""));
+    struct fixture copy = *f;
+    char *dir = arena_printf(f->arena, "%s/backup", f->dir);
+    must(store_backup(f->store, dir, &e), &e);
+    assert_int_not_equal(store_backup(f->store, dir, &e), 0);
+    memcpy(copy.dir, dir, strlen(dir) + 1);
+    copy.store = NULL;
+    reopen(&copy);
+    assert_string_equal(folded(&copy, merge(&copy, everything(CPU))),
+                        expected(f, PROFILE_CPU, 1, 3, 1, 1));
+    check_store(&copy);
+    store_close(copy.store);
+}
+
+static void test_one_process_at_a_time(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    assert_null(store_open(f->dir, &f->options, &e));
+    assert_non_null(strstr(e.message, "in use by another"));
+}
+
+static void test_bad_puts(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("api")},
+                                   {STR("zone"), STR("1")}};
+    struct store_put good = {.tenant = STR("anonymous"),
+                             .labels = labels,
+                             .n_labels = 3,
+                             .time = T0,
+                             .profile = profile_make(f->arena, &SHAPE, PROFILE_CPU, 1)};
+    struct store_put puts[2] = {good, good};
+    const char *tenants[] = {"", ".", "..", "a/b", "a b", "\n"};
+    for (size_t i = 0; i < sizeof tenants / sizeof *tenants; i++) {
+        puts[1].tenant = str_from(tenants[i]);
+        assert_int_equal(store_put(f->store, puts, 2, &e), STORE_BAD_INPUT);
+    }
+    puts[1] = good;
+    puts[1].time = 0;
+    assert_int_equal(store_put(f->store, puts, 2, &e), STORE_BAD_INPUT);
+    puts[1] = good;
+    puts[1].n_labels = 1;
+    assert_int_equal(store_put(f->store, puts, 2, &e), STORE_BAD_INPUT);
+    assert_non_null(strstr(e.message, "service_name"));
+    puts[1] = good;
+    struct store_label own[] = {{STR("__name__"), STR("x")},
+                                {STR("__type__"), STR("x")},
+                                {STR("service_name"), STR("api")}};
+    puts[1].labels = own;
+    assert_int_equal(store_put(f->store, puts, 2, &e), STORE_BAD_INPUT);
+    struct store_label unsorted[] = {labels[1], labels[0], labels[2]};
+    puts[1].labels = unsorted;
+    assert_int_equal(store_put(f->store, puts, 2, &e), STORE_BAD_INPUT);
+    // Nothing of a refused request is there.
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 0);
+}
+
+struct busy {
+    int done;
+};
+
+static void count_done(void *ctx, int code, const struct err *e)
+{
+    struct busy *b = ctx;
+    assert_int_equal(code, 0);
+    __atomic_fetch_add(&b->done, 1, __ATOMIC_SEQ_CST);
+}
+
+static void test_memory_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    f->options.memory = 8 << 20;
+    f->options.commit_nanos = 300000000;
+    reopen(f);
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("api")}};
+    struct store_put p = {.tenant = STR("anonymous"),
+                          .labels = labels,
+                          .n_labels = 2,
+                          .time = T0,
+                          .profile = profile_make(f->arena, &SHAPE, PROFILE_CPU, 1)};
+    struct busy busy = {0};
+    int accepted = 0, code = 0;
+    for (int i = 0; i < 1000 && !code; i++) {
+        code = store_submit(f->store, &p, 1, count_done, &busy, &e);
+        accepted += !code;
+    }
+    assert_int_equal(code, STORE_BUSY);
+    assert_non_null(strstr(e.message, "try again"));
+    assert_in_range(accepted, 5, 500);
+    struct store_counters counters;
+    store_counters(f->store, &counters);
+    assert_true(counters.waiting_bytes <= (2 << 20));
+    assert_int_equal(counters.refused, 1);
+    store_close(f->store);
+    f->store = NULL;
+    assert_int_equal(busy.done, accepted);
+    reopen(f);
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, accepted);
+}
+
+static void test_a_damaged_day(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct store_answer answer;
+    struct store_stacks *s;
+    for (int day = 0; day < 3; day++)
+        put(f, "api", "a", T0 + day * 86400 * SECOND, PROFILE_CPU, (uint64_t)day, STR(""));
+    must(store_maintain(f->store, true, &e), &e);
+    store_close(f->store);
+    f->store = NULL;
+    char path[256];
+    snprintf(path, sizeof path, "%s/tenants/anonymous/2024-10-05.db", f->dir);
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    for (int i = 0; i < 4096; i++)
+        fputc(i * 7, file);
+    fclose(file);
+    reopen(f);
+    struct store_select select = everything(CPU);
+    must(store_merge(f->store, &select, f->arena, &s, &answer, &e), &e);
+    assert_int_equal(s->n_profiles, 2);
+    assert_int_equal(answer.damaged_days, 1);
+    assert_non_null(strstr(notes, "2024-10-05.db is damaged"));
+    assert_int_equal(store_check(f->store, note, NULL, &e), STORE_CORRUPT);
+    must(store_maintain(f->store, false, &e), &e);
+    // Profiles of that day are taken nevertheless; the damaged file is kept.
+    put(f, "api", "a", T0 + 86400 * SECOND, PROFILE_CPU, 9, STR(""));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 3);
+    snprintf(path, sizeof path, "%s/tenants/anonymous/2024-10-05.db.damaged-1", f->dir);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+// Bytes of bodies that change are noticed, never a crash.
+static void test_damaged_bodies(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    for (uint64_t i = 0; i < 20; i++)
+        put(f, "api", "a", T0 + (int64_t)i * SECOND, PROFILE_CPU, i, STR(""));
+    must(store_maintain(f->store, true, &e), &e);
+    put(f, "api", "a", T0 + 30 * SECOND, PROFILE_CPU, 30, STR(""));
+    store_close(f->store);
+    f->store = NULL;
+    char path[256];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/tenants/anonymous/2024-10-04.db", f->dir);
+    assert_int_equal(stat(path, &st), 0);
+    char *good = malloc((size_t)st.st_size);
+    FILE *file = fopen(path, "r");
+    assert_int_equal(fread(good, 1, (size_t)st.st_size, file), st.st_size);
+    fclose(file);
+    uint64_t random = 1;
+    int noticed = 0;
+    for (int i = 0; i < 60; i++) {
+        file = fopen(path, "w");
+        char *bad = malloc((size_t)st.st_size);
+        memcpy(bad, good, (size_t)st.st_size);
+        // Not the first page: this is about what SQLite itself does not look at.
+        for (int j = 0; j < 8; j++)
+            bad[4096 + profile_random(&random) % ((uint64_t)st.st_size - 4096)] ^=
+                (char)(1 + profile_random(&random) % 255);
+        fwrite(bad, 1, (size_t)st.st_size, file);
+        fclose(file);
+        free(bad);
+        reopen(f);
+        struct store_answer answer;
+        struct store_stacks *s;
+        struct store_select select = everything(CPU);
+        int code = store_merge(f->store, &select, f->arena, &s, &answer, &e);
+        noticed += code || answer.damaged_days;
+        store_check(f->store, note, NULL, &e);
+        store_close(f->store);
+        f->store = NULL;
+    }
+    free(good);
+    assert_in_range(noticed, 10, 60);
+}
+
+static void test_names_that_come_late(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct model_builder b;
+    model_build(&b, f->arena);
+    model_build_type(&b, STR("cpu"), STR("nanoseconds"));
+    b.p->period_type = (struct model_value_type){model_build_string(&b, STR("cpu")),
+                                                 model_build_string(&b, STR("nanoseconds"))};
+    uint32_t mapping = model_build_mapping(
+        &b, (struct model_mapping){.start = 0x7f0000000000,
+                                   .limit = 0x7f0000100000,
+                                   .offset = 0x2000,
+                                   .file = model_build_string(&b, STR("/lib/libx.so")),
+                                   .build_id = model_build_string(&b, STR("beef"))});
+    uint32_t stack[1] = {model_build_location(&b, mapping, 0x7f0000000123, NULL, 0)};
+    int64_t value = 5;
+    model_build_sample(&b, stack, 1, &value);
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("api")}};
+    struct store_put p = {
+        .tenant = STR("anonymous"), .labels = labels, .n_labels = 2, .time = T0, .profile = b.p};
+    must(store_put(f->store, &p, 1, &e), &e);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), "libx.so+0x2123; 5\n");
+    struct store_address *addresses;
+    size_t n;
+    must(store_unnamed(f->store, STR("anonymous"), STR("beef"), 0, INT64_MAX, f->arena, &addresses,
+                       &n, &e),
+         &e);
+    assert_int_equal(n, 1);
+    assert_int_equal(addresses[0].offset, 0x2123);
+    struct store_frame frames[] = {{STR("inner"), STR("inner"), STR("x.c"), 3, 1},
+                                   {STR("outer"), STR("outer"), STR("x.c"), 9, 7}};
+    struct store_name name = {STR("beef"), 0x2123, frames, 2};
+    must(store_name(f->store, STR("anonymous"), &name, 1, &e), &e);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), "outer;inner; 5\n");
+}
+
+static void test_processes_share_symbols(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("api")}};
+    uint32_t nodes = 0;
+    for (int i = 0; i < 3; i++) {
+        struct profile_shape shape = SHAPE;
+        shape.base += (uint64_t)i * 0x10000000;
+        struct store_put p = {.tenant = STR("anonymous"),
+                              .labels = labels,
+                              .n_labels = 2,
+                              .time = T0 + i,
+                              .profile = profile_make(f->arena, &shape, PROFILE_CPU, 1)};
+        must(store_put(f->store, &p, 1, &e), &e);
+        struct store_stacks *s = merge(f, everything(CPU));
+        assert_true(i == 0 || s->n_nodes == nodes);
+        nodes = s->n_nodes;
+        assert_int_equal(s->symbols->n_mappings, 1);
+        assert_int_equal(s->symbols->mappings[0].start, SHAPE.base);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(test_what_is_put_comes_back),
+        TEST(test_ranges),
+        TEST(test_gauges_are_averaged),
+        TEST(test_ids_are_stored_once),
+        TEST(test_series_and_labels),
+        TEST(test_time_series),
+        TEST(test_spans),
+        TEST(test_a_service_can_be_deleted),
+        TEST(test_retention),
+        TEST(test_backup),
+        TEST(test_one_process_at_a_time),
+        TEST(test_bad_puts),
+        TEST(test_memory_is_bounded),
+        TEST(test_a_damaged_day),
+        TEST(test_damaged_bodies),
+        TEST(test_names_that_come_late),
+        TEST(test_processes_share_symbols),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
