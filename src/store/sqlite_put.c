@@ -7,8 +7,11 @@ enum { FRESH_LEVEL = 1 };
 
 struct batch {
     struct lite *lite;
-    struct arena *arena; // of one put
+    struct arena *arena; // of a few puts
 };
+
+// A new one only now and then: memory from the kernel is slow.
+enum { BATCH_ARENA = 4 << 20 };
 
 // The id of the row of a unique text or blob, which is added if it is new.
 static int row_of(struct day *day, const char *select, const char *insert, struct str key,
@@ -252,20 +255,23 @@ static void fail_day(struct day *day, int code, const struct err *e)
 }
 
 // All puts of a request or none: what a failed one left in its days is taken back.
-static void put_request(struct lite *lite, struct store_request *r)
+static void put_request(struct batch *batch, struct store_request *r)
 {
+    struct lite *lite = batch->lite;
     int code = 0;
     for (size_t i = 0; i < r->n && !code; i++) {
         struct day *day = NULL;
-        struct batch batch = {lite, arena_new(lite->options.memory)};
-        code = batch.arena ? day_for(lite, &r->puts[i], &day, &r->error)
-                           : err_set(&r->error, "no memory to store a profile");
+        if (!batch->arena || arena_size(batch->arena) > BATCH_ARENA) {
+            arena_free(batch->arena);
+            batch->arena = arena_new(lite->options.memory);
+        }
+        code = batch->arena ? day_for(lite, &r->puts[i], &day, &r->error)
+                            : err_set(&r->error, "no memory to store a profile");
         if (!code) {
-            code = put_into(&batch, day, &r->puts[i], r, &r->error);
+            code = put_into(batch, day, &r->puts[i], r, &r->error);
             if (code && (code != STORE_BUSY || day->failed))
                 fail_day(day, code, &r->error);
         }
-        arena_free(batch.arena);
     }
     r->code = code;
     for (struct day *d = lite->days; d; d = d->next) {
@@ -340,11 +346,13 @@ static void commit_day(struct lite *lite, struct day *day)
 void sqlite_commit(void *driver, struct store_request **requests, size_t n)
 {
     struct lite *lite = driver;
+    struct batch batch = {.lite = lite};
     pthread_mutex_lock(&lite->write);
     for (struct day *d = lite->days; d; d = d->next)
         d->failed = false;
     for (size_t i = 0; i < n; i++)
-        put_request(lite, requests[i]);
+        put_request(&batch, requests[i]);
+    arena_free(batch.arena);
     for (struct day *d = lite->days; d; d = d->next)
         if (d->in_transaction)
             commit_day(lite, d);

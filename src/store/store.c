@@ -74,6 +74,7 @@ static void finish(struct store *s, struct store_request **requests, size_t n, i
 static void *commit_loop(void *arg)
 {
     struct store *s = arg;
+    pthread_setname_np(pthread_self(), "store-commit");
     pthread_mutex_lock(&s->lock);
     for (;;) {
         while (!s->first && !s->stopping)
@@ -110,6 +111,7 @@ static void *commit_loop(void *arg)
 static void *maintain_loop(void *arg)
 {
     struct store *s = arg;
+    pthread_setname_np(pthread_self(), "store-maintain");
     pthread_mutex_lock(&s->lock);
     while (!s->stopping) {
         int64_t until = now(CLOCK_MONOTONIC) + s->options.maintain_nanos;

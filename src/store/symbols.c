@@ -74,9 +74,30 @@ static bool same_lines(const struct symbols_line *a, const struct symbols_line *
     return true;
 }
 
-static uint64_t hash_node(uint32_t parent, uint32_t location)
+static uint32_t slot_of(const struct symbols *s, uint32_t parent, uint32_t location)
 {
-    return hash_mix(parent, location);
+    return (uint32_t)(hash_mix(parent, location) >> 32) & s->mask;
+}
+
+static void fill_slot(struct symbols *s, uint32_t id)
+{
+    struct symbols_node n = s->nodes[id];
+    uint32_t at = slot_of(s, n.parent, n.location);
+    while (s->slots[at].id)
+        at = (at + 1) & s->mask;
+    s->slots[at] = (struct symbols_slot){n.parent, n.location, id};
+}
+
+// Room for twice as many nodes as there are.
+static void build_slots(struct symbols *s)
+{
+    uint32_t n = 1024;
+    while (n / 3 < s->n.nodes)
+        n *= 2;
+    s->slots = arena_array(s->arena, n, sizeof *s->slots);
+    s->mask = n - 1;
+    for (uint32_t i = 1; i < s->n.nodes; i++)
+        fill_slot(s, i);
 }
 
 static void build_index(struct symbols *s)
@@ -86,7 +107,7 @@ static void build_index(struct symbols *s)
     hash_init(&s->function_index, a, s->n.functions);
     hash_init(&s->mapping_index, a, s->n.mappings);
     hash_init(&s->location_index, a, s->n.locations);
-    hash_init(&s->node_index, a, s->n.nodes);
+    build_slots(s);
     for (uint32_t i = 0; i < s->n.strings; i++)
         hash_add(&s->string_index, a, hash_bytes(s->strings[i].p, s->strings[i].n, 0), i);
     for (uint32_t i = 0; i < s->n.functions; i++)
@@ -97,8 +118,6 @@ static void build_index(struct symbols *s)
         const struct symbols_location *l = &s->locations[i];
         hash_add(&s->location_index, a, hash_location(l, s->lines + l->first_line), i);
     }
-    for (uint32_t i = 1; i < s->n.nodes; i++)
-        hash_add(&s->node_index, a, hash_node(s->nodes[i].parent, s->nodes[i].location), i);
     s->indexed = true;
 }
 
@@ -168,15 +187,17 @@ static uint32_t add_location(struct symbols *s, struct symbols_location l,
 
 static uint32_t add_node(struct symbols *s, uint32_t parent, uint32_t location)
 {
-    uint64_t hash = hash_node(parent, location);
-    for (struct hash_probe at = hash_find(&s->node_index, hash); hash_hit(&s->node_index, &at);
-         hash_next(&s->node_index, &at))
-        if (s->nodes[at.item].parent == parent && s->nodes[at.item].location == location)
-            return at.item;
+    for (uint32_t at = slot_of(s, parent, location); s->slots[at].id; at = (at + 1) & s->mask)
+        if (s->slots[at].parent == parent && s->slots[at].location == location)
+            return s->slots[at].id;
     PUSH(s, nodes, nodes, 5);
     s->nodes[s->n.nodes] = (struct symbols_node){parent, location};
-    hash_add(&s->node_index, s->arena, hash, s->n.nodes);
-    return s->n.nodes++;
+    uint32_t id = s->n.nodes++;
+    if (id > s->mask / 4 * 3)
+        build_slots(s);
+    else
+        fill_slot(s, id);
+    return id;
 }
 
 // --- a profile ---
@@ -304,13 +325,7 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     t.mappings = arena_array(scratch, p->n_mappings, sizeof *t.mappings);
     t.locations = arena_array(scratch, p->n_locations, sizeof *t.locations);
     struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
-    uint32_t deepest = 0;
-    for (size_t i = 0; i < p->n_samples; i++)
-        deepest = p->stack_len[i] > deepest ? p->stack_len[i] : deepest;
-    // The stack before, from the root: what a stack shares with it need not be looked up.
-    uint32_t *before = arena_array(scratch, deepest, sizeof *before);
-    uint32_t *nodes = arena_array(scratch, (size_t)deepest + 1, sizeof *nodes);
-    uint32_t depth_before = 0, max = 0;
+    uint32_t deepest = 0, max = 0;
     uint32_t span_key = p->label_set ? model_find_string(p->strings, STR("span_id")) : MODEL_NONE;
     bool any_span = false;
     size_t n_rows = 0;
@@ -321,20 +336,27 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
             c++;
         if (c == p->n_types)
             continue;
-        const uint32_t *stack = model_stack(p, i);
-        uint32_t depth = p->stack_len[i], shared = 0;
-        while (shared < depth && shared < depth_before &&
-               before[shared] == stack[depth - 1 - shared])
-            shared++;
-        for (uint32_t d = shared; d < depth; d++) {
-            before[d] = stack[depth - 1 - d];
-            nodes[d + 1] = add_node(s, nodes[d], location_of(&t, before[d]));
-        }
-        depth_before = depth;
         uint64_t span = span_key == MODEL_NONE ? 0 : span_of(p, i, span_key);
         any_span |= span != 0;
-        max = nodes[depth] > max ? nodes[depth] : max;
-        rows[n_rows++] = (struct row){span, nodes[depth], (uint32_t)i};
+        deepest = p->stack_len[i] > deepest ? p->stack_len[i] : deepest;
+        rows[n_rows++] = (struct row){span, 0, (uint32_t)i};
+    }
+    // All stacks one level after the other: the nodes of a level can be looked for at once,
+    // where those of a stack would have to wait for each other.
+    uint32_t *location = arena_array(scratch, n_rows, sizeof *location);
+    for (uint32_t d = 0; d < deepest; d++) {
+        for (size_t i = 0; i < n_rows; i++) {
+            uint32_t depth = p->stack_len[rows[i].sample];
+            if (d >= depth)
+                continue;
+            location[i] = location_of(&t, model_stack(p, rows[i].sample)[depth - 1 - d]);
+            __builtin_prefetch(&s->slots[slot_of(s, rows[i].node, location[i])]);
+        }
+        for (size_t i = 0; i < n_rows; i++)
+            if (d < p->stack_len[rows[i].sample]) {
+                rows[i].node = add_node(s, rows[i].node, location[i]);
+                max = rows[i].node > max ? rows[i].node : max;
+            }
     }
     if (any_span)
         qsort(rows, n_rows, sizeof *rows, compare_rows);

@@ -47,6 +47,12 @@ struct symbols_node {
     uint32_t parent, location;
 };
 
+// Where a node is found by what it is: one place in memory, because this is what storing a
+// profile does most. id 0: empty.
+struct symbols_slot {
+    uint32_t parent, location, id;
+};
+
 struct symbols_counts {
     uint32_t strings, functions, mappings, locations, lines, nodes;
 };
@@ -62,7 +68,9 @@ struct symbols {
     struct symbols_node *nodes; // 0: the root
     size_t cap[6];
     bool indexed;
-    struct hash_table string_index, function_index, mapping_index, location_index, node_index;
+    struct hash_table string_index, function_index, mapping_index, location_index;
+    struct symbols_slot *slots;
+    uint32_t mask; // of slots
     int64_t chunk; // the last one that was read or saved
 };
 

@@ -1,0 +1,254 @@
+// What the store does with a day of a service: 19,220 profiles of 20 pods, some 480 samples each.
+//
+// usage: store DIRECTORY [PROFILES [STACKS DRAWS]]
+// STACKS: how many different ones the service has; DRAWS: samples taken for one profile.
+// Prints `name value unit` lines; bench/store puts goals beside them.
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "../tests/unit/store_profiles.h"
+#include "query/query.h"
+
+#define SECOND INT64_C(1000000000)
+#define T0 (INT64_C(20000) * 86400 * SECOND)
+
+enum { PODS = 20, BATCH = 100 };
+
+static int64_t now(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * SECOND + t.tv_nsec;
+}
+
+static void must(int code, const struct err *e)
+{
+    if (!code)
+        return;
+    fprintf(stderr, "store: %s\n", e->message);
+    exit(1);
+}
+
+static uint64_t disk;
+
+static int count(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+    if (flag == FTW_F)
+        disk += (uint64_t)st->st_blocks * 512;
+    return 0;
+}
+
+static uint64_t disk_bytes(const char *dir)
+{
+    disk = 0;
+    nftw(dir, count, 16, FTW_PHYS);
+    return disk;
+}
+
+static struct store_select day(int64_t start, int64_t end)
+{
+    return (struct store_select){.tenant = STR("anonymous"),
+                                 .type = STR("process_cpu:cpu:nanoseconds:cpu:nanoseconds"),
+                                 .start = start,
+                                 .end = end};
+}
+
+// Best of five, in milliseconds.
+static void timed(const char *name, struct store *store, void (*ask)(struct store *store))
+{
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        int64_t start = now(CLOCK_MONOTONIC);
+        ask(store);
+        int64_t took = now(CLOCK_MONOTONIC) - start;
+        best = took < best ? took : best;
+    }
+    printf("%s %.2f ms\n", name, (double)best / 1e6);
+}
+
+static struct query_tree *tree_of(struct store *store, struct store_select select,
+                                  struct arena *arena)
+{
+    struct err e;
+    struct store_stacks *stacks;
+    struct store_answer answer;
+    struct query_tree *tree;
+    must(store_merge(store, &select, arena, &stacks, &answer, &e), &e);
+    must(query_tree(stacks, NULL, 0, arena, &tree, &e), &e);
+    return tree;
+}
+
+static uint32_t nodes;
+static int64_t total;
+
+static void flame(struct store *store, struct store_select select)
+{
+    struct arena *arena = arena_new(0);
+    struct err e;
+    struct query_flame f;
+    struct query_tree *tree = tree_of(store, select, arena);
+    must(query_flame(tree, 0, arena, &f, &e), &e);
+    nodes = tree->n_nodes;
+    if (total && f.total != total) {
+        fprintf(stderr, "store: %lld and %lld are not equal\n", (long long)f.total,
+                (long long)total);
+        exit(1);
+    }
+    total = f.total;
+    arena_free(arena);
+}
+
+static void ask_day(struct store *store)
+{
+    flame(store, day(T0, T0 + 86400 * SECOND - 1));
+}
+
+// Spans of whole hours are answered from roll-ups; one that no sample has asks every profile.
+static void ask_raw(struct store *store)
+{
+    static const uint64_t none[] = {1};
+    struct arena *arena = arena_new(0);
+    struct err e;
+    struct store_stacks *stacks;
+    struct store_answer answer;
+    struct store_select select = day(T0, T0 + 86400 * SECOND - 1);
+    select.spans = none;
+    select.n_spans = 1;
+    must(store_merge(store, &select, arena, &stacks, &answer, &e), &e);
+    arena_free(arena);
+}
+
+static void ask_series(struct store *store)
+{
+    struct arena *arena = arena_new(0);
+    struct err e;
+    struct str pod = STR("pod");
+    struct query_series *series;
+    size_t n;
+    struct store_answer answer;
+    struct query_series_options options = {.group_by = &pod, .n_group_by = 1, .step = 60 * SECOND};
+    struct store_select select = day(T0, T0 + 86400 * SECOND - 1);
+    must(query_series(store, &select, &options, arena, &series, &n, &answer, &e), &e);
+    if (n != PODS)
+        exit(1);
+    arena_free(arena);
+}
+
+static void ask_diff(struct store *store)
+{
+    struct arena *arena = arena_new(0);
+    struct err e;
+    struct query_flame f;
+    struct query_tree *left = tree_of(store, day(T0, T0 + 43200 * SECOND - 1), arena);
+    struct query_tree *right =
+        tree_of(store, day(T0 + 43200 * SECOND, T0 + 86400 * SECOND - 1), arena);
+    must(query_diff(left, right, 0, arena, &f, &e), &e);
+    arena_free(arena);
+}
+
+static void done(void *ctx, int code, const struct err *e)
+{
+    must(code, e);
+    __atomic_fetch_sub((int *)ctx, 1, __ATOMIC_SEQ_CST);
+}
+
+static int64_t yesterday(void)
+{
+    return T0 + 2 * 86400 * SECOND;
+}
+
+int main(int argc, char **argv)
+{
+    struct err e;
+    int64_t n = 19220, stacks = 1500, draws = 1000;
+    if (argc < 2 || argc > 5 || (argc > 2 && !str_to_i64(str_from(argv[2]), &n)) ||
+        (argc > 3 && !str_to_i64(str_from(argv[3]), &stacks)) ||
+        (argc > 4 && !str_to_i64(str_from(argv[4]), &draws)))
+        return 2;
+    struct arena *arena = arena_new(0);
+    struct store_options options = {.maintain_nanos = -1, .clock = yesterday};
+    struct store *store = store_open(argv[1], &options, &e);
+    if (!store)
+        must(-1, &e);
+    struct store_label(*labels)[3] = arena_array(arena, PODS, sizeof *labels);
+    for (int i = 0; i < PODS; i++) {
+        labels[i][0] = (struct store_label){STR("__name__"), STR("process_cpu")};
+        labels[i][1] = (struct store_label){STR("pod"), str_from(arena_printf(arena, "pod-%d", i))};
+        labels[i][2] = (struct store_label){STR("service_name"), STR("rideshare")};
+    }
+    // One binary in twenty pods, loaded at different addresses; no profile twice.
+    struct profile_shape shape = {2000, (uint32_t)stacks, 32, 0, 0};
+    struct model_profile *services[PODS];
+    for (int i = 0; i < PODS; i++) {
+        shape.base = 0x555500000000 + (uint64_t)i * 0x10000000;
+        services[i] = profile_all(arena, &shape);
+    }
+    struct store_put puts[BATCH];
+    double samples = 0;
+    int waiting = 0;
+    int64_t cpu = 0, wall = 0, first = 0;
+    for (int64_t i = 0; i < n;) {
+        struct arena *profiles = arena_new(0);
+        size_t m = 0;
+        for (; m < BATCH && i < n; m++, i++) {
+            struct model_profile *p =
+                profile_draw(profiles, services[i % PODS], (uint32_t)draws, (uint64_t)i);
+            samples += (double)p->n_samples / (double)n;
+            puts[m] = (struct store_put){.tenant = STR("anonymous"),
+                                         .labels = labels[i % PODS],
+                                         .n_labels = 3,
+                                         .time = T0 + i * (86400 * SECOND / n),
+                                         .duration = 15 * SECOND,
+                                         .profile = p};
+        }
+        int64_t cpu_start = now(CLOCK_PROCESS_CPUTIME_ID), wall_start = now(CLOCK_MONOTONIC);
+        waiting = (int)m;
+        for (size_t j = 0; j < m; j++)
+            must(store_submit(store, &puts[j], 1, done, &waiting, &e), &e);
+        while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
+            nanosleep(&(struct timespec){0, 1000000}, NULL);
+        cpu += now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start;
+        wall += now(CLOCK_MONOTONIC) - wall_start;
+        if (i <= 1000)
+            first = cpu;
+        arena_free(profiles);
+    }
+    printf("samples_a_profile %.0f -\n", samples);
+    printf("cpu_first_1000 %.3f s\n", (double)first / 1e9);
+    printf("cpu_1000 %.3f s\n", (double)cpu / 1e6 / (double)n);
+    printf("put_wall_1000 %.3f s\n", (double)wall / 1e6 / (double)n);
+    printf("disk_fresh %.0f B\n", (double)disk_bytes(argv[1]) / (double)n);
+    timed("merge_fresh", store, ask_day);
+    int64_t closing = now(CLOCK_PROCESS_CPUTIME_ID);
+    must(store_maintain(store, true, &e), &e);
+    closing = now(CLOCK_PROCESS_CPUTIME_ID) - closing;
+    printf("cpu_closing_1000 %.3f s\n", (double)closing / 1e6 / (double)n);
+    store_close(store);
+    printf("disk %.0f B\n", (double)disk_bytes(argv[1]) / (double)n);
+    int64_t start = now(CLOCK_MONOTONIC);
+    store = store_open(argv[1], &options, &e);
+    if (!store)
+        must(-1, &e);
+    printf("start %.2f ms\n", (double)(now(CLOCK_MONOTONIC) - start) / 1e6);
+    start = now(CLOCK_MONOTONIC);
+    ask_day(store);
+    printf("merge_first %.2f ms\n", (double)(now(CLOCK_MONOTONIC) - start) / 1e6);
+    timed("merge_raw", store, ask_raw);
+    timed("merge_rollup", store, ask_day);
+    timed("series", store, ask_series);
+    timed("diff", store, ask_diff);
+    printf("tree_nodes %u -\n", nodes);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("rss %.0f MB\n", (double)usage.ru_maxrss / 1024);
+    struct store_counters counters;
+    store_counters(store, &counters);
+    printf("caches %.1f MB\n", (double)counters.cache_bytes / 1e6);
+    store_close(store);
+    arena_free(arena);
+    return 0;
+}
