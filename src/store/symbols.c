@@ -121,9 +121,8 @@ static void build_index(struct symbols *s)
     s->indexed = true;
 }
 
-static uint32_t add_string(struct symbols *s, struct str text)
+static uint32_t add_string(struct symbols *s, struct str text, uint64_t hash)
 {
-    uint64_t hash = hash_bytes(text.p, text.n, 0);
     for (struct hash_probe at = hash_find(&s->string_index, hash); hash_hit(&s->string_index, &at);
          hash_next(&s->string_index, &at))
         if (str_eq(s->strings[at.item], text))
@@ -134,9 +133,8 @@ static uint32_t add_string(struct symbols *s, struct str text)
     return s->n.strings++;
 }
 
-static uint32_t add_function(struct symbols *s, struct symbols_function f)
+static uint32_t add_function(struct symbols *s, struct symbols_function f, uint64_t hash)
 {
-    uint64_t hash = hash_function(&f);
     for (struct hash_probe at = hash_find(&s->function_index, hash);
          hash_hit(&s->function_index, &at); hash_next(&s->function_index, &at)) {
         const struct symbols_function *g = &s->functions[at.item];
@@ -164,9 +162,8 @@ static uint32_t add_mapping(struct symbols *s, struct symbols_mapping m)
 }
 
 static uint32_t add_location(struct symbols *s, struct symbols_location l,
-                             const struct symbols_line *lines)
+                             const struct symbols_line *lines, uint64_t hash)
 {
-    uint64_t hash = hash_location(&l, lines);
     for (struct hash_probe at = hash_find(&s->location_index, hash);
          hash_hit(&s->location_index, &at); hash_next(&s->location_index, &at)) {
         const struct symbols_location *m = &s->locations[at.item];
@@ -202,7 +199,7 @@ static uint32_t add_node(struct symbols *s, uint32_t parent, uint32_t location)
 
 // --- a profile ---
 
-// Ids of s for those of a profile, plus one; 0: not looked up yet.
+// Ids of s for those of a profile that are used, plus one; 0: not used.
 struct translation {
     struct symbols *s;
     const struct model_profile *p;
@@ -210,64 +207,128 @@ struct translation {
     uint32_t *strings, *functions, *mappings, *locations;
 };
 
-static uint32_t string_of(struct translation *t, uint32_t id)
-{
-    if (!t->strings[id])
-        t->strings[id] = add_string(t->s, model_str(t->p, id)) + 1;
-    return t->strings[id] - 1;
-}
+// What is used, in the order of its first use.
+struct used {
+    uint32_t *items;
+    size_t n;
+};
 
-static uint32_t function_of(struct translation *t, uint32_t id)
+static void use(struct used *used, uint32_t *ids, uint32_t id)
 {
-    if (!t->functions[id]) {
-        const struct model_function *f = &t->p->functions[id];
-        t->functions[id] =
-            add_function(t->s, (struct symbols_function){f->start_line, string_of(t, f->name),
-                                                         string_of(t, f->system_name),
-                                                         string_of(t, f->filename)}) +
-            1;
+    if (!ids[id]) {
+        ids[id] = 1;
+        used->items[used->n++] = id;
     }
-    return t->functions[id] - 1;
 }
 
-static uint32_t mapping_of(struct translation *t, uint32_t id)
+// Each kind of thing is looked up in two passes: first all hashes, and their places are fetched,
+// then all places. Memory is waited for once, not once a thing.
+
+static void add_strings(struct translation *t, const struct used *used)
 {
-    if (!t->mappings[id]) {
-        const struct model_mapping *m = &t->p->mappings[id];
+    uint64_t *hash = arena_array(t->arena, used->n, sizeof *hash);
+    for (size_t i = 0; i < used->n; i++) {
+        struct str text = model_str(t->p, used->items[i]);
+        if (i + 8 < used->n)
+            __builtin_prefetch(model_str(t->p, used->items[i + 8]).p);
+        hash[i] = hash_bytes(text.p, text.n, 0);
+        hash_prefetch(&t->s->string_index, hash[i]);
+    }
+    for (size_t i = 0; i < used->n; i++)
+        t->strings[used->items[i]] = add_string(t->s, model_str(t->p, used->items[i]), hash[i]) + 1;
+}
+
+static void add_functions(struct translation *t, const struct used *used)
+{
+    uint64_t *hash = arena_array(t->arena, used->n, sizeof *hash);
+    struct symbols_function *made = arena_array(t->arena, used->n, sizeof *made);
+    for (size_t i = 0; i < used->n; i++) {
+        const struct model_function *f = &t->p->functions[used->items[i]];
+        made[i] =
+            (struct symbols_function){f->start_line, t->strings[f->name] - 1,
+                                      t->strings[f->system_name] - 1, t->strings[f->filename] - 1};
+        hash[i] = hash_function(&made[i]);
+        hash_prefetch(&t->s->function_index, hash[i]);
+    }
+    for (size_t i = 0; i < used->n; i++)
+        t->functions[used->items[i]] = add_function(t->s, made[i], hash[i]) + 1;
+}
+
+static void add_mappings(struct translation *t, const struct used *used)
+{
+    for (size_t i = 0; i < used->n; i++) {
+        const struct model_mapping *m = &t->p->mappings[used->items[i]];
         uint32_t flags = (m->has_functions ? SYMBOLS_HAS_FUNCTIONS : 0) |
                          (m->has_filenames ? SYMBOLS_HAS_FILENAMES : 0) |
                          (m->has_line_numbers ? SYMBOLS_HAS_LINE_NUMBERS : 0) |
                          (m->has_inline_frames ? SYMBOLS_HAS_INLINE_FRAMES : 0) |
                          (m->file || m->build_id ? 0 : SYMBOLS_FIXED);
-        t->mappings[id] =
+        t->mappings[used->items[i]] =
             add_mapping(t->s, (struct symbols_mapping){m->start, m->limit - m->start, m->offset,
-                                                       string_of(t, m->file),
-                                                       string_of(t, m->build_id), flags}) +
+                                                       t->strings[m->file] - 1,
+                                                       t->strings[m->build_id] - 1, flags}) +
             1;
     }
-    return t->mappings[id] - 1;
 }
 
-static uint32_t location_of(struct translation *t, uint32_t id)
+static void add_locations(struct translation *t, const struct used *used, size_t n_lines)
 {
-    if (!t->locations[id]) {
-        const struct model_location *l = &t->p->locations[id];
-        struct symbols_location to = {l->address, 0, 0, l->n_lines, l->is_folded};
-        struct symbols_line few[8], *lines = few;
-        if (l->n_lines > 8)
-            lines = arena_array(t->arena, l->n_lines, sizeof *lines);
+    uint64_t *hash = arena_array(t->arena, used->n, sizeof *hash);
+    struct symbols_location *made = arena_array(t->arena, used->n, sizeof *made);
+    struct symbols_line *lines = arena_array(t->arena, n_lines, sizeof *lines), *to = lines;
+    for (size_t i = 0; i < used->n; i++) {
+        const struct model_location *l = &t->p->locations[used->items[i]];
+        const struct model_line *from = t->p->lines + l->first_line;
+        made[i] = (struct symbols_location){l->address, 0, 0, l->n_lines, l->is_folded};
         if (l->mapping != MODEL_NONE) {
-            to.mapping = mapping_of(t, l->mapping) + 1;
-            to.address -= t->p->mappings[l->mapping].start;
+            made[i].mapping = t->mappings[l->mapping];
+            made[i].address -= t->p->mappings[l->mapping].start;
         }
-        for (uint32_t i = 0; i < l->n_lines; i++) {
-            const struct model_line *line = &t->p->lines[l->first_line + i];
-            lines[i] =
-                (struct symbols_line){line->line, line->column, function_of(t, line->function)};
-        }
-        t->locations[id] = add_location(t->s, to, lines) + 1;
+        for (uint32_t j = 0; j < l->n_lines; j++)
+            to[j] = (struct symbols_line){from[j].line, from[j].column,
+                                          t->functions[from[j].function] - 1};
+        hash[i] = hash_location(&made[i], to);
+        hash_prefetch(&t->s->location_index, hash[i]);
+        to += l->n_lines;
     }
-    return t->locations[id] - 1;
+    to = lines;
+    for (size_t i = 0; i < used->n; i++) {
+        t->locations[used->items[i]] = add_location(t->s, made[i], to, hash[i]) + 1;
+        to += made[i].n_lines;
+    }
+}
+
+// Everything that the used locations refer to, then they.
+static void add_symbols(struct translation *t, const struct used *locations)
+{
+    const struct model_profile *p = t->p;
+    struct arena *a = t->arena;
+    struct used functions = {arena_array(a, p->n_functions, sizeof(uint32_t)), 0};
+    struct used mappings = {arena_array(a, p->n_mappings, sizeof(uint32_t)), 0};
+    struct used strings = {arena_array(a, p->strings->n, sizeof(uint32_t)), 0};
+    size_t n_lines = 0;
+    for (size_t i = 0; i < locations->n; i++) {
+        const struct model_location *l = &p->locations[locations->items[i]];
+        n_lines += l->n_lines;
+        for (uint32_t j = l->first_line; j < l->first_line + l->n_lines; j++)
+            use(&functions, t->functions, p->lines[j].function);
+        if (l->mapping != MODEL_NONE)
+            use(&mappings, t->mappings, l->mapping);
+    }
+    for (size_t i = 0; i < functions.n; i++) {
+        const struct model_function *f = &p->functions[functions.items[i]];
+        use(&strings, t->strings, f->name);
+        use(&strings, t->strings, f->system_name);
+        use(&strings, t->strings, f->filename);
+    }
+    for (size_t i = 0; i < mappings.n; i++) {
+        use(&strings, t->strings, p->mappings[mappings.items[i]].file);
+        use(&strings, t->strings, p->mappings[mappings.items[i]].build_id);
+    }
+    add_strings(t, &strings);
+    add_functions(t, &functions);
+    add_mappings(t, &mappings);
+    add_locations(t, locations, n_lines);
 }
 
 // The id of a string label span_id: its hexadecimal digits; 0: there is none.
@@ -324,6 +385,7 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     t.functions = arena_array(scratch, p->n_functions, sizeof *t.functions);
     t.mappings = arena_array(scratch, p->n_mappings, sizeof *t.mappings);
     t.locations = arena_array(scratch, p->n_locations, sizeof *t.locations);
+    struct used used = {arena_array(scratch, p->n_locations, sizeof *used.items), 0};
     struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
     uint32_t deepest = 0, max = 0;
     uint32_t span_key = p->label_set ? model_find_string(p->strings, STR("span_id")) : MODEL_NONE;
@@ -339,8 +401,11 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
         uint64_t span = span_key == MODEL_NONE ? 0 : span_of(p, i, span_key);
         any_span |= span != 0;
         deepest = p->stack_len[i] > deepest ? p->stack_len[i] : deepest;
+        for (uint32_t d = p->stack_len[i]; d-- > 0;)
+            use(&used, t.locations, model_stack(p, i)[d]);
         rows[n_rows++] = (struct row){span, 0, (uint32_t)i};
     }
+    add_symbols(&t, &used);
     // All stacks one level after the other: the nodes of a level can be looked for at once,
     // where those of a stack would have to wait for each other.
     uint32_t *location = arena_array(scratch, n_rows, sizeof *location);
@@ -349,7 +414,7 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
             uint32_t depth = p->stack_len[rows[i].sample];
             if (d >= depth)
                 continue;
-            location[i] = location_of(&t, model_stack(p, rows[i].sample)[depth - 1 - d]);
+            location[i] = t.locations[model_stack(p, rows[i].sample)[depth - 1 - d]] - 1;
             __builtin_prefetch(&s->slots[slot_of(s, rows[i].node, location[i])]);
         }
         for (size_t i = 0; i < n_rows; i++)

@@ -1,6 +1,6 @@
 // What the store does with a day of a service: 19,220 profiles of 20 pods, some 480 samples each.
 //
-// usage: store DIRECTORY [PROFILES [STACKS DRAWS]]
+// usage: store_day DIRECTORY [PROFILES [STACKS DRAWS]]
 // STACKS: how many different ones the service has; DRAWS: samples taken for one profile.
 // Prints `name value unit` lines; bench/store puts goals beside them.
 #include <ftw.h>
@@ -11,6 +11,8 @@
 #include <time.h>
 
 #include "../tests/unit/store_profiles.h"
+#include "codec/codec.h"
+#include "model/transform.h"
 #include "query/query.h"
 
 #define SECOND INT64_C(1000000000)
@@ -29,7 +31,7 @@ static void must(int code, const struct err *e)
 {
     if (!code)
         return;
-    fprintf(stderr, "store: %s\n", e->message);
+    fprintf(stderr, "store_day: %s\n", e->message);
     exit(1);
 }
 
@@ -94,7 +96,7 @@ static void flame(struct store *store, struct store_select select)
     must(query_flame(tree, 0, arena, &f, &e), &e);
     nodes = tree->n_nodes;
     if (total && f.total != total) {
-        fprintf(stderr, "store: %lld and %lld are not equal\n", (long long)f.total,
+        fprintf(stderr, "store_day: %lld and %lld are not equal\n", (long long)f.total,
                 (long long)total);
         exit(1);
     }
@@ -156,6 +158,27 @@ static void done(void *ctx, int code, const struct err *e)
     __atomic_fetch_sub((int *)ctx, 1, __ATOMIC_SEQ_CST);
 }
 
+// What a profile is after it came as gzipped pprof.
+static struct model_profile *decoded(const struct model_profile *p, struct arena *arena,
+                                     int64_t *cpu, int64_t *bytes)
+{
+    struct out out;
+    struct err e;
+    struct arena *scratch = arena_new(0);
+    struct model_profile *one = (struct model_profile *)p;
+    one = model_merge(&one, 1, scratch, &e);
+    out_init_arena(&out, scratch);
+    must(codec_write_pprof_gzip(one, &out, &e), &e);
+    *bytes += (int64_t)out.n;
+    int64_t start = now(CLOCK_THREAD_CPUTIME_ID);
+    one = codec_read(arena, (const uint8_t *)out.p, out.n, &(struct codec_limits){0}, NULL, &e);
+    *cpu += now(CLOCK_THREAD_CPUTIME_ID) - start;
+    if (!one)
+        must(-1, &e);
+    arena_free(scratch);
+    return one;
+}
+
 static int64_t yesterday(void)
 {
     return T0 + 2 * 86400 * SECOND;
@@ -164,7 +187,7 @@ static int64_t yesterday(void)
 int main(int argc, char **argv)
 {
     struct err e;
-    int64_t n = 19220, stacks = 1500, draws = 1000;
+    int64_t n = 19220, stacks = 1500, draws = 780;
     if (argc < 2 || argc > 5 || (argc > 2 && !str_to_i64(str_from(argv[2]), &n)) ||
         (argc > 3 && !str_to_i64(str_from(argv[3]), &stacks)) ||
         (argc > 4 && !str_to_i64(str_from(argv[4]), &draws)))
@@ -189,8 +212,7 @@ int main(int argc, char **argv)
     }
     struct store_put puts[BATCH];
     double samples = 0;
-    int waiting = 0;
-    int64_t cpu = 0, wall = 0, first = 0;
+    int64_t cpu = 0, wall = 0, decode = 0, first = 0, bytes = 0;
     for (int64_t i = 0; i < n;) {
         struct arena *profiles = arena_new(0);
         size_t m = 0;
@@ -198,6 +220,9 @@ int main(int argc, char **argv)
             struct model_profile *p =
                 profile_draw(profiles, services[i % PODS], (uint32_t)draws, (uint64_t)i);
             samples += (double)p->n_samples / (double)n;
+            // The first thousand come as they come to a server.
+            if (i < 1000)
+                p = decoded(p, profiles, &decode, &bytes);
             puts[m] = (struct store_put){.tenant = STR("anonymous"),
                                          .labels = labels[i % PODS],
                                          .n_labels = 3,
@@ -206,7 +231,7 @@ int main(int argc, char **argv)
                                          .profile = p};
         }
         int64_t cpu_start = now(CLOCK_PROCESS_CPUTIME_ID), wall_start = now(CLOCK_MONOTONIC);
-        waiting = (int)m;
+        int waiting = (int)m;
         for (size_t j = 0; j < m; j++)
             must(store_submit(store, &puts[j], 1, done, &waiting, &e), &e);
         while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
@@ -217,6 +242,8 @@ int main(int argc, char **argv)
             first = cpu;
         arena_free(profiles);
     }
+    printf("pprof_bytes %.0f B\n", (double)bytes / 1000);
+    printf("cpu_decode_1000 %.3f s\n", (double)decode / 1e9);
     printf("samples_a_profile %.0f -\n", samples);
     printf("cpu_first_1000 %.3f s\n", (double)first / 1e9);
     printf("cpu_1000 %.3f s\n", (double)cpu / 1e6 / (double)n);
