@@ -4,6 +4,7 @@
 // STACKS: how many different ones the service has; DRAWS: samples taken for one profile.
 // Prints `name value unit` lines; bench/store puts goals beside them.
 #include <ftw.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -109,19 +110,18 @@ static void ask_day(struct store *store)
     flame(store, day(T0, T0 + 86400 * SECOND - 1));
 }
 
-// Spans of whole hours are answered from roll-ups; one that no sample has asks every profile.
-static void ask_raw(struct store *store)
+// Without the roll-ups the same question is answered from the profiles themselves.
+static void drop_rollups(const char *directory)
 {
-    static const uint64_t none[] = {1};
-    struct arena *arena = arena_new(0);
-    struct err e;
-    struct store_stacks *stacks;
-    struct store_answer answer;
-    struct store_select select = day(T0, T0 + 86400 * SECOND - 1);
-    select.spans = none;
-    select.n_spans = 1;
-    must(store_merge(store, &select, arena, &stacks, &answer, &e), &e);
-    arena_free(arena);
+    char path[4200];
+    sqlite3 *db;
+    snprintf(path, sizeof path, "%s/tenants/anonymous/2024-10-04.db", directory);
+    if (sqlite3_open(path, &db) != SQLITE_OK ||
+        sqlite3_exec(db, "DELETE FROM block WHERE level > 1", NULL, NULL, NULL) != SQLITE_OK) {
+        fprintf(stderr, "store_day: %s\n", sqlite3_errmsg(db));
+        exit(1);
+    }
+    sqlite3_close(db);
 }
 
 static void ask_series(struct store *store)
@@ -264,10 +264,11 @@ int main(int argc, char **argv)
     start = now(CLOCK_MONOTONIC);
     ask_day(store);
     printf("merge_first %.2f ms\n", (double)(now(CLOCK_MONOTONIC) - start) / 1e6);
-    timed("merge_raw", store, ask_raw);
     timed("merge_rollup", store, ask_day);
     timed("series", store, ask_series);
     timed("diff", store, ask_diff);
+    drop_rollups(argv[1]);
+    timed("merge_raw", store, ask_day);
     printf("tree_nodes %u -\n", nodes);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

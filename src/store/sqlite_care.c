@@ -149,7 +149,7 @@ static int every_day(struct lite *lite, struct arena *arena, struct kept **days,
                      struct err *e)
 {
     struct str *tenants;
-    size_t n_tenants, cap = 0;
+    size_t n_tenants = 0, cap = 0;
     int code = sqlite_tenants(lite, arena, &tenants, &n_tenants, e);
     *n = 0;
     *days = NULL;
@@ -203,7 +203,7 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
     struct lite *lite = driver;
     struct arena *arena = arena_new(0);
     struct kept *days;
-    size_t n;
+    size_t n = 0;
     int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
     if (!code) {
         drop_days(lite, days, n);
@@ -282,7 +282,7 @@ int sqlite_delete_service(void *driver, struct str tenant, struct str service, u
     struct lite *lite = driver;
     struct arena *arena = arena_new(0);
     int64_t *days;
-    size_t n_days;
+    size_t n_days = 0;
     *n = 0;
     int code = arena ? day_list(lite, tenant, 0, INT64_MAX, arena, &days, &n_days, e)
                      : err_set(e, "no memory");
@@ -310,7 +310,7 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
     struct lite *lite = driver;
     struct arena *arena = arena_new(0);
     struct kept *days;
-    size_t n;
+    size_t n = 0;
     int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n && !code; i++) {
         if (tenant.n && !str_eq(tenant, days[i].tenant))

@@ -45,7 +45,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
     struct lite *lite = driver;
     struct arena *arena = arena_new(0);
     struct str *tenants;
-    size_t n_tenants, n_days;
+    size_t n_tenants = 0, n_days = 0;
     int64_t *days;
     char path[PATH_MAX], from[PATH_MAX];
     if (!arena || strlen(to) > PATH_MAX - 400) {
@@ -226,7 +226,7 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
 {
     struct lite *lite = driver;
     struct str *tenants;
-    size_t n_tenants = 0, n_days;
+    size_t n_tenants = 0, n_days = 0;
     int64_t *days;
     struct check c = {.lite = lite, .found = found, .ctx = ctx, .arena = arena_new(0)};
     if (!c.arena)

@@ -333,7 +333,7 @@ static void name_type(struct merging *m, const struct found *f)
 static int merge_day(struct merging *m, struct err *e)
 {
     struct found *found;
-    size_t n;
+    size_t n = 0;
     int code = reader_find(m->reader, m->select, m->arena, &found, &n, e);
     for (size_t at = 0, end; at < n && !code; at = end) {
         for (end = at; end < n && found[end].service == found[at].service; end++)
@@ -430,7 +430,7 @@ int sqlite_merge(void *driver, const struct store_select *select, struct arena *
 {
     struct merging m = {.lite = driver, .select = select, .arena = arena};
     int64_t *days;
-    size_t n;
+    size_t n = 0;
     m.gauge = store_type_is_gauge(select->type);
     int code = day_list(driver, select->tenant, select->start, select->end, arena, &days, &n, e);
     if (!code)

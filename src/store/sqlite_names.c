@@ -189,7 +189,7 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
 {
     struct search s = {.lite = driver, .arena = arena, .build_id = build_id};
     int64_t *days;
-    size_t n_days;
+    size_t n_days = 0;
     int code = day_list(driver, tenant, start, end, arena, &days, &n_days, e);
     if (!code)
         code = block_reader_init(&s.r, arena, e);

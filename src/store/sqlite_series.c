@@ -145,7 +145,7 @@ static int scan_service(struct scan *s, struct err *e)
 static int scan_day(struct scan *s, int64_t day, struct err *e)
 {
     struct found *found;
-    size_t n;
+    size_t n = 0;
     int code = reader_find(s->reader, s->select, s->arena, &found, &n, e);
     // A day that is in the range from end to end has a profile of each of its series.
     bool whole = day * DAY_NANOS >= s->select->start && (day + 1) * DAY_NANOS - 1 <= s->select->end;
@@ -178,7 +178,7 @@ static int guarded(struct scan *s, int64_t day, struct err *e)
 static int scan(struct scan *s, struct store_answer *answer, struct err *e)
 {
     int64_t *days;
-    size_t n;
+    size_t n = 0;
     const struct store_select *select = s->select;
     int code =
         day_list(s->lite, select->tenant, select->start, select->end, s->arena, &days, &n, e);
