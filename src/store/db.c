@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "store/store.h"
 
@@ -51,6 +52,30 @@ static int open_unwritable(struct db *db, const char *path)
     return rc;
 }
 
+// Nobody may look at the file at that moment, and SQLite does not wait for it.
+static int use_log(struct db *db)
+{
+    int rc = SQLITE_OK;
+    for (int try = 0; try < 200; try++) {
+        sqlite3_stmt *statement;
+        rc = sqlite3_prepare_v2(db->handle, "PRAGMA journal_mode=WAL", -1, &statement, NULL);
+        if (rc != SQLITE_OK)
+            return rc;
+        rc = sqlite3_step(statement);
+        const char *mode =
+            rc == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : NULL;
+        bool done = mode && strcmp(mode, "wal") == 0;
+        sqlite3_finalize(statement);
+        if (done)
+            return SQLITE_OK;
+        if (rc != SQLITE_ROW && (rc & 255) != SQLITE_BUSY && (rc & 255) != SQLITE_LOCKED)
+            return rc;
+        rc = SQLITE_BUSY;
+        nanosleep(&(struct timespec){0, 5000000}, NULL);
+    }
+    return rc;
+}
+
 int db_open(struct db *db, const char *path, enum db_mode mode, const char *schema, int version,
             struct err *e)
 {
@@ -67,11 +92,13 @@ int db_open(struct db *db, const char *path, enum db_mode mode, const char *sche
         sqlite3_extended_result_codes(db->handle, 1);
         rc = mode == DB_READ ? run(db, "PRAGMA cache_size=-1024; PRAGMA query_only=1; "
                                        "SELECT count(*) FROM sqlite_master")
-                             : run(db, "PRAGMA page_size=4096; PRAGMA journal_mode=WAL; "
-                                       "PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=512; "
+                             : run(db, "PRAGMA page_size=4096; PRAGMA synchronous=FULL; PRAGMA "
+                                       "wal_autocheckpoint=512; "
                                        "PRAGMA journal_size_limit=4194304; "
                                        "PRAGMA cache_size=-4096; PRAGMA temp_store=MEMORY");
     }
+    if (mode != DB_READ && rc == SQLITE_OK)
+        rc = use_log(db);
     if (mode == DB_READ && (rc & 255) != SQLITE_CORRUPT && (rc & 255) != SQLITE_NOTADB &&
         rc != SQLITE_OK) {
         sqlite3_close(db->handle);

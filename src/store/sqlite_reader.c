@@ -42,6 +42,11 @@ int reader_take(struct lite *lite, struct str tenant, int64_t number, struct rea
             free(reader);
             return code;
         }
+        // Its writer has only just made the file: there is nothing in it yet.
+        if (db_number(&reader->db, "PRAGMA user_version", 0) == 0) {
+            free_reader(reader);
+            return 0;
+        }
         memcpy(reader->tenant, tenant.p, tenant.n);
         reader->number = number;
         reader->epoch = epoch;

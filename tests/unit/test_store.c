@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <ftw.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -723,6 +724,86 @@ static void test_processes_share_symbols(void **state)
     }
 }
 
+struct crowd {
+    struct fixture *f;
+    uint64_t from, to;
+    bool *stop;
+    int asked;
+};
+
+static void *crowd_put(void *arg)
+{
+    struct crowd *c = arg;
+    for (uint64_t i = c->from; i < c->to; i++)
+        put(c->f, "api", i % 2 ? "a" : "b", T0 + (int64_t)i * 40 * SECOND, PROFILE_CPU, i, STR(""));
+    return NULL;
+}
+
+static void *crowd_ask(void *arg)
+{
+    struct crowd *c = arg;
+    struct err e;
+    uint64_t before = 0;
+    while (!__atomic_load_n(c->stop, __ATOMIC_SEQ_CST)) {
+        struct arena *arena = arena_new(0);
+        struct store_stacks *stacks;
+        struct store_line *lines;
+        size_t n;
+        struct store_answer answer;
+        struct store_select select = everything(CPU);
+        must(store_merge(c->f->store, &select, arena, &stacks, &answer, &e), &e);
+        // What was there once stays.
+        assert_true(stacks->n_profiles >= before);
+        assert_int_equal(answer.damaged_days, 0);
+        before = stacks->n_profiles;
+        must(store_lines(c->f->store, &select, SECOND, arena, &lines, &n, &answer, &e), &e);
+        arena_free(arena);
+        c->asked++;
+    }
+    return NULL;
+}
+
+static void *crowd_care(void *arg)
+{
+    struct crowd *c = arg;
+    struct err e;
+    while (!__atomic_load_n(c->stop, __ATOMIC_SEQ_CST)) {
+        uint64_t n;
+        must(store_maintain(c->f->store, true, &e), &e);
+        put(c->f, "gone", "a", T0, PROFILE_HEAP, 1, STR(""));
+        must(store_delete_service(c->f->store, STR("anonymous"), STR("gone"), &n, &e), &e);
+        c->asked++;
+    }
+    return NULL;
+}
+
+static void test_many_threads(void **state)
+{
+    struct fixture *f = *state;
+    bool stop = false;
+    f->options.commit_nanos = 2000000;
+    f->options.memory = 32 << 20;
+    reopen(f);
+    pthread_t threads[6];
+    struct crowd crowd[6];
+    void *(*const work[6])(void *) = {crowd_put, crowd_put, crowd_put,
+                                      crowd_ask, crowd_ask, crowd_care};
+    for (uint64_t i = 0; i < 6; i++) {
+        crowd[i] = (struct crowd){f, i * 40, i * 40 + 40, &stop, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, work[i], &crowd[i]), 0);
+    }
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    __atomic_store_n(&stop, true, __ATOMIC_SEQ_CST);
+    for (int i = 3; i < 6; i++) {
+        pthread_join(threads[i], NULL);
+        assert_true(crowd[i].asked > 0);
+    }
+    assert_string_equal(folded(f, merge(f, everything(CPU))),
+                        expected(f, PROFILE_CPU, 0, 120, 1, 1));
+    check_store(f);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -744,6 +825,7 @@ int main(void)
         TEST(test_damaged_bodies),
         TEST(test_names_that_come_late),
         TEST(test_processes_share_symbols),
+        TEST(test_many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
