@@ -91,7 +91,7 @@ void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n)
     bool own[MAX_COLUMNS] = {0};
     for (uint32_t c = 0; c < k; c++) {
         const int64_t *column = values + (size_t)c * n;
-        int64_t num, den;
+        int64_t num = 0, den = 1;
         uint32_t of = 0;
         while (of < c && !(own[of] && is_multiple(values + (size_t)of * n, column, n, &num, &den)))
             of++;

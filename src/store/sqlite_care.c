@@ -68,6 +68,18 @@ static void end_of_day(struct day *day)
     db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
 }
 
+// Ids that came more than a day ago.
+static void forget_ids(struct lite *lite, struct day *day)
+{
+    struct err e;
+    int code;
+    sqlite3_stmt *q = db_prepare(&day->db, "DELETE FROM seen WHERE hour < ?", &code, &e);
+    if (!q)
+        return;
+    sqlite3_bind_int64(q, 1, lite->options.clock() / HOUR_NANOS - 24);
+    db_run(&day->db, q, &e);
+}
+
 // lite->write is held hour by hour, so that commits come in between.
 static int close_hours(struct lite *lite, struct str tenant, int64_t number, bool all,
                        struct err *e)
@@ -89,8 +101,7 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
             } else if (!code && any) {
                 if (before >= (number + 1) * 24)
                     end_of_day(day);
-                db_exec(&day->db, "DELETE FROM seen WHERE hour < strftime('%s','now')/3600 - 24",
-                        e);
+                forget_ids(lite, day);
                 db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
             }
         }

@@ -97,8 +97,8 @@ static struct str kind_of(const struct model_profile *p, struct arena *arena)
 }
 
 // 1: a put with this id is there.
-static int is_repeated(struct day *day, const struct store_put *put, struct str labels,
-                       struct err *e)
+static int is_repeated(struct lite *lite, struct day *day, const struct store_put *put,
+                       struct str labels, struct err *e)
 {
     int code = 0;
     uint64_t hash = hash_bytes(labels.p, labels.n, (uint64_t)put->time);
@@ -108,7 +108,8 @@ static int is_repeated(struct day *day, const struct store_put *put, struct str 
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, (int64_t)hash);
-    sqlite3_bind_int64(q, 2, put->time / HOUR_NANOS);
+    // When it came, not when it was: profiles of the past are sent again, too.
+    sqlite3_bind_int64(q, 2, lite->options.clock() / HOUR_NANOS);
     code = db_run(&day->db, q, e);
     return code ? code : sqlite3_changes(day->db.handle) == 0;
 }
@@ -211,7 +212,7 @@ static int put_into(struct batch *batch, struct day *day, const struct store_put
     if (!code)
         code = series_of(day, service, kind, bytes, &series, e);
     if (!code && put->id.n) {
-        code = is_repeated(day, put, bytes, e);
+        code = is_repeated(batch->lite, day, put, bytes, e);
         if (code == 1) {
             request->repeated++;
             return 0;

@@ -267,6 +267,11 @@ static void test_ids_are_stored_once(void **state)
     }
     put(f, "api", "b", T0, PROFILE_CPU, 1, STR("id-1"));
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 2);
+    // Closing hours forgets only ids that came long ago, whatever times their profiles have.
+    struct err e;
+    must(store_maintain(f->store, true, &e), &e);
+    put(f, "api", "b", T0, PROFILE_CPU, 1, STR("id-1"));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 2);
     // Without an id nothing is a repetition.
     put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
     put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
