@@ -103,8 +103,9 @@ void day_fail(struct lite *lite, struct day *day);
 int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writer_symbols **found,
                 struct err *e);
 void day_drop_symbols(struct lite *lite, struct day *day);
-// Keeps writers' symbols and open days within bounds; not within a transaction.
-void day_trim(struct lite *lite);
+// Keeps writers' symbols and open days within bounds. Within a transaction only symbols that have
+// nothing to save are given up.
+void day_trim(struct lite *lite, bool in_transaction);
 
 // --- readers (sqlite_reader.c) ---
 

@@ -105,7 +105,7 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
                 db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
             }
         }
-        day_trim(lite);
+        day_trim(lite, false);
         pthread_mutex_unlock(&lite->write);
         if (code == 1) {
             pthread_mutex_lock(&lite->read);
@@ -303,7 +303,7 @@ int sqlite_delete_service(void *driver, struct str tenant, struct str service, u
         code = day_open(lite, tenant, days[i], false, &day, e);
         if (!code && day)
             code = delete_from(lite, day, service, n, e);
-        day_trim(lite);
+        day_trim(lite, false);
         pthread_mutex_unlock(&lite->write);
         if (code == STORE_CORRUPT) {
             lite_note(lite, "%s", e->message);

@@ -282,7 +282,7 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
     return 0;
 }
 
-void day_trim(struct lite *lite)
+void day_trim(struct lite *lite, bool in_transaction)
 {
     for (;;) {
         size_t bytes = 0, n = 0;
@@ -294,6 +294,8 @@ void day_trim(struct lite *lite)
                 oldest_day = d;
             for (struct writer_symbols **w = &d->symbols; *w; w = &(*w)->next) {
                 bytes += symbols_size((*w)->symbols);
+                if (in_transaction && symbols_unsaved((*w)->symbols))
+                    continue;
                 if (!oldest || (*w)->used < (*oldest)->used)
                     oldest = w;
             }
@@ -301,7 +303,7 @@ void day_trim(struct lite *lite)
         pthread_mutex_lock(&lite->read);
         lite->written_symbols = bytes;
         pthread_mutex_unlock(&lite->read);
-        if (n > OPEN_DAYS) {
+        if (n > OPEN_DAYS && !in_transaction) {
             day_close(lite, oldest_day);
         } else if (bytes > lite->options.memory / 8 * 3 && oldest) {
             struct writer_symbols *w = *oldest;

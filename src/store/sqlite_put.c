@@ -351,8 +351,10 @@ void sqlite_commit(void *driver, struct store_request **requests, size_t n)
     pthread_mutex_lock(&lite->write);
     for (struct day *d = lite->days; d; d = d->next)
         d->failed = false;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         put_request(&batch, requests[i]);
+        day_trim(lite, true);
+    }
     arena_free(batch.arena);
     for (struct day *d = lite->days; d; d = d->next)
         if (d->in_transaction)
@@ -373,6 +375,6 @@ void sqlite_commit(void *driver, struct store_request **requests, size_t n)
         if (d->failed)
             day_fail(lite, d);
     }
-    day_trim(lite);
+    day_trim(lite, false);
     pthread_mutex_unlock(&lite->write);
 }

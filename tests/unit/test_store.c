@@ -588,6 +588,27 @@ static void test_memory_is_bounded(void **state)
     assert_int_equal(merge(f, everything(CPU))->n_profiles, accepted);
 }
 
+// Symbols of more services than fit into memory come and go.
+static void test_many_services(void **state)
+{
+    struct fixture *f = *state;
+    struct store_counters counters;
+    f->options.memory = 2 << 20;
+    reopen(f);
+    for (uint64_t i = 0; i < 60; i++) {
+        char service[16];
+        snprintf(service, sizeof service, "service-%d", (int)(i % 20));
+        put(f, service, "a", T0 + (int64_t)i * SECOND, PROFILE_CPU, i, STR(""));
+        store_counters(f->store, &counters);
+        assert_in_range(counters.cache_bytes, 1, f->options.memory);
+    }
+    assert_string_equal(folded(f, merge(f, everything(CPU))),
+                        expected(f, PROFILE_CPU, 0, 60, 1, 1));
+    store_counters(f->store, &counters);
+    assert_in_range(counters.cache_bytes, 1, f->options.memory);
+    check_store(f);
+}
+
 static void test_a_damaged_day(void **state)
 {
     struct fixture *f = *state;
@@ -826,6 +847,7 @@ int main(void)
         TEST(test_one_process_at_a_time),
         TEST(test_bad_puts),
         TEST(test_memory_is_bounded),
+        TEST(test_many_services),
         TEST(test_a_damaged_day),
         TEST(test_damaged_bodies),
         TEST(test_names_that_come_late),
