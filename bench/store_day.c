@@ -232,8 +232,12 @@ int main(int argc, char **argv)
         }
         int64_t cpu_start = now(CLOCK_PROCESS_CPUTIME_ID), wall_start = now(CLOCK_MONOTONIC);
         int waiting = (int)m;
-        for (size_t j = 0; j < m; j++)
-            must(store_submit(store, &puts[j], 1, done, &waiting, &e), &e);
+        for (size_t j = 0; j < m; j++) {
+            int code;
+            while ((code = store_submit(store, &puts[j], 1, done, &waiting, &e)) == STORE_BUSY)
+                nanosleep(&(struct timespec){0, 1000000}, NULL);
+            must(code, &e);
+        }
         while (__atomic_load_n(&waiting, __ATOMIC_SEQ_CST))
             nanosleep(&(struct timespec){0, 1000000}, NULL);
         cpu += now(CLOCK_PROCESS_CPUTIME_ID) - cpu_start;

@@ -250,11 +250,12 @@ static int check_put(const struct store_put *put, struct err *e)
     return 0;
 }
 
-// About what a profile holds in memory.
-static size_t weight(const struct model_profile *p)
+// About what a profile holds in memory. Parts of one profile share its tables: they count once.
+static size_t weight(const struct model_profile *p, const struct model_profile *before)
 {
-    size_t n = 4096 + (size_t)p->n_locations * 64 + (size_t)p->n_functions * 32 +
-               p->strings->n * 48 + p->n_samples * (24 + 8 * (size_t)p->n_types);
+    size_t n = 1024 + p->n_samples * (24 + 8 * (size_t)p->n_types);
+    if (!before || before->strings != p->strings || before->locations != p->locations)
+        n += (size_t)p->n_locations * 64 + (size_t)p->n_functions * 32 + p->strings->n * 48;
     for (size_t i = 0; i < p->n_samples; i++)
         n += 4 * (size_t)p->stack_len[i];
     return n;
@@ -268,7 +269,7 @@ int store_submit(struct store *s, const struct store_put *puts, size_t n, store_
         int code = check_put(&puts[i], e);
         if (code)
             return code;
-        bytes += weight(puts[i].profile);
+        bytes += weight(puts[i].profile, i ? puts[i - 1].profile : NULL);
     }
     struct store_request *r = calloc(1, sizeof *r);
     if (!r) {

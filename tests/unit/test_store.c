@@ -830,8 +830,11 @@ static void test_many_threads(void **state)
     check_store(f);
 }
 
-int main(void)
+// Alone, or those that match a pattern.
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(test_what_is_put_comes_back),
