@@ -124,7 +124,7 @@ static void draw_all(struct drawing *d, uint32_t n)
         size_t m = 0;
         for (uint32_t c = d->children.first[b.node]; c; c = d->children.next[c]) {
             int64_t left = d->total[0][c], right = d->total[1][c];
-            if ((left < d->least && right < d->least) || d->nodes[c].name == d->other) {
+            if (left < d->least && right < d->least) {
                 rest.total[0] = query_add(rest.total[0], left);
                 rest.total[1] = query_add(rest.total[1], right);
                 continue;
@@ -154,12 +154,13 @@ static int64_t pair_threshold(int64_t *const total[2], uint32_t n, int64_t max_n
 {
     if (max_nodes == 0)
         max_nodes = QUERY_MAX_NODES;
-    if (max_nodes < 0 || (int64_t)n - 1 <= max_nodes)
+    if (max_nodes < 0 || (int64_t)n <= max_nodes)
         return INT64_MIN;
+    // The root counts here.
     int64_t *larger = arena_array(arena, n, sizeof *larger);
-    for (uint32_t i = 1; i < n; i++)
-        larger[i - 1] = total[0][i] > total[1][i] ? total[0][i] : total[1][i];
-    qsort(larger, n - 1, sizeof *larger, descending);
+    for (uint32_t i = 0; i < n; i++)
+        larger[i] = total[0][i] > total[1][i] ? total[0][i] : total[1][i];
+    qsort(larger, n, sizeof *larger, descending);
     return larger[max_nodes - 1];
 }
 
@@ -219,9 +220,6 @@ static void diff(const struct query_tree *const trees[2], int64_t max_nodes, str
                         .all_names = names->items,
                         .other = other};
     d.least = pair_threshold(total, n, max_nodes, arena);
-    // Without a limit nothing is gathered, also what was called "other" before.
-    if (d.least == INT64_MIN)
-        d.other = UINT32_MAX;
     d.names.items = arena_array(arena, names->n, sizeof(struct str));
     d.names.to = arena_array(arena, names->n, sizeof(uint32_t));
     draw_all(&d, n);
@@ -239,7 +237,8 @@ int query_diff(const struct query_tree *left, const struct query_tree *right, in
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    const struct query_tree *const trees[2] = {left, right};
+    const struct query_tree *const trees[2] = {query_truncate(left, max_nodes, arena),
+                                               query_truncate(right, max_nodes, arena)};
     diff(trees, max_nodes, arena, flame);
     arena_try_end(arena);
     return 0;

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "model/builder.h"
+#include "model/transform.h"
 #include "query/query.h"
 
 int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct out *out,
@@ -41,102 +42,178 @@ static int descending(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-static int64_t *totals_of(const struct store_stacks *s, struct arena *arena)
+// The functions of the stacks as a tree: what is cut is decided by functions, not by lines.
+struct functions {
+    uint32_t *of; // the node of each node of the stacks
+    uint32_t *parent, *function;
+    int64_t *total;
+    uint32_t n;
+    size_t cap_parent, cap_function, cap_total;
+    struct hash_table index;
+};
+
+static uint32_t function_child(struct functions *f, struct arena *arena, uint32_t parent,
+                               uint32_t function)
 {
-    int64_t *total = arena_array(arena, s->n_nodes, sizeof *total);
-    for (uint32_t i = s->n_nodes; i-- > 0;) {
-        total[i] = (int64_t)((uint64_t)total[i] + (uint64_t)s->self[i]);
-        if (i)
-            total[s->parent[i]] = (int64_t)((uint64_t)total[s->parent[i]] + (uint64_t)total[i]);
-    }
-    return total;
+    uint64_t hash = hash_mix(parent, function);
+    for (struct hash_probe at = hash_find(&f->index, hash); hash_hit(&f->index, &at);
+         hash_next(&f->index, &at))
+        if (f->parent[at.item] == parent && f->function[at.item] == function)
+            return at.item;
+    if (f->n)
+        hash_add(&f->index, arena, hash, f->n);
+    f->parent = arena_push(arena, f->parent, f->n, &f->cap_parent, sizeof *f->parent);
+    f->function = arena_push(arena, f->function, f->n, &f->cap_function, sizeof *f->function);
+    f->total = arena_push(arena, f->total, f->n, &f->cap_total, sizeof *f->total);
+    f->parent[f->n] = parent;
+    f->function[f->n] = function;
+    f->total[f->n] = 0;
+    return f->n++;
 }
 
-static int64_t threshold(const struct store_stacks *s, const int64_t *total, int64_t max_nodes,
-                         struct arena *arena)
+static void grow_functions(struct functions *f, const struct store_stacks *s, struct arena *arena)
 {
-    if (max_nodes <= 0 || (int64_t)s->n_nodes - 1 <= max_nodes)
+    hash_init(&f->index, arena, s->n_nodes);
+    f->of = arena_array(arena, s->n_nodes, sizeof *f->of);
+    function_child(f, arena, 0, UINT32_MAX);
+    for (uint32_t i = 1; i < s->n_nodes; i++) {
+        const struct model_location *l = &s->symbols->locations[s->location[i]];
+        uint32_t node = f->of[s->parent[i]];
+        for (uint32_t j = l->n_lines; j-- > 0;)
+            node = function_child(f, arena, node, s->symbols->lines[l->first_line + j].function);
+        f->of[i] = node;
+        f->total[node] = (int64_t)((uint64_t)f->total[node] + (uint64_t)s->self[i]);
+    }
+    for (uint32_t i = f->n; i-- > 1;)
+        f->total[f->parent[i]] =
+            (int64_t)((uint64_t)f->total[f->parent[i]] + (uint64_t)f->total[i]);
+}
+
+static int64_t threshold(const struct functions *f, int64_t max_nodes, struct arena *arena)
+{
+    if (max_nodes <= 0 || (int64_t)f->n - 1 <= max_nodes)
         return INT64_MIN;
-    int64_t *sorted = arena_array(arena, s->n_nodes, sizeof *sorted);
-    memcpy(sorted, total + 1, (s->n_nodes - 1) * sizeof *sorted);
-    qsort(sorted, s->n_nodes - 1, sizeof *sorted, descending);
+    int64_t *sorted = arena_array(arena, f->n, sizeof *sorted);
+    memcpy(sorted, f->total + 1, (f->n - 1) * sizeof *sorted);
+    qsort(sorted, f->n - 1, sizeof *sorted, descending);
     return sorted[max_nodes - 1];
+}
+
+// How many functions at the leaf's end are below least; -1: all of them. *depth: of how many.
+static int64_t below(const struct functions *f, uint32_t node, int64_t least, int64_t *depth)
+{
+    int64_t cut = -1;
+    *depth = 0;
+    for (; node; node = f->parent[node], ++*depth)
+        if (cut < 0 && f->total[node] >= least)
+            cut = *depth;
+    return cut;
+}
+
+// How many locations at the leaf's end give way to "other": as Pyroscope, the outermost of those
+// that are cut stays and is what "other" hangs below.
+static uint32_t to_cut(const struct store_stacks *s, const uint32_t *path, uint32_t n, int64_t cut,
+                       int64_t depth)
+{
+    uint32_t l = n;
+    for (; l > 0 && depth >= cut; l--)
+        depth -= s->symbols->locations[path[l - 1]].n_lines;
+    return l;
+}
+
+// A location of the stacks in the profile that is built.
+struct copier {
+    struct model_builder *b;
+    const struct model_profile *from;
+    uint32_t *location, *function, *mapping; // plus one, but for mappings
+};
+
+static uint32_t copy_location(struct copier *c, uint32_t l, struct arena *arena)
+{
+    const struct model_profile *from = c->from;
+    const struct model_location *old = &from->locations[l];
+    if (c->location[l])
+        return c->location[l] - 1;
+    struct model_line *lines = arena_array(arena, (size_t)old->n_lines + 1, sizeof *lines);
+    for (uint32_t j = 0; j < old->n_lines; j++) {
+        lines[j] = from->lines[old->first_line + j];
+        uint32_t f = lines[j].function;
+        const struct model_function *g = &from->functions[f];
+        if (!c->function[f])
+            c->function[f] =
+                model_build_function(c->b, model_build_string(c->b, model_str(from, g->name)),
+                                     model_build_string(c->b, model_str(from, g->system_name)),
+                                     model_build_string(c->b, model_str(from, g->filename)),
+                                     g->start_line) +
+                1;
+        lines[j].function = c->function[f] - 1;
+    }
+    uint32_t made = model_build_location(
+        c->b, old->mapping == MODEL_NONE ? MODEL_NONE : c->mapping[old->mapping], old->address,
+        lines, old->n_lines);
+    c->b->p->locations[made].is_folded = old->is_folded;
+    c->location[l] = made + 1;
+    return made;
 }
 
 static struct model_profile *build(const struct store_stacks *s, int64_t max_nodes,
                                    struct arena *arena)
 {
-    int64_t *total = totals_of(s, arena);
-    int64_t least = threshold(s, total, max_nodes, arena);
+    struct functions functions = {0};
+    grow_functions(&functions, s, arena);
+    int64_t least = threshold(&functions, max_nodes, arena), lost = 0;
     // The names come with the stacks; "other" is added to a copy of the tables, not to them.
     struct model_builder b;
     model_build(&b, arena);
     const struct model_profile *from = s->symbols;
     struct model_profile *p = b.p;
-    uint32_t *location = arena_array(arena, from->n_locations, sizeof *location);
-    uint32_t *function = arena_array(arena, from->n_functions, sizeof *function);
-    uint32_t *mapping = arena_array(arena, from->n_mappings, sizeof *mapping);
+    struct copier copier = {
+        .b = &b,
+        .from = from,
+        .location = arena_array(arena, (size_t)from->n_locations + 1, sizeof(uint32_t)),
+        .function = arena_array(arena, (size_t)from->n_functions + 1, sizeof(uint32_t)),
+        .mapping = arena_array(arena, (size_t)from->n_mappings + 1, sizeof(uint32_t)),
+    };
     model_build_type(&b, model_str(from, from->types[0].type),
                      model_str(from, from->types[0].unit));
-    uint32_t *depth = arena_array(arena, s->n_nodes, sizeof *depth), deepest = 0;
-    int64_t *lost = arena_array(arena, s->n_nodes, sizeof *lost);
-    for (uint32_t i = 1; i < s->n_nodes; i++) {
-        depth[i] = depth[s->parent[i]] + 1;
-        deepest = depth[i] > deepest ? depth[i] : deepest;
-    }
-    bool *kept = arena_array(arena, s->n_nodes, sizeof *kept);
-    kept[0] = true;
-    for (uint32_t i = 1; i < s->n_nodes; i++) {
-        kept[i] = kept[s->parent[i]] && total[i] >= least;
-        if (!kept[i] && kept[s->parent[i]])
-            lost[s->parent[i]] = (int64_t)((uint64_t)lost[s->parent[i]] + (uint64_t)total[i]);
-    }
     // Mappings keep their order: the first is the program.
     for (uint32_t i = 0; i < from->n_mappings; i++) {
         struct model_mapping m = from->mappings[i];
         m.file = model_build_string(&b, model_str(from, m.file));
         m.build_id = model_build_string(&b, model_str(from, m.build_id));
-        mapping[i] = model_build_mapping(&b, m);
+        copier.mapping[i] = model_build_mapping(&b, m);
     }
-    uint32_t *stack = arena_array(arena, (size_t)deepest + 1, sizeof *stack);
+    uint32_t *path = NULL;
+    size_t cap = 0;
     for (uint32_t i = 0; i < s->n_nodes; i++) {
-        if (!kept[i])
+        if (!s->self[i])
             continue;
-        uint32_t n = 0;
+        uint32_t n = 0, cut = 0;
         for (uint32_t node = i; node; node = s->parent[node]) {
-            uint32_t l = s->location[node];
-            if (!location[l]) {
-                const struct model_location *old = &from->locations[l];
-                struct model_line *lines = arena_array(arena, old->n_lines, sizeof *lines);
-                for (uint32_t j = 0; j < old->n_lines; j++) {
-                    lines[j] = from->lines[old->first_line + j];
-                    uint32_t f = lines[j].function;
-                    const struct model_function *g = &from->functions[f];
-                    if (!function[f])
-                        function[f] = model_build_function(
-                                          &b, model_build_string(&b, model_str(from, g->name)),
-                                          model_build_string(&b, model_str(from, g->system_name)),
-                                          model_build_string(&b, model_str(from, g->filename)),
-                                          g->start_line) +
-                                      1;
-                    lines[j].function = function[f] - 1;
-                }
-                location[l] =
-                    model_build_location(
-                        &b, old->mapping == MODEL_NONE ? MODEL_NONE : mapping[old->mapping],
-                        old->address, lines, old->n_lines) +
-                    1;
-                p->locations[location[l] - 1].is_folded = old->is_folded;
+            path = arena_push(arena, path, n, &cap, sizeof *path);
+            path[n++] = s->location[node];
+        }
+        if (least != INT64_MIN) {
+            int64_t depth, functions_cut = below(&functions, functions.of[i], least, &depth);
+            if (functions_cut < 0) {
+                lost += s->self[i];
+                continue;
             }
-            stack[n++] = location[l] - 1;
+            if (functions_cut)
+                cut = to_cut(s, path, n, functions_cut, depth);
         }
-        if (s->self[i])
-            model_build_sample(&b, stack, n, &s->self[i]);
-        if (lost[i]) {
-            memmove(stack + 1, stack, n * sizeof *stack);
-            stack[0] = model_build_named_location(&b, STR("other"));
-            model_build_sample(&b, stack, (size_t)n + 1, &lost[i]);
+        uint32_t *stack = path + cut;
+        for (uint32_t k = 0; k < n - cut; k++)
+            stack[k] = copy_location(&copier, stack[k], arena);
+        if (cut) {
+            *--stack = model_build_named_location(&b, STR("other"));
+            n++;
         }
+        model_build_sample(&b, stack, n - cut, &s->self[i]);
+    }
+    if (lost) {
+        uint32_t other = model_build_named_location(&b, STR("other"));
+        model_build_sample(&b, &other, 1, &lost);
     }
     p->period_type =
         (struct model_value_type){model_build_string(&b, model_str(from, from->period_type.type)),
@@ -155,6 +232,13 @@ int query_profile(const struct store_stacks *stacks, int64_t max_nodes, int64_t 
         return STORE_BUSY;
     }
     *profile = build(stacks, max_nodes, arena);
+    if (max_nodes > 0 && (*profile)->n_samples > 1) { // many stacks have become equal
+        *profile = model_merge(profile, 1, arena, e);
+        if (!*profile) {
+            arena_try_end(arena);
+            return STORE_FAILED;
+        }
+    }
     (*profile)->time_nanos = start;
     (*profile)->duration_nanos = duration;
     arena_try_end(arena);

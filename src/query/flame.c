@@ -37,7 +37,8 @@ int query_flame(const struct query_tree *tree, int64_t max_nodes, struct arena *
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    const struct query_tree *t = query_truncate(tree, max_nodes, arena);
+    const struct query_tree *t =
+        query_gather(query_truncate(tree, max_nodes, arena), max_nodes, arena);
     struct levels levels = {.arena = arena, .width = 4};
     uint32_t *depth = depths(t, arena);
     make_levels(&levels, depth, t->n_nodes);

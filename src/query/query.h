@@ -48,6 +48,11 @@ int query_tree(const struct store_stacks *stacks, const struct str *keep, size_t
 struct query_tree *query_truncate(const struct query_tree *tree, int64_t max_nodes,
                                   struct arena *arena);
 
+// What a flame graph shows of it: Pyroscope cuts a second time, where the "other" of the first
+// count as nodes (max_nodes > 0), and shows nothing below a frame of that name.
+struct query_tree *query_gather(const struct query_tree *tree, int64_t max_nodes,
+                                struct arena *arena);
+
 // --- flame graphs in Pyroscope's form ---
 
 struct query_level {
@@ -66,7 +71,7 @@ struct query_flame {
     int64_t left_ticks, right_ticks; // of a diff
 };
 
-// The tree is truncated to max_nodes as query_truncate does.
+// The tree is truncated to max_nodes as query_truncate and query_gather do.
 int query_flame(const struct query_tree *tree, int64_t max_nodes, struct arena *arena,
                 struct query_flame *flame, struct err *e);
 int query_diff(const struct query_tree *left, const struct query_tree *right, int64_t max_nodes,

@@ -50,6 +50,17 @@ static struct str address_name(const struct model_profile *p, const struct model
                                  (unsigned long long)(l->address - m->start + m->offset)));
 }
 
+// Whether the address of a frame without a name says something to somebody: that of a file which
+// has no names at all does, or will once its debug file is there.
+static bool tells_place(const struct model_profile *p, const struct model_location *l)
+{
+    if (l->mapping == MODEL_NONE)
+        return true;
+    const struct model_mapping *m = &p->mappings[l->mapping];
+    struct str file = model_str(p, m->file);
+    return !m->has_functions && (m->build_id || (file.n && file.p[0] == '/'));
+}
+
 static struct str function_name(const struct model_profile *p, uint32_t function)
 {
     const struct model_function *f = &p->functions[function];
@@ -159,7 +170,7 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         uint32_t parent = s->parent[i], node = to[parent];
         const struct model_location *l = &s->symbols->locations[s->location[i]];
-        uint32_t lines = l->n_lines ? l->n_lines : 1;
+        uint32_t lines = l->n_lines ? l->n_lines : tells_place(s->symbols, l);
         met[i] = met[parent];
         out[i] = out[parent];
         for (uint32_t j = lines; j-- > 0 && !out[i];) {
@@ -232,12 +243,10 @@ static int descending(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-// The smallest total that may stay.
+// The smallest total that may stay; max_nodes > 0.
 static int64_t threshold(const struct query_tree *t, int64_t max_nodes, struct arena *arena)
 {
-    if (max_nodes == 0)
-        max_nodes = QUERY_MAX_NODES;
-    if (max_nodes < 0 || (int64_t)t->n_nodes - 1 <= max_nodes)
+    if ((int64_t)t->n_nodes - 1 <= max_nodes)
         return INT64_MIN;
     int64_t *totals = arena_array(arena, t->n_nodes, sizeof *totals);
     memcpy(totals, t->total + 1, (t->n_nodes - 1) * sizeof *totals);
@@ -245,12 +254,11 @@ static int64_t threshold(const struct query_tree *t, int64_t max_nodes, struct a
     return totals[max_nodes - 1];
 }
 
-struct query_tree *query_truncate(const struct query_tree *t, int64_t max_nodes,
-                                  struct arena *arena)
+// Without the nodes below least, whose totals go to a child "other" of their parent. Functions
+// that are called "other" stay (and take the totals in), or are gathered like those below least.
+static struct query_tree *cut(const struct query_tree *t, int64_t least, bool gather_others,
+                              struct arena *arena)
 {
-    int64_t least = threshold(t, max_nodes, arena);
-    if (least == INT64_MIN)
-        return (struct query_tree *)t;
     struct str *names = arena_array(arena, (size_t)t->n_names + 1, sizeof *names);
     memcpy(names, t->names, t->n_names * sizeof *names);
     uint32_t n_names = t->n_names, other = 0;
@@ -271,8 +279,9 @@ struct query_tree *query_truncate(const struct query_tree *t, int64_t max_nodes,
         to[i] = UINT32_MAX;
         if (up && to[up] == UINT32_MAX)
             continue;
-        bool stays = t->total[i] >= least && t->name[i] != other;
-        if (!stays && !rest[up]) {
+        bool is_other = t->name[i] == other;
+        bool stays = is_other ? !gather_others : t->total[i] >= least;
+        if ((!stays || is_other) && !rest[up]) {
             rest[up] = n;
             parent[n] = to[up];
             name[n++] = other;
@@ -281,10 +290,35 @@ struct query_tree *query_truncate(const struct query_tree *t, int64_t max_nodes,
             self[rest[up]] = (int64_t)((uint64_t)self[rest[up]] + (uint64_t)t->total[i]);
             continue;
         }
-        to[i] = n;
+        to[i] = is_other ? rest[up] : n;
+        if (is_other) {
+            self[rest[up]] = (int64_t)((uint64_t)self[rest[up]] + (uint64_t)t->self[i]);
+            continue;
+        }
         parent[n] = to[up];
         name[n] = t->name[i];
         self[n++] = t->self[i];
     }
     return arrange(arena, n, parent, name, self, names, n_names);
+}
+
+struct query_tree *query_truncate(const struct query_tree *t, int64_t max_nodes,
+                                  struct arena *arena)
+{
+    if (max_nodes == 0)
+        max_nodes = QUERY_MAX_NODES;
+    // Twice, as it happens to a tree on its way out of Pyroscope: the second time "other" counts.
+    for (int i = 0; i < 2; i++) {
+        int64_t least = max_nodes < 0 ? INT64_MIN : threshold(t, max_nodes, arena);
+        if (least == INT64_MIN)
+            break;
+        t = cut(t, least, false, arena);
+    }
+    return (struct query_tree *)t;
+}
+
+struct query_tree *query_gather(const struct query_tree *t, int64_t max_nodes, struct arena *arena)
+{
+    int64_t least = max_nodes > 0 ? threshold(t, max_nodes, arena) : INT64_MIN;
+    return cut(t, least, true, arena);
 }
