@@ -50,6 +50,16 @@ struct model_profile *codec_read_perf_script(struct arena *arena, const uint8_t 
 struct model_profile *codec_read_speedscope(struct arena *arena, const uint8_t *data, size_t n,
                                             struct err *e);
 
+// The profiles of a speedscope file one by one, each with one sample type: time/nanoseconds,
+// space/bytes or samples/count.
+struct codec_speedscope {
+    struct str name, unit, type;
+    double start;
+    struct model_profile *profile;
+};
+int codec_read_speedscope_each(struct arena *arena, const uint8_t *data, size_t n,
+                               struct codec_speedscope **each, size_t *n_each, struct err *e);
+
 // pprof as google/pprof writes it, byte for byte, before compression.
 int codec_write_pprof(const struct model_profile *p, struct out *out, struct err *e);
 int codec_write_pprof_gzip(const struct model_profile *p, struct out *out, struct err *e);

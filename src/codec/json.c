@@ -4,9 +4,7 @@
 
 #include "codec/codec.h"
 
-// Length of the UTF-8 character at the start of s, 0 if there is none: no surrogates, no
-// more bytes than needed, nothing above U+10FFFF.
-static size_t utf8_length(const unsigned char *p, size_t n)
+size_t json_utf8_length(const unsigned char *p, size_t n)
 {
     if (p[0] < 0x80)
         return 1;
@@ -43,7 +41,7 @@ void json_write_string(struct out *out, struct str s)
     size_t written = 0;
     out_char(out, '"');
     for (size_t i = 0; i < s.n;) {
-        size_t length = utf8_length(p + i, s.n - i);
+        size_t length = json_utf8_length(p + i, s.n - i);
         if (length && p[i] >= 0x20 && p[i] != '"' && p[i] != '\\') {
             i += length;
             continue;

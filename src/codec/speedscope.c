@@ -301,16 +301,22 @@ static struct model_profile *read_root(struct arena *arena, const json_t *root, 
     return p;
 }
 
-struct model_profile *codec_read_speedscope(struct arena *arena, const uint8_t *data, size_t n,
-                                            struct err *e)
+static json_t *load(const uint8_t *data, size_t n, struct err *e)
 {
     json_error_t error;
     json_t *root = json_loadb(n ? (const char *)data : "", n, JSON_ALLOW_NUL, &error);
-    if (!root) {
+    if (!root)
         err_set(e, "speedscope: byte %d: not JSON: %s", error.position,
                 scan_quote(str_from(error.text)).text);
+    return root;
+}
+
+struct model_profile *codec_read_speedscope(struct arena *arena, const uint8_t *data, size_t n,
+                                            struct err *e)
+{
+    json_t *root = load(data, n, e);
+    if (!root)
         return NULL;
-    }
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         json_decref(root);
@@ -321,6 +327,59 @@ struct model_profile *codec_read_speedscope(struct arena *arena, const uint8_t *
     arena_try_end(arena);
     json_decref(root);
     return p;
+}
+
+static struct str copy_text(struct arena *arena, const json_t *value)
+{
+    struct str text = text_of(value);
+    return (struct str){arena_copy(arena, text.p, text.n), text.n};
+}
+
+static int read_each(struct arena *arena, json_t *root, struct codec_speedscope **each, size_t *n,
+                     struct err *e)
+{
+    json_t *profiles = json_object_get(root, "profiles");
+    if (!json_is_array(profiles))
+        return err_set(e, "speedscope: expected a list of profiles at `profiles`");
+    *n = json_array_size(profiles);
+    *each = arena_array(arena, *n + 1, sizeof **each);
+    for (size_t i = 0; i < *n; i++) {
+        json_t *profile = json_array_get(profiles, i);
+        struct reader r = {.arena = arena, .e = e};
+        model_build(&r.b, arena);
+        json_t *one = json_pack("[O]", profile);
+        int result = read_frames(&r, json_object_get(json_object_get(root, "shared"), "frames"));
+        if (!result && one)
+            result = read_profiles(&r, one);
+        json_decref(one);
+        if (result || !one)
+            return -1;
+        (*each)[i] = (struct codec_speedscope){
+            .name = copy_text(arena, json_object_get(profile, "name")),
+            .unit = copy_text(arena, json_object_get(profile, "unit")),
+            .type = copy_text(arena, json_object_get(profile, "type")),
+            .start = json_number_value(json_object_get(profile, "startValue")),
+            .profile = r.b.p,
+        };
+    }
+    return 0;
+}
+
+int codec_read_speedscope_each(struct arena *arena, const uint8_t *data, size_t n,
+                               struct codec_speedscope **each, size_t *n_each, struct err *e)
+{
+    json_t *root = load(data, n, e);
+    if (!root)
+        return -1;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        json_decref(root);
+        return arena_caught(arena, e);
+    }
+    int result = read_each(arena, root, each, n_each, e);
+    arena_try_end(arena);
+    json_decref(root);
+    return result;
 }
 
 bool codec_looks_like_speedscope(struct str head)

@@ -1,0 +1,110 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codec/pprof_message.h"
+
+static struct pprof_profile *read_json(struct arena *arena, const char *text, struct err *e)
+{
+    return message_read_json(&pprof_message, arena, (const uint8_t *)text, strlen(text), e);
+}
+
+static void json_as_protobuf_has_it(void **state)
+{
+    struct arena *arena = arena_new(0);
+    struct err e = {""};
+    struct pprof_profile *p = read_json(
+        arena,
+        "{\"sampleType\":[{\"type\":\"1\",\"unit\":2}],\"time_nanos\":-5,\"durationNanos\":\"7\","
+        "\"stringTable\":[\"\",\"\\u00fc\"],\"periodType\":null,\"unknown\":[{}],"
+        "\"sample\":[{\"locationId\":[\"18446744073709551615\"]}]}",
+        &e);
+    assert_non_null(p);
+    assert_int_equal(p->sample_type.n, 1);
+    assert_int_equal(((struct pprof_value_type *)p->sample_type.items)->unit, 2);
+    assert_int_equal(p->time_nanos, -5);
+    assert_int_equal(p->duration_nanos, 7);
+    assert_null(p->period_type);
+    assert_true(str_eq(((struct str *)p->string_table.items)[1], STR("\xc3\xbc")));
+    struct pprof_sample *sample = p->sample.items;
+    assert_int_equal(((int64_t *)sample->location_id.items)[0], -1);
+    struct out out;
+    out_init_arena(&out, arena);
+    message_write_json(&pprof_message, p, &out);
+    assert_true(str_eq(
+        out_result(&out),
+        STR("{\"sampleType\":[{\"type\":\"1\",\"unit\":\"2\"}],\"sample\":[{\"locationId\":[\"-1\"]"
+            "}],"
+            "\"stringTable\":[\"\",\"\xc3\xbc\"],\"timeNanos\":\"-5\",\"durationNanos\":\"7\"}")));
+    arena_free(arena);
+}
+
+static void wrong_json_is_refused(void **state)
+{
+    static const char *const wrong[] = {"",
+                                        "[]",
+                                        "{",
+                                        "{\"timeNanos\":\"x\"}",
+                                        "{\"timeNanos\":1.5}",
+                                        "{\"timeNanos\":{}}",
+                                        "{\"sample\":{}}",
+                                        "{\"sample\":[1]}",
+                                        "{\"stringTable\":[1]}",
+                                        "{\"mapping\":[{\"hasFunctions\":1}]}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct arena *arena = arena_new(0);
+        struct err e = {""};
+        assert_null(read_json(arena, wrong[i], &e));
+        assert_true(e.message[0] != 0);
+        arena_free(arena);
+    }
+}
+
+static void protobuf_goes_and_comes_back(void **state)
+{
+    // time_nanos 5, an unknown field, period_type twice: merged.
+    static const uint8_t bytes[] = {0x48, 5, 0x98, 6, 1, 0x5a, 2, 8, 3, 0x5a, 2, 0x10, 4};
+    struct arena *arena = arena_new(0);
+    struct err e = {""};
+    struct pprof_profile *p = message_read_proto(&pprof_message, arena, bytes, sizeof bytes, &e);
+    assert_non_null(p);
+    assert_int_equal(p->time_nanos, 5);
+    assert_int_equal(p->period_type->type, 3);
+    assert_int_equal(p->period_type->unit, 4);
+    struct out out;
+    out_init_arena(&out, arena);
+    message_write_proto(&pprof_message, p, &out);
+    assert_true(str_eq(out_result(&out), STR("\x48\x05\x5a\x04\x08\x03\x10\x04")));
+    // Cut short, of a wrong wire type, with a string that is none.
+    static const char *const wrong[] = {"\x48", "\x4a\x01x", "\x32\x05x", "\x32\x01\xff"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_null(message_read_proto(&pprof_message, arena, (const uint8_t *)wrong[i],
+                                       strlen(wrong[i]), &e));
+    arena_free(arena);
+}
+
+static void base64_in_both_alphabets(void **state)
+{
+    struct arena *arena = arena_new(0);
+    assert_true(str_eq(message_base64(arena, STR("+/+/")), message_base64(arena, STR("-_-_"))));
+    assert_true(str_eq(message_base64(arena, STR("aGk=")), STR("hi")));
+    assert_true(str_eq(message_base64(arena, STR("aGk")), STR("hi")));
+    assert_null(message_base64(arena, STR("a")).p);
+    assert_null(message_base64(arena, STR("a*b=")).p);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_as_protobuf_has_it),
+        cmocka_unit_test(wrong_json_is_refused),
+        cmocka_unit_test(protobuf_goes_and_comes_back),
+        cmocka_unit_test(base64_in_both_alphabets),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
