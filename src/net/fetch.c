@@ -1,54 +1,14 @@
 #include "net/fetch.h"
 
-// The type checks are macros over the names that are loaded here.
-#define CURL_DISABLE_TYPECHECK 1
-#include <curl/curl.h>
-#undef curl_easy_setopt
-#undef curl_easy_getinfo
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-// libcurl and the thirty libraries behind it are loaded when a URL is fetched: reading a
-// file does not pay for them.
-#define FUNCTIONS(X)       \
-    X(easy_init)           \
-    X(easy_setopt)         \
-    X(easy_getinfo)        \
-    X(easy_strerror)       \
-    X(easy_cleanup)        \
-    X(global_init)         \
-    X(global_cleanup)      \
-    X(multi_init)          \
-    X(multi_add_handle)    \
-    X(multi_remove_handle) \
-    X(multi_perform)       \
-    X(multi_poll)          \
-    X(multi_info_read)     \
-    X(multi_cleanup)
+#include "net/curl_library.h"
 
-#define DECLARE(name) __typeof__(curl_##name) *name;
-static struct {
-    FUNCTIONS(DECLARE)
-} lib;
-
-static int load_library(struct err *e)
-{
-    void *handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        return err_set(e,
-                       "http fetch: libcurl is missing (%s); install it with: apt-get install "
-                       "libcurl4",
-                       dlerror());
-#define LOAD(name)                                                        \
-    if (!(lib.name = (__typeof__(lib.name))dlsym(handle, "curl_" #name))) \
-        return err_set(e, "http fetch: libcurl has no curl_" #name);
-    FUNCTIONS(LOAD)
-    return 0;
-}
+#define lib lib_curl
 
 struct transfer {
     struct net_fetch *fetch;
@@ -167,14 +127,13 @@ void net_fetch_all(struct net_fetch *fetches, size_t n, const struct net_tls *tl
                    void (*progress)(void *context, size_t bytes), void *context)
 {
     struct err missing;
-    if (!lib.easy_init && load_library(&missing)) {
+    if (curl_library_load(&missing)) {
         for (size_t i = 0; i < n; i++) {
             fetches[i].data = NULL;
             fetches[i].error = missing;
         }
         return;
     }
-    lib.global_init(CURL_GLOBAL_DEFAULT);
     CURLM *multi = lib.multi_init();
     struct transfer *transfers = calloc(n, sizeof *transfers);
     size_t received = 0;
@@ -215,5 +174,4 @@ void net_fetch_all(struct net_fetch *fetches, size_t n, const struct net_tls *tl
     free(transfers);
     if (multi)
         lib.multi_cleanup(multi);
-    lib.global_cleanup();
 }
