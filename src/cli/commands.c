@@ -166,6 +166,47 @@ const struct command commands[] = {
                           "kiln run -F 1000 -o app.html -- ./app", "a flame graph",
                           "kiln run --heap -- ./app", "what it allocates, what it keeps"),
      .main = command_run},
+    {.name = "server",
+     .arguments = "[--listen ADDRESS] [--data DIRECTORY] [--config FILE] [--base-path PATH]",
+     .summary = "Collect profiles from services and answer questions about them",
+     .about = "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
+              "pprof endpoints, keeps them in DIRECTORY (default kiln-data) and answers Grafana\n"
+              "and Pyroscope's clients. Listens on 127.0.0.1:4040 unless told otherwise. SIGTERM\n"
+              "stops it, SIGHUP reads the scrape targets again. docs/server.md has the rest.",
+     .examples = EXAMPLES("kiln server", "on this machine, without configuration",
+                          "kiln server --listen 0.0.0.0:4040 --config kiln.yaml",
+                          "for a fleet; the file has TLS, tokens, scrape targets"),
+     .main = command_server},
+    {.name = "push",
+     .arguments = "[--server URL] [--label NAME=VALUE]... [--token TOKEN] FILE...",
+     .summary = "Send profiles in files to a server",
+     .about = "Sends each file, in any format that kiln reads, to a kiln or Pyroscope server\n"
+              "(default http://127.0.0.1:4040, or KILN_SERVER). The label service_name says whose\n"
+              "it is; __name__ (process_cpu, memory, ...) is guessed where it is not given.\n"
+              "--tenant NAME, --ca FILE, and KILN_TOKEN for --token are known too.",
+     .examples = EXAMPLES("kiln push --label service_name=shop cpu.pb.gz", "",
+                          "kiln push --server https://kiln.example:4040 --label service_name=shop "
+                          "--label region=eu *.pb.gz",
+                          ""),
+     .main = command_push},
+    {.name = "query",
+     .arguments = "WHAT [{SELECTOR}] [--type TYPE] [--from TIME] [--until TIME] [OPTION...]",
+     .summary = "Ask a server: types, labels, series, top, flame, diff, pprof",
+     .about =
+         "types, labels and series list what a server has; top, flame, tree, diff and the\n"
+         "other commands that read a profile show what it merges, and take their options;\n"
+         "pprof FILE saves it. TIME is now-1h (the default of --from), 1700000000 or\n"
+         "20240131. --label NAME lists a label's values; --step SECONDS and --by LABEL are of\n"
+         "series; diff compares with --base-from, --base-until and --base {SELECTOR}.\n"
+         "--server, --token, --tenant and --ca as for push.",
+     .examples = EXAMPLES("kiln query types", "", "kiln query labels --label service_name",
+                          "which services there are",
+                          "kiln query top '{service_name=\"shop\"}' --from now-15m -n 20", "",
+                          "kiln query flame -o out.html '{service_name=\"shop\"}'", "",
+                          "kiln query diff '{service_name=\"shop\"}' --base-from now-1d-1h "
+                          "--base-until now-1d",
+                          "with the same hour of yesterday"),
+     .main = command_query},
     {.name = "symbolize",
      .arguments = "FILE...",
      .summary = "Put names into a profile that has only addresses",

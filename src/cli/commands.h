@@ -72,6 +72,9 @@ int command_help(int argc, char **argv);
 int command_completion(int argc, char **argv);
 int command_addr2line(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_server(int argc, char **argv);
+int command_push(int argc, char **argv);
+int command_query(int argc, char **argv);
 
 int command_report(struct call *call, struct err *e);
 int command_diff(struct call *call, struct err *e);

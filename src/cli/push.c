@@ -1,0 +1,166 @@
+// kiln push: profiles out of files into a server.
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/remote.h"
+#include "codec/codec.h"
+#include "codec/proto.h"
+
+struct push {
+    struct remote remote;
+    struct str labels[64]; // name=value
+    size_t n_labels;
+    const char **files;
+    size_t n_files;
+    struct arena *arena;
+};
+
+static bool contains(struct str s, const char *part)
+{
+    return str_find(s, str_from(part), 0) != SIZE_MAX;
+}
+
+// `__name__`, where no label says it.
+static struct str metric_name(const struct model_profile *p)
+{
+    for (uint32_t i = 0; i < p->n_types; i++) {
+        struct str type = model_str(p, p->types[i].type);
+        if (str_eq(type, STR("wall")))
+            return STR("wall");
+        if (contains(type, "cpu") || str_eq(type, STR("samples")))
+            return STR("process_cpu");
+        if (contains(type, "alloc_") || contains(type, "inuse_") || str_eq(type, STR("space")) ||
+            str_eq(type, STR("objects")))
+            return STR("memory");
+        if (str_eq(type, STR("contentions")) || str_eq(type, STR("delay")))
+            return STR("mutex");
+    }
+    return p->n_types ? model_str(p, p->types[0].type) : STR("profile");
+}
+
+static void put_bytes(struct out *out, unsigned field, struct str s)
+{
+    proto_put_varint(out, field << 3 | WIRE_BYTES);
+    proto_put_varint(out, s.n);
+    out_str(out, s);
+}
+
+static void put_label(struct push *p, struct out *out, struct str name, struct str value)
+{
+    struct out pair;
+    out_init_arena(&pair, p->arena);
+    put_bytes(&pair, 1, name);
+    put_bytes(&pair, 2, value);
+    put_bytes(out, 1, out_result(&pair));
+}
+
+static bool has_label(const struct push *p, const char *name)
+{
+    size_t n = strlen(name);
+    for (size_t i = 0; i < p->n_labels; i++)
+        if (p->labels[i].n > n && memcmp(p->labels[i].p, name, n) == 0 && p->labels[i].p[n] == '=')
+            return true;
+    return false;
+}
+
+static struct model_profile *read_file(struct push *p, const char *name, struct err *e)
+{
+    struct out bytes;
+    char buffer[65536];
+    int fd = strcmp(name, "-") == 0 ? STDIN_FILENO : open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        err_set(e, "%s: %s", name, strerror(errno));
+        return NULL;
+    }
+    out_init_arena(&bytes, p->arena);
+    ssize_t n;
+    while ((n = read(fd, buffer, sizeof buffer)) > 0)
+        out_write(&bytes, buffer, (size_t)n);
+    if (n < 0)
+        err_set(e, "%s: %s", name, strerror(errno));
+    if (fd != STDIN_FILENO)
+        close(fd);
+    if (n < 0)
+        return NULL;
+    struct model_profile *profile =
+        codec_read(p->arena, (const uint8_t *)bytes.p, bytes.n, NULL, NULL, e);
+    if (!profile)
+        err_prefix(e, "%s: ", name);
+    return profile;
+}
+
+static int push_file(struct push *p, const char *name, struct err *e)
+{
+    const struct model_profile *profile = read_file(p, name, e);
+    struct out packed, series, sample, request;
+    if (!profile)
+        return -1;
+    out_init_arena(&packed, p->arena);
+    out_init_arena(&series, p->arena);
+    out_init_arena(&sample, p->arena);
+    out_init_arena(&request, p->arena);
+    if (codec_write_pprof_gzip(profile, &packed, e))
+        return err_prefix(e, "%s: ", name);
+    if (!has_label(p, "__name__"))
+        put_label(p, &series, STR("__name__"), metric_name(profile));
+    for (size_t i = 0; i < p->n_labels; i++) {
+        size_t n =
+            (size_t)((const char *)memchr(p->labels[i].p, '=', p->labels[i].n) - p->labels[i].p);
+        put_label(p, &series, str_from_to(p->labels[i], 0, n),
+                  str_from_to(p->labels[i], n + 1, p->labels[i].n));
+    }
+    put_bytes(&sample, 1, out_result(&packed));
+    put_bytes(&series, 2, out_result(&sample));
+    put_bytes(&request, 1, out_result(&series));
+    struct str answer;
+    if (remote_call(&p->remote, "/push.v1.PusherService/Push", "application/proto",
+                    out_result(&request), p->arena, &answer, e))
+        return err_prefix(e, "%s: ", name);
+    return 0;
+}
+
+static int parse(struct push *p, int argc, char **argv, struct err *e)
+{
+    p->files = arena_array(p->arena, (size_t)argc + 1, sizeof *p->files);
+    for (int i = 1; i < argc; i++) {
+        const char *value;
+        int taken = remote_option(&p->remote, argc, argv, &i, e);
+        if (taken < 0)
+            return -1;
+        if (taken)
+            continue;
+        taken = remote_value("label", argc, argv, &i, &value, e);
+        if (taken < 0)
+            return -1;
+        if (taken) {
+            if (!strchr(value, '=') || *value == '=')
+                return err_set(e, "--label: '%s' is not NAME=VALUE", value);
+            if (p->n_labels == sizeof p->labels / sizeof *p->labels)
+                return err_set(e, "--label: more than 64 of them");
+            p->labels[p->n_labels++] = str_from(value);
+        } else if (argv[i][0] == '-' && argv[i][1]) {
+            return err_set(e, "'%s' is no option; see `kiln push --help`", argv[i]);
+        } else {
+            p->files[p->n_files++] = argv[i];
+        }
+    }
+    return p->n_files ? 0 : err_set(e, "which profile? Give a file, or - for standard input");
+}
+
+int command_push(int argc, char **argv)
+{
+    struct err e = {""};
+    struct push p = {.remote = remote_default(), .arena = source_arena_new()};
+    int result = p.arena ? parse(&p, argc, argv, &e) : err_set(&e, "out of memory");
+    for (size_t i = 0; !result && i < p.n_files; i++)
+        result = push_file(&p, p.files[i], &e);
+    arena_free(p.arena);
+    if (result)
+        fprintf(stderr, "kiln push: %s\n", e.message);
+    return result ? 2 : 0;
+}

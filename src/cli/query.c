@@ -1,0 +1,234 @@
+// kiln query: a server's profiles in the terminal. What the server merges is shown by the commands
+// that read files.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/remote.h"
+#include "codec/message.h"
+#include "server/ingest_name.h"
+#include "server/query_messages.h"
+#include "server/server.h"
+
+struct query {
+    struct remote remote;
+    const char *what; // types, labels, series, top, ...
+    const char *type, *from, *until, *label, *step, *by;
+    const char *base_from, *base_until; // of diff
+    const char *selector, *base;
+    const char **rest; // for the command that shows it
+    size_t n_rest;
+    struct arena *arena;
+};
+
+static int64_t milliseconds(const char *text)
+{
+    return ingest_time(str_from(text), server_now()) / 1000000;
+}
+
+static void *call(const struct query *q, const char *method, const struct message *request,
+                  const void *object, const struct message *answer, struct err *e)
+{
+    struct out out;
+    struct str bytes;
+    out_init_arena(&out, q->arena);
+    message_write_proto(request, object, &out);
+    const char *path = arena_printf(q->arena, "/querier.v1.QuerierService/%s", method);
+    if (remote_call(&q->remote, path, "application/proto", out_result(&out), q->arena, &bytes, e))
+        return NULL;
+    return message_read_proto(answer, q->arena, (const uint8_t *)bytes.p, bytes.n, e);
+}
+
+static void print_names(const struct message_list *names)
+{
+    const struct str *items = names->items;
+    for (size_t i = 0; i < names->n; i++)
+        printf("%.*s\n", (int)items[i].n, items[i].p);
+}
+
+static int print_types(const struct query *q, struct err *e)
+{
+    struct range_request r = {milliseconds(q->from), milliseconds(q->until)};
+    struct types_answer *a =
+        call(q, "ProfileTypes", &range_request_message, &r, &types_answer_message, e);
+    const struct profile_type *types = a ? a->types.items : NULL;
+    for (size_t i = 0; a && i < a->types.n; i++)
+        printf("%.*s\n", (int)types[i].id.n, types[i].id.p);
+    return a ? 0 : -1;
+}
+
+// The names of labels, or with --label the values of one.
+static int print_labels(const struct query *q, struct err *e)
+{
+    struct str selector = str_from(q->selector);
+    struct labels_request r = {
+        .start = milliseconds(q->from),
+        .end = milliseconds(q->until),
+        .name = q->label ? str_from(q->label) : STR(""),
+        .matchers = {&selector, 1, 1, false},
+    };
+    struct names_answer *a =
+        q->label
+            ? call(q, "LabelValues", &label_values_request_message, &r, &names_answer_message, e)
+            : call(q, "LabelNames", &label_names_request_message, &r, &names_answer_message, e);
+    if (a)
+        print_names(&a->names);
+    return a ? 0 : -1;
+}
+
+static int print_series(const struct query *q, struct err *e)
+{
+    struct str by = str_from(q->by ? q->by : "");
+    struct series_request r = {
+        .type = str_from(q->type),
+        .selector = str_from(q->selector),
+        .start = milliseconds(q->from),
+        .end = milliseconds(q->until),
+        .group_by = {&by, q->by != NULL, 1, false},
+    };
+    if (!str_to_double(str_from(q->step), &r.step) || r.step <= 0)
+        return err_set(e, "--step: '%s' is no number of seconds", q->step);
+    struct series_answer *a =
+        call(q, "SelectSeries", &series_request_message, &r, &series_answer_message, e);
+    const struct point_series *series = a ? a->series.items : NULL;
+    for (size_t i = 0; a && i < a->series.n; i++) {
+        const struct store_label *labels = series[i].labels.items;
+        const struct series_point *points = series[i].points.items;
+        for (size_t k = 0; k < series[i].points.n; k++) {
+            time_t seconds = (time_t)(points[k].time / 1000);
+            struct tm utc;
+            char when[32];
+            strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+            printf("%s %.17g", when, points[k].value);
+            for (size_t l = 0; l < series[i].labels.n; l++)
+                printf(" %.*s=%.*s", (int)labels[l].name.n, labels[l].name.p,
+                       (int)labels[l].value.n, labels[l].value.p);
+            putchar('\n');
+        }
+    }
+    return a ? 0 : -1;
+}
+
+// The merged profile in memory, by a name that the commands can open.
+static const char *fetch(const struct query *q, const char *selector, const char *from,
+                         const char *until, struct err *e)
+{
+    struct merge_request r = {
+        .type = str_from(q->type),
+        .selector = str_from(selector),
+        .start = milliseconds(from),
+        .end = milliseconds(until),
+    };
+    struct out out;
+    struct str bytes;
+    out_init_arena(&out, q->arena);
+    message_write_proto(&profile_request_message, &r, &out);
+    if (remote_call(&q->remote, "/querier.v1.QuerierService/SelectMergeProfile",
+                    "application/proto", out_result(&out), q->arena, &bytes, e))
+        return NULL;
+    if (!bytes.n) {
+        err_set(e, "no profiles of type %s with %s from %s until %s", q->type, selector, from,
+                until);
+        return NULL;
+    }
+    int fd = memfd_create("kiln-query", 0);
+    if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n) {
+        err_set(e, "no memory for the profile: %s", strerror(errno));
+        return NULL;
+    }
+    return arena_printf(q->arena, "/proc/self/fd/%d", fd);
+}
+
+// Hands the profile to the command of that name, with the options that are its own.
+static int show(const struct query *q, struct err *e)
+{
+    bool diff = strcmp(q->what, "diff") == 0, raw = strcmp(q->what, "pprof") == 0;
+    const struct command *command = command_find(raw ? "convert" : q->what);
+    if (!command || !(command->run || raw))
+        return err_set(e,
+                       "'%s' is nothing to ask for: types, labels, series, top, flame, diff, "
+                       "pprof, or another command that reads a profile are",
+                       q->what);
+    const char **argv = arena_array(q->arena, q->n_rest + 5, sizeof *argv);
+    int argc = 0;
+    argv[argc++] = command->name;
+    for (size_t i = 0; i < q->n_rest; i++)
+        argv[argc++] = q->rest[i];
+    if (diff &&
+        !(argv[argc++] = fetch(q, q->base ? q->base : q->selector, q->base_from, q->base_until, e)))
+        return -1;
+    if (!(argv[argc++] = fetch(q, q->selector, q->from, q->until, e)))
+        return -1;
+    if (raw && !q->n_rest)
+        return err_set(e, "pprof: which file? `kiln query pprof OUT.pb.gz`");
+    if (raw) { // convert IN OUT
+        const char *profile = argv[argc - 1];
+        argv[2] = argv[1];
+        argv[1] = profile;
+        argc = 3;
+    }
+    return command_main(command, argc, (char **)argv);
+}
+
+static int parse(struct query *q, int argc, char **argv, struct err *e)
+{
+    const struct {
+        const char *name;
+        const char **value;
+    } options[] = {{"type", &q->type},
+                   {"from", &q->from},
+                   {"until", &q->until},
+                   {"label", &q->label},
+                   {"step", &q->step},
+                   {"by", &q->by},
+                   {"base-from", &q->base_from},
+                   {"base-until", &q->base_until},
+                   {"base", &q->base}};
+    q->rest = arena_array(q->arena, (size_t)argc + 1, sizeof *q->rest);
+    for (int i = 1; i < argc; i++) {
+        int taken = remote_option(&q->remote, argc, argv, &i, e);
+        for (size_t k = 0; !taken && k < sizeof options / sizeof *options; k++)
+            taken = remote_value(options[k].name, argc, argv, &i, options[k].value, e);
+        if (taken < 0)
+            return -1;
+        if (taken)
+            continue;
+        if (argv[i][0] == '{')
+            q->selector = argv[i];
+        else if (!q->what && argv[i][0] != '-')
+            q->what = argv[i];
+        else
+            q->rest[q->n_rest++] = argv[i];
+    }
+    return q->what ? 0 : err_set(e, "what? types, labels, series, top, flame, diff or pprof");
+}
+
+int command_query(int argc, char **argv)
+{
+    struct err e = {""};
+    struct query q = {
+        .remote = remote_default(),
+        .type = "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+        .from = "now-1h",
+        .until = "now",
+        .base_from = "now-2h",
+        .base_until = "now-1h",
+        .step = "60",
+        .selector = "{}",
+        .arena = source_arena_new(),
+    };
+    int result = q.arena ? parse(&q, argc, argv, &e) : err_set(&e, "out of memory");
+    if (!result)
+        result = strcmp(q.what, "types") == 0    ? print_types(&q, &e)
+                 : strcmp(q.what, "labels") == 0 ? print_labels(&q, &e)
+                 : strcmp(q.what, "series") == 0 ? print_series(&q, &e)
+                                                 : show(&q, &e);
+    arena_free(q.arena);
+    if (result < 0)
+        fprintf(stderr, "kiln query: %s\n", e.message);
+    return result < 0 ? 2 : result;
+}

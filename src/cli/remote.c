@@ -1,0 +1,97 @@
+#include "cli/remote.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "net/client.h"
+
+struct remote remote_default(void)
+{
+    const char *server = getenv("KILN_SERVER"), *token = getenv("KILN_TOKEN");
+    return (struct remote){
+        .server = server && *server ? server : "http://127.0.0.1:4040",
+        .token = token && *token ? token : NULL,
+    };
+}
+
+int remote_value(const char *name, int argc, char **argv, int *i, const char **value, struct err *e)
+{
+    const char *word = argv[*i];
+    if (word[0] != '-' || !word[1])
+        return 0;
+    word += word[1] == '-' ? 2 : 1;
+    size_t n = strlen(name);
+    if (strncmp(word, name, n) != 0 || (word[n] && word[n] != '='))
+        return 0;
+    if (word[n] == '=') {
+        *value = word + n + 1;
+        return 1;
+    }
+    if (*i + 1 >= argc)
+        return err_set(e, "--%s needs a value", name);
+    *value = argv[++*i];
+    return 1;
+}
+
+int remote_option(struct remote *r, int argc, char **argv, int *i, struct err *e)
+{
+    const struct {
+        const char *name;
+        const char **value;
+    } options[] = {
+        {"server", &r->server}, {"token", &r->token}, {"tenant", &r->tenant}, {"ca", &r->ca_file}};
+    for (size_t k = 0; k < sizeof options / sizeof *options; k++) {
+        int taken = remote_value(options[k].name, argc, argv, i, options[k].value, e);
+        if (taken)
+            return taken;
+    }
+    return 0;
+}
+
+// {"code":..., "message":...} or the text itself.
+static int refused(const struct remote *r, const struct net_answer *a, struct err *e)
+{
+    json_t *json = json_loadb((const char *)a->data, a->n, 0, NULL);
+    const char *message = json_string_value(json_object_get(json, "message"));
+    if (message)
+        err_set(e, "%s answers %d: %.400s", r->server, a->status, message);
+    else
+        err_set(e, "%s answers %d: %.*s", r->server, a->status, a->n < 200 ? (int)a->n : 200,
+                a->n ? (const char *)a->data : "");
+    json_decref(json);
+    return -1;
+}
+
+int remote_call(const struct remote *r, const char *path, const char *type, struct str body,
+                struct arena *arena, struct str *answer, struct err *e)
+{
+    struct str base = str_from(r->server);
+    const char *headers[4];
+    size_t n = 0;
+    while (base.n && base.p[base.n - 1] == '/')
+        base.n--;
+    headers[n++] = arena_printf(arena, "Content-Type: %s", type);
+    if (r->token)
+        headers[n++] = arena_printf(arena, "Authorization: Bearer %s", r->token);
+    if (r->tenant)
+        headers[n++] = arena_printf(arena, "X-Scope-OrgID: %s", r->tenant);
+    headers[n] = NULL;
+    struct net_request request = {
+        .url = arena_printf(arena, "%.*s%s", (int)base.n, base.p, path),
+        .headers = headers,
+        .body = body.p,
+        .n_body = body.n,
+        .ca_file = r->ca_file,
+        .timeout_ms = 120000,
+        .limit = (size_t)1 << 30,
+    };
+    struct net_answer a;
+    if (net_client_do(&request, &a))
+        return err_set(e, "%s: %s", r->server, a.error.message);
+    int result = a.status == 200 ? 0 : refused(r, &a, e);
+    if (!result)
+        *answer = (struct str){arena_copy(arena, (const char *)a.data, a.n), a.n};
+    free(a.data);
+    return result;
+}

@@ -1,0 +1,208 @@
+#include "server/call.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "codec/compress.h"
+#include "codec/json.h"
+
+static const struct {
+    const char *name;
+    int status;
+} codes[] = {
+    [CALL_UNKNOWN] = {"unknown", 500},
+    [CALL_INVALID_ARGUMENT] = {"invalid_argument", 400},
+    [CALL_NOT_FOUND] = {"not_found", 404},
+    [CALL_PERMISSION_DENIED] = {"permission_denied", 403},
+    [CALL_RESOURCE_EXHAUSTED] = {"resource_exhausted", 429},
+    [CALL_UNIMPLEMENTED] = {"unimplemented", 501},
+    [CALL_UNAVAILABLE] = {"unavailable", 503},
+    [CALL_UNAUTHENTICATED] = {"unauthenticated", 401},
+};
+
+void call_finish(struct call *c)
+{
+    int digit = c->x->status / 100;
+    c->server->counters.answers[digit >= 1 && digit <= 5 ? digit : 0]++;
+    web_finish(c->x);
+}
+
+void call_empty(struct call *c, int status)
+{
+    c->x->status = status;
+    c->x->type = NULL;
+    c->x->body_out.n = 0;
+    call_finish(c);
+}
+
+void call_fail(struct call *c, enum call_code code, int status, const char *format, ...)
+{
+    char message[1024];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    struct out *out = &c->x->body_out;
+    out->n = 0;
+    c->x->n_headers = 0;
+    c->x->status = status ? status : codes[code].status;
+    c->x->type = "application/json";
+    out_printf(out, "{\"code\":\"%s\",\"message\":", codes[code].name);
+    json_write_string(out, str_from(message));
+    out_text(out, "}\n");
+    if (c->x->status == 401)
+        web_answer_header(c->x, "WWW-Authenticate", "Basic realm=\"kiln\"");
+    if (c->x->status == 429 || c->x->status == 503)
+        web_answer_header(c->x, "Retry-After", "1");
+    web_answer_header(c->x, "X-Content-Type-Options", "nosniff");
+    call_finish(c);
+}
+
+void call_fail_store(struct call *c, int result, const struct err *e)
+{
+    enum call_code code = result == STORE_BAD_INPUT ? CALL_INVALID_ARGUMENT
+                          : result == STORE_BUSY    ? CALL_RESOURCE_EXHAUSTED
+                          : result == STORE_FULL    ? CALL_UNAVAILABLE
+                                                    : CALL_UNKNOWN;
+    if (code == CALL_UNKNOWN || code == CALL_UNAVAILABLE)
+        server_log("error", "the store failed", "error", e->message, NULL);
+    call_fail(c, code, 0, "%s", e->message);
+}
+
+bool call_is_type(struct str header, const char *type)
+{
+    const char *end = memchr(header.p ? header.p : "", ';', header.n);
+    struct str bare = header;
+    if (end)
+        bare.n = (size_t)(end - header.p);
+    bare = str_trim(bare);
+    return bare.n == strlen(type) && strncasecmp(bare.p, type, bare.n) == 0;
+}
+
+int call_body(struct call *c, struct str *body)
+{
+    struct str encoding = web_header(c->x, "Content-Encoding");
+    *body = c->x->body;
+    if (!encoding.n || (encoding.n == 8 && strncasecmp(encoding.p, "identity", 8) == 0))
+        return 0;
+    if (encoding.n != 4 || strncasecmp(encoding.p, "gzip", 4) != 0) {
+        call_fail(c, CALL_UNIMPLEMENTED, 0,
+                  "unknown compression \"%.*s\": supported encodings are gzip",
+                  (int)(encoding.n < 64 ? encoding.n : 64), encoding.p);
+        return -1;
+    }
+    if (!body->n)
+        return 0;
+    struct compress_bytes bytes;
+    struct err e;
+    if (!compress_is_gzip((const uint8_t *)body->p, body->n)) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0,
+                  "the body is not gzip, though Content-Encoding says so");
+        return -1;
+    }
+    if (compress_inflate((const uint8_t *)body->p, body->n, c->server->config->limits.body, &bytes,
+                         &e)) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "the gzip body: %s", e.message);
+        return -1;
+    }
+    struct arena_trap trap;
+    if (ARENA_TRY(c->arena, trap)) {
+        compress_bytes_fini(&bytes);
+        arena_caught(c->arena, &e);
+        call_fail(c, CALL_RESOURCE_EXHAUSTED, 413, "%s", e.message);
+        return -1;
+    }
+    *body = (struct str){arena_copy(c->arena, (char *)bytes.p, bytes.n), bytes.n};
+    arena_try_end(c->arena);
+    compress_bytes_fini(&bytes);
+    return 0;
+}
+
+// --- parameters ---
+
+static bool next_parameter(struct str *rest, struct str *name, struct str *value)
+{
+    while (rest->n) {
+        const char *end = memchr(rest->p, '&', rest->n);
+        struct str pair = {rest->p, end ? (size_t)(end - rest->p) : rest->n};
+        size_t skip = pair.n + (end != NULL);
+        *rest = str_from_to(*rest, skip, rest->n);
+        if (!pair.n)
+            continue;
+        const char *equals = memchr(pair.p, '=', pair.n);
+        size_t n = equals ? (size_t)(equals - pair.p) : pair.n;
+        *name = (struct str){pair.p, n};
+        *value = equals ? str_from_to(pair, n + 1, pair.n) : (struct str){"", 0};
+        return true;
+    }
+    return false;
+}
+
+static struct str unescape(const struct call *c, struct str s)
+{
+    char *text = arena_alloc(c->arena, s.n + 1);
+    ptrdiff_t n = http_unescape(s, true, text, s.n + 1);
+    return n < 0 ? (struct str){NULL, 0} : (struct str){text, (size_t)n};
+}
+
+size_t call_parameters(const struct call *c, const char *name, struct str **values)
+{
+    struct str rest = c->x->query, key, value;
+    size_t n = 0, cap = 0;
+    *values = NULL;
+    while (next_parameter(&rest, &key, &value)) {
+        key = unescape(c, key);
+        if (!key.p || !str_eq(key, str_from(name)))
+            continue;
+        value = unescape(c, value);
+        if (!value.p)
+            continue;
+        *values = arena_push(c->arena, *values, n, &cap, sizeof **values);
+        (*values)[n++] = value;
+    }
+    return n;
+}
+
+struct str call_parameter(const struct call *c, const char *name)
+{
+    struct str *values;
+    return call_parameters(c, name, &values) ? values[0] : (struct str){NULL, 0};
+}
+
+// --- Connect ---
+
+void *call_connect(struct call *c, const struct message *m)
+{
+    struct str type = web_header(c->x, "Content-Type"), body;
+    struct err e = {""};
+    if (!str_eq(c->x->method, STR("POST"))) {
+        web_answer_header(c->x, "Allow", "POST");
+        call_empty(c, 405);
+        return NULL;
+    }
+    c->json = call_is_type(type, "application/json");
+    if (!c->json && !call_is_type(type, "application/proto")) {
+        web_answer_header(c->x, "Accept-Post", "application/json, application/proto");
+        call_empty(c, 415);
+        return NULL;
+    }
+    if (call_body(c, &body))
+        return NULL;
+    const uint8_t *data = (const uint8_t *)body.p;
+    void *request = c->json ? message_read_json(m, c->arena, data, body.n, &e)
+                            : message_read_proto(m, c->arena, data, body.n, &e);
+    if (!request)
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "the request: %s", e.message);
+    return request;
+}
+
+void call_connect_answer(struct call *c, const struct message *m, const void *object)
+{
+    c->x->type = c->json ? "application/json" : "application/proto";
+    if (c->json)
+        message_write_json(m, object, &c->x->body_out);
+    else
+        message_write_proto(m, object, &c->x->body_out);
+    call_finish(c);
+}

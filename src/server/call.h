@@ -1,0 +1,54 @@
+// One request on its way: who asks, in which encoding, and what is answered.
+#pragma once
+
+#include "codec/message.h"
+#include "net/http.h"
+#include "server/server.h"
+
+struct call {
+    struct server *server;
+    struct web_exchange *x;
+    struct arena *arena;
+    struct str tenant;
+    struct str path; // without the base path
+    bool json;       // of a Connect call: how it came and how it is answered
+    bool reads, writes, manages;
+};
+
+// Codes of the Connect protocol and their statuses.
+enum call_code {
+    CALL_UNKNOWN,            // 500
+    CALL_INVALID_ARGUMENT,   // 400
+    CALL_NOT_FOUND,          // 404
+    CALL_PERMISSION_DENIED,  // 403
+    CALL_RESOURCE_EXHAUSTED, // 429
+    CALL_UNIMPLEMENTED,      // 501
+    CALL_UNAVAILABLE,        // 503
+    CALL_UNAUTHENTICATED,    // 401
+};
+
+// Answers {"code":..., "message":...}; status 0: that of the code. Ends the call.
+void call_fail(struct call *c, enum call_code code, int status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+// With the message of e and the code that belongs to a result of the store.
+void call_fail_store(struct call *c, int result, const struct err *e);
+// Ends the call with what is in x->body_out.
+void call_finish(struct call *c);
+// Ends it with a status and no body.
+void call_empty(struct call *c, int status);
+
+// Whether a Content-Type is this one, parameters aside.
+bool call_is_type(struct str header, const char *type);
+
+// The body, inflated if it says so, of at most the configured limit. -1: the call has failed.
+int call_body(struct call *c, struct str *body);
+
+// The unescaped value of a parameter in the arena; p is NULL if there is none or it is malformed.
+struct str call_parameter(const struct call *c, const char *name);
+// All values of one that may come several times.
+size_t call_parameters(const struct call *c, const char *name, struct str **values);
+
+// A Connect call: checks method and types, decodes. NULL: the call has ended.
+void *call_connect(struct call *c, const struct message *m);
+// The answer to one.
+void call_connect_answer(struct call *c, const struct message *m, const void *object);

@@ -1,0 +1,192 @@
+#include "server/config.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "server/config_tables.h"
+#include "server/limits.h"
+
+static const struct yaml_table limits_table = {
+    (const struct yaml_key[]){
+        KEY("body_size", YAML_BYTES, struct server_config, limits.body),
+        KEY("profile_size", YAML_BYTES, struct server_config, limits.profile),
+        KEY("stack_depth", YAML_COUNT, struct server_config, limits.depth),
+        KEY("label_name_length", YAML_COUNT, struct server_config, limits.label_name),
+        KEY("label_value_length", YAML_COUNT, struct server_config, limits.label_value),
+        KEY("labels", YAML_COUNT, struct server_config, limits.labels),
+        KEY("symbol_length", YAML_COUNT, struct server_config, limits.symbol),
+        KEY("samples", YAML_COUNT, struct server_config, limits.samples),
+        KEY("sample_labels", YAML_COUNT, struct server_config, limits.sample_labels),
+        KEY("connections", YAML_COUNT, struct server_config, connections),
+        KEY("memory", YAML_BYTES, struct server_config, store.memory),
+        END,
+    },
+    0, NULL, NULL};
+
+static const struct yaml_table retention_table = {
+    (const struct yaml_key[]){
+        KEY("age", YAML_DURATION, struct server_config, store.keep_nanos),
+        KEY("size", YAML_BYTES, struct server_config, store.keep_bytes),
+        KEY("free", YAML_BYTES, struct server_config, store.keep_free),
+        END,
+    },
+    0, NULL, NULL};
+
+static const struct yaml_table tls_table = {
+    (const struct yaml_key[]){
+        KEY("cert_file", YAML_CTEXT, struct server_config, tls_cert),
+        KEY("key_file", YAML_CTEXT, struct server_config, tls_key),
+        END,
+    },
+    0, NULL, NULL};
+
+static int read_scopes(struct yaml_reader *r, const char *key, yaml_node_t *node, void *object)
+{
+    static const char *const names[] = {"push", "read", "admin"};
+    struct server_access *a = object;
+    if (node->type != YAML_SEQUENCE_NODE)
+        return yaml_fail(r, node, key, "expected a list of push, read, admin");
+    a->scopes = 0;
+    for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top;
+         i++) {
+        struct str text;
+        yaml_node_t *item = yaml_document_get_node(&r->document, *i);
+        if (yaml_text(r, key, item, &text))
+            return -1;
+        unsigned scope = 0;
+        for (unsigned k = 0; k < 3; k++)
+            if (strcmp(text.p, names[k]) == 0)
+                scope = 1u << k;
+        if (!scope)
+            return yaml_fail(r, item, key, "'%s' is none of push, read, admin", text.p);
+        a->scopes |= scope;
+    }
+    return 0;
+}
+
+static int read_secret_file(struct yaml_reader *r, const char *key, yaml_node_t *node, void *object)
+{
+    struct server_access *a = object;
+    struct str name;
+    char text[4097];
+    if (yaml_text(r, key, node, &name))
+        return -1;
+    FILE *f = fopen(name.p, "r");
+    if (!f)
+        return yaml_fail(r, node, key, "%s: %s", name.p, strerror(errno));
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    fclose(f);
+    struct str secret = str_trim((struct str){text, n});
+    a->secret = (struct str){arena_copy(r->arena, secret.p, secret.n), secret.n};
+    return 0;
+}
+
+static int check_access(struct yaml_reader *r, yaml_node_t *node, void *element)
+{
+    struct server_access *a = element;
+    if (a->secret.n < 8)
+        return yaml_fail(r, node, "auth", "token or password is missing or shorter than 8 bytes");
+    if (!a->scopes)
+        return yaml_fail(r, node, "auth", "scopes is missing: push, read, admin");
+    for (size_t i = 0; i < a->n_tenants; i++) {
+        if (str_eq(a->tenants[i], STR("*"))) {
+            a->any_tenant = true;
+            a->n_tenants = i; // what stands behind it adds nothing
+            break;
+        }
+        if (!limits_is_tenant(a->tenants[i]))
+            return yaml_fail(r, node, "tenants", "'%s' is no tenant's name", a->tenants[i].p);
+    }
+    return 0;
+}
+
+static const struct yaml_table access_table = {
+    (const struct yaml_key[]){
+        KEY("user", YAML_TEXT, struct server_access, name),
+        KEY("token", YAML_TEXT, struct server_access, secret),
+        KEY("password", YAML_TEXT, struct server_access, secret),
+        {"token_file", YAML_OTHER, 0, NULL, read_secret_file},
+        {"password_file", YAML_OTHER, 0, NULL, read_secret_file},
+        {"scopes", YAML_OTHER, 0, NULL, read_scopes},
+        KEY("tenants", YAML_TEXTS, struct server_access, tenants),
+        END,
+    },
+    sizeof(struct server_access), NULL, check_access};
+
+static int read_base_path(struct yaml_reader *r, const char *key, yaml_node_t *node, void *object)
+{
+    struct server_config *c = object;
+    struct str text;
+    if (yaml_text(r, key, node, &text))
+        return -1;
+    while (text.n && text.p[text.n - 1] == '/')
+        text.n--;
+    if (text.n && text.p[0] != '/')
+        return yaml_fail(r, node, key, "'%s' does not begin with /", text.p);
+    c->base_path = arena_copy(r->arena, text.p, text.n);
+    return 0;
+}
+
+static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
+{
+    const struct server_config *c = object;
+    if (!c->tls_cert != !c->tls_key)
+        return yaml_fail(r, node, "tls", "cert_file and key_file belong together");
+    if (c->limits.body < 1024 || c->limits.profile < 1024)
+        return yaml_fail(r, node, "limits", "body_size and profile_size must be 1KiB or more");
+    return 0;
+}
+
+static const struct yaml_table config_table = {
+    (const struct yaml_key[]){
+        KEY("listen", YAML_CTEXT, struct server_config, listen),
+        KEY("data", YAML_CTEXT, struct server_config, data),
+        {"base_path", YAML_OTHER, 0, NULL, read_base_path},
+        {"tls", YAML_MAPPING, 0, &tls_table, NULL},
+        {"limits", YAML_MAPPING, 0, &limits_table, NULL},
+        {"retention", YAML_MAPPING, 0, &retention_table, NULL},
+        OF("auth", YAML_ITEMS, struct server_config, access, access_table),
+        KEY("multitenant", YAML_BOOL, struct server_config, multitenant),
+        OF("scrape_configs", YAML_ITEMS, struct server_config, scrapes, config_scrape_table),
+        END,
+    },
+    sizeof(struct server_config), NULL, check_config};
+
+struct server_config *server_config_read(const char *file, struct err *e)
+{
+    struct arena *arena = arena_new((size_t)256 << 20);
+    if (!arena) {
+        err_set(e, "out of memory");
+        return NULL;
+    }
+    struct server_config *c = arena_alloc(arena, sizeof *c);
+    *c = (struct server_config){
+        .arena = arena,
+        .listen = "127.0.0.1:4040",
+        .data = "kiln-data",
+        .base_path = "",
+        .limits =
+            {
+                .body = (size_t)256 << 20,
+                .profile = (size_t)64 << 20,
+                .depth = 1000,
+                .label_name = 1024,
+                .label_value = 2048,
+                .labels = 30,
+                .symbol = 65535,
+                .samples = 4000000,
+                .sample_labels = 100,
+            },
+    };
+    if (file && yaml_read_file(file, arena, &config_table, c, e)) {
+        arena_free(arena);
+        return NULL;
+    }
+    return c;
+}
+
+void server_config_free(struct server_config *config)
+{
+    if (config)
+        arena_free(config->arena);
+}

@@ -1,0 +1,21 @@
+// What is taken in and what is not: labels and profiles against the configured limits.
+#pragma once
+
+#include "server/config.h"
+
+// Sorts the labels and checks them: a service name (put in if there is none), no name twice, sizes,
+// UTF-8. labels has room for one more. 0, or -1 with a sentence that says what and by how much.
+int limits_labels(const struct server_limits *limits, struct store_label *labels, size_t *n,
+                  struct err *e);
+
+// The profile as it is kept: without samples that are zero, negative or without a stack, stacks cut
+// to the limit at the leaf's side, long symbols to their tails. May be p itself. NULL with e filled
+// if it is malformed.
+const struct model_profile *limits_profile(const struct server_limits *limits,
+                                           const struct model_profile *p, struct arena *arena,
+                                           struct err *e);
+
+// `[a-zA-Z_][a-zA-Z0-9_]*`: what every client can show.
+bool limits_is_plain_name(struct str name);
+// `[A-Za-z0-9!._*'()-]{1,150}` and not `.` or `..`.
+bool limits_is_tenant(struct str tenant);

@@ -1,0 +1,78 @@
+#include "server/metrics.h"
+
+#include <stdio.h>
+
+static void put(struct out *out, const char *type, const char *name, const char *help, uint64_t v)
+{
+    out_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name,
+               (unsigned long long)v);
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long long size = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (!f)
+        return 0;
+    if (fscanf(f, "%llu %llu", &size, &resident) != 2)
+        resident = 0;
+    fclose(f);
+    return (uint64_t)resident * 4096;
+}
+
+void metrics_answer(struct call *c)
+{
+    struct server *s = c->server;
+    struct out *out = &c->x->body_out;
+    struct store_counters store = {0};
+    struct web_counts web = {0};
+    struct store_stats stats = {0};
+    struct err e;
+    store_counters(s->store, &store);
+    web_counts(s->web, &web);
+    store_stats(s->store, (struct str){"", 0}, &stats, &e);
+    c->x->type = "text/plain; version=0.0.4; charset=utf-8";
+    put(out, "counter", "kiln_profiles_received_total", "Profiles taken in.", s->counters.profiles);
+    put(out, "counter", "kiln_samples_received_total", "Samples taken in.", s->counters.samples);
+    put(out, "counter", "kiln_received_bytes_total", "Bytes of requests that brought profiles.",
+        s->counters.bytes);
+    put(out, "counter", "kiln_times_corrected_total",
+        "Profiles whose time was not plausible and was replaced.", s->counters.corrected);
+    out_text(out, "# HELP kiln_http_answers_total Answers by the first digit of their status.\n"
+                  "# TYPE kiln_http_answers_total counter\n");
+    for (int i = 2; i <= 5; i++)
+        out_printf(out, "kiln_http_answers_total{code=\"%dxx\"} %llu\n", i,
+                   (unsigned long long)s->counters.answers[i]);
+    put(out, "gauge", "kiln_http_connections", "Open connections.", web.connections);
+    put(out, "counter", "kiln_http_requests_total", "Requests.", web.requests);
+    put(out, "gauge", "kiln_http_requests_in_flight", "Requests under way.", web.in_flight);
+    put(out, "counter", "kiln_http_refused_size_total", "Bodies over the limit.", web.refused_size);
+    put(out, "counter", "kiln_http_refused_memory_total",
+        "Requests refused because those under way held too much.", web.refused_budget);
+    put(out, "counter", "kiln_http_cut_off_total", "Clients that took too long to send a request.",
+        web.cut_off);
+    put(out, "counter", "kiln_http_received_bytes_total", "Bytes of bodies.", web.bytes_in);
+    put(out, "counter", "kiln_http_sent_bytes_total", "Bytes of answers.", web.bytes_out);
+    put(out, "counter", "kiln_store_profiles_total", "Profiles stored.", store.profiles);
+    put(out, "counter", "kiln_store_samples_total", "Samples stored.", store.samples);
+    put(out, "counter", "kiln_store_repeated_total", "Profiles known by their id.", store.repeated);
+    put(out, "counter", "kiln_store_commits_total", "Transactions.", store.commits);
+    out_printf(out,
+               "# HELP kiln_store_commit_seconds_total Time spent in transactions.\n"
+               "# TYPE kiln_store_commit_seconds_total counter\n"
+               "kiln_store_commit_seconds_total %.6f\n",
+               (double)store.commit_nanos / 1e9);
+    put(out, "counter", "kiln_store_failed_total", "Puts that failed.", store.failed);
+    put(out, "counter", "kiln_store_refused_total", "Puts over the memory budget.", store.refused);
+    put(out, "gauge", "kiln_store_waiting_bytes", "Of puts that wait.", store.waiting_bytes);
+    put(out, "gauge", "kiln_store_cache_bytes", "Of the store's caches.", store.cache_bytes);
+    put(out, "counter", "kiln_store_days_dropped_total", "Days dropped.", store.days_dropped);
+    put(out, "counter", "kiln_store_hours_closed_total", "Hours rolled up.", store.hours_closed);
+    put(out, "gauge", "kiln_store_bytes", "On disk.", stats.bytes);
+    put(out, "gauge", "kiln_store_days", "Days kept.", stats.days);
+    put(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.", stats.damaged_days);
+    put(out, "gauge", "process_resident_memory_bytes", "Memory in use.", resident_bytes());
+    put(out, "gauge", "process_start_time_seconds", "When the server started.",
+        (uint64_t)(s->started / 1000000000));
+    call_finish(c);
+}

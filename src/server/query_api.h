@@ -1,0 +1,39 @@
+// Questions: the methods of querier.v1.QuerierService, and what the older endpoints share with
+// them.
+#pragma once
+
+#include "server/call.h"
+#include "server/query_messages.h"
+
+enum { API_MAX_NODES = 1 << 20 };
+
+void api_profile_types(struct call *c);
+void api_label_names(struct call *c);
+void api_label_values(struct call *c);
+void api_series(struct call *c);
+void api_merge_stacktraces(struct call *c);
+void api_merge_profile(struct call *c);
+void api_merge_span_profile(struct call *c);
+void api_select_series(struct call *c);
+void api_diff(struct call *c);
+void api_stats(struct call *c);
+void api_analyze(struct call *c);
+
+// The older endpoints.
+void api_render(struct call *c);
+void api_render_diff(struct call *c);
+void api_legacy_labels(struct call *c);
+void api_legacy_label_values(struct call *c);
+
+// What they share. Each returns 0, or -1 when the call has ended with an error.
+
+int api_check_range(struct call *c, int64_t start, int64_t end);
+int api_check_nodes(struct call *c, int64_t max_nodes);
+// The stacks that r asks for, with range, type and selector checked.
+int api_stacks(struct call *c, const struct merge_request *r, struct store_stacks **stacks);
+int api_tree(struct call *c, const struct merge_request *r, struct query_tree **tree);
+int api_points(struct call *c, const struct series_request *r, struct query_series **series,
+               size_t *n);
+// The graph of r for Graphviz; empty if there is nothing.
+int api_dot(struct call *c, const struct merge_request *r, struct out *out);
+struct profile_type api_type_parts(struct str id);

@@ -1,0 +1,207 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "base/hash.h"
+#include "base/out.h"
+#include "server/scrape_discover.h"
+
+struct labels {
+    struct store_label *items;
+    size_t n, cap;
+    struct arena *arena;
+};
+
+static struct str get(const struct labels *l, struct str name)
+{
+    for (size_t i = 0; i < l->n; i++)
+        if (str_eq(l->items[i].name, name))
+            return l->items[i].value;
+    return STR("");
+}
+
+// An empty value takes the label away.
+static void set(struct labels *l, struct str name, struct str value)
+{
+    size_t i = 0;
+    while (i < l->n && !str_eq(l->items[i].name, name))
+        i++;
+    if (!value.n) {
+        if (i < l->n)
+            l->items[i] = l->items[--l->n];
+        return;
+    }
+    if (i == l->n) {
+        l->items = arena_push(l->arena, l->items, l->n, &l->cap, sizeof *l->items);
+        l->n++;
+    }
+    l->items[i] = (struct store_label){name, value};
+}
+
+struct pattern {
+    pcre2_code *code;
+    pcre2_match_data *match;
+};
+
+static bool matches(const struct pattern *p, struct str text)
+{
+    return pcre2_match(p->code, (PCRE2_SPTR)text.p, text.n, 0, 0, p->match, NULL) > 0;
+}
+
+static struct str group(const struct pattern *p, struct str text, struct str name)
+{
+    uint64_t number;
+    uint32_t count = pcre2_get_ovector_count(p->match);
+    const PCRE2_SIZE *at = pcre2_get_ovector_pointer(p->match);
+    if (!str_to_u64(name, 10, &number)) {
+        char copy[64];
+        if (name.n >= sizeof copy)
+            return STR("");
+        memcpy(copy, name.p, name.n);
+        copy[name.n] = 0;
+        int found = pcre2_substring_number_from_name(p->code, (PCRE2_SPTR)copy);
+        if (found < 0)
+            return STR("");
+        number = (uint64_t)found;
+    }
+    if (number >= count || at[2 * number] == PCRE2_UNSET)
+        return STR("");
+    return str_from_to(text, at[2 * number], at[2 * number + 1]);
+}
+
+// $1, ${1}, ${name} and $$, as in Go.
+static struct str expand(struct arena *arena, const struct pattern *p, struct str text,
+                         struct str format)
+{
+    struct out out;
+    out_init_arena(&out, arena);
+    for (size_t i = 0; i < format.n; i++) {
+        if (format.p[i] != '$' || i + 1 == format.n) {
+            out_char(&out, format.p[i]);
+            continue;
+        }
+        size_t from = i + 1, to;
+        if (format.p[from] == '$') {
+            out_char(&out, '$');
+            i = from;
+            continue;
+        }
+        bool braced = format.p[from] == '{';
+        from += braced;
+        for (to = from; to < format.n; to++) {
+            char c = format.p[to];
+            if (braced ? c == '}'
+                       : !((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+                           (c >= 'A' && c <= 'Z') || c == '_'))
+                break;
+        }
+        out_str(&out, group(p, text, str_from_to(format, from, to)));
+        i = braced ? to : to - 1;
+    }
+    return out_result(&out);
+}
+
+static struct str change_case(struct arena *arena, struct str s, bool upper)
+{
+    char *text = arena_copy(arena, s.p, s.n);
+    for (size_t i = 0; i < s.n; i++) {
+        char c = text[i];
+        if (upper ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z')
+            text[i] = (char)(c ^ 0x20);
+    }
+    return (struct str){text, s.n};
+}
+
+static struct str join(const struct labels *l, const struct relabel_rule *r)
+{
+    struct out out;
+    out_init_arena(&out, l->arena);
+    for (size_t i = 0; i < r->n_source; i++) {
+        if (i)
+            out_str(&out, r->separator);
+        out_str(&out, get(l, r->source[i]));
+    }
+    return out_result(&out);
+}
+
+static void map_names(struct labels *l, const struct relabel_rule *r, const struct pattern *p)
+{
+    size_t n = l->n;
+    for (size_t i = 0; i < n && i < l->n; i++)
+        if (matches(p, l->items[i].name))
+            set(l, expand(l->arena, p, l->items[i].name, r->replacement), l->items[i].value);
+}
+
+static void filter_names(struct labels *l, const struct pattern *p, bool keep)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < l->n; i++)
+        if (matches(p, l->items[i].name) == keep)
+            l->items[kept++] = l->items[i];
+    l->n = kept;
+}
+
+static bool apply(struct labels *l, const struct relabel_rule *r, const struct pattern *p)
+{
+    struct str source = join(l, r);
+    switch (r->action) {
+    case RELABEL_KEEP:
+        return matches(p, source);
+    case RELABEL_DROP:
+        return !matches(p, source);
+    case RELABEL_REPLACE:
+        if (matches(p, source)) {
+            struct str target = expand(l->arena, p, source, r->target);
+            if (target.n)
+                set(l, target, expand(l->arena, p, source, r->replacement));
+        }
+        return true;
+    case RELABEL_HASHMOD:
+        set(l, r->target,
+            str_from(arena_printf(
+                l->arena, "%llu",
+                (unsigned long long)(hash_bytes(source.p, source.n, 0) % r->modulus))));
+        return true;
+    case RELABEL_LABELMAP:
+        map_names(l, r, p);
+        return true;
+    case RELABEL_LABELDROP:
+        filter_names(l, p, false);
+        return true;
+    case RELABEL_LABELKEEP:
+        filter_names(l, p, true);
+        return true;
+    case RELABEL_LOWERCASE:
+    case RELABEL_UPPERCASE:
+        set(l, r->target, change_case(l->arena, source, r->action == RELABEL_UPPERCASE));
+        return true;
+    }
+    return true;
+}
+
+int scrape_relabel(const struct relabel_rule *rules, size_t n_rules, struct store_label **labels,
+                   size_t *n, struct arena *arena, bool *keep, struct err *e)
+{
+    struct labels l = {.arena = arena};
+    *keep = true;
+    for (size_t i = 0; i < *n; i++)
+        set(&l, (*labels)[i].name, (*labels)[i].value);
+    for (size_t i = 0; *keep && i < n_rules; i++) {
+        int error;
+        PCRE2_SIZE at;
+        struct pattern p = {
+            .code = pcre2_compile((PCRE2_SPTR)rules[i].pattern.p, rules[i].pattern.n,
+                                  PCRE2_DOLLAR_ENDONLY | PCRE2_DOTALL, &error, &at, NULL)};
+        p.match = p.code ? pcre2_match_data_create_from_pattern(p.code, NULL) : NULL;
+        if (!p.match) {
+            pcre2_code_free(p.code);
+            return err_set(e, "relabel_configs: '%.*s' cannot be used as a regular expression",
+                           (int)rules[i].pattern.n, rules[i].pattern.p);
+        }
+        *keep = apply(&l, &rules[i], &p);
+        pcre2_match_data_free(p.match);
+        pcre2_code_free(p.code);
+    }
+    *labels = l.items;
+    *n = l.n;
+    return 0;
+}

@@ -1,0 +1,152 @@
+#include "server/server.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "net/listen.h"
+#include "server/routes.h"
+#include "server/scrape.h"
+
+static void store_note(void *context, const char *text)
+{
+    (void)context;
+    server_log("warn", text, "component", "store", NULL);
+}
+
+static char *read_pem(const char *file, struct err *e)
+{
+    enum { PEM_MAX = 1 << 20 };
+    FILE *f = fopen(file, "r");
+    char *text = calloc(1, PEM_MAX + 1);
+    if (!f || !text || ferror(f)) {
+        err_set(e, "%s: %s", file, strerror(errno));
+        free(text);
+        text = NULL;
+    } else if (fread(text, 1, PEM_MAX, f) == PEM_MAX) {
+        err_set(e, "%s: larger than 1 MiB: not a certificate or key", file);
+        free(text);
+        text = NULL;
+    }
+    if (f)
+        fclose(f);
+    return text;
+}
+
+static int start_web(struct server *s, struct listener *listener, struct err *e)
+{
+    const struct server_config *config = s->config;
+    char *cert = NULL, *key = NULL;
+    if (config->tls_cert &&
+        (!(cert = read_pem(config->tls_cert, e)) || !(key = read_pem(config->tls_key, e)))) {
+        free(cert);
+        return -1;
+    }
+    struct web_options options = {
+        .context = s,
+        .handle = routes_handle,
+        .tls_certificate = cert,
+        .tls_key = key,
+        .connections = config->connections,
+        .body_limit = config->limits.body,
+    };
+    s->web = web_start(listener, &options, e);
+    free(cert);
+    free(key);
+    return s->web ? 0 : -1;
+}
+
+// SIGHUP: new scrape targets. What else the file says needs a restart.
+static void reload(struct server *s, const char *file)
+{
+    struct err e = {""};
+    struct server_config *config = file ? server_config_read(file, &e) : NULL;
+    if (!config) {
+        server_log("error", "the configuration was not read again: the old one stays", "error",
+                   file ? e.message : "the server runs without a file", NULL);
+        return;
+    }
+    scraper_reload(s->scraper, config);
+    server_log("info", "scrape targets read again", "file", file, NULL);
+}
+
+static void wait_for_signals(struct server *s, const char *file, const sigset_t *signals)
+{
+    for (int signal;;) {
+        if (sigwait(signals, &signal))
+            continue;
+        if (signal == SIGHUP) {
+            reload(s, file);
+            continue;
+        }
+        server_log("info", "stopping", "signal", strsignal(signal), NULL);
+        return;
+    }
+}
+
+static int serve(struct server *s, const struct server_options *o, struct err *e)
+{
+    struct listener listener;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    struct store_options store = s->config->store;
+    store.note = store_note;
+    if (!(s->store = store_open(s->config->data, &store, e)))
+        return -1;
+    int result = -1;
+    if (listener_open(&listener, s->config->listen, e) == 0) {
+        if (start_web(s, &listener, e) == 0) {
+            s->scraper = scraper_start(s, s->config);
+            if (!listener.loopback && listener.host[0] && !s->config->n_access)
+                server_log("warn",
+                           "everybody who reaches this address can push and read: no auth "
+                           "is configured",
+                           "address", listener.address, NULL);
+            server_log("info", "listening", "address", listener.address, "data", s->config->data,
+                       "version", KILN_VERSION, NULL);
+            wait_for_signals(s, o->config, &signals);
+            scraper_stop(s->scraper);
+            web_stop(s->web);
+            result = 0;
+        } else {
+            listener_close(&listener);
+        }
+    }
+    store_close(s->store);
+    if (result == 0)
+        server_log("info", "stopped", NULL);
+    return result;
+}
+
+int server_run(const struct server_options *options)
+{
+    struct err e = {""};
+    struct server *s = calloc(1, sizeof *s);
+    if (!s)
+        return 2;
+    s->started = server_now();
+    s->config = server_config_read(options->config, &e);
+    int result = -1;
+    if (s->config) {
+        if (options->listen)
+            s->config->listen = options->listen;
+        if (options->data)
+            s->config->data = options->data;
+        if (options->base_path)
+            s->config->base_path = options->base_path;
+        result = serve(s, options, &e);
+    }
+    if (result)
+        fprintf(stderr, "kiln server: %s\n", e.message);
+    server_config_free(s->config);
+    free(s);
+    return result ? 2 : 0;
+}

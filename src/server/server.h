@@ -1,0 +1,51 @@
+// `kiln server`: takes profiles in, keeps them in the store and answers questions about them.
+// Wiring, no algorithms: decoding is codec's, keeping is store's, answering is query's.
+//
+// server.c      start, stop, signals
+// routes.c      which path is whose, who may ask
+// call.c        one request: bodies in, answers and errors out
+// ingest*.c     profiles in: Push, /ingest, OTLP
+// query_api.c, render_api.c   questions: Connect and the older endpoints
+// scrape*.c     profiles fetched from services
+// config.c      the YAML file
+#pragma once
+
+#include <stdatomic.h>
+
+#include "net/web.h"
+#include "query/query.h"
+#include "server/config.h"
+#include "store/store.h"
+
+struct scraper;
+
+struct server_counters {
+    _Atomic uint64_t profiles, samples, bytes; // taken in
+    _Atomic uint64_t corrected;                // whose time was not plausible
+    _Atomic uint64_t refused[6];               // requests, by enum server_refusal
+    _Atomic uint64_t answers[6];               // by the status's first digit
+    _Atomic uint64_t query_nanos, push_nanos, queries, pushes;
+};
+
+struct server {
+    struct server_config *config;
+    struct store *store;
+    struct web_server *web;
+    struct scraper *scraper;
+    struct server_counters counters;
+    int64_t started; // CLOCK_REALTIME, ns
+};
+
+struct server_options {
+    const char *listen; // NULL: the configuration's
+    const char *data;
+    const char *config;
+    const char *base_path;
+};
+
+// Runs until SIGTERM or SIGINT. The exit status.
+int server_run(const struct server_options *options);
+
+// logfmt on standard error: level, message, then pairs of key and value, NULL at the end.
+void server_log(const char *level, const char *message, ...) __attribute__((sentinel));
+int64_t server_now(void); // CLOCK_REALTIME, ns
