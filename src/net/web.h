@@ -1,4 +1,4 @@
-// The server's HTTP: libmicrohttpd owns the sockets (docs/decisions/0010), worker threads do the
+// The server's HTTP: libmicrohttpd owns the sockets (docs/decisions/0012), worker threads do the
 // work, everything is bounded. libmicrohttpd is loaded when a server starts, so that the command
 // does not carry it, and TLS, through every run.
 //
