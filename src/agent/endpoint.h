@@ -63,6 +63,3 @@ void endpoint_compress(const struct http_request *q, struct http_answer *a);
 
 // Whether the request carries the token, as Bearer or as the password of Basic.
 bool endpoint_authorized(const struct http_request *q, const char *token);
-// Whether a browser that was led astray could have sent it: see the definition. Fills e.
-bool endpoint_trusts_origin(const struct http_request *q, bool check_host, const char *host,
-                            struct err *e);

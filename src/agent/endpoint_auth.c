@@ -1,5 +1,4 @@
 // Who may ask.
-#include <arpa/inet.h>
 #include <strings.h>
 
 #include "agent/endpoint.h"
@@ -53,48 +52,5 @@ bool endpoint_authorized(const struct http_request *q, const char *token)
     if (given.n > 6 && strncasecmp(given.p, "Basic ", 6) == 0)
         return same_secret(password(str_trim(str_from_to(given, 6, given.n)), text, sizeof text),
                            secret);
-    return false;
-}
-
-static bool is_number(struct str host)
-{
-    char text[64];
-    unsigned char address[16];
-    if (host.n >= sizeof text)
-        return false;
-    memcpy(text, host.p, host.n);
-    text[host.n] = '\0';
-    return inet_pton(AF_INET, text, address) == 1;
-}
-
-static bool same_name(struct str a, const char *b)
-{
-    return a.n == strlen(b) && strncasecmp(a.p, b, a.n) == 0;
-}
-
-// A web page can make its own name resolve to 127.0.0.1 and then read from there what it likes
-// (DNS rebinding), and it can embed our addresses. The first shows in Host, the second in what
-// browsers tell of a request's origin; a link that somebody follows is fine.
-bool endpoint_trusts_origin(const struct http_request *q, bool check_host, const char *host,
-                            struct err *e)
-{
-    struct str site = http_header(q, STR("Sec-Fetch-Site"));
-    if ((str_eq(site, STR("cross-site")) || str_eq(site, STR("same-site"))) &&
-        !str_eq(http_header(q, STR("Sec-Fetch-Mode")), STR("navigate"))) {
-        err_set(e, "another site's page may link here but not embed or fetch what is here");
-        return false;
-    }
-    struct str name = q->host;
-    if (!check_host || name.n == 0 || name.p[0] == '[')
-        return true;
-    size_t colon = str_find(name, STR(":"), 0);
-    if (colon != SIZE_MAX)
-        name.n = colon;
-    if (same_name(name, "localhost") || same_name(name, host) || is_number(name))
-        return true;
-    err_set(e,
-            "this server is for this machine only: the request's Host, %.*s, is neither "
-            "localhost nor an address",
-            (int)(name.n < 100 ? name.n : 100), name.p);
     return false;
 }

@@ -122,7 +122,7 @@ static bool refused(const struct exchange *x)
 {
     struct err e = {""};
     struct http_answer *a = x->a;
-    if (!endpoint_trusts_origin(x->q, serving.check_host, serving.listener.host, &e)) {
+    if (!http_trusts_origin(x->q, serving.check_host, serving.listener.host, &e)) {
         http_answer_text(a, 403, "%s", e.message);
     } else if (*serving.token && !(x->route && x->route->open) &&
                !endpoint_authorized(x->q, serving.token)) {

@@ -113,6 +113,18 @@ const struct command commands[] = {
      .options =
          OPTION_FLAME | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_FILTER | LOADING,
      .run = command_flame},
+    {.name = "web",
+     .arguments = "FILE...",
+     .summary = "The profile in a browser: flame graph, table, call graph, source",
+     .about = "Serves pages for a browser and opens it: a flame graph to zoom, search and filter,\n"
+              "tables, the call graph, callers and callees, source and machine code. With --base\n"
+              "or --diff-base they show what changed. Only this machine is served unless --listen\n"
+              "names another address. The URL of a page holds what it shows.",
+     .examples = EXAMPLES("kiln web cpu.pb.gz", "", "kiln web --base old.pb.gz new.pb.gz",
+                          "what changed", "kiln web --listen=:8080 --no-browser cpu.pb.gz",
+                          "http://localhost:8080, for a browser that is open"),
+     .options = OPTION_WEB | ((REPORT | OPTION_LISTING) & ~(OPTION_OUTPUT | OPTION_COLOUR)),
+     .run = command_web},
     {.name = "diff",
      .arguments = "BEFORE AFTER",
      .summary = "What changed between two profiles, and what is only noise",
@@ -309,7 +321,7 @@ void call_note(const char *text)
     fprintf(stderr, "kiln: %s\n", text);
 }
 
-struct model_profile *call_load(struct call *call, size_t first, struct err *e)
+int call_sources(struct call *call, size_t first, struct err *e)
 {
     struct source *source = &call->source;
     const char **base = arena_alloc(call->arena, sizeof *base);
@@ -321,16 +333,17 @@ struct model_profile *call_load(struct call *call, size_t first, struct err *e)
     source->diff_base = *call->diff_base;
     source->normalize = call->config.normalize;
     source->strict = true;
-    if (*call->base && *call->diff_base) {
-        err_set(e, "--base and --diff-base: give one of them");
-        return NULL;
-    }
-    if (call->config.normalize && !**base) {
-        err_set(e, "--normalize needs --base or --diff-base");
-        return NULL;
-    }
+    if (*call->base && *call->diff_base)
+        return err_set(e, "--base and --diff-base: give one of them");
+    if (call->config.normalize && !**base)
+        return err_set(e, "--normalize needs --base or --diff-base");
     call->config.debug_dirs = source_debug_dirs(source, call->arena);
-    return source_load(source, call->arena, e);
+    return 0;
+}
+
+struct model_profile *call_load(struct call *call, size_t first, struct err *e)
+{
+    return call_sources(call, first, e) ? NULL : source_load(&call->source, call->arena, e);
 }
 
 int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e)
@@ -388,6 +401,7 @@ int command_main(const struct command *command, int argc, char **argv)
         .format = "text",
         .to = "",
         .title = "",
+        .listen = "localhost:0",
         .command = command,
         .arena = source_arena_new(),
     };

@@ -22,6 +22,8 @@ struct call {
     bool reverse, flip;
     int width;
     double min_share;
+    const char *listen; // of web
+    bool no_browser;
 
     const struct command *command;
     struct arena *arena;
@@ -46,6 +48,7 @@ enum option_group {
     OPTION_SOURCE = 4096,
     OPTION_LISTING = 8192, // source and machine code
     OPTION_LEAKS = 16384,
+    OPTION_WEB = 32768,
 };
 
 struct command {
@@ -84,7 +87,10 @@ int command_convert(struct call *call, struct err *e);
 int command_info(struct call *call, struct err *e);
 int command_flame(struct call *call, struct err *e);
 int command_symbolize(struct call *call, struct err *e);
+int command_web(struct call *call, struct err *e);
 
+// Makes call->source name the arguments from first on, and the base. -1 with e filled.
+int call_sources(struct call *call, size_t first, struct err *e);
 // The profile that all arguments from first on make; NULL with e filled.
 struct model_profile *call_load(struct call *call, size_t first, struct err *e);
 // The profiles that the two arguments name, made comparable.

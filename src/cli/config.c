@@ -153,6 +153,46 @@ const char *config_help(const char *name)
     return NULL;
 }
 
+const char *config_url_name(const struct config_field *field)
+{
+    static const char *const names[][2] = {
+        {"drop_negative", "dropneg"},
+        {"call_tree", "calltree"},
+        {"relative_percentages", "rel"},
+        {"unit", "unit"},
+        {"compact_labels", "compact"},
+        {"intel_syntax", "intel"},
+        {"nodecount", "n"},
+        {"nodefraction", "nf"},
+        {"edgefraction", "ef"},
+        {"trim", "trim"},
+        {"focus", "f"},
+        {"ignore", "i"},
+        {"prune_from", "prunefrom"},
+        {"hide", "h"},
+        {"show", "s"},
+        {"show_from", "sf"},
+        {"tagfocus", "tf"},
+        {"tagignore", "ti"},
+        {"tagshow", "ts"},
+        {"taghide", "th"},
+        {"mean", "mean"},
+        {"sample_index", "si"},
+        {"normalize", "norm"},
+        {"sort", "sort"},
+        {"granularity", "g"},
+        {"noinlines", "noinlines"},
+        {"showcolumns", "showcolumns"},
+        // pprof has none for these.
+        {"tagroot", "tagroot"},
+        {"tagleaf", "tagleaf"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(names[i][0], field->name) == 0)
+            return names[i][1];
+    return NULL;
+}
+
 int config_parse_bool(const char *text)
 {
     static const char *const yes[] = {"true", "t", "yes", "y", "1", ""};

@@ -1,5 +1,5 @@
 // What a report can be asked: one table of options drives the flags of `kiln pprof`, its
-// shell, the friendly commands and (later) URL parameters.
+// shell, the friendly commands and the URL parameters of the web interface.
 #pragma once
 
 #include "base/arena.h"
@@ -51,6 +51,8 @@ struct config config_default(void);
 // The field of that name, or the field that has it as a choice; NULL if there is none.
 const struct config_field *config_find(const char *name);
 const char *config_help(const char *name);
+// What the field is called in URLs, as pprof does it; NULL if it is in none.
+const char *config_url_name(const struct config_field *field);
 // Sets a field from text as the shell takes it. value is kept, not copied.
 int config_set(struct config *c, const struct config_field *field, const char *value,
                struct err *e);

@@ -61,3 +61,6 @@ int diff_count(struct diff *d, const struct model_profile *const sides[2],
                void (*notes)(const char *text), struct err *e);
 
 struct diff_change diff_change(const struct diff *d, const struct diff_number *number);
+
+// The sum of one type of a profile with its variance.
+struct diff_number diff_total(const struct model_profile *p, uint32_t type);

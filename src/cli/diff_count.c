@@ -130,12 +130,13 @@ static void count_side(struct counter *c, struct report *r, int side)
     }
 }
 
-static void count_total(struct diff *d, const struct model_profile *p, uint32_t type, int side)
+struct diff_number diff_total(const struct model_profile *p, uint32_t type)
 {
     struct events ev = events_of(p, type);
+    struct diff_number total = {0};
     for (size_t s = 0; s < p->n_samples; s++)
-        add(&d->total[side], weigh(&ev, model_values(p, s)));
-    d->duration[side] = p->duration_nanos;
+        add(&total, weigh(&ev, model_values(p, s)));
+    return total;
 }
 
 int diff_count(struct diff *d, const struct model_profile *const sides[2],
@@ -156,7 +157,8 @@ int diff_count(struct diff *d, const struct model_profile *const sides[2],
     hash_init(&counter.index, arena, 256);
     for (int side = 0; side < 2; side++) {
         count_side(&counter, &reports[side], side);
-        count_total(d, sides[side], reports[side].o.type, side);
+        d->total[side] = diff_total(sides[side], reports[side].o.type);
+        d->duration[side] = sides[side]->duration_nanos;
     }
     arena_try_end(arena);
     return 0;

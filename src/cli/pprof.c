@@ -10,6 +10,7 @@
 #include "cli/output.h"
 #include "cli/shell.h"
 #include "cli/source.h"
+#include "cli/web.h"
 
 enum { MOST_FLAGS = 160 };
 
@@ -155,12 +156,11 @@ static bool is_executable_file(const char *name)
 
 static int check_options(struct options *o, const struct view_command *command, struct err *e)
 {
-    if (*o->http)
-        return err_set(e, command ? "-http is not compatible with an output format on the command "
-                                    "line"
-                                  : "-http: this version has no web interface; try `kiln flame -o "
-                                    "out.html`");
-    if (o->no_browser)
+    if (*o->http && command)
+        return err_set(e, "-http is not compatible with an output format on the command line");
+    if (*o->http && web_available(e))
+        return -1;
+    if (o->no_browser && !*o->http)
         return err_set(e, "-no_browser only makes sense with -http");
     if (*o->base && *o->diff_base)
         return err_set(e, "-base and -diff_base flags cannot both be specified");
@@ -172,6 +172,26 @@ static int check_options(struct options *o, const struct view_command *command, 
     return 0;
 }
 
+// -http=host:port, where both may be missing: localhost, and a free one.
+static int serve(struct options *o, struct arena *arena, struct err *e)
+{
+    size_t n = strlen(o->http);
+    const char *colon = strrchr(o->http, ':');
+    if (!colon)
+        return err_set(e, "could not split http address: address %s: missing port in address",
+                       o->http);
+    struct web web = {0};
+    struct web_options options = {
+        .listen = o->http[n - 1] == ':' ? arena_printf(arena, "%s0", o->http) : o->http,
+        .no_browser = o->no_browser,
+        .say = source_complain,
+    };
+    if (web_load(&web, &o->source, arena, e))
+        return -1;
+    web.config = o->config;
+    return web_serve(&web, &options, e);
+}
+
 static void usage(void)
 {
     fputs("usage:\n\n"
@@ -179,6 +199,9 @@ static void usage(void)
           "   pprof <format> [options] [binary] <source> ...\n\n"
           "Omit the format to get an interactive shell.\n\n"
           "   pprof [options] [binary] <source> ...\n\n"
+          "Omit the format and provide the \"-http\" flag to get an interactive web\n"
+          "interface at the specified host:port.\n\n"
+          "   pprof -http [host]:[port] [options] [binary] <source> ...\n\n"
           "Details:\n",
           stderr);
     shell_usage(stderr, "-");
@@ -253,6 +276,8 @@ static int run(struct options *o, int argc, char **argv, struct arena *arena, st
     o->source.diff_base = *o->diff_base;
     o->source.normalize = o->config.normalize;
     o->config.debug_dirs = source_debug_dirs(&o->source, arena);
+    if (*o->http)
+        return serve(o, arena, e) ? fail(e) : 0;
     struct model_profile *p = source_load(&o->source, arena, e);
     if (!p)
         return fail(e);

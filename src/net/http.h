@@ -56,5 +56,12 @@ ptrdiff_t http_unescape(struct str s, bool plus, char *text, size_t size);
 // filled.
 int http_parameter(struct str query, const char *name, char *text, size_t size, struct err *e);
 
+// A web page can make its own name resolve to 127.0.0.1 and then read from there what it likes
+// (DNS rebinding), and it can embed our addresses. The first shows in Host, the second in what
+// browsers tell of a request's origin; a link that somebody follows is fine. check_host: only
+// this machine is served, as localhost, host or an address. False with e filled.
+bool http_trusts_origin(const struct http_request *q, bool check_host, const char *host,
+                        struct err *e);
+
 // "OK" for 200.
 const char *http_reason(int status);

@@ -268,6 +268,18 @@ static struct report_flame *finish(struct flame_growth *g, struct arena *arena, 
     return f;
 }
 
+static void find_path(struct flame_growth *g, const struct report_flame_options *options)
+{
+    g->n_path = options->n_path;
+    g->path = arena_array(g->scratch, g->n_path + 1, sizeof *g->path);
+    for (size_t i = 0; i < g->n_path; i++) {
+        g->path[i] = MODEL_NONE;
+        for (uint32_t k = 0; k < g->stacks.n_keys && g->path[i] == MODEL_NONE; k++)
+            if (str_eq(g->stacks.keys[k].name, options->path[i]))
+                g->path[i] = k;
+    }
+}
+
 static struct report_flame *make(struct arena *arena, struct arena *scratch,
                                  const struct model_profile *p,
                                  const struct report_flame_options *options, struct err *e)
@@ -280,6 +292,7 @@ static struct report_flame *make(struct arena *arena, struct arena *scratch,
     };
     if (!flame_stacks_init(&g.stacks, scratch, arena, p, options, e))
         return NULL;
+    find_path(&g, options);
     uint32_t n_nodes = flame_grow(&g);
     return finish(&g, arena, n_nodes, options);
 }

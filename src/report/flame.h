@@ -29,6 +29,13 @@ enum {
     REPORT_FLAME_WIDTH = 1200,
 };
 
+enum report_flame_by {
+    REPORT_FLAME_FUNCTIONS,
+    REPORT_FLAME_FILES,
+    REPORT_FLAME_LINES,
+    REPORT_FLAME_ADDRESSES,
+};
+
 struct report_flame_options {
     uint32_t type;                    // the sample type that is drawn (first)
     bool all_types;                   // carry the other types too: HTML can switch between them
@@ -39,6 +46,11 @@ struct report_flame_options {
     bool normalise;                   // a diff of shares instead of absolute values
     double min_share;                 // 0: what would be 0.1 px of REPORT_FLAME_WIDTH
     uint32_t max_nodes;               // not counting "other"; 0: REPORT_FLAME_HTML_NODES
+    enum report_flame_by by;          // what a frame is
+    // Only what is below the node that these frames lead to from the root, which then is the
+    // root and what shares refer to: for what was merged into "other".
+    const struct str *path;
+    size_t n_path;
 };
 
 enum report_flame_flag {
@@ -115,6 +127,11 @@ struct report_flame_style {
     void *context;
 };
 
+// The tree as the JSON object that the scripts read (src/report/flame/core.js), and the style
+// sheet with the colours that they use, for light and dark pages.
+void report_flame_json(const struct report_flame *flame, const struct report_flame_style *style,
+                       struct out *out);
+void report_flame_colours(struct out *out);
 void report_flame_svg(const struct report_flame *flame, const struct report_flame_style *style,
                       struct out *out);
 void report_flame_html(const struct report_flame *flame, const struct report_flame_style *style,

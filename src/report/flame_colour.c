@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "report/flame_assets.h"
+
 const uint32_t flame_palette[2][FLAME_COLOURS] = {
     {0xf3ad6d, 0xfdb677, 0xffc080, 0x86bae7, 0x8fc4f1, 0x99cefb, 0xeb9c96,
      0xf5a69f, 0xffafa8, 0x95d2a9, 0x9edbb2, 0xa8e5bc, 0xb9a5e0, 0xc3afea,
@@ -65,4 +67,17 @@ void flame_write_css_colours(struct out *out, int theme)
         write_property(out, 'd', i, flame_diff_palette[theme][i]);
     for (int i = 0; i < FLAME_BLUE_STEPS; i++)
         write_property(out, 'b', i, flame_blue_palette[theme][i]);
+}
+
+void report_flame_colours(struct out *out)
+{
+    const char *const selectors[] = {":root{color-scheme:light;",
+                                     ":root[data-theme=dark]{color-scheme:dark;"};
+    const char *const themes[] = {flame_theme_css, flame_theme_dark_css};
+    for (int theme = 0; theme < 2; theme++) {
+        out_text(out, selectors[theme]);
+        out_text(out, themes[theme]);
+        flame_write_css_colours(out, theme);
+        out_text(out, "}\n");
+    }
 }

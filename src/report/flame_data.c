@@ -144,8 +144,8 @@ static void write_frames(const struct report_flame *f, struct out *out)
     out_char(out, ']');
 }
 
-void flame_write_data(const struct report_flame *f, const struct report_flame_style *style,
-                      struct out *out)
+void report_flame_json(const struct report_flame *f, const struct report_flame_style *style,
+                       struct out *out)
 {
     out_text(out, "{\"title\":");
     flame_write_json(out, str_from(flame_title(f, style)));

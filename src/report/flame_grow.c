@@ -203,6 +203,17 @@ static void open_branch(struct flame_growth *g, uint32_t id)
     g->n_branches = n;
 }
 
+// Takes the steps of the path; false if the stack goes another way.
+static bool follow_path(const struct flame_growth *g, struct flame_cursor *c)
+{
+    for (size_t i = 0; i < g->n_path; i++) {
+        uint32_t taken = step(g, c);
+        if (taken == MODEL_NONE || taken >> 1 != g->path[i])
+            return false;
+    }
+    return true;
+}
+
 static void start_cursors(struct flame_growth *g)
 {
     size_t n = 0, done = 0;
@@ -217,17 +228,21 @@ static void start_cursors(struct flame_growth *g)
     for (uint32_t s = 0; s < g->stacks.n_sides; s++) {
         const struct flame_side *side = &g->stacks.sides[s];
         for (size_t i = 0; i < side->p->n_samples; i++) {
-            if (!flame_add_sample(side, g->stacks.n_types, g->stacks.n_sides, i,
-                                  g->totals + root * flame_columns(g)))
-                continue;
             uint32_t len = side->p->stack_len[i];
-            g->cursors[done++] = (struct flame_cursor){
+            struct flame_cursor cursor = {
                 .at = model_stack(side->p, i) + (g->reverse || !len ? 0 : len - 1),
                 .left = len,
                 .sample = (uint32_t)(i + (s ? g->n_first_side : 0)),
             };
+            if (follow_path(g, &cursor) &&
+                flame_add_sample(side, g->stacks.n_types, g->stacks.n_sides, i,
+                                 g->totals + root * flame_columns(g)))
+                g->cursors[done++] = cursor;
         }
     }
+    if (g->n_path)
+        memcpy(g->stacks.sums, g->totals + root * flame_columns(g),
+               flame_columns(g) * sizeof *g->stacks.sums);
     g->n_cursors = done;
     g->branches[root].to = (uint32_t)done;
 }

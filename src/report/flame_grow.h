@@ -33,6 +33,8 @@ struct flame_growth {
     bool reverse;
     double min_share;
     uint32_t max_nodes;
+    uint32_t *path; // keys that lead from the root of the stacks to that of the tree
+    size_t n_path;
 
     struct flame_cursor *cursors, *moved;
     size_t n_cursors, n_first_side;

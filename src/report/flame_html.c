@@ -11,18 +11,13 @@ void report_flame_html(const struct report_flame *flame, const struct report_fla
                   "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
                   "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
     flame_write_xml(out, str_from(flame_title(flame, style)));
-    out_text(out, "</title>\n<style>\n:root{color-scheme:light;");
-    out_text(out, flame_theme_css);
-    flame_write_css_colours(out, 0);
-    out_text(out, "}\n:root[data-theme=dark]{color-scheme:dark;");
-    out_text(out, flame_theme_dark_css);
-    flame_write_css_colours(out, 1);
-    out_text(out, "}\n");
+    out_text(out, "</title>\n<style>\n");
+    report_flame_colours(out);
     out_text(out, flame_page_css);
     out_text(out, "</style>\n</head>\n<body>\n");
     out_text(out, flame_page_html);
     out_text(out, "<script type=\"application/json\" id=\"data\">");
-    flame_write_data(flame, style, out);
+    report_flame_json(flame, style, out);
     out_text(out, "</script>\n<script>\n(() => {\n\"use strict\";\n");
     out_text(out, flame_core_js);
     out_text(out, flame_canvas_js);

@@ -86,9 +86,6 @@ void flame_write_xml(struct out *out, struct str s);
 // In quotes, safe inside a script element of HTML and XML.
 void flame_write_json(struct out *out, struct str s);
 
-// The tree as the JSON object that src/report/flame/core.js reads.
-void flame_write_data(const struct report_flame *flame, const struct report_flame_style *style,
-                      struct out *out);
 // The custom properties --c0 .., --d0 .. for one theme (0 light, 1 dark).
 void flame_write_css_colours(struct out *out, int theme);
 

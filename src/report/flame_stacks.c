@@ -77,11 +77,30 @@ static void describe(struct report_flame_frame *key, const struct model_profile 
         key->line = at;
 }
 
-static void init_steps(struct flame_side *side, struct key_table *keys, struct arena *names)
+// What a frame is called that is not a function; empty if the profile does not tell.
+static struct str place_name(struct arena *names, const struct model_profile *p,
+                             const struct model_location *l, const struct model_line *line,
+                             enum report_flame_by by)
+{
+    const struct model_function *f = &p->functions[line->function];
+    struct str name = function_name(p, f), file = model_str(p, f->filename);
+    if (by == REPORT_FLAME_FILES)
+        return file;
+    if (!name.n)
+        return name;
+    if (by == REPORT_FLAME_ADDRESSES)
+        return str_from(arena_printf(names, "%016" PRIx64 " %.*s %.*s:%" PRId64, l->address,
+                                     (int)name.n, name.p, (int)file.n, file.p, line->line));
+    return str_from(arena_printf(names, "%.*s %.*s:%" PRId64, (int)name.n, name.p, (int)file.n,
+                                 file.p, line->line));
+}
+
+static void init_steps(struct flame_side *side, struct key_table *keys, struct arena *names,
+                       enum report_flame_by by)
 {
     const struct model_profile *p = side->p;
     uint32_t *function_key = arena_array(keys->arena, p->n_functions, sizeof *function_key);
-    for (uint32_t i = 0; i < p->n_functions; i++) {
+    for (uint32_t i = 0; i < p->n_functions && by == REPORT_FLAME_FUNCTIONS; i++) {
         struct str name = function_name(p, &p->functions[i]);
         function_key[i] = name.n ? key_of(keys, name) : MODEL_NONE;
     }
@@ -104,7 +123,12 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
             uint32_t key = MODEL_NONE;
             if (l->n_lines) {
                 const struct model_line *line = &p->lines[l->first_line + k];
-                key = function_key[line->function];
+                if (by == REPORT_FLAME_FUNCTIONS) {
+                    key = function_key[line->function];
+                } else {
+                    struct str name = place_name(names, p, l, line, by);
+                    key = name.n ? key_of(keys, name) : MODEL_NONE;
+                }
                 if (key != MODEL_NONE)
                     describe(&keys->items[key], p, &p->functions[line->function], line, module);
             }
@@ -205,7 +229,7 @@ bool flame_stacks_init(struct flame_stacks *stacks, struct arena *arena, struct 
     struct key_table keys = {.arena = arena};
     hash_init(&keys.index, arena, p->n_functions);
     for (uint32_t s = 0; s < stacks->n_sides; s++)
-        init_steps(&stacks->sides[s], &keys, names);
+        init_steps(&stacks->sides[s], &keys, names, options->by);
     stacks->keys = keys.items;
     stacks->n_keys = (uint32_t)keys.n;
     return true;

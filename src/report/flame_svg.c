@@ -316,7 +316,7 @@ void report_flame_svg(const struct report_flame *flame, const struct report_flam
     write_nodes(&c);
     write_foot(&c);
     out_text(out, "<script type=\"application/json\" id=\"data\">");
-    flame_write_data(flame, style, out);
+    report_flame_json(flame, style, out);
     out_text(out, "</script>\n<script><![CDATA[\n(() => {\n\"use strict\";\n");
     out_text(out, flame_core_js);
     out_text(out, flame_svg_js);

@@ -44,6 +44,7 @@ struct report_options {
     struct symbol_options binaries; // how binaries are opened
     const char *tools;              // where objdump is, as pprof's -tools
     bool intel_syntax;
+    bool fragment;                  // weblist: without the page around, nor style attributes
     void (*note)(const char *text); // told which binary cannot be read, and why; may be NULL
 };
 

@@ -142,7 +142,9 @@ static void put_line(const struct weblist *w, struct out *out, int64_t number, s
     double share = w->r->total ? (double)cum / (double)w->r->total : 0;
     const char *class = n == 0 ? " class=none" : "";
     out_text(out, opens ? "<details><summary" : "<div");
-    if (share >= 0.005)
+    if (share >= 0.005 && w->r->o.fragment)
+        out_printf(out, " class=warm data-share=\"%.4f\"", share < 1 ? share : 1);
+    else if (share >= 0.005)
         out_printf(out,
                    " class=warm style=\"background-size:%.1f%% 100%%;"
                    "background-repeat:no-repeat\"",
@@ -276,7 +278,8 @@ static void put_head(const struct weblist *w, struct out *out)
 
 void weblist_html(struct weblist *w, struct out *out)
 {
-    put_head(w, out);
+    if (!w->r->o.fragment)
+        put_head(w, out);
     for (size_t i = 0; i < w->n_files; i++) {
         size_t n;
         struct part *parts = find_parts(w, &w->files[i], &n);
@@ -285,6 +288,8 @@ void weblist_html(struct weblist *w, struct out *out)
             if (parts[k].cum != 0)
                 put_part(w, out, &w->files[i], &parts[k]);
     }
+    if (w->r->o.fragment)
+        return;
     out_text(out, "<script>\n");
     out_text(out, weblist_page_js);
     out_text(out, "</script>\n</body>\n</html>\n");

@@ -1,0 +1,354 @@
+#include "cli/web.h"
+
+#include <libdeflate.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/source.h"
+#include "codec/compress.h"
+#include "net/listen.h"
+#include "report/flame.h"
+#include "web_assets.h"
+
+enum { WORTH_COMPRESSING = 1024, ASSET_MAX = 16 << 20 };
+
+extern char **environ;
+
+// --- what there is ---
+
+struct page {
+    const char *path;
+    const char *asset;                                 // embedded, by its name
+    int (*answer)(struct web_query *q, struct err *e); // data
+    const char *type, *file;                           // of data; a name to save it by
+    const char *moved;                                 // where to look instead
+    bool post;                                         // changes something
+};
+
+static const struct page pages[] = {
+    {.path = "/", .moved = "/ui/"},
+    {.path = "/ui", .moved = "/ui/"},
+    {.path = "/ui/", .moved = "flamegraph"},
+    {.path = "/ui/flamegraph2", .moved = "flamegraph"},
+    {.path = "/ui/flamegraphold", .moved = "flamegraph"},
+    {.path = "/ui/flamegraph"},
+    {.path = "/ui/both"},
+    {.path = "/ui/top"},
+    {.path = "/ui/graph"},
+    {.path = "/ui/peek"},
+    {.path = "/ui/source"},
+    {.path = "/ui/disasm"},
+    {.path = "/ui/app.js", .asset = "app.js", .type = "text/javascript; charset=utf-8"},
+    {.path = "/ui/app.css", .asset = "app.css", .type = "text/css; charset=utf-8"},
+    {.path = "/ui/palette.css", .asset = "", .type = "text/css; charset=utf-8"},
+    {.path = "/ui/api/flame", .answer = web_flame, .type = "application/json"},
+    {.path = "/ui/api/top", .answer = web_top, .type = "application/json"},
+    {.path = "/ui/api/graph", .answer = web_graph, .type = "application/json"},
+    {.path = "/ui/api/peek", .answer = web_peek, .type = "application/json"},
+    {.path = "/ui/api/source", .answer = web_source, .type = "text/html; charset=utf-8"},
+    {.path = "/ui/api/disasm", .answer = web_disasm, .type = "text/plain; charset=utf-8"},
+    {.path = "/ui/api/export", .answer = web_export, .type = "application/octet-stream"},
+    {.path = "/ui/saveconfig", .answer = web_save_config, .type = "text/plain", .post = true},
+    {.path = "/ui/deleteconfig", .answer = web_delete_config, .type = "text/plain", .post = true},
+    {.path = "/ui/download",
+     .answer = web_download,
+     .type = "application/vnd.google.protobuf+gzip",
+     .file = "profile.pb.gz"},
+    {.path = NULL},
+};
+
+static const struct page *find_page(struct str path)
+{
+    for (const struct page *page = pages; page->path; page++)
+        if (str_eq(path, str_from(page->path)))
+            return page;
+    return NULL;
+}
+
+static const struct web_asset *find_asset(const char *name)
+{
+    for (const struct web_asset *a = web_assets; a->name; a++)
+        if (strcmp(a->name, name) == 0)
+            return a;
+    return NULL;
+}
+
+int web_available(struct err *e)
+{
+    if (find_asset("app.js"))
+        return 0;
+    return err_set(e, "this build has no web pages: it was made without npm; install npm (Debian "
+                      "package npm) and build again, or use `kiln flame -o out.html`");
+}
+
+// --- answers ---
+
+static bool takes_gzip(const struct http_request *q)
+{
+    return http_list_has(http_header(q, STR("Accept-Encoding")), STR("gzip"));
+}
+
+static void compress(const struct http_request *q, struct http_answer *a)
+{
+    http_answer_header(a, "Vary", "Accept-Encoding");
+    if (a->body.n < WORTH_COMPRESSING || a->body.error || !takes_gzip(q))
+        return;
+    // Level 4: a large answer is waited for, and comes from the same machine.
+    struct libdeflate_compressor *c = libdeflate_alloc_compressor(a->body.n > 4 << 20 ? 4 : 6);
+    size_t bound = c ? libdeflate_gzip_compress_bound(c, a->body.n) : 0;
+    char *packed = malloc(bound + 1);
+    size_t n = c && packed ? libdeflate_gzip_compress(c, a->body.p, a->body.n, packed, bound) : 0;
+    if (n) {
+        a->body.n = 0;
+        out_write(&a->body, packed, n);
+        http_answer_header(a, "Content-Encoding", "gzip");
+    }
+    free(packed);
+    libdeflate_free_compressor(c);
+}
+
+// An answer that may be kept: its address tells its version.
+static bool answer_asset(const struct page *page, const struct http_request *q,
+                         struct http_answer *a)
+{
+    a->type = page->type;
+    http_answer_header(a, "Cache-Control", "max-age=31536000, immutable");
+    if (!*page->asset) {
+        report_flame_colours(&a->body);
+        compress(q, a);
+        return true;
+    }
+    const struct web_asset *asset = find_asset(page->asset);
+    http_answer_header(a, "Vary", "Accept-Encoding");
+    if (takes_gzip(q)) {
+        out_write(&a->body, asset->data, asset->n);
+        http_answer_header(a, "Content-Encoding", "gzip");
+        return true;
+    }
+    struct err e;
+    struct compress_bytes plain;
+    if (compress_inflate(asset->data, asset->n, ASSET_MAX, &plain, &e)) {
+        http_answer_text(a, 500, "%s", e.message);
+        return true;
+    }
+    out_write(&a->body, plain.p, plain.n);
+    compress_bytes_fini(&plain);
+    return true;
+}
+
+// JSON inside of a script element: a < could end it.
+static void put_data_block(struct out *to, const struct web *web)
+{
+    struct out json;
+    out_init_memory(&json, ASSET_MAX);
+    web_write_meta(web, &json);
+    for (size_t i = 0; i < json.n; i++)
+        if (json.p[i] == '<')
+            out_text(to, "\\u003c");
+        else
+            out_char(to, json.p[i]);
+    out_fini(&json);
+}
+
+static void put_text(struct out *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '<')
+            out_text(out, "&lt;");
+        else if (*text == '&')
+            out_text(out, "&amp;");
+        else
+            out_char(out, *text);
+    }
+}
+
+// Every view is this document; what it shows comes from api/ and is asked for at once.
+static bool answer_document(const struct web *web, const struct page *page,
+                            const struct http_request *q, struct http_answer *a)
+{
+    struct out *out = &a->body;
+    a->type = "text/html; charset=utf-8";
+    http_answer_header(a, "Cache-Control", "no-store");
+    out_text(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+                  "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
+                  "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
+    put_text(out, web->title);
+    out_printf(out,
+               " - kiln</title>\n<link rel=\"stylesheet\" href=\"palette.css?v=%s\">\n"
+               "<link rel=\"stylesheet\" href=\"app.css?v=%s\">\n"
+               "<script type=\"module\" src=\"app.js?v=%s\"></script>\n</head>\n<body>\n"
+               "<div id=\"app\"></div>\n<noscript>These pages are drawn by a script; the browser "
+               "has scripts switched off. `kiln top` shows the same in a terminal.</noscript>\n"
+               "<script type=\"application/json\" id=\"meta\">",
+               web_assets_version, web_assets_version, web_assets_version);
+    put_data_block(out, web);
+    out_text(out, "</script>\n</body>\n</html>\n");
+    compress(q, a);
+    return true;
+}
+
+static bool answer_moved(const struct page *page, const struct http_request *q,
+                         struct http_answer *a)
+{
+    char place[HTTP_LINE_MAX + 64];
+    snprintf(place, sizeof place, "%s%s%.*s", page->moved, q->query.n ? "?" : "", (int)q->query.n,
+             q->query.p);
+    // As pprof: the first is temporary, so that browsers do not remember it for this port.
+    http_answer_text(a, page->path[1] ? 301 : 307, "see %s", page->moved);
+    http_answer_header(a, "Location", place);
+    http_answer_header(a, "Cache-Control", "no-store");
+    return true;
+}
+
+static bool refused(const struct web *web, const struct page *page, const struct http_request *q,
+                    struct http_answer *a)
+{
+    struct err e = {""};
+    if (!http_trusts_origin(q, web->check_host, web->host, &e)) {
+        http_answer_text(a, 403, "%s", e.message);
+    } else if (!page) {
+        http_answer_text(a, 404, "there is no %.*s here; /ui/ is where the pages begin",
+                         (int)(q->path.n < 200 ? q->path.n : 200), q->path.p);
+    } else if (!str_eq(q->method, page->post ? STR("POST") : STR("GET")) &&
+               !(str_eq(q->method, STR("HEAD")) && !page->post)) {
+        http_answer_text(a, 405, "%s takes %s", page->path, page->post ? "POST" : "GET and HEAD");
+        http_answer_header(a, "Allow", page->post ? "POST" : "GET, HEAD");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static bool begin(void *context, const struct http_server *server, const struct http_request *q,
+                  struct http_answer *a, struct http_later *later)
+{
+    const struct web *web = context;
+    const struct page *page = find_page(q->path);
+    http_answer_header(a, "X-Content-Type-Options", "nosniff");
+    http_answer_header(a, "Referrer-Policy", "no-referrer");
+    http_answer_header(a, "Content-Security-Policy",
+                       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
+                       "'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
+                       "frame-ancestors 'none'");
+    if (refused(web, page, q, a))
+        return true;
+    if (page->moved)
+        return answer_moved(page, q, a);
+    if (page->asset)
+        return answer_asset(page, q, a);
+    if (!page->answer)
+        return answer_document(web, page, q, a);
+    later->state = (void *)page;
+    return false;
+}
+
+// In the worker.
+static uint64_t finish(void *context, const struct http_request *request, void *state,
+                       struct http_answer *a)
+{
+    const struct page *page = state;
+    struct err e = {""};
+    struct web_query q = {.web = context, .request = request, .arena = source_arena_new()};
+    int result = q.arena ? 0 : err_set(&e, "out of memory");
+    http_answer_header(a, "Cache-Control", "no-store");
+    struct arena_trap trap;
+    q.out = &a->body;
+    if (result == 0 && ARENA_TRY(q.arena, trap)) {
+        result = arena_caught(q.arena, &e);
+    } else if (result == 0) {
+        result = web_read_config(&q, &e);
+        if (result == 0)
+            result = page->answer(&q, &e);
+        arena_try_end(q.arena);
+    }
+    if (result == 0 && a->body.error)
+        result = err_set(&e, "the answer is too large; narrow it down by a filter");
+    if (result == 0) {
+        a->type = page->type;
+        if (page->file) {
+            char value[128];
+            snprintf(value, sizeof value, "attachment;filename=%s", page->file);
+            http_answer_header(a, "Content-Disposition", value);
+        } else {
+            compress(request, a);
+        }
+    } else {
+        http_answer_text(a, 400, "%s", e.message);
+    }
+    arena_free(q.arena);
+    return 0;
+}
+
+static void due(void *context, void *state)
+{
+}
+
+static void abandon(void *context, void *state)
+{
+}
+
+// --- start and stop ---
+
+static void open_browser(const char *url)
+{
+    const char *const usual[] = {getenv("BROWSER"), "xdg-open", "sensible-browser",
+                                 "google-chrome",   "chromium", "firefox"};
+    // Our own signals are blocked, its are not to be.
+    sigset_t none;
+    posix_spawnattr_t attributes;
+    sigemptyset(&none);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+        if (!usual[i])
+            continue;
+        char *argv[] = {(char *)usual[i], (char *)url, NULL};
+        pid_t child;
+        if (posix_spawnp(&child, argv[0], NULL, &attributes, argv, environ) == 0)
+            break;
+    }
+    posix_spawnattr_destroy(&attributes);
+}
+
+int web_serve(struct web *web, const struct web_options *options, struct err *e)
+{
+    struct listener listener;
+    if (web_available(e) || listener_open(&listener, options->listen, e))
+        return -1;
+    char url[sizeof listener.address];
+    snprintf(url, sizeof url, "%s", listener.address);
+    char host[sizeof listener.host];
+    snprintf(host, sizeof host, "%s", listener.host);
+    web->check_host = listener.loopback;
+    web->host = host;
+    struct http_handler handler = {
+        .context = web, .begin = begin, .due = due, .finish = finish, .abandon = abandon};
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    struct http_server *server = http_server_start(&listener, &handler, e);
+    if (!server) {
+        listener_close(&listener);
+        return -1;
+    }
+    char text[sizeof url + 64];
+    snprintf(text, sizeof text, "Serving web UI on %s", url);
+    options->say(text);
+    if (!options->no_browser)
+        open_browser(url);
+    int signal_number;
+    while (sigwait(&ends, &signal_number))
+        ;
+    http_server_stop(server);
+    http_server_free(server);
+    return 0;
+}

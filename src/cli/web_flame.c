@@ -1,0 +1,140 @@
+// The flame graph: for the page, as files, and the profile itself.
+#include "report/flame.h"
+
+#include "cli/diff.h"
+#include "cli/view.h"
+#include "cli/web.h"
+#include "codec/codec.h"
+
+enum { MOST_NODES = 500000, MOST_PATH = 2048 };
+
+// The names in front of what is to be opened: separated by the control character 31, which no
+// name has that is worth showing.
+static int read_path(struct web_query *q, struct report_flame_options *o, struct err *e)
+{
+    const char *text = web_parameter(q, "path", e);
+    if (!text)
+        return -1;
+    struct str *path = arena_array(q->arena, MOST_PATH, sizeof *path);
+    for (struct str rest = str_from(text); rest.n && o->n_path < MOST_PATH;) {
+        size_t end = str_find(rest, STR("\x1f"), 0);
+        size_t n = end == SIZE_MAX ? rest.n : end;
+        path[o->n_path++] = str_from_to(rest, 0, n);
+        rest = str_from_to(rest, end == SIZE_MAX ? rest.n : n + 1, rest.n);
+    }
+    o->path = path;
+    return 0;
+}
+
+static enum report_flame_by by_of(const char *granularity)
+{
+    return strcmp(granularity, "files") == 0       ? REPORT_FLAME_FILES
+           : strcmp(granularity, "lines") == 0     ? REPORT_FLAME_LINES
+           : strcmp(granularity, "addresses") == 0 ? REPORT_FLAME_ADDRESSES
+                                                   : REPORT_FLAME_FUNCTIONS;
+}
+
+static struct report_flame *make(struct web_query *q, bool all, const struct model_profile **shown,
+                                 struct err *e)
+{
+    const struct web *web = q->web;
+    const struct model_profile *sides[2] = {NULL, web->p};
+    for (int i = 0; i < 2; i++) {
+        if (web->sides[0])
+            sides[i] = web->sides[i];
+        if (sides[i] && !(sides[i] = view_filter(sides[i], &q->config, q->arena, web_note, e)))
+            return NULL;
+    }
+    int type = model_type_index(sides[1], str_from(q->config.sample_index), e);
+    if (type < 0)
+        return NULL;
+    struct report_flame_options o = {
+        .type = (uint32_t)type,
+        .all_types = all,
+        .functions = all,
+        .reverse = web_flag(q, "rev"),
+        .base = sides[0],
+        .normalise = q->config.normalize,
+        .max_nodes = REPORT_FLAME_HTML_NODES,
+        .by = by_of(q->config.granularity),
+    };
+    const char *nodes = web_parameter(q, "nodes", e);
+    int64_t n;
+    if (!nodes || read_path(q, &o, e))
+        return NULL;
+    if (*nodes && str_to_i64(str_from(nodes), &n) && n > 0) {
+        o.max_nodes = n < MOST_NODES ? (uint32_t)n : MOST_NODES;
+        o.min_share = 1e-9;
+    }
+    shown[0] = sides[0];
+    shown[1] = sides[1];
+    return report_flame_new(q->arena, sides[1], &o, e);
+}
+
+// How much one event weighs on the average, on each side: from it follows what of a change
+// may be noise.
+static void write_events(struct web_query *q, const struct report_flame *flame,
+                         const struct model_profile *const sides[2])
+{
+    out_text(q->out, ",\"events\":[");
+    for (uint32_t t = 0; sides[0] && t < flame->n_types; t++) {
+        out_text(q->out, t ? ",[" : "[");
+        for (int i = 0; i < 2; i++) {
+            struct err e;
+            char name[256];
+            size_t n = flame->types[t].type.n < sizeof name ? flame->types[t].type.n : 0;
+            memcpy(name, flame->types[t].type.p, n);
+            int type = model_type_index(sides[i], (struct str){name, n}, &e);
+            struct diff_number total = {0};
+            if (type >= 0)
+                total = diff_total(sides[i], (uint32_t)type);
+            out_printf(q->out, i ? ",%.9g" : "%.9g",
+                       total.value != 0 ? total.variance / total.value : 0);
+        }
+        out_char(q->out, ']');
+    }
+    out_char(q->out, ']');
+}
+
+int web_flame(struct web_query *q, struct err *e)
+{
+    const struct model_profile *sides[2];
+    struct report_flame *flame = make(q, true, sides, e);
+    if (!flame)
+        return -1;
+    struct report_flame_style style = {.title = q->web->title};
+    out_char(q->out, '{');
+    web_write_notes(q->out);
+    write_events(q, flame, sides);
+    // What percentages of other views refer to: the whole profile, unless asked otherwise.
+    out_text(q->out, ",\"flame\":");
+    report_flame_json(flame, &style, q->out);
+    out_char(q->out, '}');
+    return 0;
+}
+
+int web_export(struct web_query *q, struct err *e)
+{
+    const char *format = web_parameter(q, "format", e);
+    const struct model_profile *sides[2];
+    if (!format)
+        return -1;
+    bool html = strcmp(format, "html") == 0;
+    if (!html && strcmp(format, "svg") != 0)
+        return err_set(e, "format: \"%s\" is neither svg nor html", format);
+    struct report_flame *flame = make(q, html, sides, e);
+    if (!flame)
+        return -1;
+    struct report_flame_style style = {.title = q->web->title};
+    (html ? report_flame_html : report_flame_svg)(flame, &style, q->out);
+    return 0;
+}
+
+int web_download(struct web_query *q, struct err *e)
+{
+    struct report r;
+    if (view_prepare(&r, q->web->p, view_command_find("proto"), NULL, &q->config, q->arena,
+                     web_note, e))
+        return -1;
+    return report_write(&r, q->out, e);
+}
