@@ -2,8 +2,10 @@
 """Turns text files into C string constants: embed.py OUT.h NAME=FILE...
 
 Scripts and style sheets lose indentation, blank lines and lines that are only a
-comment: their sources are for reading, what is embedded is for shipping.
+comment: their sources are for reading, what is embedded is for shipping. Scripts that are
+modules lose import and export: they are put one behind the other.
 """
+import re
 import sys
 
 
@@ -11,6 +13,8 @@ def shrink(path, text):
     if not path.endswith((".js", ".css", ".html")):
         return text
     lines = (line.strip() for line in text.splitlines())
+    if path.endswith(".js"):
+        lines = (re.sub("^export ", "", line) for line in lines if not re.match("import .* from ", line))
     return "".join(line + "\n" for line in lines if line and not line.startswith("//"))
 
 

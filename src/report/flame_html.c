@@ -13,6 +13,7 @@ void report_flame_html(const struct report_flame *flame, const struct report_fla
     flame_write_xml(out, str_from(flame_title(flame, style)));
     out_text(out, "</title>\n<style>\n");
     report_flame_colours(out);
+    out_text(out, flame_css);
     out_text(out, flame_page_css);
     out_text(out, "</style>\n</head>\n<body>\n");
     out_text(out, flame_page_html);
@@ -20,7 +21,9 @@ void report_flame_html(const struct report_flame *flame, const struct report_fla
     report_flame_json(flame, style, out);
     out_text(out, "</script>\n<script>\n(() => {\n\"use strict\";\n");
     out_text(out, flame_core_js);
+    out_text(out, flame_transform_js);
     out_text(out, flame_canvas_js);
+    out_text(out, flame_graph_js);
     out_text(out, flame_table_js);
     out_text(out, flame_page_js);
     out_text(out, "})();\n</script>\n</body>\n</html>\n");

@@ -1,32 +1,38 @@
 // The flame graph on a canvas. Only what is visible is drawn: subtrees outside of the view,
 // and all but one of those that share a pixel, are skipped whole; a frame costs what it shows.
-const ROW = 20;
+import { GREY, fitName } from "./core.js";
+
+export const ROW = 20;
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 
-function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
+// state: tree, sizes, view, zoom, flip, match, hover, current, as graph.js keeps them.
+export function canvasGraph(canvas, scroll, space, state) {
   // The boxes are kept on a canvas of their own, so that pointing at one repaints only its
   // outline.
   const screen = canvas.getContext("2d");
   const boxes = document.createElement("canvas");
   const pen = boxes.getContext("2d");
-  const { data } = tree;
   let colours = {};
   let hatch = null;
   let width = 0;
   let height = 0;
   let waiting = 0;
   let stale = true;
-  let listeners = null;
-  const widths = new Float32Array(data.names.length);
-  const italicWidths = new Float32Array(data.names.length);
-  const textWidth = (text) => pen.measureText(text).width;
-  const rows = tree.maxDepth + 1;
-  const shownTo = new Float64Array(rows); // of each level, where the last thin frame ended
+  let known = null; // the data that the widths are of
+  let widths = new Float32Array(0);
+  let italicWidths = widths;
+  const uprightWidth = letterWidth(FONT);
+  const italicWidth = letterWidth("italic " + FONT);
+  let held = null; // the context whose font is set, and to which
+  let slanted = 0;
+  let shownTo = new Float64Array(0); // of each level, where the last thin frame ended
+
+  const rows = () => state.tree.maxDepth + 1;
+  const tall = () => Math.max(rows() * ROW, height);
 
   // The top of a level, in canvas pixels.
   function rowTop(depth) {
-    const all = Math.max(rows * ROW, height);
-    return (state.flip ? all - (depth + 1) * ROW : depth * ROW) - scroll.scrollTop;
+    return (state.flip ? tall() - (depth + 1) * ROW : depth * ROW) - scroll.scrollTop;
   }
 
   function restyle(blue) {
@@ -52,7 +58,7 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
 
   function resize() {
     const ratio = devicePixelRatio || 1;
-    space.style.height = rows * ROW + "px";
+    space.style.height = rows() * ROW + "px";
     width = scroll.clientWidth;
     height = scroll.clientHeight;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -61,6 +67,7 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
       canvas.style.width = width + "px";
       canvas.style.height = height + "px";
     }
+    if (!width || !height) return;
     for (const p of [pen, screen]) p.setTransform(canvas.width / width, 0, 0, canvas.height / height, 0, 0);
     stale = true;
     paint();
@@ -80,7 +87,7 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
     cancelAnimationFrame(waiting);
     waiting = 0;
     if (!canvas.width || !canvas.height) return;
-    if (stale) paintBoxes();
+    if (stale) paintBoxes(pen, width, height, rowTop);
     stale = false;
     screen.drawImage(boxes, 0, 0, width, height);
     if (state.hover >= 0) outline(state.hover, colours.fg, 1.25);
@@ -97,29 +104,27 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
   }
 
   function place(i) {
-    const sizes = sizesNow();
+    const { sizes } = state;
     const { from, width: w } = state.view;
     const left = Math.max(0, ((sizes.x[i] - from) / w) * width);
     const right = Math.min(width, ((sizes.x[i] + sizes.w[i] - from) / w) * width);
-    return right > left ? { left, right, top: rowTop(tree.depth[i]) } : null;
+    return right > left ? { left, right, top: rowTop(state.tree.depth[i]) } : null;
   }
 
-  function paintBoxes() {
-    const sizes = sizesNow();
+  // Calls visit(node, left, right, top, px) for each box that shows; px is its whole width.
+  function eachBox(wide, high, topOf, visit) {
+    const { sizes, tree } = state;
     const { from, width: w } = state.view;
-    const palette = sizes.right ? colours.d : colours.c;
-    const perShare = width / w;
-    const { n, depth, end, frame, flags } = tree;
-    pen.fillStyle = colours.bg;
-    pen.fillRect(0, 0, width, height);
-    pen.textBaseline = "middle";
+    const perShare = wide / w;
+    const { n, depth, end } = tree;
+    if (shownTo.length < rows()) shownTo = new Float64Array(rows());
     shownTo.fill(0);
     for (let i = 0; i < n;) {
       const px = sizes.w[i] * perShare;
       let left = (sizes.x[i] - from) * perShare;
       let right = left + px;
-      const top = rowTop(depth[i]);
-      if (right <= 0 || left >= width || (state.flip ? top < -ROW : top > height)) {
+      const top = topOf(depth[i]);
+      if (right <= 0 || left >= wide || (state.flip ? top < -ROW : top > high)) {
         i = end[i];
         continue;
       }
@@ -133,35 +138,112 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
         right = shownTo[depth[i]] = left + 1;
       }
       const node = i++;
-      if (top <= -ROW || top >= height) continue;
-      left = Math.max(0, left);
-      right = Math.min(width, right);
-      const gap = px > 3 && right < width ? 1 : 0;
-      const found = !state.match || state.match[frame[node]];
-      const isAbove = node < state.zoom && end[node] > state.zoom;
-      pen.globalAlpha = isAbove ? 0.5 : 1;
-      pen.fillStyle = found ? palette[sizes.colour[node]] : colours.dim;
-      pen.fillRect(left, top, right - left - gap, ROW - 1);
-      const inlined = flags[node] & 1;
-      if (inlined && found && px > 4) {
-        pen.fillStyle = hatch;
-        pen.fillRect(left, top, right - left - gap, ROW - 1);
-      }
-      pen.globalAlpha = 1;
-      if (right - left > 18) {
-        pen.font = inlined ? "italic " + FONT : FONT;
-        const text = fitName(data, frame[node], right - left - 9, textWidth, inlined ? italicWidths : widths);
-        pen.fillStyle = found ? colours.on : colours.faint;
-        if (text) pen.fillText(text, left + 5, top + ROW / 2);
-      }
+      if (top <= -ROW || top >= high) continue;
+      visit(node, Math.max(0, left), Math.min(wide, right), top, px);
     }
   }
 
+  const found = (node) => !state.match || state.match[state.tree.frame[node]];
+  const isAbove = (node) => node < state.zoom && state.tree.end[node] > state.zoom;
+  const colourAt = (node) => !found(node) ? colours.dim
+    : (state.sizes.right ? colours.d : colours.c)[state.sizes.colour[node]];
+
+  function textAt(to, node, room) {
+    const { data } = state.tree;
+    if (known !== data) {
+      known = data;
+      widths = new Float32Array(data.names.length);
+      italicWidths = new Float32Array(data.names.length);
+    }
+    const inlined = state.tree.flags[node] & 1;
+    if (inlined !== slanted || to !== held) {
+      slanted = inlined;
+      held = to;
+      to.font = inlined ? "italic " + FONT : FONT;
+    }
+    return fitName(data, state.tree.frame[node], room, inlined ? italicWidth : uprightWidth,
+      inlined ? italicWidths : widths);
+  }
+
+  // The sum of the letters' widths: to ask the browser for each text would take most of the time.
+  function letterWidth(font) {
+    const letters = new Float32Array(65536);
+    return (text) => {
+      let sum = 0;
+      for (let i = 0; i < text.length; i++) {
+        const code = text.charCodeAt(i);
+        if (!letters[code]) {
+          pen.font = font;
+          letters[code] = pen.measureText(text[i]).width || 0.001;
+          held = null;
+        }
+        sum += letters[code];
+      }
+      return sum;
+    };
+  }
+
+  function paintBoxes(to, wide, high, topOf) {
+    held = null;
+    to.globalAlpha = 1;
+    to.fillStyle = colours.bg;
+    to.fillRect(0, 0, wide, high);
+    to.textBaseline = "middle";
+    eachBox(wide, high, topOf, (node, left, right, top, px) => {
+      const gap = px > 3 && right < wide ? 1 : 0;
+      if (isAbove(node)) to.globalAlpha = 0.5;
+      to.fillStyle = colourAt(node);
+      to.fillRect(left, top, right - left - gap, ROW - 1);
+      if (state.tree.flags[node] & 1 && found(node) && px > 4) {
+        to.fillStyle = hatch;
+        to.fillRect(left, top, right - left - gap, ROW - 1);
+      }
+      to.globalAlpha = 1;
+      if (right - left > 18) {
+        const text = textAt(to, node, right - left - 9);
+        to.fillStyle = found(node) ? colours.on : colours.faint;
+        if (text) to.fillText(text, left + 5, top + ROW / 2);
+      }
+    });
+  }
+
+  // All levels, at twice the resolution, whatever is scrolled to.
+  function picture() {
+    const full = document.createElement("canvas");
+    const high = rows() * ROW;
+    full.width = width * 2;
+    full.height = Math.min(high, 16000) * 2;
+    const to = full.getContext("2d");
+    to.setTransform(2, 0, 0, 2, 0, 0);
+    paintBoxes(to, width, high, topIn(high));
+    return full;
+  }
+  const topIn = (high) => (depth) => (state.flip ? high - (depth + 1) * ROW : depth * ROW);
+
+  function svg() {
+    const high = rows() * ROW;
+    const escape = (text) => text.replace(/[&<>"]/g, (c) => "&#" + c.charCodeAt(0) + ";")
+      .replace(/[^\t\n\x20-\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu, "\ufffd");
+    const out = [`<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${high}" viewBox="0 0 ${width} ${high}">`,
+      `<rect width="100%" height="100%" fill="${colours.bg}"/>`,
+      `<g font-family="system-ui, sans-serif" font-size="12" fill="${colours.on}">`];
+    eachBox(width, high, topIn(high), (node, left, right, top, px) => {
+      const gap = px > 3 ? 1 : 0;
+      const name = state.tree.name(node);
+      out.push(`<g><title>${escape(name)}</title><rect x="${left.toFixed(2)}" y="${top}" ` +
+        `width="${(right - left - gap).toFixed(2)}" height="${ROW - 1}" fill="${colourAt(node)}"/>`);
+      const text = right - left > 18 ? textAt(pen, node, right - left - 9) : "";
+      if (text) out.push(`<text x="${(left + 5).toFixed(2)}" y="${top + 14}">${escape(text)}</text>`);
+      out.push("</g>");
+    });
+    out.push("</g></svg>\n");
+    return out.join("");
+  }
+
   function nodeAt(x, y) {
-    const sizes = sizesNow();
-    const all = Math.max(rows * ROW, height);
+    const { sizes, tree } = state;
     const level = Math.floor((y + scroll.scrollTop) / ROW);
-    const wanted = state.flip ? Math.floor((all - y - scroll.scrollTop) / ROW) : level;
+    const wanted = state.flip ? Math.floor((tall() - y - scroll.scrollTop) / ROW) : level;
     const share = state.view.from + (x / width) * state.view.width;
     let i = 0;
     while (i < tree.n && tree.depth[i] < wanted) {
@@ -175,7 +257,7 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
 
   // Scrolls so that the node's level is in sight.
   function reveal(i) {
-    const top = rowTop(tree.depth[i]);
+    const top = rowTop(state.tree.depth[i]);
     if (top < 0) scroll.scrollTop += top - ROW;
     else if (top + 2 * ROW > height) scroll.scrollTop += top + 2 * ROW - height;
     draw();
@@ -188,8 +270,9 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
     return { x: at.left + Math.min(box.left, width - 40), y: at.top + box.top + ROW - 14, ...box };
   }
 
-  function listen(to) {
-    listeners = to;
+  // listeners: click(node), setView(from, width), showTip(node, x, y), menu(node, x, y).
+  function listen(listeners, signal) {
+    const on = (target, event, act, more) => target.addEventListener(event, act, { signal, ...more });
     const at = (event) => {
       const box = canvas.getBoundingClientRect();
       return [event.clientX - box.left, event.clientY - box.top];
@@ -203,10 +286,10 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
       listeners.showTip(node, event.clientX, event.clientY);
     };
     let drag = null;
-    canvas.addEventListener("pointerdown", (event) => {
+    on(canvas, "pointerdown", (event) => {
       if (event.button === 0) drag = { x: event.clientX, y: event.clientY, from: state.view.from, top: scroll.scrollTop, moved: false };
     });
-    canvas.addEventListener("pointermove", (event) => {
+    on(canvas, "pointermove", (event) => {
       if (drag && event.buttons & 1 && Math.hypot(event.clientX - drag.x, event.clientY - drag.y) > 5) {
         if (!drag.moved) canvas.setPointerCapture(event.pointerId);
         drag.moved = true;
@@ -219,22 +302,27 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
         hover(nodeAt(...at(event)), event);
       }
     });
-    canvas.addEventListener("pointerup", (event) => {
+    on(canvas, "pointerup", (event) => {
       const click = drag && !drag.moved;
       drag = null;
       if (!click) return;
       const node = nodeAt(...at(event));
-      if (node >= 0) {
-        state.current = node;
-        listeners.zoomTo(node);
-      }
+      if (node >= 0) listeners.click(node);
       hover(node, event);
     });
-    canvas.addEventListener("pointercancel", () => (drag = null));
-    canvas.addEventListener("pointerleave", (event) => {
+    on(canvas, "pointercancel", () => (drag = null));
+    on(canvas, "pointerleave", (event) => {
       if (event.pointerType === "mouse") hover(-1, event);
     });
-    canvas.addEventListener("wheel", (event) => {
+    on(canvas, "contextmenu", (event) => {
+      const node = nodeAt(...at(event));
+      drag = null;
+      if (node < 0 || !listeners.menu) return;
+      event.preventDefault();
+      hover(-1, event);
+      listeners.menu(node, event.clientX, event.clientY);
+    });
+    on(canvas, "wheel", (event) => {
       if (event.ctrlKey || event.metaKey) {
         event.preventDefault();
         const share = at(event)[0] / width;
@@ -247,11 +335,13 @@ function canvasGraph(canvas, scroll, space, tree, state, sizesNow) {
         scroll.scrollTop += event.deltaY;
       }
     }, { passive: false });
-    canvas.addEventListener("blur", () => listeners.showTip(-1));
-    scroll.addEventListener("scroll", draw);
-    new ResizeObserver(resize).observe(scroll);
-    addEventListener("resize", resize);
+    on(canvas, "blur", () => listeners.showTip(-1));
+    on(scroll, "scroll", draw);
+    const observer = new ResizeObserver(resize);
+    observer.observe(scroll);
+    on(window, "resize", resize);
+    signal?.addEventListener("abort", () => observer.disconnect());
   }
 
-  return { draw, paint, resize, restyle, reveal, boxOf, listen, nodeAt, colours: () => colours };
+  return { draw, paint, resize, restyle, reveal, boxOf, listen, nodeAt, picture, svg, colours: () => colours };
 }

@@ -1,8 +1,9 @@
-// What the SVG's and the page's scripts share: the tree, its widths, its words.
+// What the SVG's and the pages' scripts share: the tree, its widths, its words. Written as a
+// module; where scripts are put one behind the other, tools/embed.py takes import and export away.
 
 // Nodes are in depth-first order; a node's children follow it, end[i] is the first node
 // after its subtree.
-function decode(data) {
+export function decode(data) {
   const bytes = base64(data.tree);
   const n = data.nodes;
   const columns = data.types.length * (data.diff ? 2 : 1);
@@ -49,7 +50,7 @@ function decode(data) {
   return tree;
 }
 
-function base64(text) {
+export function base64(text) {
   const chars = atob(text);
   const bytes = new Uint8Array(chars.length);
   for (let i = 0; i < chars.length; i++) bytes[i] = chars.charCodeAt(i);
@@ -57,7 +58,7 @@ function base64(text) {
 }
 
 // Numbers of seven bits a byte, the low ones first; doubles, since they may pass 2^32.
-function reader(bytes) {
+export function reader(bytes) {
   let at = 0;
   return () => {
     let value = 0;
@@ -71,8 +72,8 @@ function reader(bytes) {
   };
 }
 
-// Widths and positions as shares of the root, for one sample type.
-function measure(tree, type, normalise) {
+// Widths and positions as shares of the root, for one sample type. byModule: what colours tell.
+export function measure(tree, type, normalise, byModule = false) {
   const { n, data } = tree;
   const w = new Float64Array(n);
   const x = new Float64Array(n);
@@ -95,42 +96,64 @@ function measure(tree, type, normalise) {
     const r = right[i];
     return l || r ? (r - l) / Math.max(l, r) : 0;
   };
-  const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change };
+  const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change, normalise };
+  // Half the width of the 95 % interval of a change; 0 if nothing is known of the events.
+  const events = data.events && data.events[type];
+  const spread = (value, all, weight) => {
+    if (!normalise || !all) return value * weight;
+    const p = value / all;
+    return (((1 - p) * (1 - p) * value + p * p * (all - value)) * weight * right[0] * right[0]) / (all * all);
+  };
+  sizes.noise = (i) => !right || !events ? 0
+    : 1.96 * Math.sqrt(spread(left[i], left[0], events[0]) + spread(right[i], right[0], events[1]));
+  sizes.isNoise = (i) => sizes.noise(i) > 0 && Math.abs(right[i] - left[i] * scale) <= sizes.noise(i);
+  sizes.byModule = byModule;
   sizes.colour = new Uint8Array(n);
   for (let i = 0; i < n; i++) sizes.colour[i] = colourOf(tree, sizes, i);
   return sizes;
 }
 
-const DIFF_BOUNDS = [0.02, 0.1, 0.25, 0.5];
-const HUE_SHADES = 3;
-const MUTED = 24;
-const GREY = 27;
+export const DIFF_BOUNDS = [0.02, 0.1, 0.25, 0.5];
+export const HUE_SHADES = 3;
+export const MUTED = 24;
+export const GREY = 27;
 
-function diffStep(change) {
+export function diffStep(change) {
   let step = 0;
   while (step < 4 && Math.abs(change) >= DIFF_BOUNDS[step]) step++;
   return change < 0 ? 4 - step : 4 + step;
 }
 
 // The number of the node's colour: of the custom properties --d0.. in a diff, else --c0..
-function colourOf(tree, sizes, i) {
-  if (sizes.right) return diffStep(sizes.change(i));
+export function colourOf(tree, sizes, i) {
+  if (sizes.right) {
+    const step = diffStep(sizes.change(i));
+    // What noise alone can explain is pale.
+    return sizes.isNoise(i) ? Math.max(3, Math.min(5, step)) : step;
+  }
   if (i === 0 || tree.isOther(i)) return GREY;
   const frame = tree.frame[i];
+  if (sizes.byModule) return moduleHue(tree.data, frame) * HUE_SHADES + tree.data.shade[frame];
   const group = tree.data.groups[tree.data.group[frame]];
   return (group[1] ? MUTED : group[2] * HUE_SHADES) + tree.data.shade[frame];
 }
 
-const TIME = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9], ["hrs", 3.6e12]];
-const SIZE = ["B", "kB", "MB", "GB", "TB", "PB"].map((label, i) => [label, 1024 ** i]);
-const UNITS = {
+export function moduleHue(data, frame) {
+  let hash = 2166136261;
+  for (const c of data.texts[data.module[frame]]) hash = Math.imul(hash ^ c.charCodeAt(0), 16777619);
+  return (hash >>> 8) % 8;
+}
+
+export const TIME = [["ns", 1], ["us", 1e3], ["ms", 1e6], ["s", 1e9], ["hrs", 3.6e12]];
+export const SIZE = ["B", "kB", "MB", "GB", "TB", "PB"].map((label, i) => [label, 1024 ** i]);
+export const UNITS = {
   nanosecond: [TIME, 1], ns: [TIME, 1], microsecond: [TIME, 1e3], us: [TIME, 1e3],
   millisecond: [TIME, 1e6], ms: [TIME, 1e6], second: [TIME, 1e9], s: [TIME, 1e9],
   byte: [SIZE, 1], b: [SIZE, 1], kilobyte: [SIZE, 1024], kb: [SIZE, 1024],
   megabyte: [SIZE, 1048576], mb: [SIZE, 1048576],
 };
 
-function formatValue(value, unit) {
+export function formatValue(value, unit) {
   const known = UNITS[unit.toLowerCase()] || UNITS[unit.toLowerCase().replace(/s$/, "")];
   if (!known) {
     const text = Math.round(value).toLocaleString("en-US");
@@ -143,18 +166,18 @@ function formatValue(value, unit) {
   return (base / best[1]).toFixed(2).replace(/\.00$/, "") + best[0];
 }
 
-function formatPercent(share) {
+export function formatPercent(share) {
   const percent = 100 * share;
   const size = Math.abs(percent);
   if (size > 0 && size < 0.0005) return "<0.001%";
   return percent.toFixed(size === 0 || size >= 99.995 ? 0 : size >= 10 ? 1 : size >= 0.1 ? 2 : 3) + "%";
 }
 
-const signed = (value, text) => (value > 0 ? "+" : value < 0 ? "\u2212" : "\u00b1") + text;
+export const signed = (value, text) => (value > 0 ? "+" : value < 0 ? "\u2212" : "\u00b1") + text;
 
 // A regular expression if it is one, else plain text; without regard to case unless
 // the text has capitals.
-function matcher(text) {
+export function matcher(text) {
   const fold = text === text.toLowerCase();
   try {
     const re = new RegExp(text, fold ? "i" : "");
@@ -167,7 +190,7 @@ function matcher(text) {
 
 // frames: 1 for each frame that counts. The share is of the node `within`, and a stack with
 // several matches counts once: below a match nothing more is added.
-function matchedShare(tree, sizes, frames, within) {
+export function matchedShare(tree, sizes, frames, within) {
   let share = 0;
   for (let i = within; i < tree.end[within];) {
     if (frames[tree.frame[i]]) {
@@ -180,7 +203,7 @@ function matchedShare(tree, sizes, frames, within) {
   return sizes.w[within] ? share / sizes.w[within] : 0;
 }
 
-function matchFrames(tree, test) {
+export function matchFrames(tree, test) {
   const frames = new Uint8Array(tree.data.names.length);
   // "all" and "other" are no functions.
   for (let i = 2; i < frames.length; i++) frames[i] = test(tree.data.names[i], i) ? 1 : 0;
@@ -188,13 +211,13 @@ function matchFrames(tree, test) {
 }
 
 // Where a frame comes from: "src/main.rs:12".
-function placeOf(data, frame) {
+export function placeOf(data, frame) {
   const file = data.texts[data.file[frame]];
   return file && data.line[frame] ? file + ":" + data.line[frame] : file;
 }
 
 // The rows of a tooltip: [label, value, more...].
-function describe(tree, sizes, i, zoomed) {
+export function describe(tree, sizes, i, zoomed) {
   const { data } = tree;
   const frame = tree.frame[i];
   const rows = [];
@@ -209,6 +232,9 @@ function describe(tree, sizes, i, zoomed) {
     rows.push(["Right", value(r), part(r, sizes.right[0])]);
     rows.push(["Change", signed(d, value(Math.abs(d))),
       l ? signed(d, formatPercent(Math.abs(d) / (l * sizes.scale))) : r ? "new" : ""]);
+    if (sizes.noise(i)) {
+      rows.push(["Noise", "\u00b1" + value(sizes.noise(i)), sizes.isNoise(i) ? "may explain it" : "does not explain it"]);
+    }
     if (!data.reverse && !tree.isOther(i)) {
       rows.push(["Self", value(column(0)) + " \u2192 " + value(column(1))]);
     }
@@ -243,28 +269,37 @@ function describe(tree, sizes, i, zoomed) {
 }
 
 // One line of the same, for screen readers and the SVG's titles.
-function sentence(tip) {
+export function sentence(tip) {
   const rows = tip.rows.map((row) => row[0].toLowerCase() + " " + row.slice(1).filter(Boolean).join(", "));
   return [tip.name + (tip.kind ? " (" + tip.kind + ")" : ""), ...rows].join("; ");
 }
 
 // The widest form of a name that fits: whole, its telling end, or cut off. width(text) in px.
-function fitName(data, frame, room, width, widths) {
+export function fitName(data, frame, room, width, widths) {
   const name = data.names[frame];
   if (room < 12) return "";
-  if (!widths[frame]) widths[frame] = width(name) + 0.01;
-  if (widths[frame] <= room) return name;
-  const at = data.short[frame];
-  const rest = at ? name.slice(at) : name;
-  const size = at ? width(rest) : widths[frame];
-  if (size <= room) return rest;
-  let n = Math.floor((rest.length * room) / size);
-  while (n > 0 && width(rest.slice(0, n) + "\u2026") > room) n--;
-  return n > 1 ? rest.slice(0, n) + "\u2026" : "";
+  // No letter is narrower than a pixel: what is longer cannot fit, and is not measured.
+  if (name.length <= room) {
+    if (!widths[frame]) widths[frame] = width(name) + 0.01;
+    if (widths[frame] <= room) return name;
+  }
+  const rest = name.slice(data.short[frame], data.short[frame] + Math.ceil(room));
+  const whole = data.short[frame] + rest.length === name.length;
+  const size = width(rest);
+  if (size <= room && whole) return rest;
+  let n = Math.min(rest.length, Math.floor((rest.length * room) / size));
+  while (n > 0 && width(cut(rest, n) + "\u2026") > room) n--;
+  return n > 1 ? cut(rest, n) + "\u2026" : "";
+}
+
+// The first n code units, but not half of a character.
+export function cut(text, n) {
+  const last = text.charCodeAt(n - 1);
+  return text.slice(0, last >= 0xd800 && last < 0xdc00 ? n - 1 : n);
 }
 
 // Where a key leads from node i: parent, widest child, or the neighbour on the same level.
-function walk(tree, sizes, i, to) {
+export function walk(tree, sizes, i, to) {
   if (to === "parent") return Math.max(tree.parent[i], 0);
   if (to === "child") {
     let best = i;
@@ -283,7 +318,7 @@ function walk(tree, sizes, i, to) {
 }
 
 // What was left out, in words; empty if nothing.
-function omissions(tree, sizes) {
+export function omissions(tree, sizes) {
   const { data } = tree;
   const notes = [];
   if (!sizes.left[0] && !(sizes.right && sizes.right[0])) notes.push("no sample has a value above zero");

@@ -1,9 +1,198 @@
-// Functions with their exact self and total, sortable: also the form of the flame graph
-// that a screen reader can read.
-const PAGE = 200;
+// Tables of any number of rows, of which only those in sight are in the document; and the table
+// of functions, which is also the form of the flame graph that a screen reader can read.
+import { base64, formatPercent, formatValue, reader, signed } from "./core.js";
+import { element } from "./graph.js";
 
-function functionTable(list, tree, state, sizesNow, onPick) {
-  const { data } = tree;
+export const ROW_HEIGHT = 27;
+const AROUND = 12; // rows in the document above and below what is in sight
+
+// scroll holds a table. Columns are { key, label, value(row), text(row), share(row), kind(row) }:
+// value orders, text shows, share is a bar behind it, kind a class. hooks: columns(), rows() (those
+// that pass the filter), picked() (a row or -1), pick(row), open(row), empty (a sentence).
+export function virtualTable(scroll, hooks) {
+  const head = scroll.querySelector("thead");
+  const body = scroll.querySelector("tbody");
+  let order = null;
+  let sorted = [];
+  let focus = -1; // of sorted, where the keyboard is
+  let drawn = "";
+
+  function sort() {
+    const columns = hooks.columns();
+    const column = columns.find((c) => c.key === order.key) || columns[1] || columns[0];
+    order.key = column.key;
+    const rows = hooks.rows();
+    const sign = order.down ? -1 : 1;
+    const keys = new Map();
+    for (const row of rows) {
+      const v = column.value(row);
+      keys.set(row, typeof v === "number" ? Math.abs(v) : v);
+    }
+    sorted = [...rows].sort((a, b) => {
+      const [x, y] = [keys.get(a), keys.get(b)];
+      return x < y ? -sign : x > y ? sign : a - b;
+    });
+  }
+
+  function drawHead() {
+    const row = element("tr");
+    for (const { key, label, kind } of hooks.columns()) {
+      const th = element("th", undefined, key + (kind === "name" ? " name" : ""));
+      th.scope = "col";
+      const here = order.key === key;
+      const b = element("button", label + (here ? (order.down ? " \u2193" : " \u2191") : ""));
+      if (here) th.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+      b.onclick = () => {
+        order = { key, down: here ? !order.down : key !== "name" };
+        scroll.scrollTop = 0;
+        fill();
+        head.querySelector("th[aria-sort] button")?.focus();
+        hooks.ordered?.(order);
+      };
+      th.append(b);
+      row.append(th);
+    }
+    head.replaceChildren(row);
+  }
+
+  function line(at, columns) {
+    const row = sorted[at];
+    const tr = element("tr");
+    tr.tabIndex = at === Math.max(focus, 0) ? 0 : -1;
+    tr.setAttribute("aria-rowindex", String(at + 2));
+    if (row === hooks.picked?.()) tr.setAttribute("aria-selected", "true");
+    for (const column of columns) {
+      const td = element("td", column.text(row), column.key);
+      const share = column.share?.(row);
+      if (column.key === "name") td.title = td.textContent.slice(0, 2000);
+      if (share !== undefined) {
+        td.classList.add("share");
+        td.style.setProperty("--s", String(Math.max(0, Math.min(1, share))));
+      }
+      const kind = column.mark?.(row);
+      if (kind) td.classList.add(kind);
+      tr.append(td);
+    }
+    tr.onclick = () => {
+      focus = at;
+      hooks.pick?.(row);
+    };
+    tr.ondblclick = () => hooks.open?.(row);
+    tr.oncontextmenu = (event) => {
+      if (!hooks.menu) return;
+      event.preventDefault();
+      hooks.menu(row, event.clientX, event.clientY);
+    };
+    tr.onkeydown = (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -1e9, End: 1e9 }[event.key];
+      if (event.key === "Enter" || event.key === " ") (event.shiftKey && hooks.open ? hooks.open : hooks.pick)?.(row);
+      else if (step) moveTo(Math.max(0, Math.min(sorted.length - 1, at + step)));
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    };
+    return tr;
+  }
+
+  function moveTo(at) {
+    focus = at;
+    const top = at * ROW_HEIGHT;
+    const room = scroll.clientHeight - 2 * ROW_HEIGHT;
+    if (top < scroll.scrollTop) scroll.scrollTop = top;
+    else if (top > scroll.scrollTop + room) scroll.scrollTop = top - room;
+    drawn = "";
+    paint();
+    body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
+  }
+
+  function gap(rows, columns) {
+    const tr = element("tr", undefined, "gap");
+    const td = element("td");
+    td.colSpan = columns;
+    td.style.height = rows * ROW_HEIGHT + "px";
+    tr.setAttribute("aria-hidden", "true");
+    tr.append(td);
+    return tr;
+  }
+
+  function paint() {
+    const columns = hooks.columns();
+    const from = Math.max(0, Math.floor(scroll.scrollTop / ROW_HEIGHT) - AROUND);
+    const to = Math.min(sorted.length, Math.ceil((scroll.scrollTop + scroll.clientHeight) / ROW_HEIGHT) + AROUND);
+    const want = from + "-" + to;
+    if (want === drawn) return;
+    drawn = want;
+    const lines = [];
+    if (from) lines.push(gap(from, columns.length));
+    for (let i = from; i < to; i++) lines.push(line(i, columns));
+    if (to < sorted.length) lines.push(gap(sorted.length - to, columns.length));
+    if (!sorted.length) {
+      const tr = element("tr", undefined, "rest");
+      const td = element("td", hooks.empty || "No function matches.");
+      td.colSpan = columns.length;
+      tr.append(td);
+      lines.push(tr);
+    }
+    const focused = body.contains(document.activeElement);
+    body.replaceChildren(...lines);
+    if (focused) body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
+  }
+
+  function fill() {
+    order = order || hooks.order?.() || { key: "self", down: true };
+    sort();
+    drawHead();
+    scroll.querySelector("table").setAttribute("aria-rowcount", String(sorted.length + 1));
+    drawn = "";
+    paint();
+  }
+
+  // The row into sight.
+  function reveal(row) {
+    const at = sorted.indexOf(row);
+    if (at < 0) return;
+    const top = at * ROW_HEIGHT;
+    if (top < scroll.scrollTop || top > scroll.scrollTop + scroll.clientHeight - 3 * ROW_HEIGHT) {
+      scroll.scrollTop = Math.max(0, top - scroll.clientHeight / 2);
+    }
+    focus = at;
+    drawn = "";
+    paint();
+  }
+
+  scroll.addEventListener("scroll", paint, { passive: true });
+  const observer = new ResizeObserver(paint);
+  observer.observe(scroll);
+  return { fill, reveal, setOrder: (o) => (order = o), destroy: () => observer.disconnect() };
+}
+
+// Columns of two profiles, from functions of a row.
+export function changeColumns(unit, before, after, flatChange, isNoise) {
+  const change = (row) => after(row) - before(row);
+  const text = (v) => (v ? signed(v, formatValue(Math.abs(v), unit)) : "0");
+  const mark = (v, row) => (!v ? "" : isNoise?.(row) ? "pale" : v > 0 ? "more" : "less");
+  return [
+    { key: "left", label: "Left", value: before, text: (row) => formatValue(before(row), unit) },
+    { key: "right", label: "Right", value: after, text: (row) => formatValue(after(row), unit) },
+    { key: "change", label: "Change", value: change, text: (row) => text(change(row)), mark: (row) => mark(change(row), row) },
+    { key: "selfChange", label: "Self \u0394", value: flatChange, text: (row) => text(flatChange(row)), mark: (row) => mark(flatChange(row)) },
+  ];
+}
+
+// Columns of one sample type.
+export function valueColumns(unit, total, flat, cum, prefix = "", suffix = "") {
+  const part = (v) => (total ? v / total : 0);
+  return [
+    { key: prefix + "self", label: "Self" + suffix, value: flat, text: (row) => formatValue(flat(row), unit) },
+    { key: prefix + "selfShare", label: "Self %", value: flat, text: (row) => formatPercent(part(flat(row))), share: (row) => Math.abs(part(flat(row))) },
+    { key: prefix + "total", label: "Total" + suffix, value: cum, text: (row) => formatValue(cum(row), unit) },
+    { key: prefix + "totalShare", label: "Total %", value: cum, text: (row) => formatPercent(part(cum(row))), share: (row) => Math.abs(part(cum(row))) },
+  ];
+}
+
+// The functions that came with a flame graph. state is that of the graph; pick(frame).
+export function functionTable(list, state, pick) {
+  const { data } = state.tree;
   const next = reader(base64(data.functions));
   const columns = data.types.length * (data.diff ? 2 : 1);
   const count = data.functions ? data.names.length : 0;
@@ -19,117 +208,28 @@ function functionTable(list, tree, state, sizesNow, onPick) {
       total[c][f] = next();
     }
   }
-
-  let order = { key: data.diff ? "change" : "self", down: true };
-  let shown = PAGE;
-
-  // [key, heading, value of a function]
-  function headings() {
-    const sizes = sizesNow();
-    const c = sizes.first;
-    if (!data.diff) {
-      return [
-        ["name", "Function", (f) => data.names[f]],
-        ["self", "Self", (f) => self[c][f]],
-        ["selfShare", "Self %", (f) => self[c][f]],
-        ["total", "Total", (f) => total[c][f]],
-        ["totalShare", "Total %", (f) => total[c][f]],
-      ];
-    }
-    return [
-      ["name", "Function", (f) => data.names[f]],
-      ["left", "Left", (f) => total[c][f]],
-      ["right", "Right", (f) => total[c + 1][f]],
-      ["change", "Change", (f) => total[c + 1][f] - total[c][f] * sizes.scale],
-      ["selfChange", "Self \u0394", (f) => self[c + 1][f] - self[c][f] * sizes.scale],
-    ];
-  }
-
-  function cell(row, key, value) {
-    const sizes = sizesNow();
-    const td = element("td", undefined, key);
-    if (key === "name") {
-      td.textContent = value;
-      td.title = value;
-    } else if (key.endsWith("Share")) {
-      const share = sizes.left[0] ? value / sizes.left[0] : 0;
-      td.textContent = formatPercent(share);
-      td.classList.add("share");
-      td.style.setProperty("--s", Math.min(1, share));
-    } else if (key === "change" || key === "selfChange") {
-      td.textContent = value ? signed(value, formatValue(Math.abs(value), sizes.unit)) : "0";
-      if (value) td.classList.add(value > 0 ? "more" : "less");
-    } else {
-      td.textContent = formatValue(value, sizes.unit);
-    }
-    row.append(td);
-  }
-
-  function fill() {
-    if (list.hidden) return;
-    const heads = headings();
-    const row = element("tr");
-    for (const [key, label] of heads) {
-      const th = element("th", undefined, key);
-      const b = element("button", label + (order.key === key ? (order.down ? " \u2193" : " \u2191") : ""));
-      if (order.key === key) th.setAttribute("aria-sort", order.down ? "descending" : "ascending");
-      b.onclick = () => {
-        order = { key, down: order.key === key ? !order.down : key !== "name" };
-        shown = PAGE;
-        fill();
-        list.querySelector("th[aria-sort] button").focus();
-      };
-      th.append(b);
-      row.append(th);
-    }
-    list.querySelector("thead").replaceChildren(row);
-
-    const value = heads.find((h) => h[0] === order.key)[2];
-    const wanted = [];
-    for (let f = 2; f < count; f++) {
-      const any = heads.some(([key, , v]) => key !== "name" && v(f));
-      if (any && (!state.match || state.picked >= 0 || state.match[f])) wanted.push(f);
-    }
-    const sign = order.down ? -1 : 1;
-    const size = order.key === "name" ? value : (f) => Math.abs(value(f));
-    const keys = new Map(wanted.map((f) => [f, size(f)]));
-    wanted.sort((a, b) => {
-      const [x, y] = [keys.get(a), keys.get(b)];
-      return x < y ? -sign : x > y ? sign : a - b;
-    });
-
-    const lines = wanted.slice(0, shown).map((f) => {
-      const line = element("tr");
-      line.tabIndex = 0;
-      if (f === state.picked) line.setAttribute("aria-selected", "true");
-      for (const [key, , v] of heads) cell(line, key, v(f));
-      line.onclick = () => onPick(f === state.picked ? -1 : f);
-      line.onkeydown = (event) => {
-        if (event.key === "Enter") line.onclick();
-      };
-      return line;
-    });
-    if (wanted.length > shown) {
-      const line = element("tr", undefined, "rest");
-      const td = element("td");
-      td.colSpan = heads.length;
-      const b = element("button", "Show more (" + (wanted.length - shown).toLocaleString("en-US") + " left)");
-      b.onclick = () => {
-        shown += PAGE;
-        fill();
-      };
-      td.append(b);
-      line.append(td);
-      lines.push(line);
-    }
-    if (!wanted.length) {
-      const line = element("tr", undefined, "rest");
-      const td = element("td", "No function matches.");
-      td.colSpan = heads.length;
-      line.append(td);
-      lines.push(line);
-    }
-    list.querySelector("tbody").replaceChildren(...lines);
-  }
-  return { fill };
+  const name = { key: "name", label: "Function", value: (f) => data.names[f], text: (f) => data.names[f] };
+  const table = virtualTable(list.querySelector(".rows"), {
+    columns() {
+      const { sizes } = state;
+      const c = sizes.first;
+      return [name, ...(data.diff
+        ? changeColumns(sizes.unit, (f) => total[c][f] * sizes.scale, (f) => total[c + 1][f],
+          (f) => self[c + 1][f] - self[c][f] * sizes.scale)
+        : valueColumns(sizes.unit, sizes.left[0], (f) => self[c][f], (f) => total[c][f]))];
+    },
+    rows() {
+      const c = state.sizes.first;
+      const any = (f) => total[c][f] || self[c][f] || (data.diff && total[c + 1][f]);
+      const rows = [];
+      for (let f = 2; f < count; f++) {
+        if (any(f) && (!state.match || state.picked >= 0 || state.match[f])) rows.push(f);
+      }
+      return rows;
+    },
+    order: () => ({ key: data.diff ? "change" : "self", down: true }),
+    picked: () => state.picked,
+    pick: (f) => pick(f === state.picked ? -1 : f),
+  });
+  return { fill: () => list.hidden || table.fill() };
 }
