@@ -175,7 +175,8 @@ static bool answer_document(const struct web *web, const struct page *page,
     http_answer_header(a, "Cache-Control", "no-store");
     out_text(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-                  "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
+                  "<meta name=\"color-scheme\" content=\"light dark\">\n"
+                  "<link rel=\"icon\" href=\"data:,\">\n<title>");
     put_text(out, web->title);
     out_printf(out,
                " - kiln</title>\n<link rel=\"stylesheet\" href=\"palette.css?v=%s\">\n"

@@ -19,7 +19,10 @@ static void write_input(int fd, const struct web_box *boxes, size_t n_boxes,
 {
     struct out out;
     out_init_fd(&out, fd);
-    out_text(&out, "digraph g{node[shape=box,fixedsize=true,label=\"\"];nodesep=.25;ranksep=.45\n");
+    out_text(
+        &out,
+        "digraph "
+        "g{node[shape=box,fixedsize=true,label=\"\"];edge[arrowhead=none];nodesep=.3;ranksep=.6\n");
     for (size_t i = 0; i < n_boxes; i++)
         out_printf(&out, "n%zu[width=%.3f,height=%.3f]\n", i, boxes[i].width / POINTS,
                    boxes[i].height / POINTS);

@@ -170,8 +170,8 @@ static void measure_boxes(const struct graph *g, const struct str *names, struct
         double font = 11 + 9 * sqrt(flat / most);
         size_t columns = str_columns(names[i]);
         columns = columns < 18 ? 18 : columns > 36 ? 36 : columns;
-        boxes[i] = (struct web_box){.width = ceil((double)columns * font * 0.58 + 18),
-                                    .height = ceil(font * 2.9 + 8)};
+        boxes[i] = (struct web_box){.width = ceil((double)columns * font * 0.63 + 18),
+                                    .height = ceil(font * 3.3 + 8)};
     }
 }
 

@@ -131,7 +131,7 @@ export function colourOf(tree, sizes, i) {
     // What noise alone can explain is pale.
     return sizes.isNoise(i) ? Math.max(3, Math.min(5, step)) : step;
   }
-  if (i === 0 || tree.isOther(i)) return GREY;
+  if (tree.frame[i] < 2) return GREY;
   const frame = tree.frame[i];
   if (sizes.byModule) return moduleHue(tree.data, frame) * HUE_SHADES + tree.data.shade[frame];
   const group = tree.data.groups[tree.data.group[frame]];

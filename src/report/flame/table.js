@@ -4,6 +4,7 @@ import { base64, formatPercent, formatValue, reader, signed } from "./core.js";
 import { element } from "./graph.js";
 
 export const ROW_HEIGHT = 27;
+const END = 18; // letters of a long name that are always shown
 const AROUND = 12; // rows in the document above and below what is in sight
 
 // scroll holds a table. Columns are { key, label, value(row), text(row), share(row), kind(row) }:
@@ -62,9 +63,9 @@ export function virtualTable(scroll, hooks) {
     tr.setAttribute("aria-rowindex", String(at + 2));
     if (row === hooks.picked?.()) tr.setAttribute("aria-selected", "true");
     for (const column of columns) {
-      const td = element("td", column.text(row), column.key);
+      const td = column.key === "name" ? nameCell(column.text(row)) : element("td", column.text(row), column.key);
       const share = column.share?.(row);
-      if (column.key === "name") td.title = td.textContent.slice(0, 2000);
+      if (column.key === "name") td.title = column.text(row).slice(0, 2000);
       if (share !== undefined) {
         td.classList.add("share");
         td.style.setProperty("--s", String(Math.max(0, Math.min(1, share))));
@@ -92,6 +93,19 @@ export function virtualTable(scroll, hooks) {
       event.stopPropagation();
     };
     return tr;
+  }
+
+  // A name that is too long loses its beginning: its end tells more.
+  function nameCell(text) {
+    const td = element("td", undefined, "name");
+    if (text.length <= END) {
+      td.textContent = text;
+      return td;
+    }
+    const both = element("div");
+    both.append(element("span", text.slice(0, -END).slice(0, 300)), element("span", text.slice(-END)));
+    td.append(both);
+    return td;
   }
 
   function moveTo(at) {
@@ -167,15 +181,15 @@ export function virtualTable(scroll, hooks) {
 }
 
 // Columns of two profiles, from functions of a row.
-export function changeColumns(unit, before, after, flatChange, isNoise) {
+export function changeColumns(unit, before, after, flatChange, isNoise = () => false, isFlatNoise = () => false) {
   const change = (row) => after(row) - before(row);
   const text = (v) => (v ? signed(v, formatValue(Math.abs(v), unit)) : "0");
-  const mark = (v, row) => (!v ? "" : isNoise?.(row) ? "pale" : v > 0 ? "more" : "less");
+  const mark = (v, noise) => (!v ? "" : noise ? "pale" : v > 0 ? "more" : "less");
   return [
     { key: "left", label: "Left", value: before, text: (row) => formatValue(before(row), unit) },
     { key: "right", label: "Right", value: after, text: (row) => formatValue(after(row), unit) },
-    { key: "change", label: "Change", value: change, text: (row) => text(change(row)), mark: (row) => mark(change(row), row) },
-    { key: "selfChange", label: "Self \u0394", value: flatChange, text: (row) => text(flatChange(row)), mark: (row) => mark(flatChange(row)) },
+    { key: "change", label: "Change", value: change, text: (row) => text(change(row)), mark: (row) => mark(change(row), isNoise(row)) },
+    { key: "selfChange", label: "Self \u0394", value: flatChange, text: (row) => text(flatChange(row)), mark: (row) => mark(flatChange(row), isFlatNoise(row)) },
   ];
 }
 

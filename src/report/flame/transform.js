@@ -187,24 +187,28 @@ function outermost(tree, frames) {
   return found;
 }
 
-// What the functions call, and who calls them, each with them as the root's only child.
+// What the functions call, and who calls them. The root of both is the function, or "all" if
+// there are several.
 export function pivot(tree, frames) {
   const columns = tree.self.length;
   const callees = grower(tree.data, columns);
   const callers = grower(tree.data, columns);
   const to = new Int32Array(tree.n);
-  for (const top of outermost(tree, frames)) {
-    to[top] = callees.child(0, tree.frame[top], 0);
+  const tops = outermost(tree, frames);
+  const one = tops.length > 0 && tops.every((top) => tree.frame[top] === tree.frame[tops[0]]);
+  if (one) callees.frame[0] = callers.frame[0] = tree.frame[tops[0]];
+  for (const top of tops) {
+    to[top] = one ? 0 : callees.child(0, tree.frame[top], 0);
     callees.add(to[top], tree.self, top);
     for (let i = top + 1; i < tree.end[top]; i++) {
       to[i] = callees.child(to[tree.parent[i]], tree.frame[i], tree.flags[i]);
       callees.add(to[i], tree.self, i);
     }
     let at = 0;
-    for (let i = top; i > 0; i = tree.parent[i]) at = callers.child(at, tree.frame[i], tree.flags[i]);
+    for (let i = one ? tree.parent[top] : top; i > 0; i = tree.parent[i]) at = callers.child(at, tree.frame[i], tree.flags[i]);
     callers.add(at, tree.total, top);
   }
-  return { callees: callees.finish(tree), callers: callers.finish(tree) };
+  return { callees: callees.finish(tree), callers: callers.finish(tree), found: tops.length };
 }
 
 // The subtree of one node instead of what is there: what "other" stood for. Its frames have

@@ -1,0 +1,80 @@
+// Data from the server this page came from. Answers are kept for a while; a later question is
+// never answered by an earlier one.
+import { useEffect, useRef, useState } from "preact/hooks";
+
+const kept = new Map<string, Promise<unknown>>();
+const MOST = 8;
+let busy = 0;
+const watchers = new Set<() => void>();
+
+function count(step: number) {
+  busy += step;
+  for (const tell of watchers) tell();
+}
+
+export class Refusal extends Error {}
+
+async function load<T>(url: string, read: (answer: Response) => Promise<T>): Promise<T> {
+  count(1);
+  try {
+    const answer = await fetch(url);
+    if (!answer.ok) throw new Refusal((await answer.text()).trim());
+    return await read(answer);
+  } catch (error) {
+    if (error instanceof Refusal) throw error;
+    throw new Error("The server did not answer; it may have ended. " + (error as Error).message);
+  } finally {
+    count(-1);
+  }
+}
+
+export function ask<T>(url: string, read: (answer: Response) => Promise<T>): Promise<T> {
+  const had = kept.get(url);
+  if (had) return had as Promise<T>;
+  const asked = load(url, read);
+  asked.catch(() => kept.delete(url));
+  kept.set(url, asked);
+  for (const key of kept.keys()) {
+    if (kept.size <= MOST) break;
+    kept.delete(key);
+  }
+  return asked;
+}
+
+export interface Answer<T> {
+  data: T | null; // of the last answer, until the next is there
+  error: string;
+  retry(): void;
+}
+
+export const json = <T>(answer: Response) => answer.json() as Promise<T>;
+export const text = (answer: Response) => answer.text();
+
+export function useAnswer<T>(url: string | null, read: (answer: Response) => Promise<T>): Answer<T> {
+  const [answer, set] = useState<{ url: string | null; data: T | null; error: string }>({ url: null, data: null, error: "" });
+  const [tries, setTries] = useState(0);
+  const latest = useRef<string | null>(null);
+  latest.current = url;
+  useEffect(() => {
+    if (!url) return;
+    ask(url, read).then(
+      (data) => latest.current === url && set({ url, data, error: "" }),
+      (error: Error) => latest.current === url && set({ url, data: null, error: error.message || "The server gave no reason." }),
+    );
+  }, [url, tries]);
+  return { data: answer.data, error: answer.url === url ? answer.error : "", retry: () => setTries(tries + 1) };
+}
+
+// Whether something is being waited for.
+export function useBusy(): boolean {
+  const [now, set] = useState(busy > 0);
+  useEffect(() => {
+    const tell = () => set(busy > 0);
+    watchers.add(tell);
+    tell();
+    return () => {
+      watchers.delete(tell);
+    };
+  }, []);
+  return now;
+}

@@ -1,0 +1,75 @@
+// Which stacks and frames are shown: pprof's filters, as chips that can be edited and removed.
+import { useState } from "preact/hooks";
+import { go, type Params } from "./url";
+
+export const FILTERS: [key: string, label: string, hint: string][] = [
+  ["f", "Focus", "only stacks with a match"],
+  ["i", "Ignore", "no stacks with a match"],
+  ["h", "Hide", "frames that match are left out"],
+  ["s", "Show", "only frames that match"],
+  ["sf", "Show from", "stacks begin at the outermost match"],
+  ["prunefrom", "Prune from", "stacks end at a match"],
+  ["tf", "Label focus", "only samples with a label that matches: key=regex, or a range such as 1kb:2mb"],
+  ["ti", "Label ignore", "no samples with a label that matches"],
+  ["ts", "Label show", "only labels whose key matches"],
+  ["th", "Label hide", "no labels whose key matches"],
+  ["tagroot", "Labels at the root", "label keys, separated by commas, become frames above the stack"],
+  ["tagleaf", "Labels at the leaf", "label keys, separated by commas, become frames below the stack"],
+];
+
+export function FilterPanel({ params }: { params: Params }) {
+  return (
+    <form class="filters" onSubmit={(event) => {
+      event.preventDefault();
+      const changes: Params = { z: "" };
+      for (const [key, value] of new FormData(event.currentTarget)) changes[key] = String(value).trim();
+      go(changes);
+    }}>
+      {FILTERS.map(([key, label, hint]) => (
+        <label key={key}>
+          <span>{label}</span>
+          <input name={key} defaultValue={params[key] ?? ""} placeholder={hint} title={hint} spellcheck={false} autocomplete="off" />
+        </label>
+      ))}
+      <button type="submit">Apply</button>
+    </form>
+  );
+}
+
+function Chip({ name, label, value, hint }: { name: string; label: string; value: string; hint: string }) {
+  const [editing, edit] = useState(false);
+  if (editing) {
+    const done = (event: Event & { currentTarget: HTMLInputElement }) => {
+      edit(false);
+      go({ [name]: event.currentTarget.value.trim(), z: "" });
+    };
+    return (
+      <span class="chip">
+        {label}{" "}
+        <input autoFocus aria-label={label} defaultValue={value} size={Math.min(40, value.length + 4)} onBlur={done}
+          onKeyDown={(event) => {
+            event.stopPropagation();
+            if (event.key === "Enter") done(event);
+            if (event.key === "Escape") edit(false);
+          }} />
+      </span>
+    );
+  }
+  return (
+    <span class="chip">
+      <button class="edit" title={hint + "; click to edit"} onClick={() => edit(true)}>{label} <b>{value}</b></button>
+      <button class="remove" aria-label={`Remove ${label} ${value.slice(0, 80)}`} onClick={() => go({ [name]: "", z: "" })}>×</button>
+    </span>
+  );
+}
+
+export function Chips({ params }: { params: Params }) {
+  const set = [...FILTERS, ["p", "Pivot", "callers above, callees below"] as const].filter(([key]) => params[key]);
+  if (!set.length) return null;
+  return (
+    <div class="chips" role="group" aria-label="Filters">
+      {set.map(([key, label, hint]) => <Chip key={key} name={key} label={label} hint={hint} value={params[key]} />)}
+      {set.length > 1 && <button class="link" onClick={() => go(Object.fromEntries([...set.map(([key]) => [key, ""]), ["z", ""]]))}>Clear all</button>}
+    </div>
+  );
+}

@@ -1,0 +1,92 @@
+// The table of functions: one sample type, all of them, or two profiles.
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
+import { type Column, type Order, type VirtualTable, changeColumns, matcher, valueColumns, virtualTable } from "./component";
+
+interface TopColumn {
+  type: string;
+  unit: string;
+  total: number;
+  flat: number[];
+  cum: number[];
+}
+type Change = [before: number, after: number, half: number, significant: number];
+export interface Top {
+  notes: string[];
+  names: string[];
+  inlined?: number[];
+  columns?: TopColumn[];
+  type?: string;
+  unit?: string;
+  totals?: [number, number];
+  flat?: Change[];
+  cum?: Change[];
+}
+
+const INLINED = ["", " (inline)", " (partial-inline)"];
+
+function columnsOf(top: Top): Column[] {
+  const text = (row: number) => top.names[row] + INLINED[top.inlined?.[row] ?? 0];
+  const name: Column = { key: "name", label: "Function", value: (row) => top.names[row], text };
+  if (top.cum && top.flat) {
+    const { cum, flat } = top;
+    const change = (row: number) => flat[row][1] - flat[row][0];
+    return [name, ...changeColumns(top.unit!, (row) => cum[row][0], (row) => cum[row][1], change, (row) => !cum[row][3],
+      (row) => !flat[row][3])];
+  }
+  return [name, ...top.columns!.flatMap((c, i) => valueColumns(c.unit, c.total, (row) => c.flat[row], (row) => c.cum[row],
+    i ? "t" + i + "-" : "", top.columns!.length > 1 ? " " + c.type : ""))];
+}
+
+export function FunctionTable({ top, filter, order, onOrder, picked, onPick, onOpen, onMenu }: {
+  top: Top;
+  filter: string;
+  order: string;
+  onOrder(order: string): void;
+  picked: string;
+  onPick(name: string): void;
+  onOpen(name: string): void;
+  onMenu?(name: string, x: number, y: number): void;
+}) {
+  const box = useRef<HTMLDivElement>(null);
+  const table = useRef<VirtualTable | null>(null);
+  const columns = useMemo(() => columnsOf(top), [top]);
+  const rows = useMemo(() => {
+    const test = filter ? matcher(filter) : null;
+    const list: number[] = [];
+    top.names.forEach((name, i) => (!test || test(name, i)) && list.push(i));
+    return list;
+  }, [top, filter]);
+  const wanted = (): Order => order
+    ? { key: order.replace(/^-/, ""), down: order.startsWith("-") }
+    : { key: top.cum && !top.columns ? "change" : "self", down: true };
+  const now = useRef({ columns, rows, top, picked, onPick, onOpen, onMenu, onOrder });
+  now.current = { columns, rows, top, picked, onPick, onOpen, onMenu, onOrder };
+
+  useLayoutEffect(() => {
+    const nameOf = (row: number) => now.current.top.names[row];
+    const made = virtualTable(box.current!, {
+      columns: () => now.current.columns,
+      rows: () => now.current.rows,
+      ordered: (o) => now.current.onOrder((o.down ? "-" : "") + o.key),
+      picked: () => (now.current.picked ? now.current.top.names.indexOf(now.current.picked) : -1),
+      pick: (row) => now.current.onPick(nameOf(row)),
+      open: (row) => now.current.onOpen(nameOf(row)),
+      menu: (row, x, y) => now.current.onMenu?.(nameOf(row), x, y),
+    });
+    table.current = made;
+    return () => made.destroy();
+  }, []);
+  useEffect(() => {
+    table.current!.setOrder(wanted());
+    table.current!.fill();
+  }, [columns, rows, order, picked]);
+
+  return (
+    <div class={"rows" + (columns.length > 5 ? " many" : "")} ref={box} role="region" aria-label="Functions" tabIndex={-1}>
+      <table>
+        <thead />
+        <tbody />
+      </table>
+    </div>
+  );
+}
