@@ -324,10 +324,9 @@ int web_peek(struct web_query *q, struct err *e)
 
 // --- source and machine code ---
 
-static int listing(struct web_query *q, const char *command, struct err *e)
+static int listing(struct web_query *q, const char *command, const char *regexp, struct err *e)
 {
     struct report r;
-    const char *regexp = q->config.focus;
     if (!*regexp)
         return err_set(e, "which function? Search for one, or choose it in another view");
     if (view_prepare(&r, q->web->p, view_command_find(command), regexp, &q->config, q->arena,
@@ -340,10 +339,16 @@ static int listing(struct web_query *q, const char *command, struct err *e)
 
 int web_source(struct web_query *q, struct err *e)
 {
-    return listing(q, "weblist", e);
+    return listing(q, "weblist", q->config.focus, e);
 }
 
 int web_disasm(struct web_query *q, struct err *e)
 {
-    return listing(q, "disasm", e);
+    // Of symbols, pprof's disasm matches other text than a function's name, to which `^name$`, as
+    // the pages ask, fits never.
+    const char *regexp = q->config.focus;
+    size_t n = strlen(regexp);
+    if (n > 2 && regexp[0] == '^' && regexp[n - 1] == '$')
+        regexp = arena_copy(q->arena, regexp + 1, n - 2);
+    return listing(q, "disasm", regexp, e);
 }

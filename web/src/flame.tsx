@@ -65,6 +65,7 @@ export function FlameGraph(props: FlameProps) {
   useEffect(() => {
     if (shown.current === props.tree) return;
     shown.current = props.tree;
+    flame.current!.state.normalise = Boolean(props.tree.data.normalise);
     flame.current!.setTree(props.tree, find(props.zoom));
   }, [props.tree]);
   useEffect(() => {

@@ -41,7 +41,7 @@ export function ViewPanel({ params, view }: { params: Params; view: string }) {
 }
 
 export function ExportPanel({ params, flame, title, close }: { params: Params; flame: Flame | null; title: string; close(): void }) {
-  const name = title.replace(/[^\w.-]+/g, "_").replace(/\.(pb|gz|zst|pprof|prof)+$/g, "") || "profile";
+  const name = title.replace(/[^\w.-]+/g, "_").replace(/(\.(pb|gz|zst|pprof|prof))+$/, "") || "profile";
   const file = async (format: string) => {
     close();
     const answer = await fetch(request("export", params, { format, ...(params.rev ? { rev: "1" } : {}) }));
@@ -59,7 +59,7 @@ export function ExportPanel({ params, flame, title, close }: { params: Params; f
       }}>SVG: this view</button>}
       <button onClick={() => file("html")}>HTML: one file to zoom and search</button>
       <a class="button" href={href("download", Object.fromEntries(REPORT_KEYS.filter((key) => params[key]).map((key) => [key, params[key]])))}
-        download={name + ".pb.gz"} onClick={close}>pprof: what the filters leave</a>
+        download onClick={close}>pprof: what the filters leave</a>
       <button onClick={() => {
         close();
         void navigator.clipboard?.writeText(location.href);
