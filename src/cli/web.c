@@ -22,7 +22,6 @@ extern char **environ;
 
 struct page {
     const char *path;
-    const char *asset;                                 // embedded, by its name
     int (*answer)(struct web_query *q, struct err *e); // data
     const char *type, *file;                           // of data; a name to save it by
     const char *moved;                                 // where to look instead
@@ -42,9 +41,6 @@ static const struct page pages[] = {
     {.path = "/ui/peek"},
     {.path = "/ui/source"},
     {.path = "/ui/disasm"},
-    {.path = "/ui/app.js", .asset = "app.js", .type = "text/javascript; charset=utf-8"},
-    {.path = "/ui/app.css", .asset = "app.css", .type = "text/css; charset=utf-8"},
-    {.path = "/ui/palette.css", .asset = "", .type = "text/css; charset=utf-8"},
     {.path = "/ui/api/flame", .answer = web_flame, .type = "application/json"},
     {.path = "/ui/api/top", .answer = web_top, .type = "application/json"},
     {.path = "/ui/api/graph", .answer = web_graph, .type = "application/json"},
@@ -69,17 +65,17 @@ static const struct page *find_page(struct str path)
     return NULL;
 }
 
-static const struct web_asset *find_asset(const char *name)
+static const struct web_asset *find_asset(struct str name)
 {
     for (const struct web_asset *a = web_assets; a->name; a++)
-        if (strcmp(a->name, name) == 0)
+        if (str_eq(str_from(a->name), name))
             return a;
     return NULL;
 }
 
 int web_available(struct err *e)
 {
-    if (find_asset("app.js"))
+    if (find_asset(STR("app.js")))
         return 0;
     return err_set(e, "this build has no web pages: it was made without npm; install npm (Debian "
                       "package npm) and build again, or use `kiln flame -o out.html`");
@@ -111,32 +107,48 @@ static void compress(const struct http_request *q, struct http_answer *a)
     libdeflate_free_compressor(c);
 }
 
-// An answer that may be kept: its address tells its version.
-static bool answer_asset(const struct page *page, const struct http_request *q,
-                         struct http_answer *a)
+static const char *type_of(struct str name)
 {
-    a->type = page->type;
-    http_answer_header(a, "Cache-Control", "max-age=31536000, immutable");
-    if (!*page->asset) {
-        report_flame_colours(&a->body);
-        compress(q, a);
-        return true;
-    }
-    const struct web_asset *asset = find_asset(page->asset);
+    return str_ends(name, STR(".css")) ? "text/css; charset=utf-8"
+                                       : "text/javascript; charset=utf-8";
+}
+
+static void put_asset(const struct web_asset *asset, const struct http_request *q,
+                      struct http_answer *a)
+{
+    struct err e;
+    struct compress_bytes plain;
     http_answer_header(a, "Vary", "Accept-Encoding");
     if (takes_gzip(q)) {
         out_write(&a->body, asset->data, asset->n);
         http_answer_header(a, "Content-Encoding", "gzip");
-        return true;
-    }
-    struct err e;
-    struct compress_bytes plain;
-    if (compress_inflate(asset->data, asset->n, ASSET_MAX, &plain, &e)) {
+    } else if (compress_inflate(asset->data, asset->n, ASSET_MAX, &plain, &e) == 0) {
+        out_write(&a->body, plain.p, plain.n);
+        compress_bytes_fini(&plain);
+    } else {
         http_answer_text(a, 500, "%s", e.message);
-        return true;
     }
-    out_write(&a->body, plain.p, plain.n);
-    compress_bytes_fini(&plain);
+}
+
+// What is embedded; false if there is none of this path. It may be kept: a page asks for its
+// version.
+static bool answer_asset(const struct http_request *q, struct http_answer *a)
+{
+    if (!str_starts(q->path, STR("/ui/")))
+        return false;
+    struct str name = str_from_to(q->path, 4, q->path.n);
+    const struct web_asset *asset = find_asset(name);
+    bool colours = str_eq(name, STR("palette.css"));
+    if (!asset && !colours)
+        return false;
+    a->type = type_of(name);
+    http_answer_header(a, "Cache-Control", "max-age=31536000, immutable");
+    if (asset) {
+        put_asset(asset, q, a);
+    } else {
+        report_flame_colours(&a->body);
+        compress(q, a);
+    }
     return true;
 }
 
@@ -235,12 +247,14 @@ static bool begin(void *context, const struct http_server *server, const struct 
                        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
                        "'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
                        "frame-ancestors 'none'");
+    bool get = str_eq(q->method, STR("GET")) || str_eq(q->method, STR("HEAD"));
+    struct err e = {""};
+    if (get && http_trusts_origin(q, web->check_host, web->host, &e) && answer_asset(q, a))
+        return true;
     if (refused(web, page, q, a))
         return true;
     if (page->moved)
         return answer_moved(page, q, a);
-    if (page->asset)
-        return answer_asset(page, q, a);
     if (!page->answer)
         return answer_document(web, page, q, a);
     later->state = (void *)page;

@@ -3,7 +3,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 
 const kept = new Map<string, Promise<unknown>>();
-const MOST = 8;
+const MOST = 12;
 let busy = 0;
 const watchers = new Set<() => void>();
 
@@ -14,11 +14,11 @@ function count(step: number) {
 
 export class Refusal extends Error {}
 
-async function load<T>(url: string, read: (answer: Response) => Promise<T>): Promise<T> {
+async function load<T>(url: string, read: (answer: Response) => Promise<T>, body?: string): Promise<T> {
   count(1);
   try {
-    const answer = await fetch(url);
-    if (!answer.ok) throw new Refusal((await answer.text()).trim());
+    const answer = await fetch(url, body === undefined ? {} : { method: "POST", body, headers: { "Content-Type": "application/json" } });
+    if (!answer.ok) throw new Refusal(sentence((await answer.text()).trim()));
     return await read(answer);
   } catch (error) {
     if (error instanceof Refusal) throw error;
@@ -28,12 +28,23 @@ async function load<T>(url: string, read: (answer: Response) => Promise<T>): Pro
   }
 }
 
-export function ask<T>(url: string, read: (answer: Response) => Promise<T>): Promise<T> {
-  const had = kept.get(url);
+// A refusal is a sentence, or JSON that has one.
+function sentence(text: string): string {
+  try {
+    return (JSON.parse(text) as { message?: string }).message ?? text;
+  } catch {
+    return text;
+  }
+}
+
+// With a body it is posted.
+export function ask<T>(url: string, read: (answer: Response) => Promise<T>, body?: string): Promise<T> {
+  const question = body === undefined ? url : url + " " + body;
+  const had = kept.get(question);
   if (had) return had as Promise<T>;
-  const asked = load(url, read);
-  asked.catch(() => kept.delete(url));
-  kept.set(url, asked);
+  const asked = load(url, read, body);
+  asked.catch(() => kept.delete(question));
+  kept.set(question, asked);
   for (const key of kept.keys()) {
     if (kept.size <= MOST) break;
     kept.delete(key);

@@ -2,6 +2,7 @@
 import type { Params } from "./url";
 
 export interface Meta {
+  home?: string; // "server"; a viewer's document has none
   version: string;
   title: string;
   diff: number;
@@ -16,4 +17,7 @@ export interface Meta {
   configs: [name: string, params: Params][];
 }
 
-export const meta: Meta = JSON.parse(document.getElementById("meta")!.textContent!);
+const empty: Meta = {
+  version: "", title: "", diff: 0, type: 0, samples: 0, time: 0, duration: 0, types: [], comments: [], doc: "", config: {}, configs: [],
+};
+export const meta: Meta = { ...empty, ...JSON.parse(document.getElementById("meta")!.textContent!) };

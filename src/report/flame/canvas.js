@@ -3,6 +3,7 @@
 import { GREY, fitName } from "./core.js";
 
 export const ROW = 20;
+const NARROW = 3; // px: no gap, no hatching, no name
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 
 // state: tree, sizes, view, zoom, flip, match, hover, current, as graph.js keeps them.
@@ -25,6 +26,11 @@ export function canvasGraph(canvas, scroll, space, state) {
   const italicWidth = letterWidth("italic " + FONT);
   let held = null; // the context whose font is set, and to which
   let slanted = 0;
+  const strips = document.createElement("canvas");
+  const stripPen = strips.getContext("2d");
+  const dotsOf = new Map();
+  let pixels = null;
+  let dots = null;
   let shownTo = new Float64Array(0); // of each level, where the last thin frame ended
 
   const rows = () => state.tree.maxDepth + 1;
@@ -183,28 +189,75 @@ export function canvasGraph(canvas, scroll, space, state) {
     };
   }
 
+  // Narrow boxes are many: each is a few pixels of a strip that is one pixel high and stretched to
+  // its row. Then the wide ones, then all names: to change colours and fonts for each would cost
+  // more than the drawing.
   function paintBoxes(to, wide, high, topOf) {
+    const ratio = to.getTransform().a;
+    const columns = Math.max(1, Math.round(wide * ratio));
+    const slots = Math.ceil(high / ROW) + 3;
+    if (!pixels || pixels.width !== columns || pixels.height !== slots) {
+      strips.width = columns;
+      strips.height = slots;
+      pixels = stripPen.createImageData(columns, slots);
+      dots = new Uint32Array(pixels.data.buffer);
+    }
+    dots.fill(0);
+    const rowAt = new Float64Array(slots).fill(NaN);
+    const boxed = [];
+    eachBox(wide, high, topOf, (node, left, right, top, px) => {
+      if (px > NARROW) {
+        boxed.push(node, left, right, top);
+        return;
+      }
+      const slot = Math.floor(top / ROW) + 1;
+      const from = slot * columns + Math.floor(left * ratio);
+      const to_ = Math.min(Math.max(from + 1, slot * columns + Math.floor(right * ratio)), (slot + 1) * columns);
+      rowAt[slot] = top;
+      dots.fill(dotOf(colourAt(node)), from, to_);
+    });
+    let fill = (to.fillStyle = colours.bg);
     held = null;
     to.globalAlpha = 1;
-    to.fillStyle = colours.bg;
     to.fillRect(0, 0, wide, high);
     to.textBaseline = "middle";
-    eachBox(wide, high, topOf, (node, left, right, top, px) => {
-      const gap = px > 3 && right < wide ? 1 : 0;
-      if (isAbove(node)) to.globalAlpha = 0.5;
-      to.fillStyle = colourAt(node);
+    to.imageSmoothingEnabled = false;
+    stripPen.putImageData(pixels, 0, 0);
+    rowAt.forEach((top, slot) => top === top && to.drawImage(strips, 0, slot, columns, 1, 0, top, wide, ROW - 1));
+    for (let i = 0; i < boxed.length; i += 4) {
+      const [node, left, right, top] = [boxed[i], boxed[i + 1], boxed[i + 2], boxed[i + 3]];
+      const gap = right < wide ? 1 : 0;
+      const colour = colourAt(node);
+      if (colour !== fill) to.fillStyle = fill = colour;
+      const above = isAbove(node);
+      if (above) to.globalAlpha = 0.5;
       to.fillRect(left, top, right - left - gap, ROW - 1);
-      if (state.tree.flags[node] & 1 && found(node) && px > 4) {
-        to.fillStyle = hatch;
+      if (state.tree.flags[node] & 1 && found(node)) {
+        to.fillStyle = fill = hatch;
         to.fillRect(left, top, right - left - gap, ROW - 1);
       }
-      to.globalAlpha = 1;
-      if (right - left > 18) {
+      if (above) to.globalAlpha = 1;
+    }
+    for (const slant of [0, 1]) {
+      for (let i = 0; i < boxed.length; i += 4) {
+        const [node, left, right, top] = [boxed[i], boxed[i + 1], boxed[i + 2], boxed[i + 3]];
+        if (right - left < 22 || (state.tree.flags[node] & 1) !== slant) continue;
         const text = textAt(to, node, right - left - 9);
-        to.fillStyle = found(node) ? colours.on : colours.faint;
-        if (text) to.fillText(text, left + 5, top + ROW / 2);
+        if (!text) continue;
+        const ink = found(node) ? colours.on : colours.faint;
+        if (ink !== fill) to.fillStyle = fill = ink;
+        to.fillText(text, left + 5, top + ROW / 2);
       }
-    });
+    }
+  }
+
+  // #rrggbb as a pixel of an ImageData.
+  function dotOf(colour) {
+    if (!dotsOf.has(colour)) {
+      const rgb = parseInt(colour.slice(1), 16);
+      dotsOf.set(colour, (0xff000000 | (rgb & 255) << 16 | (rgb & 0xff00) | rgb >> 16) >>> 0);
+    }
+    return dotsOf.get(colour);
   }
 
   // All levels, at twice the resolution, whatever is scrolled to.

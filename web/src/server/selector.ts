@@ -1,0 +1,35 @@
+// Label selectors, `{service_name="x", region=~"eu.*"}`, and ranges, `now-15m`.
+
+export interface Matcher {
+  name: string;
+  op: string; // = != =~ !~
+  value: string;
+}
+
+export function parseSelector(text: string): Matcher[] | null {
+  const body = /^\s*\{([^]*)\}\s*$/.exec(text)?.[1];
+  if (body === undefined) return null;
+  const matchers: Matcher[] = [];
+  let rest = body.trim();
+  while (rest) {
+    const found = /^([a-zA-Z_][\w.]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,\s*|$)/.exec(rest);
+    if (!found) return null;
+    matchers.push({ name: found[1], op: found[2], value: JSON.parse(found[3]) });
+    rest = rest.slice(found[0].length);
+  }
+  return matchers;
+}
+
+export const formatSelector = (matchers: Matcher[]) =>
+  `{${matchers.map(({ name, op, value }) => `${name}${op}${JSON.stringify(value)}`).join(", ")}}`;
+
+const UNITS: Record<string, number> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7, w: 6.048e8 };
+
+// "now", "now-15m", or milliseconds since 1970; NaN if it is none of them.
+export function parseTime(text: string, now: number): number {
+  const found = /^now(?:-(\d+)([smhdw]))?$/.exec(text);
+  if (found) return now - (found[1] ? Number(found[1]) * UNITS[found[2]] : 0);
+  return /^\d+$/.test(text) ? Number(text) : Date.parse(text);
+}
+
+export const PRESETS = ["5m", "15m", "1h", "6h", "24h", "7d", "30d"];

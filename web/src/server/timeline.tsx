@@ -1,0 +1,61 @@
+// A series over time: zero-based, gaps shown as gaps; dragging chooses a range.
+import uPlot from "uplot";
+import { useEffect, useRef } from "preact/hooks";
+import { formatValue } from "../component";
+import type { Range, Series } from "./querier";
+
+// The points of all series on one grid; where one has none stands a gap.
+export function align(series: Series[], range: Range, step: number): [number[], ...(number | null)[][]] {
+  const n = Math.max(1, Math.floor((range.end - range.start) / 1000 / step) + 1);
+  const times = Array.from({ length: n }, (_, i) => (range.start + i * step * 1000) / 1000);
+  const columns = series.map(({ points }) => {
+    const column: (number | null)[] = new Array(n).fill(null);
+    for (const { timestamp, value } of points) {
+      const i = Math.round((Number(timestamp) - range.start) / 1000 / step);
+      if (i >= 0 && i < n) column[i] = value;
+    }
+    return column;
+  });
+  return [times, ...columns];
+}
+
+export function Timeline({ series, range, step, unit, theme, onSelect }: {
+  series: Series[];
+  range: Range;
+  step: number;
+  unit: string;
+  theme: string;
+  onSelect(start: number, end: number): void;
+}) {
+  const box = useRef<HTMLDivElement>(null);
+  const select = useRef(onSelect);
+  select.current = onSelect;
+  useEffect(() => {
+    const at = box.current!;
+    const style = getComputedStyle(document.documentElement);
+    const colour = (name: string) => style.getPropertyValue("--" + name).trim();
+    const axis = { stroke: colour("faint"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
+    const plot = new uPlot({
+      width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0],
+      cursor: { y: false, drag: { x: true, y: false, setScale: false } },
+      scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
+      axes: [{ ...axis, size: 26 }, { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatValue(v, unit)) }],
+      series: [{}, ...series.map((_, i) => ({ stroke: colour("c" + ((i % 8) * 3)), fill: series.length === 1 ? colour("gauge") : undefined, width: 1.5, points: { size: 4 } }))],
+      hooks: {
+        setSelect: [(u) => {
+          const { left, width } = u.select;
+          if (width < 3) return;
+          select.current(Math.round(u.posToVal(left, "x") * 1000), Math.round(u.posToVal(left + width, "x") * 1000));
+          u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
+        }],
+      },
+    }, align(series, range, step) as uPlot.AlignedData, at);
+    const observer = new ResizeObserver(() => plot.setSize({ width: at.clientWidth, height: at.clientHeight }));
+    observer.observe(at);
+    return () => {
+      observer.disconnect();
+      plot.destroy();
+    };
+  }, [series, range.start, range.end, step, unit, theme]);
+  return <div class="timeline" ref={box} role="img" aria-label={`${series.length} series over time; drag to choose a range`} />;
+}
