@@ -11,6 +11,7 @@
 #include "cli/shell.h"
 #include "cli/source.h"
 #include "cli/web.h"
+#include "net/pages.h"
 
 enum { MOST_FLAGS = 160 };
 
@@ -158,7 +159,7 @@ static int check_options(struct options *o, const struct view_command *command, 
 {
     if (*o->http && command)
         return err_set(e, "-http is not compatible with an output format on the command line");
-    if (*o->http && web_available(e))
+    if (*o->http && pages_available(e))
         return -1;
     if (o->no_browser && !*o->http)
         return err_set(e, "-no_browser only makes sense with -http");

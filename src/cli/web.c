@@ -1,20 +1,16 @@
 #include "cli/web.h"
 
-#include <libdeflate.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/source.h"
-#include "codec/compress.h"
 #include "net/listen.h"
-#include "report/flame.h"
-#include "web_assets.h"
+#include "net/pages.h"
 
-enum { WORTH_COMPRESSING = 1024, ASSET_MAX = 16 << 20 };
+enum { META_MAX = 16 << 20 };
 
 extern char **environ;
 
@@ -65,142 +61,19 @@ static const struct page *find_page(struct str path)
     return NULL;
 }
 
-static const struct web_asset *find_asset(struct str name)
-{
-    for (const struct web_asset *a = web_assets; a->name; a++)
-        if (str_eq(str_from(a->name), name))
-            return a;
-    return NULL;
-}
-
-int web_available(struct err *e)
-{
-    if (find_asset(STR("app.js")))
-        return 0;
-    return err_set(e, "this build has no web pages: it was made without npm; install npm (Debian "
-                      "package npm) and build again, or use `kiln flame -o out.html`");
-}
-
 // --- answers ---
 
-static bool takes_gzip(const struct http_request *q)
+// Every view is this document; what it shows comes from api/.
+static bool answer_document(const struct web *web, const struct http_request *q,
+                            struct http_answer *a)
 {
-    return http_list_has(http_header(q, STR("Accept-Encoding")), STR("gzip"));
-}
-
-static void compress(const struct http_request *q, struct http_answer *a)
-{
-    http_answer_header(a, "Vary", "Accept-Encoding");
-    if (a->body.n < WORTH_COMPRESSING || a->body.error || !takes_gzip(q))
-        return;
-    // Level 4: a large answer is waited for, and comes from the same machine.
-    struct libdeflate_compressor *c = libdeflate_alloc_compressor(a->body.n > 4 << 20 ? 4 : 6);
-    size_t bound = c ? libdeflate_gzip_compress_bound(c, a->body.n) : 0;
-    char *packed = malloc(bound + 1);
-    size_t n = c && packed ? libdeflate_gzip_compress(c, a->body.p, a->body.n, packed, bound) : 0;
-    if (n) {
-        a->body.n = 0;
-        out_write(&a->body, packed, n);
-        http_answer_header(a, "Content-Encoding", "gzip");
-    }
-    free(packed);
-    libdeflate_free_compressor(c);
-}
-
-static const char *type_of(struct str name)
-{
-    return str_ends(name, STR(".css")) ? "text/css; charset=utf-8"
-                                       : "text/javascript; charset=utf-8";
-}
-
-static void put_asset(const struct web_asset *asset, const struct http_request *q,
-                      struct http_answer *a)
-{
-    struct err e;
-    struct compress_bytes plain;
-    http_answer_header(a, "Vary", "Accept-Encoding");
-    if (takes_gzip(q)) {
-        out_write(&a->body, asset->data, asset->n);
-        http_answer_header(a, "Content-Encoding", "gzip");
-    } else if (compress_inflate(asset->data, asset->n, ASSET_MAX, &plain, &e) == 0) {
-        out_write(&a->body, plain.p, plain.n);
-        compress_bytes_fini(&plain);
-    } else {
-        http_answer_text(a, 500, "%s", e.message);
-    }
-}
-
-// What is embedded; false if there is none of this path. It may be kept: a page asks for its
-// version.
-static bool answer_asset(const struct http_request *q, struct http_answer *a)
-{
-    if (!str_starts(q->path, STR("/ui/")))
-        return false;
-    struct str name = str_from_to(q->path, 4, q->path.n);
-    const struct web_asset *asset = find_asset(name);
-    bool colours = str_eq(name, STR("palette.css"));
-    if (!asset && !colours)
-        return false;
-    a->type = type_of(name);
-    http_answer_header(a, "Cache-Control", "max-age=31536000, immutable");
-    if (asset) {
-        put_asset(asset, q, a);
-    } else {
-        report_flame_colours(&a->body);
-        compress(q, a);
-    }
-    return true;
-}
-
-// JSON inside of a script element: a < could end it.
-static void put_data_block(struct out *to, const struct web *web)
-{
-    struct out json;
-    out_init_memory(&json, ASSET_MAX);
-    web_write_meta(web, &json);
-    for (size_t i = 0; i < json.n; i++)
-        if (json.p[i] == '<')
-            out_text(to, "\\u003c");
-        else
-            out_char(to, json.p[i]);
-    out_fini(&json);
-}
-
-static void put_text(struct out *out, const char *text)
-{
-    for (; *text; text++) {
-        if (*text == '<')
-            out_text(out, "&lt;");
-        else if (*text == '&')
-            out_text(out, "&amp;");
-        else
-            out_char(out, *text);
-    }
-}
-
-// Every view is this document; what it shows comes from api/ and is asked for at once.
-static bool answer_document(const struct web *web, const struct page *page,
-                            const struct http_request *q, struct http_answer *a)
-{
-    struct out *out = &a->body;
-    a->type = "text/html; charset=utf-8";
-    http_answer_header(a, "Cache-Control", "no-store");
-    out_text(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                  "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
-                  "<meta name=\"color-scheme\" content=\"light dark\">\n"
-                  "<link rel=\"icon\" href=\"data:,\">\n<title>");
-    put_text(out, web->title);
-    out_printf(out,
-               " - kiln</title>\n<link rel=\"stylesheet\" href=\"palette.css?v=%s\">\n"
-               "<link rel=\"stylesheet\" href=\"app.css?v=%s\">\n"
-               "<script type=\"module\" src=\"app.js?v=%s\"></script>\n</head>\n<body>\n"
-               "<div id=\"app\"></div>\n<noscript>These pages are drawn by a script; the browser "
-               "has scripts switched off. `kiln top` shows the same in a terminal.</noscript>\n"
-               "<script type=\"application/json\" id=\"meta\">",
-               web_assets_version, web_assets_version, web_assets_version);
-    put_data_block(out, web);
-    out_text(out, "</script>\n</body>\n</html>\n");
-    compress(q, a);
+    struct out meta;
+    char title[512];
+    out_init_memory(&meta, META_MAX);
+    web_write_meta(web, &meta);
+    snprintf(title, sizeof title, "%s - kiln", web->title);
+    pages_document(q, a, title, "", out_result(&meta));
+    out_fini(&meta);
     return true;
 }
 
@@ -241,22 +114,18 @@ static bool begin(void *context, const struct http_server *server, const struct 
 {
     const struct web *web = context;
     const struct page *page = find_page(q->path);
-    http_answer_header(a, "X-Content-Type-Options", "nosniff");
-    http_answer_header(a, "Referrer-Policy", "no-referrer");
-    http_answer_header(a, "Content-Security-Policy",
-                       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
-                       "'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
-                       "frame-ancestors 'none'");
+    pages_guard(a);
     bool get = str_eq(q->method, STR("GET")) || str_eq(q->method, STR("HEAD"));
     struct err e = {""};
-    if (get && http_trusts_origin(q, web->check_host, web->host, &e) && answer_asset(q, a))
+    if (get && http_trusts_origin(q, web->check_host, web->host, &e) &&
+        str_starts(q->path, STR("/ui/")) && pages_file(str_from_to(q->path, 4, q->path.n), q, a))
         return true;
     if (refused(web, page, q, a))
         return true;
     if (page->moved)
         return answer_moved(page, q, a);
     if (!page->answer)
-        return answer_document(web, page, q, a);
+        return answer_document(web, q, a);
     later->state = (void *)page;
     return false;
 }
@@ -289,7 +158,7 @@ static uint64_t finish(void *context, const struct http_request *request, void *
             snprintf(value, sizeof value, "attachment;filename=%s", page->file);
             http_answer_header(a, "Content-Disposition", value);
         } else {
-            compress(request, a);
+            pages_compress(request, a);
         }
     } else {
         http_answer_text(a, 400, "%s", e.message);
@@ -333,7 +202,7 @@ static void open_browser(const char *url)
 int web_serve(struct web *web, const struct web_options *options, struct err *e)
 {
     struct listener listener;
-    if (web_available(e) || listener_open(&listener, options->listen, e))
+    if (pages_available(e) || listener_open(&listener, options->listen, e))
         return -1;
     char url[sizeof listener.address];
     snprintf(url, sizeof url, "%s", listener.address);

@@ -31,8 +31,6 @@ struct web_options {
 
 // Serves until SIGINT or SIGTERM.
 int web_serve(struct web *web, const struct web_options *options, struct err *e);
-// 0, or -1 with a sentence in e if this build has no front end.
-int web_available(struct err *e);
 
 // --- its parts ---
 

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/web.h"
+#include "net/pages.h"
 
 static const char *title(struct arena *arena, const char *const *names, size_t n, const char *base)
 {
@@ -47,7 +48,7 @@ static void say(const char *text)
 int command_web(struct call *call, struct err *e)
 {
     struct web web = {0};
-    if (web_available(e) || call_sources(call, 0, e))
+    if (pages_available(e) || call_sources(call, 0, e))
         return -1;
     if (web_load(&web, &call->source, call->arena, e))
         return -1;

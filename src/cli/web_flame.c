@@ -106,7 +106,6 @@ int web_flame(struct web_query *q, struct err *e)
     out_char(q->out, '{');
     web_write_notes(q->out);
     write_events(q, flame, sides);
-    // What percentages of other views refer to: the whole profile, unless asked otherwise.
     out_text(q->out, ",\"flame\":");
     report_flame_json(flame, &style, q->out);
     out_char(q->out, '}');

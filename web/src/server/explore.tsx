@@ -11,7 +11,7 @@ import { Notice, Popover } from "../ui";
 import { exactly, go, usePlace } from "../url";
 import { labelNames, labelValues, mergeStacktraces, type ProfileType, profileTypes, type Range, selectSeries, type Series } from "./querier";
 import { formatSelector, type Matcher, parseSelector, parseTime, PRESETS } from "./selector";
-import { Timeline } from "./timeline";
+import { clock, Timeline } from "./timeline";
 
 const POINTS = 300; // of a timeline, about
 const VIEWS: [view: string, label: string][] = [["flame", "Flame graph"], ["both", "Both"], ["table", "Table"]];
@@ -19,6 +19,11 @@ const VIEWS: [view: string, label: string][] = [["flame", "Flame graph"], ["both
 function stepOf(range: Range): number {
   const least = (range.end - range.start) / 1000 / POINTS;
   return [10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((s) => s >= least) ?? 86400;
+}
+
+function span({ start, end }: Range): string {
+  const seconds = (end - start) / 1000;
+  return `${clock(start / 1000, seconds)} – ${clock(end / 1000, seconds)}`;
 }
 
 function topOf(tree: Tree): Top {
@@ -151,7 +156,9 @@ export function Explore() {
       <header>
         <div class="head">
           <h1>kiln</h1>
-          <p class="about">{type && loaded && <>{type.sampleType} <b>{formatValue(total, type.sampleUnit)}</b></>}</p>
+          <p class="about">
+            {type && loaded && <>{type.sampleType} <b>{formatValue(total, type.sampleUnit)}</b> · {span(loaded.range)}</>}
+          </p>
           <span class="fill" />
           <button class="quiet" onClick={nextTheme} title="Light or dark (d)">{theme === "dark" ? "Light" : "Dark"}</button>
           <button class="quiet" onClick={() => setKeys(true)} title="Keys (?)" aria-label="Keys">?</button>

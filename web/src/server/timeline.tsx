@@ -19,6 +19,15 @@ export function align(series: Series[], range: Range, step: number): [number[], 
   return [times, ...columns];
 }
 
+// Hours and minutes, in the reader's zone; days too where there are several.
+export function clock(seconds: number, span: number): string {
+  const at = new Date(seconds * 1000);
+  const two = (n: number) => String(n).padStart(2, "0");
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}` + (span < 300 ? ":" + two(at.getSeconds()) : "");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return span > 3 * 86400 ? day.slice(5) : span > 86400 ? day.slice(5) + " " + time : time;
+}
+
 export function Timeline({ series, range, step, unit, theme, onSelect }: {
   series: Series[];
   range: Range;
@@ -39,7 +48,7 @@ export function Timeline({ series, range, step, unit, theme, onSelect }: {
       width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0],
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
-      axes: [{ ...axis, size: 26 }, { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatValue(v, unit)) }],
+      axes: [{ ...axis, size: 24, values: (_u, ticks) => ticks.map((t) => clock(t, (range.end - range.start) / 1000)) }, { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatValue(v, unit)) }],
       series: [{}, ...series.map((_, i) => ({ stroke: colour("c" + ((i % 8) * 3)), fill: series.length === 1 ? colour("gauge") : undefined, width: 1.5, points: { size: 4 } }))],
       hooks: {
         setSelect: [(u) => {

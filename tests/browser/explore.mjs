@@ -1,0 +1,152 @@
+// Drives Explore in a real browser over a real server:
+//     node explore.mjs PAGES SERVER [SCREENSHOTS]
+// PAGES and SERVER are ports: where `kiln web` has the pages' files, and where `kiln server` answers.
+// Both become one origin here. Prints TAP.
+import http from "node:http";
+import { mkdirSync } from "node:fs";
+import { resolve } from "node:path";
+import { chromium } from "playwright-core";
+
+const [pages, server] = process.argv.slice(2, 4).map(Number);
+const shots = process.argv[4];
+if (shots) mkdirSync(shots, { recursive: true });
+
+const DOCUMENT = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>kiln</title><link rel="stylesheet" href="/ui/palette.css">
+<link rel="stylesheet" href="/ui/app.css"><script type="module" src="/ui/app.js"></script></head><body><div id="app"></div>
+<script type="application/json" id="meta">{"home":"server"}</script></body></html>`;
+let asked = 0;
+let late = null; // holds an answer back until the next one was sent
+const origin = http.createServer((request, answer) => {
+  if (request.url.startsWith("/explore")) {
+    answer.setHeader("Content-Type", "text/html");
+    answer.setHeader("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:");
+    return answer.end(DOCUMENT);
+  }
+  if (request.url.includes("SelectMerge")) asked++;
+  const port = request.url.startsWith("/ui/") ? pages : server;
+  const hold = late && request.url.includes("SelectMerge") ? late.shift() : 0;
+  const onward = http.request({ port, host: "127.0.0.1", path: request.url, method: request.method, headers: { ...request.headers, host: "localhost:" + port } }, (back) => {
+    setTimeout(() => {
+      answer.writeHead(back.statusCode, back.headers);
+      back.pipe(answer);
+    }, hold || 0);
+  });
+  request.pipe(onward);
+}).listen(0, "127.0.0.1");
+await new Promise((done) => origin.on("listening", done));
+const base = "http://127.0.0.1:" + origin.address().port;
+
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-quic"],
+});
+let count = 0;
+let failed = 0;
+function check(ok, what, detail) {
+  count++;
+  if (!ok) failed++;
+  console.log((ok ? "ok " : "not ok ") + count + " - explore: " + what + (ok || detail === undefined ? "" : " # " + String(detail).slice(0, 600)));
+}
+async function open(path, { width = 1280, height = 760, dark = false } = {}) {
+  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+  const page = await context.newPage();
+  page.problems = [];
+  page.on("pageerror", (e) => page.problems.push(e.message));
+  page.on("console", (m) => m.type() === "error" && page.problems.push(m.text()));
+  await page.goto(base + path);
+  await idle(page);
+  return page;
+}
+async function idle(page) {
+  await page.waitForFunction(() => document.querySelector("main") && (document.querySelector(".flame canvas, .rows, .notice")) && !document.querySelector(".progress.busy"));
+  await page.waitForTimeout(80);
+}
+async function close(page, what) {
+  check(page.problems.length === 0, what + ": no complaints", page.problems.join("; "));
+  await page.context().close();
+}
+const param = (page, name) => new URL(page.url()).searchParams.get(name);
+const about = (page) => page.textContent(".about");
+
+{
+  const page = await open("/explore");
+  check((await about(page)).includes("cpu 3.60s"), "opens on a service, its CPU time, without a click", await about(page));
+  check(await page.isVisible(".timeline canvas"), "with a timeline");
+  check((await page.locator(".rows tbody tr").first().innerText()).startsWith("malloc"), "and a table", await page.locator(".rows tbody tr").first().innerText());
+  if (shots) await page.screenshot({ path: resolve(shots, "explore.png") });
+  await page.click(".popover > button:has-text('Label')");
+  await page.fill(".labels input", "region");
+  await page.click(".labels .link:has-text('eu')");
+  await idle(page);
+  check(param(page, "query") === '{service_name="shop", region="eu"}', "a label becomes part of the selector", param(page, "query"));
+  check((await about(page)).includes("cpu 2.10s"), "and filters", await about(page));
+  await page.reload();
+  await idle(page);
+  check((await about(page)).includes("cpu 2.10s"), "which survives a reload", await about(page));
+  await page.click(".bar .chip .remove");
+  await idle(page);
+  check((await about(page)).includes("cpu 3.60s"), "its chip removes it", await about(page));
+  await page.fill(".selector", '{service_name="shop", region!="eu"}');
+  await page.keyboard.press("Enter");
+  await idle(page);
+  check((await about(page)).includes("cpu 1.50s"), "a selector can be typed", await about(page));
+  await page.fill(".find input", "malloc");
+  await page.waitForTimeout(60);
+  check((await page.textContent(".matched")).startsWith("Matched: "), "search", await page.textContent(".matched"));
+  await page.fill(".find input", "");
+
+  // Dragging over the first half of the timeline leaves the older profiles.
+  await page.fill(".selector", '{service_name="shop"}');
+  await page.keyboard.press("Enter");
+  await idle(page);
+  const plot = await page.locator(".timeline .u-over").boundingBox();
+  await page.mouse.move(plot.x + 4, plot.y + 30);
+  await page.mouse.down();
+  await page.mouse.move(plot.x + plot.width / 2, plot.y + 30, { steps: 4 });
+  await page.mouse.up();
+  await idle(page);
+  check(/^\d+$/.test(param(page, "from")) && /^\d+$/.test(param(page, "until")), "dragging chooses a range", page.url());
+  check((await about(page)).includes("cpu 1.20s"), "and what lies in it", await about(page));
+  await page.goBack();
+  await idle(page);
+  check((await about(page)).includes("cpu 3.60s"), "back goes back", await about(page));
+
+  const before = asked;
+  await page.selectOption("select[aria-label='Refresh']", "10");
+  await page.click("button:has-text('Refresh')");
+  await idle(page);
+  check(asked > before, "refresh asks again");
+  await close(page, "one service");
+}
+{
+  const page = await open("/explore?from=now-10d&until=now-9d");
+  check((await page.textContent("main")).includes("No"), "nothing in the range: says so", await page.textContent("main"));
+  await close(page, "empty");
+}
+{
+  // The first answer comes last: it must not be what stays.
+  const page = await open("/explore?query=" + encodeURIComponent('{service_name="shop"}'));
+  late = [1500, 0];
+  await page.fill(".selector", '{service_name="shop", region="eu"}');
+  await page.keyboard.press("Enter");
+  await page.waitForTimeout(150);
+  await page.fill(".selector", '{service_name="shop", region="us"}');
+  await page.keyboard.press("Enter");
+  await page.waitForTimeout(2200);
+  await idle(page);
+  check((await about(page)).includes("cpu 1.50s"), "an old answer never overwrites a newer one", await about(page));
+  late = null;
+  await close(page, "order of answers");
+}
+{
+  const page = await open("/explore", { width: 390, height: 780, dark: true });
+  check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), "nothing sticks out on a phone");
+  if (shots) await page.screenshot({ path: resolve(shots, "explore-phone-dark.png") });
+  await close(page, "phone");
+}
+await browser.close();
+origin.close();
+console.log("1.." + count);
+process.exit(failed ? 1 : 0);
