@@ -41,8 +41,10 @@ async function open(name, path, { width = 1280, height = 760, dark = false, expe
 
 // Until nothing is being loaded, and what came is drawn.
 async function idle(page) {
-  await page.waitForFunction(() => document.querySelector("header") && !document.querySelector(".progress.busy"));
-  await page.waitForTimeout(40);
+  await page.waitForTimeout(20);
+  await page.waitForFunction(() => document.querySelector("header") && document.querySelector("main")?.firstChild && !document.querySelector(".progress.busy"));
+  await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+  await page.waitForTimeout(20);
 }
 
 async function shot(page, name) {
@@ -87,6 +89,12 @@ async function option(page, label) {
   await page.click(`.panel .check:has-text("${label}")`);
   await idle(page);
   await page.keyboard.press("Escape");
+}
+
+// Waits for a text that a script is about to write, for a while.
+async function becomes(page, selector, wanted, what) {
+  await page.waitForFunction(([s, w]) => document.querySelector(s)?.textContent === w, [selector, wanted], { timeout: 4000 }).catch(() => {});
+  equal(await page.textContent(selector), wanted, what);
 }
 
 // Flame graph. The stacks are in tests/check_web: main 1s = idle 250ms, serve 750ms; serve = handle
@@ -134,21 +142,23 @@ async function option(page, label) {
   equal(await page.evaluate(() => navigator.clipboard.readText()), "serve", "c copies the name");
   await page.keyboard.press("Home");
   await page.keyboard.press("?");
-  check(await page.isVisible("dialog"), "? lists the keys");
+  check(await page.waitForSelector("dialog[open]", { timeout: 4000 }).catch(() => null), "? lists the keys");
   await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog[open]", { state: "detached", timeout: 4000 });
 
   await page.keyboard.press("/");
+  await page.waitForFunction(() => document.activeElement.type === "search");
   await page.keyboard.type("json|db_q");
   await page.waitForTimeout(50);
-  equal(await page.textContent(".matched"), "Matched: 50.0%", "search: the share, a stack once");
+  await becomes(page, ".matched", "Matched: 50.0%", "search: the share, a stack once");
   equal(param(page, "q"), "json|db_q", "the search is in the URL");
   await shot(page, "web-search");
   await page.reload();
   await idle(page);
-  equal(await page.textContent(".matched"), "Matched: 50.0%", "and survives a reload");
+  await becomes(page, ".matched", "Matched: 50.0%", "and survives a reload");
   await page.fill(".find input", "json(");
   await page.waitForTimeout(50);
-  equal(await page.textContent(".matched"), "Matched: 0%", "a broken expression is plain text");
+  await becomes(page, ".matched", "Matched: 0%", "a broken expression is plain text");
   await page.fill(".find input", "json");
   await page.click(".apply button:has-text('Focus')");
   await idle(page);
@@ -184,7 +194,7 @@ async function option(page, label) {
   await page.click(".chip .remove");
   await idle(page);
   await menu(page, 0.5, 3, "Highlight");
-  equal(await page.textContent(".matched"), "Matched: 50.0%", "menu: highlight");
+  await becomes(page, ".matched", "Matched: 50.0%", "menu: highlight");
   await page.fill(".find input", "");
   await menu(page, 0.5, 3, "Copy name");
   equal(await page.evaluate(() => navigator.clipboard.readText()), "handle", "menu: copy name");
@@ -344,6 +354,7 @@ async function option(page, label) {
   equal(await page.getAttribute("th.total", "aria-sort"), "descending", "and is told");
   await page.fill(".find input", "json");
   await page.waitForTimeout(50);
+  await page.waitForFunction(() => document.querySelectorAll(".rows tbody tr").length === 2, null, { timeout: 4000 }).catch(() => {});
   equal((await rows(page)).map((r) => r[0]).join(), "json_encode,json_escape (inline)", "table: filter");
   await page.fill(".find input", "");
   await option(page, "All sample types");
@@ -372,7 +383,7 @@ async function option(page, label) {
   await shot(page, "web-both");
   await page.click(".rows tbody tr:has-text('db_query')");
   await idle(page);
-  equal(await page.textContent(".matched"), "Matched: 20.0%", "both: a row highlights");
+  await becomes(page, ".matched", "Matched: 20.0%", "both: a row highlights");
   check((await rows(page)).length > 5, "both: and leaves the table as it is");
   await page.click(".rows tbody tr:has-text('db_query')");
   await page.dblclick(".rows tbody tr:has-text('json_encode')");
@@ -406,6 +417,7 @@ for (const own of ["", "?own=1"]) {
   await shot(page, own ? "web-graph-own" : "web-graph");
   await page.fill(".find input", "json");
   await page.waitForTimeout(50);
+  await page.waitForSelector(".node.hit", { timeout: 4000 }).catch(() => {});
   equal(await page.locator(".node.hit").count(), 2, how + ": search");
   await page.click(".node:has-text('db_query')");
   await page.click(".menu button:has-text('Focus')");
