@@ -64,15 +64,16 @@ static const struct page *find_page(struct str path)
 // --- answers ---
 
 // Every view is this document; what it shows comes from api/.
-static bool answer_document(const struct web *web, const struct http_request *q,
-                            struct http_answer *a)
+static bool answer_document(const struct web *web, const struct page *page,
+                            const struct http_request *q, struct http_answer *a)
 {
     struct out meta;
     char title[512];
     out_init_memory(&meta, META_MAX);
     web_write_meta(web, &meta);
     snprintf(title, sizeof title, "%s - kiln", web->title);
-    pages_document(q, a, title, "", out_result(&meta));
+    bool flame = strcmp(page->path, "/ui/flamegraph") == 0 && !q->query.n;
+    pages_document(q, a, title, "", out_result(&meta), flame ? "api/flame" : NULL);
     out_fini(&meta);
     return true;
 }
@@ -125,7 +126,7 @@ static bool begin(void *context, const struct http_server *server, const struct 
     if (page->moved)
         return answer_moved(page, q, a);
     if (!page->answer)
-        return answer_document(web, q, a);
+        return answer_document(web, page, q, a);
     later->state = (void *)page;
     return false;
 }

@@ -118,7 +118,7 @@ static void put_data(struct out *out, struct str json)
 }
 
 void pages_document(const struct http_request *q, struct http_answer *a, const char *title,
-                    const char *base, struct str meta)
+                    const char *base, struct str meta, const char *first)
 {
     static const char *const styles[] = {"palette.css", "app.css"};
     struct out *out = &a->body;
@@ -133,6 +133,12 @@ void pages_document(const struct http_request *q, struct http_answer *a, const c
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
         out_printf(out, "<link rel=\"stylesheet\" href=\"%s%s?v=%s\">\n", base, styles[i],
                    web_assets_version);
+    if (first)
+        out_printf(out, "<link rel=\"preload\" as=\"fetch\" crossorigin href=\"%s\">\n", first);
+    // What app.js imports at once; other parts are for pages that may never be opened.
+    for (const struct web_asset *asset = web_assets; asset->name; asset++)
+        if (str_starts(str_from(asset->name), STR("chunk-")))
+            out_printf(out, "<link rel=\"modulepreload\" href=\"%s%s\">\n", base, asset->name);
     out_printf(out, "<script type=\"module\" src=\"%sapp.js?v=%s\"></script>\n", base,
                web_assets_version);
     out_text(out, "</head>\n<body>\n<div id=\"app\"></div>\n<noscript>These pages are drawn by a "

@@ -16,8 +16,9 @@ bool pages_file(struct str name, const struct http_request *q, struct http_answe
 
 // Answers with the document. Its files are below base ("" or "/ui/"); meta is the JSON object that
 // web/src/meta.ts reads: the server's says {"home":"server"}, the viewer's describes its profile.
+// first (may be NULL) is what the page is going to fetch: the browser need not wait for the script.
 void pages_document(const struct http_request *q, struct http_answer *a, const char *title,
-                    const char *base, struct str meta);
+                    const char *base, struct str meta, const char *first);
 
 // Gzips the body if the client takes that and it is worth it.
 void pages_compress(const struct http_request *q, struct http_answer *a);
