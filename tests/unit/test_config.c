@@ -135,6 +135,21 @@ static void bools_are_many_words(void **state)
 }
 
 // A choice is set by its field's name, or is itself switched on.
+static void names_in_urls_are_pprofs(void **state)
+{
+    static const char *const none[] = {"output", "source_path", "trim_path", "divide_by"};
+    assert_string_equal(config_url_name(config_find("focus")), "f");
+    assert_string_equal(config_url_name(config_find("granularity")), "g");
+    assert_string_equal(config_url_name(config_find("sample_index")), "si");
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        assert_null(config_url_name(config_find(none[i])));
+    // None twice.
+    for (const struct config_field *f = config_fields; f->name; f++)
+        for (const struct config_field *g = f + 1; g->name; g++)
+            if (config_url_name(f) && config_url_name(g))
+                assert_string_not_equal(config_url_name(f), config_url_name(g));
+}
+
 static void choices_are_names(void **state)
 {
     struct config c = config_default();
@@ -164,13 +179,10 @@ static void texts_are_cut(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_covers_the_struct),
-        cmocka_unit_test(defaults_are_pprofs),
-        cmocka_unit_test(every_kind_is_set_and_got),
-        cmocka_unit_test(mistakes_change_nothing),
-        cmocka_unit_test(bools_are_many_words),
-        cmocka_unit_test(choices_are_names),
-        cmocka_unit_test(texts_are_cut),
+        cmocka_unit_test(the_table_covers_the_struct), cmocka_unit_test(defaults_are_pprofs),
+        cmocka_unit_test(every_kind_is_set_and_got),   cmocka_unit_test(mistakes_change_nothing),
+        cmocka_unit_test(bools_are_many_words),        cmocka_unit_test(choices_are_names),
+        cmocka_unit_test(names_in_urls_are_pprofs),    cmocka_unit_test(texts_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

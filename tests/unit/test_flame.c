@@ -186,6 +186,58 @@ static uint32_t function(struct model_builder *b, const char *name, const char *
     return model_build_function(b, id, id, model_build_string(b, str_from(file)), line);
 }
 
+static void what_became_other_can_be_had_by_its_path(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    add(&b, "main;a;x", 500);
+    add(&b, "main;a;y;z", 3);
+    add(&b, "main;a;w", 2);
+    add(&b, "main;a", 1);
+    add(&b, "main;b;y", 7);
+    struct report_flame_options options = {.min_share = 0.1};
+    assert_string_equal(
+        dump(make(b.p, options)),
+        "all 513/0\n main 513/0\n  a 506/1\n   x 500/500\n   other 5/5\n  other 7/7\n");
+    const struct str path[] = {STR("main"), STR("a")}, nowhere[] = {STR("main"), STR("c")};
+    options = (struct report_flame_options){.path = path, .n_path = 2};
+    assert_string_equal(dump(make(b.p, options)),
+                        "all 506/1\n w 2/2\n x 500/500\n y 3/0\n  z 3/3\n");
+    // Shares are of what is below.
+    options.min_share = 0.005;
+    assert_string_equal(dump(make(b.p, options)),
+                        "all 506/1\n x 500/500\n y 3/0\n  z 3/3\n other 2/2\n");
+    options.path = nowhere;
+    assert_string_equal(dump(make(b.p, options)), "all 0/0\n");
+    const struct str callers[] = {STR("y")};
+    options = (struct report_flame_options){.path = callers, .n_path = 1, .reverse = true};
+    assert_string_equal(dump(make(b.p, options)), "all 7/0\n b 7/0\n  main 7/7\n");
+}
+
+static void frames_are_files_lines_or_addresses(void **state)
+{
+    (void)state;
+    struct model_builder b;
+    start(&b);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct model_line line = {.function = function(&b, "f", "x.c", 0), .line = 7 + i};
+        uint32_t l = model_build_location(&b, MODEL_NONE, 0x10 + i, &line, 1);
+        model_build_sample(&b, &l, 1, &(int64_t){i + 1});
+    }
+    const char *wanted[] = {
+        [REPORT_FLAME_FUNCTIONS] = "all 3/0\n f 3/3\n",
+        [REPORT_FLAME_FILES] = "all 3/0\n x.c 3/3\n",
+        [REPORT_FLAME_LINES] = "all 3/0\n f x.c:7 1/1\n f x.c:8 2/2\n",
+        [REPORT_FLAME_ADDRESSES] =
+            "all 3/0\n 0000000000000010 f x.c:7 1/1\n 0000000000000011 f x.c:8 2/2\n",
+    };
+    for (unsigned by = 0; by < sizeof wanted / sizeof *wanted; by++)
+        assert_string_equal(
+            dump(make(b.p, (struct report_flame_options){.by = (enum report_flame_by)by})),
+            wanted[by]);
+}
+
 static void inlined_lines_are_frames(void **state)
 {
     (void)state;
@@ -607,6 +659,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_empty_profile_is_a_root, setup, teardown),
         cmocka_unit_test_setup_teardown(small_branches_become_other, setup, teardown),
         cmocka_unit_test_setup_teardown(the_largest_nodes_survive_the_cap, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_became_other_can_be_had_by_its_path, setup, teardown),
+        cmocka_unit_test_setup_teardown(frames_are_files_lines_or_addresses, setup, teardown),
         cmocka_unit_test_setup_teardown(inlined_lines_are_frames, setup, teardown),
         cmocka_unit_test_setup_teardown(names_what_has_no_name, setup, teardown),
         cmocka_unit_test_setup_teardown(negative_values_are_told_not_drawn, setup, teardown),
