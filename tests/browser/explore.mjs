@@ -18,7 +18,7 @@ const DOCUMENT = `<!doctype html><html lang="en"><head><meta charset="utf-8"><me
 let asked = 0;
 let late = null; // holds an answer back until the next one was sent
 const origin = http.createServer((request, answer) => {
-  if (request.url.startsWith("/explore")) {
+  if (/^\/(explore|diff)/.test(request.url)) {
     answer.setHeader("Content-Type", "text/html");
     answer.setHeader("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:");
     return answer.end(DOCUMENT);
@@ -85,7 +85,7 @@ const about = (page) => page.textContent(".about");
   await page.reload();
   await idle(page);
   check((await about(page)).includes("cpu 2.10s"), "which survives a reload", await about(page));
-  await page.click(".bar .chip .remove");
+  await page.click(".selection .chip .remove");
   await idle(page);
   check((await about(page)).includes("cpu 3.60s"), "its chip removes it", await about(page));
   await page.fill(".selector", '{service_name="shop", region!="eu"}');
@@ -139,6 +139,23 @@ const about = (page) => page.textContent(".about");
   check((await about(page)).includes("cpu 1.50s"), "an old answer never overwrites a newer one", await about(page));
   late = null;
   await close(page, "order of answers");
+}
+{
+  const query = (region) => encodeURIComponent(`{service_name="shop", region="${region}"}`);
+  const page = await open(`/diff?left_query=${query("us")}&query=${query("eu")}`);
+  check((await about(page)).includes("1.50s → 2.10s (+40.0%)"), "diff: both sides", await about(page));
+  const text = () => page.locator(".rows tbody tr", { hasText: "serve" }).innerText();
+  const shares = (await text()).split("\t");
+  check((await page.textContent(".legend")).includes("change of the share"), "diff: shares are compared", await page.textContent(".legend"));
+  await page.click(".check:has-text('Compare shares')");
+  await idle(page);
+  const values = (await text()).split("\t");
+  check(param(page, "abs") === "1" && values[1] !== shares[1] && values[2] === shares[2], "diff: or values", shares + " / " + values);
+  if (shots) await page.screenshot({ path: resolve(shots, "diff.png") });
+  await page.click(".tabs a:has-text('Explore')");
+  await idle(page);
+  check(new URL(page.url()).pathname === "/explore" && (await about(page)).includes("cpu 2.10s"), "diff: its right side can be explored", await about(page));
+  await close(page, "diff");
 }
 {
   const page = await open("/explore", { width: 390, height: 780, dark: true });

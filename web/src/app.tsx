@@ -7,5 +7,5 @@ import { meta } from "./meta";
 import { Viewer } from "./viewer";
 
 const app = document.getElementById("app")!;
-if (meta.home === "server") void import("./server/explore").then(({ Explore }) => render(<Explore />, app));
+if (meta.home === "server") void import("./server/main").then(({ Server }) => render(<Server />, app));
 else render(<Viewer />, app);

@@ -33,3 +33,8 @@ export const selectSeries = async (type: string, selector: string, range: Range,
   (await call<{ series?: Series[] }>("SelectSeries", { profileTypeID: type, labelSelector: selector, groupBy, step, ...range })).series ?? [];
 export const mergeStacktraces = async (type: string, selector: string, range: Range, maxNodes = 16384) =>
   (await call<{ flamegraph?: Flamebearer }>("SelectMergeStacktraces", { profileTypeID: type, labelSelector: selector, maxNodes, ...range })).flamegraph;
+
+export const diff = async (type: string, leftSelector: string, leftRange: Range, rightSelector: string, rightRange: Range, maxNodes = 16384) => {
+  const side = (labelSelector: string, range: Range) => ({ profileTypeID: type, labelSelector, maxNodes, ...range });
+  return (await call<{ flamegraph?: Flamebearer }>("Diff", { left: side(leftSelector, leftRange), right: side(rightSelector, rightRange) })).flamegraph;
+};

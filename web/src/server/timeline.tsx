@@ -4,6 +4,14 @@ import { useEffect, useRef } from "preact/hooks";
 import { formatValue } from "../component";
 import type { Range, Series } from "./querier";
 
+const POINTS = 300; // about
+
+// Seconds between points.
+export function stepOf(range: Range): number {
+  const least = (range.end - range.start) / 1000 / POINTS;
+  return [10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((s) => s >= least) ?? 86400;
+}
+
 // The points of all series on one grid; where one has none stands a gap.
 export function align(series: Series[], range: Range, step: number): [number[], ...(number | null)[][]] {
   const n = Math.max(1, Math.floor((range.end - range.start) / 1000 / step) + 1);
