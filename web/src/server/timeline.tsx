@@ -27,6 +27,12 @@ export function align(series: Series[], range: Range, step: number): [number[], 
   return [times, ...columns];
 }
 
+// Points with a gap on either side: no line shows them.
+export function alone(column: ArrayLike<number | null | undefined>): number[] {
+  const empty = (i: number) => column[i] === null || column[i] === undefined;
+  return Array.from({ length: column.length }, (_, i) => i).filter((i) => !empty(i) && empty(i - 1) && empty(i + 1));
+}
+
 // Hours and minutes, in the reader's zone; days too where there are several.
 export function clock(seconds: number, span: number): string {
   const at = new Date(seconds * 1000);
@@ -57,7 +63,8 @@ export function Timeline({ series, range, step, unit, theme, onSelect }: {
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
       axes: [{ ...axis, size: 24, values: (_u, ticks) => ticks.map((t) => clock(t, (range.end - range.start) / 1000)) }, { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatValue(v, unit)) }],
-      series: [{}, ...series.map((_, i) => ({ stroke: colour("c" + ((i % 8) * 3)), fill: series.length === 1 ? colour("gauge") : undefined, width: 1.5, points: { size: 4 } }))],
+      series: [{}, ...series.map((_, i) => ({ stroke: colour("c" + ((i % 8) * 3)), fill: series.length === 1 ? colour("gauge") : undefined, width: 1.5,
+        points: { show: true, size: 4, filter: (u: uPlot, at: number) => alone(u.data[at]) } }))],
       hooks: {
         setSelect: [(u) => {
           const { left, width } = u.select;
