@@ -10,7 +10,7 @@
 #include "cli/output.h"
 #include "cli/shell.h"
 #include "cli/source.h"
-#include "cli/web.h"
+#include "cli/viewer.h"
 #include "net/pages.h"
 
 enum { MOST_FLAGS = 160 };
@@ -181,16 +181,16 @@ static int serve(struct options *o, struct arena *arena, struct err *e)
     if (!colon)
         return err_set(e, "could not split http address: address %s: missing port in address",
                        o->http);
-    struct web web = {0};
-    struct web_options options = {
+    struct viewer viewer = {0};
+    struct viewer_options options = {
         .listen = o->http[n - 1] == ':' ? arena_printf(arena, "%s0", o->http) : o->http,
         .no_browser = o->no_browser,
         .say = source_complain,
     };
-    if (web_load(&web, &o->source, arena, e))
+    if (viewer_load(&viewer, &o->source, arena, e))
         return -1;
-    web.config = o->config;
-    return web_serve(&web, &options, e);
+    viewer.config = o->config;
+    return viewer_serve(&viewer, &options, e);
 }
 
 static void usage(void)

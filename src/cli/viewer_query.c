@@ -1,11 +1,11 @@
 // What a request asks for, and what is told with every answer.
-#include "cli/web.h"
+#include "cli/viewer.h"
 
 #include "codec/json.h"
 
 enum { NOTES_MAX = 16, VALUE_MAX = HTTP_LINE_MAX };
 
-const char *web_parameter(struct web_query *q, const char *name, struct err *e)
+const char *viewer_parameter(struct viewer_query *q, const char *name, struct err *e)
 {
     char text[VALUE_MAX];
     int found = http_parameter(q->request->query, name, text, sizeof text, e);
@@ -14,16 +14,16 @@ const char *web_parameter(struct web_query *q, const char *name, struct err *e)
     return found ? arena_copy(q->arena, text, strlen(text)) : "";
 }
 
-bool web_flag(struct web_query *q, const char *name)
+bool viewer_flag(struct viewer_query *q, const char *name)
 {
     char text[16];
     return http_parameter(q->request->query, name, text, sizeof text, NULL) > 0 &&
            config_parse_bool(text) == 1;
 }
 
-int web_read_config(struct web_query *q, struct err *e)
+int viewer_read_config(struct viewer_query *q, struct err *e)
 {
-    q->config = q->web->config;
+    q->config = q->viewer->config;
     for (const struct config_field *f = config_fields; f->name; f++) {
         char text[VALUE_MAX];
         const char *name = config_url_name(f);
@@ -40,7 +40,7 @@ int web_read_config(struct web_query *q, struct err *e)
 static char notes[NOTES_MAX][160];
 static size_t n_notes;
 
-void web_note(const char *text)
+void viewer_note(const char *text)
 {
     if (n_notes == NOTES_MAX)
         return;
@@ -51,7 +51,7 @@ void web_note(const char *text)
     notes[n_notes++][n] = '\0';
 }
 
-void web_write_notes(struct out *out)
+void viewer_write_notes(struct out *out)
 {
     out_text(out, "\"notes\":[");
     for (size_t i = 0; i < n_notes; i++) {
@@ -68,15 +68,15 @@ static void write_text(struct out *out, const char *key, const char *text)
     json_write_string(out, str_from(text));
 }
 
-void web_write_meta(const struct web *web, struct out *out)
+void viewer_write_meta(const struct viewer *viewer, struct out *out)
 {
-    const struct model_profile *p = web->p;
+    const struct model_profile *p = viewer->p;
     struct err e;
     out_printf(out, "{\"version\":\"%s\"", KILN_VERSION);
-    write_text(out, "title", web->title);
-    int type = model_type_index(p, str_from(web->config.sample_index), &e);
+    write_text(out, "title", viewer->title);
+    int type = model_type_index(p, str_from(viewer->config.sample_index), &e);
     out_printf(out, ",\"diff\":%d,\"type\":%d,\"samples\":%zu,\"time\":%lld,\"duration\":%lld",
-               web->sides[0] != NULL, type < 0 ? 0 : type, p->n_samples,
+               viewer->sides[0] != NULL, type < 0 ? 0 : type, p->n_samples,
                (long long)(p->time_nanos / 1000000), (long long)p->duration_nanos);
     out_text(out, ",\"types\":[");
     for (uint32_t i = 0; i < p->n_types; i++) {
@@ -102,7 +102,7 @@ void web_write_meta(const struct web *web, struct out *out)
         const char *name = config_url_name(f);
         if (!name)
             continue;
-        config_get(&web->config, f, value, sizeof value);
+        config_get(&viewer->config, f, value, sizeof value);
         config_get(&plain, f, usual, sizeof usual);
         if (strcmp(value, usual) == 0)
             continue;
@@ -110,6 +110,6 @@ void web_write_meta(const struct web *web, struct out *out)
         json_write_string(out, str_from(value));
     }
     out_text(out, "},\"configs\":");
-    web_write_configs(out);
+    viewer_write_configs(out);
     out_char(out, '}');
 }

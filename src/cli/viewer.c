@@ -1,4 +1,4 @@
-#include "cli/web.h"
+#include "cli/viewer.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -18,10 +18,10 @@ extern char **environ;
 
 struct page {
     const char *path;
-    int (*answer)(struct web_query *q, struct err *e); // data
-    const char *type, *file;                           // of data; a name to save it by
-    const char *moved;                                 // where to look instead
-    bool post;                                         // changes something
+    int (*answer)(struct viewer_query *q, struct err *e); // data
+    const char *type, *file;                              // of data; a name to save it by
+    const char *moved;                                    // where to look instead
+    bool post;                                            // changes something
 };
 
 static const struct page pages[] = {
@@ -37,17 +37,20 @@ static const struct page pages[] = {
     {.path = "/ui/peek"},
     {.path = "/ui/source"},
     {.path = "/ui/disasm"},
-    {.path = "/ui/api/flame", .answer = web_flame, .type = "application/json"},
-    {.path = "/ui/api/top", .answer = web_top, .type = "application/json"},
-    {.path = "/ui/api/graph", .answer = web_graph, .type = "application/json"},
-    {.path = "/ui/api/peek", .answer = web_peek, .type = "application/json"},
-    {.path = "/ui/api/source", .answer = web_source, .type = "text/html; charset=utf-8"},
-    {.path = "/ui/api/disasm", .answer = web_disasm, .type = "text/plain; charset=utf-8"},
-    {.path = "/ui/api/export", .answer = web_export, .type = "application/octet-stream"},
-    {.path = "/ui/saveconfig", .answer = web_save_config, .type = "text/plain", .post = true},
-    {.path = "/ui/deleteconfig", .answer = web_delete_config, .type = "text/plain", .post = true},
+    {.path = "/ui/api/flame", .answer = viewer_flame, .type = "application/json"},
+    {.path = "/ui/api/top", .answer = viewer_top, .type = "application/json"},
+    {.path = "/ui/api/graph", .answer = viewer_graph, .type = "application/json"},
+    {.path = "/ui/api/peek", .answer = viewer_peek, .type = "application/json"},
+    {.path = "/ui/api/source", .answer = viewer_source, .type = "text/html; charset=utf-8"},
+    {.path = "/ui/api/disasm", .answer = viewer_disasm, .type = "text/plain; charset=utf-8"},
+    {.path = "/ui/api/export", .answer = viewer_export, .type = "application/octet-stream"},
+    {.path = "/ui/saveconfig", .answer = viewer_save_config, .type = "text/plain", .post = true},
+    {.path = "/ui/deleteconfig",
+     .answer = viewer_delete_config,
+     .type = "text/plain",
+     .post = true},
     {.path = "/ui/download",
-     .answer = web_download,
+     .answer = viewer_download,
      .type = "application/vnd.google.protobuf+gzip",
      .file = "profile.pb.gz"},
     {.path = NULL},
@@ -64,14 +67,14 @@ static const struct page *find_page(struct str path)
 // --- answers ---
 
 // Every view is this document; what it shows comes from api/.
-static bool answer_document(const struct web *web, const struct page *page,
+static bool answer_document(const struct viewer *viewer, const struct page *page,
                             const struct http_request *q, struct http_answer *a)
 {
     struct out meta;
     char title[512];
     out_init_memory(&meta, META_MAX);
-    web_write_meta(web, &meta);
-    snprintf(title, sizeof title, "%s - kiln", web->title);
+    viewer_write_meta(viewer, &meta);
+    snprintf(title, sizeof title, "%s - kiln", viewer->title);
     bool flame = strcmp(page->path, "/ui/flamegraph") == 0 && !q->query.n;
     pages_document(q, a, title, "", out_result(&meta), flame ? "api/flame" : NULL);
     out_fini(&meta);
@@ -91,11 +94,11 @@ static bool answer_moved(const struct page *page, const struct http_request *q,
     return true;
 }
 
-static bool refused(const struct web *web, const struct page *page, const struct http_request *q,
-                    struct http_answer *a)
+static bool refused(const struct viewer *viewer, const struct page *page,
+                    const struct http_request *q, struct http_answer *a)
 {
     struct err e = {""};
-    if (!http_trusts_origin(q, web->check_host, web->host, &e)) {
+    if (!http_trusts_origin(q, viewer->check_host, viewer->host, &e)) {
         http_answer_text(a, 403, "%s", e.message);
     } else if (!page) {
         http_answer_text(a, 404, "there is no %.*s here; /ui/ is where the pages begin",
@@ -113,20 +116,20 @@ static bool refused(const struct web *web, const struct page *page, const struct
 static bool begin(void *context, const struct http_server *server, const struct http_request *q,
                   struct http_answer *a, struct http_later *later)
 {
-    const struct web *web = context;
+    const struct viewer *viewer = context;
     const struct page *page = find_page(q->path);
     pages_guard(a);
     bool get = str_eq(q->method, STR("GET")) || str_eq(q->method, STR("HEAD"));
     struct err e = {""};
-    if (get && http_trusts_origin(q, web->check_host, web->host, &e) &&
+    if (get && http_trusts_origin(q, viewer->check_host, viewer->host, &e) &&
         str_starts(q->path, STR("/ui/")) && pages_file(str_from_to(q->path, 4, q->path.n), q, a))
         return true;
-    if (refused(web, page, q, a))
+    if (refused(viewer, page, q, a))
         return true;
     if (page->moved)
         return answer_moved(page, q, a);
     if (!page->answer)
-        return answer_document(web, page, q, a);
+        return answer_document(viewer, page, q, a);
     later->state = (void *)page;
     return false;
 }
@@ -137,7 +140,7 @@ static uint64_t finish(void *context, const struct http_request *request, void *
 {
     const struct page *page = state;
     struct err e = {""};
-    struct web_query q = {.web = context, .request = request, .arena = source_arena_new()};
+    struct viewer_query q = {.viewer = context, .request = request, .arena = source_arena_new()};
     int result = q.arena ? 0 : err_set(&e, "out of memory");
     http_answer_header(a, "Cache-Control", "no-store");
     struct arena_trap trap;
@@ -145,7 +148,7 @@ static uint64_t finish(void *context, const struct http_request *request, void *
     if (result == 0 && ARENA_TRY(q.arena, trap)) {
         result = arena_caught(q.arena, &e);
     } else if (result == 0) {
-        result = web_read_config(&q, &e);
+        result = viewer_read_config(&q, &e);
         if (result == 0)
             result = page->answer(&q, &e);
         arena_try_end(q.arena);
@@ -200,7 +203,7 @@ static void open_browser(const char *url)
     posix_spawnattr_destroy(&attributes);
 }
 
-int web_serve(struct web *web, const struct web_options *options, struct err *e)
+int viewer_serve(struct viewer *viewer, const struct viewer_options *options, struct err *e)
 {
     struct listener listener;
     if (pages_available(e) || listener_open(&listener, options->listen, e))
@@ -209,10 +212,10 @@ int web_serve(struct web *web, const struct web_options *options, struct err *e)
     snprintf(url, sizeof url, "%s", listener.address);
     char host[sizeof listener.host];
     snprintf(host, sizeof host, "%s", listener.host);
-    web->check_host = listener.loopback;
-    web->host = host;
+    viewer->check_host = listener.loopback;
+    viewer->host = host;
     struct http_handler handler = {
-        .context = web, .begin = begin, .due = due, .finish = finish, .abandon = abandon};
+        .context = viewer, .begin = begin, .due = due, .finish = finish, .abandon = abandon};
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);

@@ -3,16 +3,16 @@
 
 #include "cli/diff.h"
 #include "cli/view.h"
-#include "cli/web.h"
+#include "cli/viewer.h"
 #include "codec/codec.h"
 
 enum { MOST_NODES = 500000, MOST_PATH = 2048 };
 
 // The names in front of what is to be opened: separated by the control character 31, which no
 // name has that is worth showing.
-static int read_path(struct web_query *q, struct report_flame_options *o, struct err *e)
+static int read_path(struct viewer_query *q, struct report_flame_options *o, struct err *e)
 {
-    const char *text = web_parameter(q, "path", e);
+    const char *text = viewer_parameter(q, "path", e);
     if (!text)
         return -1;
     struct str *path = arena_array(q->arena, MOST_PATH, sizeof *path);
@@ -34,15 +34,15 @@ static enum report_flame_by by_of(const char *granularity)
                                                    : REPORT_FLAME_FUNCTIONS;
 }
 
-static struct report_flame *make(struct web_query *q, bool all, const struct model_profile **shown,
-                                 struct err *e)
+static struct report_flame *make(struct viewer_query *q, bool all,
+                                 const struct model_profile **shown, struct err *e)
 {
-    const struct web *web = q->web;
-    const struct model_profile *sides[2] = {NULL, web->p};
+    const struct viewer *viewer = q->viewer;
+    const struct model_profile *sides[2] = {NULL, viewer->p};
     for (int i = 0; i < 2; i++) {
-        if (web->sides[0])
-            sides[i] = web->sides[i];
-        if (sides[i] && !(sides[i] = view_filter(sides[i], &q->config, q->arena, web_note, e)))
+        if (viewer->sides[0])
+            sides[i] = viewer->sides[i];
+        if (sides[i] && !(sides[i] = view_filter(sides[i], &q->config, q->arena, viewer_note, e)))
             return NULL;
     }
     int type = model_type_index(sides[1], str_from(q->config.sample_index), e);
@@ -52,13 +52,13 @@ static struct report_flame *make(struct web_query *q, bool all, const struct mod
         .type = (uint32_t)type,
         .all_types = all,
         .functions = all,
-        .reverse = web_flag(q, "rev"),
+        .reverse = viewer_flag(q, "rev"),
         .base = sides[0],
         .normalise = q->config.normalize,
         .max_nodes = REPORT_FLAME_HTML_NODES,
         .by = by_of(q->config.granularity),
     };
-    const char *nodes = web_parameter(q, "nodes", e);
+    const char *nodes = viewer_parameter(q, "nodes", e);
     int64_t n;
     if (!nodes || read_path(q, &o, e))
         return NULL;
@@ -73,7 +73,7 @@ static struct report_flame *make(struct web_query *q, bool all, const struct mod
 
 // How much one event weighs on the average, on each side: from it follows what of a change
 // may be noise.
-static void write_events(struct web_query *q, const struct report_flame *flame,
+static void write_events(struct viewer_query *q, const struct report_flame *flame,
                          const struct model_profile *const sides[2])
 {
     out_text(q->out, ",\"events\":[");
@@ -96,15 +96,15 @@ static void write_events(struct web_query *q, const struct report_flame *flame,
     out_char(q->out, ']');
 }
 
-int web_flame(struct web_query *q, struct err *e)
+int viewer_flame(struct viewer_query *q, struct err *e)
 {
     const struct model_profile *sides[2];
     struct report_flame *flame = make(q, true, sides, e);
     if (!flame)
         return -1;
-    struct report_flame_style style = {.title = q->web->title};
+    struct report_flame_style style = {.title = q->viewer->title};
     out_char(q->out, '{');
-    web_write_notes(q->out);
+    viewer_write_notes(q->out);
     write_events(q, flame, sides);
     out_text(q->out, ",\"flame\":");
     report_flame_json(flame, &style, q->out);
@@ -112,9 +112,9 @@ int web_flame(struct web_query *q, struct err *e)
     return 0;
 }
 
-int web_export(struct web_query *q, struct err *e)
+int viewer_export(struct viewer_query *q, struct err *e)
 {
-    const char *format = web_parameter(q, "format", e);
+    const char *format = viewer_parameter(q, "format", e);
     const struct model_profile *sides[2];
     if (!format)
         return -1;
@@ -124,16 +124,16 @@ int web_export(struct web_query *q, struct err *e)
     struct report_flame *flame = make(q, html, sides, e);
     if (!flame)
         return -1;
-    struct report_flame_style style = {.title = q->web->title};
+    struct report_flame_style style = {.title = q->viewer->title};
     (html ? report_flame_html : report_flame_svg)(flame, &style, q->out);
     return 0;
 }
 
-int web_download(struct web_query *q, struct err *e)
+int viewer_download(struct viewer_query *q, struct err *e)
 {
     struct report r;
-    if (view_prepare(&r, q->web->p, view_command_find("proto"), NULL, &q->config, q->arena,
-                     web_note, e))
+    if (view_prepare(&r, q->viewer->p, view_command_find("proto"), NULL, &q->config, q->arena,
+                     viewer_note, e))
         return -1;
     return report_write(&r, q->out, e);
 }

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "cli/diff.h"
 #include "cli/view.h"
-#include "cli/web.h"
+#include "cli/viewer.h"
 #include "codec/json.h"
 #include "report/graph.h"
 
@@ -40,7 +40,7 @@ static void write_values(struct out *out, const char *key, const int64_t *values
     out_char(out, ']');
 }
 
-static void write_columns(struct web_query *q, struct column *columns, uint32_t n_columns)
+static void write_columns(struct viewer_query *q, struct column *columns, uint32_t n_columns)
 {
     const struct report_rows *first = &columns[0].rows;
     struct hash_table index;
@@ -88,25 +88,25 @@ static void write_columns(struct web_query *q, struct column *columns, uint32_t 
     out_char(q->out, ']');
 }
 
-static int top_of_one(struct web_query *q, struct err *e)
+static int top_of_one(struct viewer_query *q, struct err *e)
 {
-    const struct model_profile *p = q->web->p;
+    const struct model_profile *p = q->viewer->p;
     int chosen = model_type_index(p, str_from(q->config.sample_index), e);
     if (chosen < 0)
         return -1;
-    uint32_t n = web_flag(q, "all") ? p->n_types : 1;
+    uint32_t n = viewer_flag(q, "all") ? p->n_types : 1;
     struct column *columns = arena_array(q->arena, n, sizeof *columns);
     for (uint32_t i = 0; i < n; i++) {
         struct config c = q->config;
         uint32_t type = i == 0 ? (uint32_t)chosen : i <= (uint32_t)chosen ? i - 1 : i;
         c.sample_index = arena_printf(q->arena, "%u", type);
         if (view_prepare(&columns[i].r, p, view_command_find("top"), NULL, &c, q->arena,
-                         i ? NULL : web_note, e) ||
+                         i ? NULL : viewer_note, e) ||
             report_text_rows(&columns[i].r, &columns[i].rows, e))
             return -1;
     }
     out_char(q->out, '{');
-    web_write_notes(q->out);
+    viewer_write_notes(q->out);
     write_columns(q, columns, n);
     out_char(q->out, '}');
     return 0;
@@ -123,13 +123,13 @@ static void write_changes(struct out *out, const struct diff *d, const char *key
     out_char(out, ']');
 }
 
-static int top_of_two(struct web_query *q, struct err *e)
+static int top_of_two(struct viewer_query *q, struct err *e)
 {
     struct diff d;
-    if (diff_count(&d, q->web->sides, &q->config, q->config.normalize, q->arena, web_note, e))
+    if (diff_count(&d, q->viewer->sides, &q->config, q->config.normalize, q->arena, viewer_note, e))
         return -1;
     out_char(q->out, '{');
-    web_write_notes(q->out);
+    viewer_write_notes(q->out);
     out_text(q->out, ",\"names\":[");
     for (size_t i = 0; i < d.n; i++) {
         out_text(q->out, i ? "," : "");
@@ -146,19 +146,19 @@ static int top_of_two(struct web_query *q, struct err *e)
     return 0;
 }
 
-int web_top(struct web_query *q, struct err *e)
+int viewer_top(struct viewer_query *q, struct err *e)
 {
     // The page shows any number of rows; pprof's 500 would hide most.
     if (q->config.node_count < 0) {
         q->config.node_count = 0;
         q->config.node_fraction = 0;
     }
-    return q->web->sides[0] ? top_of_two(q, e) : top_of_one(q, e);
+    return q->viewer->sides[0] ? top_of_two(q, e) : top_of_one(q, e);
 }
 
 // --- graph ---
 
-static void measure_boxes(const struct graph *g, const struct str *names, struct web_box *boxes)
+static void measure_boxes(const struct graph *g, const struct str *names, struct viewer_box *boxes)
 {
     double most = 1;
     for (size_t i = 0; i < g->n_selected; i++) {
@@ -170,12 +170,12 @@ static void measure_boxes(const struct graph *g, const struct str *names, struct
         double font = 11 + 9 * sqrt(flat / most);
         size_t columns = str_columns(names[i]);
         columns = columns < 18 ? 18 : columns > 36 ? 36 : columns;
-        boxes[i] = (struct web_box){.width = ceil((double)columns * font * 0.63 + 18),
-                                    .height = ceil(font * 3.3 + 8)};
+        boxes[i] = (struct viewer_box){.width = ceil((double)columns * font * 0.63 + 18),
+                                       .height = ceil(font * 3.3 + 8)};
     }
 }
 
-static void write_lines(struct out *out, struct graph *g, const struct web_line *lines,
+static void write_lines(struct out *out, struct graph *g, const struct viewer_line *lines,
                         const uint32_t *edge_of, size_t n, bool placed)
 {
     out_text(out, ",\"edges\":[");
@@ -191,7 +191,7 @@ static void write_lines(struct out *out, struct graph *g, const struct web_line 
     out_char(out, ']');
 }
 
-static void write_graph(struct web_query *q, struct report *r)
+static void write_graph(struct viewer_query *q, struct report *r)
 {
     struct graph *g = graph_new_trimmed(r);
     graph_select_unit(g);
@@ -206,9 +206,9 @@ static void write_graph(struct web_query *q, struct report *r)
             node->name = node_printable_name(g, &node->info);
         names[i] = name_shorten(q->arena, node->name);
     }
-    struct web_box *boxes = arena_array(q->arena, n + 1, sizeof *boxes);
+    struct viewer_box *boxes = arena_array(q->arena, n + 1, sizeof *boxes);
     measure_boxes(g, names, boxes);
-    struct web_line *lines = arena_array(q->arena, g->n_edges + 1, sizeof *lines);
+    struct viewer_line *lines = arena_array(q->arena, g->n_edges + 1, sizeof *lines);
     uint32_t *edge_of = arena_array(q->arena, g->n_edges + 1, sizeof *edge_of);
     for (size_t i = 0; i < g->n_edges; i++) {
         const struct edge *edge = &g->edges[i];
@@ -216,14 +216,14 @@ static void write_graph(struct web_query *q, struct report *r)
             continue;
         double weight = fabs((double)graph_value(edge->weight, edge->weight_div));
         edge_of[n_lines] = (uint32_t)i;
-        lines[n_lines++] = (struct web_line){.from = place[edge->src],
-                                             .to = place[edge->dst],
-                                             .weight = r->total ? weight / (double)r->total : 0};
+        lines[n_lines++] = (struct viewer_line){.from = place[edge->src],
+                                                .to = place[edge->dst],
+                                                .weight = r->total ? weight / (double)r->total : 0};
     }
-    bool own = web_flag(q, "own");
-    bool placed = !own && n && web_dot(boxes, n, lines, n_lines, q->arena);
+    bool own = viewer_flag(q, "own");
+    bool placed = !own && n && viewer_dot(boxes, n, lines, n_lines, q->arena);
     out_char(q->out, '{');
-    web_write_notes(q->out);
+    viewer_write_notes(q->out);
     write_type(q->out, r);
     out_printf(q->out, ",\"placed\":%d,\"dropped\":[%zu,%zu],\"nodes\":[", placed,
                g->n_dropped_nodes, g->n_dropped_edges);
@@ -243,8 +243,8 @@ static void write_graph(struct web_query *q, struct report *r)
 }
 
 // Runs what may run out of memory.
-static int try(struct web_query *q, struct report *r,
-               void (*write)(struct web_query *q, struct report *r), struct err *e)
+static int try(struct viewer_query *q, struct report *r,
+               void (*write)(struct viewer_query *q, struct report *r), struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(q->arena, trap))
@@ -254,11 +254,11 @@ static int try(struct web_query *q, struct report *r,
     return 0;
 }
 
-int web_graph(struct web_query *q, struct err *e)
+int viewer_graph(struct viewer_query *q, struct err *e)
 {
     struct report r;
-    if (view_prepare(&r, q->web->p, view_command_find("dot"), NULL, &q->config, q->arena, web_note,
-                     e))
+    if (view_prepare(&r, q->viewer->p, view_command_find("dot"), NULL, &q->config, q->arena,
+                     viewer_note, e))
         return -1;
     return try(q, &r, write_graph, e);
 }
@@ -283,13 +283,13 @@ static void write_neighbours(struct out *out, struct graph *g, uint32_t node, bo
     out_char(out, ']');
 }
 
-static void write_peek(struct web_query *q, struct report *r)
+static void write_peek(struct viewer_query *q, struct report *r)
 {
     enum { MOST = 500 };
     struct graph *g = graph_new_trimmed(r);
     graph_select_unit(g);
     out_char(q->out, '{');
-    web_write_notes(q->out);
+    viewer_write_notes(q->out);
     write_type(q->out, r);
     out_text(q->out, ",\"nodes\":[");
     size_t matched = 0;
@@ -309,40 +309,40 @@ static void write_peek(struct web_query *q, struct report *r)
     out_printf(q->out, "],\"matched\":%zu}", matched);
 }
 
-int web_peek(struct web_query *q, struct err *e)
+int viewer_peek(struct viewer_query *q, struct err *e)
 {
     struct report r;
     if (!*q->config.granularity)
         q->config.granularity = "lines";
     // As in pprof, what is looked for also focuses.
     const char *regexp = *q->config.focus ? q->config.focus : ".";
-    if (view_prepare(&r, q->web->p, view_command_find("peek"), regexp, &q->config, q->arena,
-                     web_note, e))
+    if (view_prepare(&r, q->viewer->p, view_command_find("peek"), regexp, &q->config, q->arena,
+                     viewer_note, e))
         return -1;
     return try(q, &r, write_peek, e);
 }
 
 // --- source and machine code ---
 
-static int listing(struct web_query *q, const char *command, const char *regexp, struct err *e)
+static int listing(struct viewer_query *q, const char *command, const char *regexp, struct err *e)
 {
     struct report r;
     if (!*regexp)
         return err_set(e, "which function? Search for one, or choose it in another view");
-    if (view_prepare(&r, q->web->p, view_command_find(command), regexp, &q->config, q->arena,
-                     web_note, e))
+    if (view_prepare(&r, q->viewer->p, view_command_find(command), regexp, &q->config, q->arena,
+                     viewer_note, e))
         return -1;
-    r.o.note = web_note;
+    r.o.note = viewer_note;
     r.o.fragment = true;
     return report_write(&r, q->out, e);
 }
 
-int web_source(struct web_query *q, struct err *e)
+int viewer_source(struct viewer_query *q, struct err *e)
 {
     return listing(q, "weblist", q->config.focus, e);
 }
 
-int web_disasm(struct web_query *q, struct err *e)
+int viewer_disasm(struct viewer_query *q, struct err *e)
 {
     // Of symbols, pprof's disasm matches other text than a function's name, to which `^name$`, as
     // the pages ask, fits never.

@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
-#include "cli/web.h"
+#include "cli/viewer.h"
 #include "net/pages.h"
 
 static const char *title(struct arena *arena, const char *const *names, size_t n, const char *base)
@@ -20,12 +20,13 @@ static const char *title(struct arena *arena, const char *const *names, size_t n
     return text;
 }
 
-int web_load(struct web *web, const struct source *source, struct arena *arena, struct err *e)
+int viewer_load(struct viewer *viewer, const struct source *source, struct arena *arena,
+                struct err *e)
 {
-    web->p = source_load(source, arena, e);
-    if (!web->p)
+    viewer->p = source_load(source, arena, e);
+    if (!viewer->p)
         return -1;
-    web->title =
+    viewer->title =
         title(arena, source->names, source->n_names, source->n_bases ? source->bases[0] : "");
     if (!source->n_bases)
         return 0;
@@ -33,11 +34,11 @@ int web_load(struct web *web, const struct source *source, struct arena *arena, 
     struct source side = *source;
     side.n_bases = 0;
     side.diff_base = side.normalize = false;
-    web->sides[1] = source_load(&side, arena, e);
+    viewer->sides[1] = source_load(&side, arena, e);
     side.names = source->bases;
     side.n_names = source->n_bases;
-    web->sides[0] = web->sides[1] ? source_load(&side, arena, e) : NULL;
-    return web->sides[0] ? 0 : -1;
+    viewer->sides[0] = viewer->sides[1] ? source_load(&side, arena, e) : NULL;
+    return viewer->sides[0] ? 0 : -1;
 }
 
 static void say(const char *text)
@@ -47,13 +48,13 @@ static void say(const char *text)
 
 int command_web(struct call *call, struct err *e)
 {
-    struct web web = {0};
+    struct viewer viewer = {0};
     if (pages_available(e) || call_sources(call, 0, e))
         return -1;
-    if (web_load(&web, &call->source, call->arena, e))
+    if (viewer_load(&viewer, &call->source, call->arena, e))
         return -1;
-    web.config = call->config;
-    struct web_options options = {
+    viewer.config = call->config;
+    struct viewer_options options = {
         .listen = call->listen, .no_browser = call->no_browser, .say = say};
-    return web_serve(&web, &options, e);
+    return viewer_serve(&viewer, &options, e);
 }

@@ -8,14 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/web.h"
+#include "cli/viewer.h"
 
 enum { PATIENCE_MS = 8000, MOST_LINES = 4000, POINTS = 72 };
 
 extern char **environ;
 
-static void write_input(int fd, const struct web_box *boxes, size_t n_boxes,
-                        const struct web_line *lines, size_t n_lines)
+static void write_input(int fd, const struct viewer_box *boxes, size_t n_boxes,
+                        const struct viewer_line *lines, size_t n_lines)
 {
     struct out out;
     out_init_fd(&out, fd);
@@ -73,7 +73,7 @@ static double number(struct str *line)
     return value;
 }
 
-static bool read_edge(struct str line, double height, struct web_line *lines, size_t n_lines,
+static bool read_edge(struct str line, double height, struct viewer_line *lines, size_t n_lines,
                       size_t *next, struct arena *arena)
 {
     uint32_t from = (uint32_t)number(&line), to = (uint32_t)number(&line);
@@ -96,8 +96,8 @@ static bool read_edge(struct str line, double height, struct web_line *lines, si
     return false;
 }
 
-static bool read_output(struct str text, struct web_box *boxes, size_t n_boxes,
-                        struct web_line *lines, size_t n_lines, struct arena *arena)
+static bool read_output(struct str text, struct viewer_box *boxes, size_t n_boxes,
+                        struct viewer_line *lines, size_t n_lines, struct arena *arena)
 {
     struct str line;
     double height = 0;
@@ -124,8 +124,8 @@ static bool read_output(struct str text, struct web_box *boxes, size_t n_boxes,
     return placed == n_boxes;
 }
 
-bool web_dot(struct web_box *boxes, size_t n_boxes, struct web_line *lines, size_t n_lines,
-             struct arena *arena)
+bool viewer_dot(struct viewer_box *boxes, size_t n_boxes, struct viewer_line *lines, size_t n_lines,
+                struct arena *arena)
 {
     if (n_lines > MOST_LINES)
         return false;

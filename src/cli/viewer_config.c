@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/web.h"
+#include "cli/viewer.h"
 #include "codec/json.h"
 
 enum { PATH_SIZE = 4096, MOST_BYTES = 1 << 20 };
@@ -101,9 +101,9 @@ static size_t find(const json_t *configs, const char *name)
     return SIZE_MAX;
 }
 
-int web_save_config(struct web_query *q, struct err *e)
+int viewer_save_config(struct viewer_query *q, struct err *e)
 {
-    const char *name = web_parameter(q, "config", e);
+    const char *name = viewer_parameter(q, "config", e);
     if (!name)
         return -1;
     if (!*name)
@@ -127,9 +127,9 @@ int web_save_config(struct web_query *q, struct err *e)
     return result;
 }
 
-int web_delete_config(struct web_query *q, struct err *e)
+int viewer_delete_config(struct viewer_query *q, struct err *e)
 {
-    const char *name = web_parameter(q, "config", e);
+    const char *name = viewer_parameter(q, "config", e);
     if (!name)
         return -1;
     json_t *all = read_settings(), *configs = json_object_get(all, "configs");
@@ -164,7 +164,7 @@ static void write_field(struct out *out, const json_t *config, const struct conf
     json_write_string(out, str_from(text));
 }
 
-void web_write_configs(struct out *out)
+void viewer_write_configs(struct out *out)
 {
     json_t *all = read_settings(), *configs = json_object_get(all, "configs");
     out_char(out, '[');
