@@ -25,14 +25,15 @@ int pages_available(struct err *e)
                       "package npm) and build again, or use `kiln flame -o out.html`");
 }
 
+const char pages_policy[] =
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' "
+    "data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 void pages_guard(struct http_answer *a)
 {
     http_answer_header(a, "X-Content-Type-Options", "nosniff");
     http_answer_header(a, "Referrer-Policy", "no-referrer");
-    http_answer_header(a, "Content-Security-Policy",
-                       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src "
-                       "'self'; img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; "
-                       "frame-ancestors 'none'");
+    http_answer_header(a, "Content-Security-Policy", pages_policy);
 }
 
 static bool takes_gzip(const struct http_request *q)
@@ -59,36 +60,52 @@ void pages_compress(const struct http_request *q, struct http_answer *a)
     libdeflate_free_compressor(c);
 }
 
-static void put_file(const struct web_asset *asset, const struct http_request *q,
-                     struct http_answer *a)
+static bool is_made(struct str name)
 {
-    struct err e;
+    return str_eq(name, STR("palette.css"));
+}
+
+bool pages_find(struct str name, struct pages_asset *asset)
+{
+    const struct web_asset *found = find(name);
+    *asset = (struct pages_asset){.type = str_ends(name, STR(".css"))
+                                              ? "text/css; charset=utf-8"
+                                              : "text/javascript; charset=utf-8"};
+    if (found)
+        asset->gzipped = (struct str){found->data, found->n};
+    return found || is_made(name);
+}
+
+int pages_write_file(struct str name, struct out *out, struct err *e)
+{
+    const struct web_asset *asset = find(name);
     struct compress_bytes plain;
-    http_answer_header(a, "Vary", "Accept-Encoding");
-    if (takes_gzip(q)) {
-        out_write(&a->body, asset->data, asset->n);
-        http_answer_header(a, "Content-Encoding", "gzip");
-    } else if (compress_inflate(asset->data, asset->n, FILE_MAX, &plain, &e) == 0) {
-        out_write(&a->body, plain.p, plain.n);
-        compress_bytes_fini(&plain);
-    } else {
-        http_answer_text(a, 500, "%s", e.message);
+    if (!asset) {
+        report_flame_colours(out);
+        return 0;
     }
+    if (compress_inflate(asset->data, asset->n, FILE_MAX, &plain, e))
+        return -1;
+    out_write(out, plain.p, plain.n);
+    compress_bytes_fini(&plain);
+    return 0;
 }
 
 bool pages_file(struct str name, const struct http_request *q, struct http_answer *a)
 {
-    const struct web_asset *asset = find(name);
-    bool colours = str_eq(name, STR("palette.css"));
-    if (!asset && !colours)
+    struct err e;
+    struct pages_asset asset;
+    if (!pages_find(name, &asset))
         return false;
-    a->type =
-        str_ends(name, STR(".css")) ? "text/css; charset=utf-8" : "text/javascript; charset=utf-8";
+    a->type = asset.type;
     http_answer_header(a, "Cache-Control", "max-age=31536000, immutable");
-    if (asset) {
-        put_file(asset, q, a);
+    if (asset.gzipped.n && takes_gzip(q)) {
+        http_answer_header(a, "Vary", "Accept-Encoding");
+        http_answer_header(a, "Content-Encoding", "gzip");
+        out_str(&a->body, asset.gzipped);
+    } else if (pages_write_file(name, &a->body, &e)) {
+        http_answer_text(a, 500, "%s", e.message);
     } else {
-        report_flame_colours(&a->body);
         pages_compress(q, a);
     }
     return true;
@@ -117,13 +134,10 @@ static void put_data(struct out *out, struct str json)
     }
 }
 
-void pages_document(const struct http_request *q, struct http_answer *a, const char *title,
-                    const char *base, struct str meta, const char *first)
+void pages_write_document(struct out *out, const char *title, const char *base, struct str meta,
+                          const char *first)
 {
     static const char *const styles[] = {"palette.css", "app.css"};
-    struct out *out = &a->body;
-    a->type = "text/html; charset=utf-8";
-    http_answer_header(a, "Cache-Control", "no-store");
     out_text(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                   "<meta name=\"color-scheme\" content=\"light dark\">\n"
@@ -146,5 +160,13 @@ void pages_document(const struct http_request *q, struct http_answer *a, const c
                   "terminal.</noscript>\n<script type=\"application/json\" id=\"meta\">");
     put_data(out, meta);
     out_text(out, "</script>\n</body>\n</html>\n");
+}
+
+void pages_document(const struct http_request *q, struct http_answer *a, const char *title,
+                    const char *base, struct str meta, const char *first)
+{
+    a->type = "text/html; charset=utf-8";
+    http_answer_header(a, "Cache-Control", "no-store");
+    pages_write_document(&a->body, title, base, meta, first);
     pages_compress(q, a);
 }

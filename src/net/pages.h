@@ -7,6 +7,21 @@
 // 0, or -1 with a sentence in e if this build was made without them (tools/build_web).
 int pages_available(struct err *e);
 
+// A file as it is embedded. False if there is none of that name.
+struct pages_asset {
+    struct str gzipped;
+    const char *type;
+};
+bool pages_find(struct str name, struct pages_asset *asset);
+// The same, inflated, or made now; -1 with e filled.
+int pages_write_file(struct str name, struct out *out, struct err *e);
+// As pages_document, without an answer around it.
+void pages_write_document(struct out *out, const char *title, const char *base, struct str meta,
+                          const char *first);
+extern const char pages_policy[]; // Content-Security-Policy
+
+// For answers of http_server.h:
+
 // The headers that every answer has: a policy without inline scripts and styles, no sniffing.
 void pages_guard(struct http_answer *a);
 

@@ -3,6 +3,7 @@
 #include "server/auth.h"
 #include "server/ingest.h"
 #include "server/metrics.h"
+#include "server/page.h"
 #include "server/query_api.h"
 #include "server/scrape.h"
 
@@ -66,6 +67,9 @@ static const struct route {
     {"/api/v1/targets", SCOPE_READ, scrape_targets, true},
     {"/api/v1/status/buildinfo", 0, answer_build, true},
     {"/metrics", SCOPE_READ, metrics_answer, true},
+    {"/", 0, page_root, true},
+    {"/explore", 0, page_document, true},
+    {"/diff", 0, page_document, true},
     {"/ready", 0, answer_ready, true},
     {"/healthz", 0, answer_health, true},
 };
@@ -100,8 +104,11 @@ static void dispatch(struct call *c)
 {
     struct str path;
     const struct route *route = NULL;
-    if (below_base(c->server, c->x->path, &path))
+    if (below_base(c->server, c->x->path, &path)) {
         route = find_route(path);
+        if (!route && str_eq(c->x->method, STR("GET")) && page_file(c, path))
+            return;
+    }
     if (!route) {
         c->x->status = 404;
         answer_text(c, "404 page not found\n");

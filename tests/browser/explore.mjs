@@ -1,32 +1,22 @@
 // Drives Explore in a real browser over a real server:
-//     node explore.mjs PAGES SERVER [SCREENSHOTS]
-// PAGES and SERVER are ports: where `kiln web` has the pages' files, and where `kiln server` answers.
-// Both become one origin here. Prints TAP.
+//     node explore.mjs SERVER [SCREENSHOTS]
+// SERVER is the port of a `kiln server`, which is asked through a proxy that can hold answers back.
+// Prints TAP.
 import http from "node:http";
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { chromium } from "playwright-core";
 
-const [pages, server] = process.argv.slice(2, 4).map(Number);
-const shots = process.argv[4];
+const server = Number(process.argv[2]);
+const shots = process.argv[3];
 if (shots) mkdirSync(shots, { recursive: true });
 
-const DOCUMENT = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<meta name="color-scheme" content="light dark"><link rel="icon" href="data:,"><title>kiln</title><link rel="stylesheet" href="/ui/palette.css">
-<link rel="stylesheet" href="/ui/app.css"><script type="module" src="/ui/app.js"></script></head><body><div id="app"></div>
-<script type="application/json" id="meta">{"home":"server"}</script></body></html>`;
 let asked = 0;
 let late = null; // holds an answer back until the next one was sent
 const origin = http.createServer((request, answer) => {
-  if (/^\/(explore|diff)/.test(request.url)) {
-    answer.setHeader("Content-Type", "text/html");
-    answer.setHeader("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:");
-    return answer.end(DOCUMENT);
-  }
   if (request.url.includes("SelectMerge")) asked++;
-  const port = request.url.startsWith("/ui/") ? pages : server;
   const hold = late && request.url.includes("SelectMerge") ? late.shift() : 0;
-  const onward = http.request({ port, host: "127.0.0.1", path: request.url, method: request.method, headers: { ...request.headers, host: "localhost:" + port } }, (back) => {
+  const onward = http.request({ port: server, host: "127.0.0.1", path: request.url, method: request.method, headers: { ...request.headers, host: "localhost:" + server } }, (back) => {
     setTimeout(() => {
       answer.writeHead(back.statusCode, back.headers);
       back.pipe(answer);
@@ -71,7 +61,8 @@ const param = (page, name) => new URL(page.url()).searchParams.get(name);
 const about = (page) => page.textContent(".about");
 
 {
-  const page = await open("/explore");
+  const page = await open("/");
+  check(new URL(page.url()).pathname === "/explore", "the root leads to it");
   check((await about(page)).includes("cpu 3.60s"), "opens on a service, its CPU time, without a click", await about(page));
   check(await page.isVisible(".timeline canvas"), "with a timeline");
   check((await page.locator(".rows tbody tr").first().innerText()).startsWith("malloc"), "and a table", await page.locator(".rows tbody tr").first().innerText());

@@ -20,7 +20,7 @@ export interface Range {
 async function call<T>(method: string, body: object): Promise<T> {
   const text = JSON.stringify(body);
   // The key keeps questions apart; the answer to a range that ends now is not kept long.
-  return ask(`/querier.v1.QuerierService/${method}`, json<T>, text);
+  return ask(`querier.v1.QuerierService/${method}`, json<T>, text);
 }
 
 export const profileTypes = async (range: Range) =>
