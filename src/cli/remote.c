@@ -67,11 +67,13 @@ int remote_call(const struct remote *r, const char *path, const char *type, stru
                 struct arena *arena, struct str *answer, struct err *e)
 {
     struct str base = str_from(r->server);
-    const char *headers[4];
+    const char *headers[5];
     size_t n = 0;
     while (base.n && base.p[base.n - 1] == '/')
         base.n--;
     headers[n++] = arena_printf(arena, "Content-Type: %s", type);
+    // Without it names of labels with a dot or beyond ASCII are not listed.
+    headers[n++] = "Accept: */*; allow-utf8-labelnames=true";
     if (r->token)
         headers[n++] = arena_printf(arena, "Authorization: Bearer %s", r->token);
     if (r->tenant)
