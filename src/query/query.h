@@ -94,9 +94,19 @@ int query_profile(const struct store_stacks *stacks, int64_t max_nodes, int64_t 
 
 enum query_aggregation { QUERY_SUM, QUERY_AVERAGE };
 
+// The largest single profile of a point.
+struct query_exemplar {
+    struct str id; // for query_select_profile
+    int64_t time;  // nanoseconds
+    double value;
+    struct store_label *labels; // those that are not of the series
+    size_t n_labels;
+};
+
 struct query_point {
     int64_t time; // nanoseconds, on the grid
     double value;
+    struct query_exemplar *exemplar;
 };
 
 struct query_series {
@@ -121,6 +131,16 @@ int query_series(struct store *store, const struct store_select *select,
                  const struct query_series_options *options, struct arena *arena,
                  struct query_series **series, size_t *n, struct store_answer *answer,
                  struct err *e);
+// Adds exemplars to what query_series returned; points before first have become first's. Only
+// profiles that are not rolled up have one.
+int query_exemplars(struct store *store, const struct store_select *select,
+                    const struct query_series_options *options, int64_t first, struct arena *arena,
+                    struct query_series *series, size_t n, struct store_answer *answer,
+                    struct err *e);
+// Narrows select to the profile of an exemplar's id; found is false where it has none such.
+int query_select_profile(struct store *store, struct store_select *select, struct str id,
+                         struct arena *arena, bool *found, struct store_answer *answer,
+                         struct err *e);
 
 // --- labels ---
 

@@ -122,7 +122,7 @@ static void finish(const struct group *groups, size_t n, const struct store_sele
                                                            : c->sum;
             uint64_t after = (uint64_t)c->index * (uint64_t)o->step;
             series[i].points[j] =
-                (struct query_point){(int64_t)((uint64_t)select->start + after), value};
+                (struct query_point){(int64_t)((uint64_t)select->start + after), value, NULL};
         }
     }
 }
@@ -176,6 +176,162 @@ int query_series(struct store *store, const struct store_select *select,
     *series = arena_array(arena, n_groups, sizeof **series);
     *n = n_groups;
     finish(groups, n_groups, select, options, arena, *series);
+    arena_try_end(arena);
+    return 0;
+}
+
+// --- exemplars ---
+
+static bool is_private(struct str name)
+{
+    return str_starts(name, STR("__"));
+}
+
+static uint64_t series_hash(const struct store_series *s)
+{
+    uint64_t hash = s->n_labels;
+    for (size_t i = 0; i < s->n_labels; i++) {
+        const struct store_label *l = &s->labels[i];
+        if (!is_private(l->name))
+            hash = hash_bytes(l->value.p, l->value.n, hash_bytes(l->name.p, l->name.n, hash));
+    }
+    return hash;
+}
+
+// Profiles have no id in the store: a UUID of its time and its series' labels finds it again.
+static struct str profile_id(const struct store_series *s, int64_t time, struct arena *arena)
+{
+    uint64_t t = (uint64_t)time, h = series_hash(s);
+    return str_from(arena_printf(arena, "%08x-%04x-%04x-%04x-%012llx", (unsigned)(t >> 32),
+                                 (unsigned)(t >> 16 & 0xffff), (unsigned)(t & 0xffff),
+                                 (unsigned)(h >> 48), (unsigned long long)(h & 0xffffffffffff)));
+}
+
+static bool read_profile_id(struct str id, int64_t *time, uint64_t *hash)
+{
+    char digits[33];
+    size_t n = 0;
+    for (size_t i = 0; i < id.n; i++)
+        if (id.p[i] != '-' && n < sizeof digits)
+            digits[n++] = id.p[i];
+    uint64_t t;
+    if (n != 32 || !str_to_u64((struct str){digits, 16}, 16, &t) || t > INT64_MAX ||
+        !str_to_u64((struct str){digits + 16, 16}, 16, hash))
+        return false;
+    *time = (int64_t)t;
+    return true;
+}
+
+static struct query_point *point_at(const struct query_series *s, int64_t time)
+{
+    size_t low = 0, high = s->n_points;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (s->points[middle].time < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < s->n_points && s->points[low].time == time ? &s->points[low] : NULL;
+}
+
+static struct query_exemplar *exemplar(const struct store_series *s, const struct query_series *in,
+                                       int64_t time, double value, struct arena *arena)
+{
+    struct query_exemplar *x = arena_alloc(arena, sizeof *x);
+    *x = (struct query_exemplar){.id = profile_id(s, time, arena), .time = time, .value = value};
+    x->labels = arena_array(arena, s->n_labels, sizeof *x->labels);
+    for (size_t i = 0; i < s->n_labels; i++) {
+        size_t k = 0;
+        while (k < in->n_labels && !str_eq(in->labels[k].name, s->labels[i].name))
+            k++;
+        if (k == in->n_labels && !is_private(s->labels[i].name))
+            x->labels[x->n_labels++] = s->labels[i];
+    }
+    return x;
+}
+
+int query_exemplars(struct store *store, const struct store_select *select,
+                    const struct query_series_options *options, int64_t first, struct arena *arena,
+                    struct query_series *series, size_t n, struct store_answer *answer,
+                    struct err *e)
+{
+    struct store_line *lines;
+    size_t n_lines;
+    // On a grid of single nanoseconds the profiles stay apart.
+    int code = store_lines(store, select, 1, arena, &lines, &n_lines, answer, e);
+    if (code)
+        return code;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    for (size_t i = 0; i < n_lines; i++) {
+        size_t n_labels, at = 0;
+        struct store_label *labels = group_labels(&lines[i].series, options, arena, &n_labels);
+        while (at < n && compare_labels(labels, n_labels, series[at].labels, series[at].n_labels))
+            at++;
+        for (size_t k = 0; at < n && k < lines[i].n_points; k++) {
+            const struct store_point *p = &lines[i].points[k];
+            int64_t steps = p->index / options->step + (p->index % options->step > 0);
+            int64_t time = select->start + steps * options->step;
+            struct query_point *to = point_at(&series[at], time < first ? first : time);
+            if (to && p->n == 1 && (!to->exemplar || p->sum > to->exemplar->value))
+                to->exemplar = exemplar(&lines[i].series, &series[at], select->start + p->index,
+                                        p->sum, arena);
+        }
+    }
+    arena_try_end(arena);
+    return 0;
+}
+
+static bool has_label(const struct store_series *s, struct str name)
+{
+    for (size_t i = 0; i < s->n_labels; i++)
+        if (str_eq(s->labels[i].name, name))
+            return true;
+    return false;
+}
+
+int query_select_profile(struct store *store, struct store_select *select, struct str id,
+                         struct arena *arena, bool *found, struct store_answer *answer,
+                         struct err *e)
+{
+    int64_t time;
+    uint64_t hash;
+    *found = false;
+    if (!read_profile_id(id, &time, &hash) || time < select->start || time > select->end)
+        return 0;
+    select->start = select->end = time;
+    struct store_series *series;
+    size_t n, at = 0, n_names = 0;
+    int code = store_series(store, select, arena, &series, &n, answer, e);
+    if (code)
+        return code;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    while (at < n && series_hash(&series[at]) != hash)
+        at++;
+    *found = at < n;
+    for (size_t i = 0; i < n; i++)
+        n_names += series[i].n_labels;
+    struct store_matcher *matchers =
+        arena_array(arena, select->n_matchers + n_names, sizeof *matchers);
+    if (select->n_matchers)
+        memcpy(matchers, select->matchers, select->n_matchers * sizeof *matchers);
+    // Its labels, and none of those that others of that moment have.
+    for (size_t i = 0; *found && i < n; i++)
+        for (size_t k = 0; k < series[i].n_labels; k++) {
+            const struct store_label *l = &series[i].labels[k];
+            if (!is_private(l->name) && (i == at || !has_label(&series[at], l->name)))
+                matchers[select->n_matchers++] = (struct store_matcher){
+                    .op = STORE_EQ, .name = l->name, .value = i == at ? l->value : STR("")};
+        }
+    select->matchers = matchers;
     arena_try_end(arena);
     return 0;
 }

@@ -89,12 +89,23 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
     if (check_select(c, r->type, r->selector, r->start, r->end, &select) ||
         read_spans(c, r, &select))
         return -1;
-    // Profiles are not kept apart by an id of their own: nothing has the one that is asked for.
-    if (r->profile_ids.n) {
+    if (r->profile_ids.n > 1) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "profile_id_selector: %zu ids; one at a time",
+                  r->profile_ids.n);
+        return -1;
+    }
+    bool found = true;
+    int result = 0;
+    if (r->profile_ids.n)
+        result =
+            query_select_profile(c->server->store, &select, *(struct str *)r->profile_ids.items,
+                                 c->arena, &found, &answer, &e);
+    if (!found) {
         select.start = 1;
         select.end = 0;
     }
-    int result = store_merge(c->server->store, &select, c->arena, stacks, &answer, &e);
+    if (!result)
+        result = store_merge(c->server->store, &select, c->arena, stacks, &answer, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return -1;
@@ -416,10 +427,34 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
     }
     for (size_t i = 0; i < *n; i++)
         join_first(&(*series)[i], r->start * NANOS);
+    if (r->exemplars == EXEMPLARS_INDIVIDUAL)
+        result = query_exemplars(c->server->store, &select, &options, r->start * NANOS, c->arena,
+                                 *series, *n, &answer, &e);
+    if (result) {
+        call_fail_store(c, result, &e);
+        return -1;
+    }
     if (answer.damaged_days)
         web_answer_header(c->x, "Kiln-Damaged-Days",
                           arena_printf(c->arena, "%u", answer.damaged_days));
     return 0;
+}
+
+static struct series_point point_message(const struct query_point *p, struct arena *arena)
+{
+    struct series_point point = {.value = p->value, .time = p->time / NANOS};
+    if (p->exemplar) {
+        const struct query_exemplar *from = p->exemplar;
+        struct series_exemplar *x = arena_alloc(arena, sizeof *x);
+        *x = (struct series_exemplar){
+            .time = from->time / NANOS,
+            .id = from->id,
+            .value = (int64_t)from->value,
+            .labels = {from->labels, from->n_labels, from->n_labels, false},
+        };
+        point.exemplars = (struct message_list){x, 1, 1, false};
+    }
+    return point;
 }
 
 void api_select_series(struct call *c)
@@ -434,8 +469,7 @@ void api_select_series(struct call *c)
         size_t n_points = series[i].n_points;
         struct series_point *points = arena_array(c->arena, n_points + 1, sizeof *points);
         for (size_t k = 0; k < n_points; k++)
-            points[k] =
-                (struct series_point){series[i].points[k].value, series[i].points[k].time / NANOS};
+            points[k] = point_message(&series[i].points[k], c->arena);
         list[i].labels =
             (struct message_list){series[i].labels, series[i].n_labels, series[i].n_labels, false};
         list[i].points = (struct message_list){points, n_points, n_points, false};

@@ -10,6 +10,13 @@ static const struct message_enum aggregations[] = {
     {"TIME_SERIES_AGGREGATION_TYPE_AVERAGE", QUERY_AVERAGE},
     {NULL, 0},
 };
+static const struct message_enum exemplar_types[] = {
+    {"EXEMPLAR_TYPE_UNSPECIFIED", EXEMPLARS_UNSPECIFIED},
+    {"EXEMPLAR_TYPE_NONE", EXEMPLARS_NONE},
+    {"EXEMPLAR_TYPE_INDIVIDUAL", EXEMPLARS_INDIVIDUAL},
+    {"EXEMPLAR_TYPE_SPAN", EXEMPLARS_SPAN},
+    {NULL, 0},
+};
 
 // ONE is a scalar or a message, MANY a list.
 #define ONE(number, json, name, of, member, kind, ...)                               \
@@ -117,6 +124,8 @@ static const struct message_field series_request_fields[] = {
     ONE(8, "stackTraceSelector", "stack_trace_selector", series_request, stacks, MESSAGE_MESSAGE,
         .message = &stack_selector_message),
     ONE(9, "limit", NULL, series_request, limit, MESSAGE_INT, ),
+    ONE(10, "exemplarType", "exemplar_type", series_request, exemplars, MESSAGE_INT,
+        .names = exemplar_types),
 };
 const struct message series_request_message = MESSAGE(struct series_request, series_request_fields);
 
@@ -207,9 +216,19 @@ static const struct message_field diff_answer_fields[] = {
 };
 const struct message diff_answer_message = MESSAGE(struct diff_answer, diff_answer_fields);
 
+static const struct message_field exemplar_fields[] = {
+    ONE(1, "timestamp", NULL, series_exemplar, time, MESSAGE_INT, ),
+    ONE(2, "profileId", "profile_id", series_exemplar, id, MESSAGE_STRING, ),
+    ONE(4, "value", NULL, series_exemplar, value, MESSAGE_INT, ),
+    MANY(5, "labels", NULL, series_exemplar, labels, MESSAGE_MESSAGE, .message = &label_message),
+};
+static const struct message exemplar_message = MESSAGE(struct series_exemplar, exemplar_fields);
+
 static const struct message_field point_fields[] = {
     ONE(1, "value", NULL, series_point, value, MESSAGE_DOUBLE, ),
     ONE(2, "timestamp", NULL, series_point, time, MESSAGE_INT, ),
+    MANY(4, "exemplars", NULL, series_point, exemplars, MESSAGE_MESSAGE,
+         .message = &exemplar_message),
 };
 static const struct message point_message = MESSAGE(struct series_point, point_fields);
 

@@ -33,7 +33,7 @@ enum merge_format { FORMAT_NONE, FORMAT_FLAME, FORMAT_TREE, FORMAT_DOT, FORMAT_P
 
 struct series_request {
     struct str type, selector;
-    int64_t start, end, aggregation, limit;
+    int64_t start, end, aggregation, limit, exemplars;
     struct message_list group_by;
     double step; // seconds
     struct stack_selector *stacks;
@@ -86,9 +86,19 @@ struct diff_answer {
     struct flame_graph *flame;
 };
 
+enum exemplar_type { EXEMPLARS_UNSPECIFIED, EXEMPLARS_NONE, EXEMPLARS_INDIVIDUAL, EXEMPLARS_SPAN };
+
+struct series_exemplar {
+    int64_t time; // ms
+    struct str id;
+    int64_t value;
+    struct message_list labels;
+};
+
 struct series_point {
     double value;
     int64_t time; // ms
+    struct message_list exemplars;
 };
 
 struct point_series {

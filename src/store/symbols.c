@@ -344,6 +344,15 @@ static uint64_t span_of(const struct model_profile *p, size_t sample, uint32_t k
     return 0;
 }
 
+// profile_id is what older tracing packages call it.
+static uint32_t span_label(const struct model_profile *p)
+{
+    if (!p->label_set)
+        return MODEL_NONE;
+    uint32_t key = model_find_string(p->strings, STR("span_id"));
+    return key != MODEL_NONE ? key : model_find_string(p->strings, STR("profile_id"));
+}
+
 struct row {
     uint64_t span;
     uint32_t node, sample;
@@ -388,7 +397,7 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     struct used used = {arena_array(scratch, p->n_locations, sizeof *used.items), 0};
     struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
     uint32_t deepest = 0, max = 0;
-    uint32_t span_key = p->label_set ? model_find_string(p->strings, STR("span_id")) : MODEL_NONE;
+    uint32_t span_key = span_label(p);
     bool any_span = false;
     size_t n_rows = 0;
     for (size_t i = 0; i < p->n_samples; i++) {
