@@ -131,10 +131,9 @@ int query_series(struct store *store, const struct store_select *select,
                  const struct query_series_options *options, struct arena *arena,
                  struct query_series **series, size_t *n, struct store_answer *answer,
                  struct err *e);
-// Adds exemplars to what query_series returned; points before first have become first's. Only
-// profiles that are not rolled up have one.
+// Adds exemplars to what query_series returned. Only profiles that are not rolled up have one.
 int query_exemplars(struct store *store, const struct store_select *select,
-                    const struct query_series_options *options, int64_t first, struct arena *arena,
+                    const struct query_series_options *options, struct arena *arena,
                     struct query_series *series, size_t n, struct store_answer *answer,
                     struct err *e);
 // Narrows select to the profile of an exemplar's id; found is false where it has none such.

@@ -252,7 +252,7 @@ static struct query_exemplar *exemplar(const struct store_series *s, const struc
 }
 
 int query_exemplars(struct store *store, const struct store_select *select,
-                    const struct query_series_options *options, int64_t first, struct arena *arena,
+                    const struct query_series_options *options, struct arena *arena,
                     struct query_series *series, size_t n, struct store_answer *answer,
                     struct err *e)
 {
@@ -276,7 +276,7 @@ int query_exemplars(struct store *store, const struct store_select *select,
             const struct store_point *p = &lines[i].points[k];
             int64_t steps = p->index / options->step + (p->index % options->step > 0);
             int64_t time = select->start + steps * options->step;
-            struct query_point *to = point_at(&series[at], time < first ? first : time);
+            struct query_point *to = point_at(&series[at], time);
             if (to && p->n == 1 && (!to->exemplar || p->sum > to->exemplar->value))
                 to->exemplar = exemplar(&lines[i].series, &series[at], select->start + p->index,
                                         p->sum, arena);

@@ -386,7 +386,10 @@ static void join_first(struct query_series *s, int64_t start)
     if (!s->n_points || s->points[0].time >= start)
         return;
     if (s->n_points > 1 && s->points[1].time == start) {
+        const struct query_exemplar *a = s->points[0].exemplar, *b = s->points[1].exemplar;
         s->points[1].value += s->points[0].value;
+        if (a && (!b || a->value > b->value))
+            s->points[1].exemplar = s->points[0].exemplar;
         s->points++;
         s->n_points--;
     } else {
@@ -411,6 +414,7 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
     int64_t step = (int64_t)(r->step * 1000);
     int64_t before = r->start > step ? step : r->start;
     select.start -= before * NANOS;
+    int64_t end = select.end;
     select.end = (r->start + (r->end - r->start) / step * step) * NANOS;
     struct query_series_options options = {
         .group_by = r->group_by.items,
@@ -421,18 +425,28 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
     };
     int result =
         query_series(c->server->store, &select, &options, c->arena, series, n, &answer, &e);
+    // A range of less than a step has start's point alone; with nothing there, that is of what
+    // the range has.
+    bool single = !result && !*n && step > r->end - r->start;
+    if (single) {
+        select.start = r->start * NANOS;
+        select.end = end;
+        options.step = end - select.start;
+        result =
+            query_series(c->server->store, &select, &options, c->arena, series, n, &answer, &e);
+    }
+    if (!result && r->exemplars == EXEMPLARS_INDIVIDUAL)
+        result = query_exemplars(c->server->store, &select, &options, c->arena, *series, *n,
+                                 &answer, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return -1;
     }
-    for (size_t i = 0; i < *n; i++)
-        join_first(&(*series)[i], r->start * NANOS);
-    if (r->exemplars == EXEMPLARS_INDIVIDUAL)
-        result = query_exemplars(c->server->store, &select, &options, r->start * NANOS, c->arena,
-                                 *series, *n, &answer, &e);
-    if (result) {
-        call_fail_store(c, result, &e);
-        return -1;
+    for (size_t i = 0; i < *n; i++) {
+        struct query_series *s = &(*series)[i];
+        if (single)
+            s->points[0].time = r->start * NANOS;
+        join_first(s, r->start * NANOS);
     }
     if (answer.damaged_days)
         web_answer_header(c->x, "Kiln-Damaged-Days",

@@ -79,9 +79,11 @@ def canary(s):
     check('canary: LabelNames', {'__name__', '__period_type__', '__period_unit__', '__profile_type__', '__service_name__',
                                  '__type__', '__unit__', 'service_name'} <= got, got)
     same('canary: LabelValues', s.json('LabelValues', {**matchers, 'name': 'service_name'})['names'], [SERVICE])
-    got = s.json('SelectSeries', {**asked, 'end': asked['start'] + 5000, 'step': 5, 'groupBy': ['service_name']})['series']
-    same('canary: SelectSeries', [(x['labels'], [p['value'] for p in x['points']]) for x in got],
-         [([{'name': 'service_name', 'value': SERVICE}], [30])])
+    # A step of 1,000 s, longer than the range: one point.
+    for step, when in (1000, start - 1), (5, start + 4999):
+        got = s.json('SelectSeries', {**asked, 'end': start + 4999, 'step': step, 'groupBy': ['service_name']})['series']
+        same(f'canary: SelectSeries, step {step}', [(x['labels'], [(p['value'], p['timestamp']) for p in x['points']]) for x in got],
+             [([{'name': 'service_name', 'value': SERVICE}], [(30, str(when))])])
     # Exemplars: the largest profile of a point, and it alone by its id.
     other = profile([('made_up', 'profilos')], ('made_up', 'profilos', 1), {('func3',): [7]}, now / 10**9)
     s.push([({**labels, 'pod': 'b'}, other)])
