@@ -139,8 +139,8 @@ def read(data):
     text = [s.decode() for s in parts[6]]
     functions, locations = {}, {}
     for f in map(dict, map(fields, parts[5])):
-        # kiln drops Go's type parameters, as Pyroscope does
-        functions[f[1]] = re.sub(r'\[go\.shape\..*\]', '', text[f.get(2, 0)])
+        # kiln drops Go's type parameters, as Pyroscope does, and shows frames without a name so
+        functions[f[1]] = re.sub(r'\[go\.shape\..*\]', '', text[f.get(2, 0)]) or 'unknown'
     for location in parts[4]:
         found = dict(fields(location))
         locations[found[1]] = [functions[dict(fields(v))[1]] for n, v in fields(location) if n == 4]
