@@ -28,6 +28,9 @@ struct arena;
 // NULL when there is no memory at all.
 struct arena *arena_new(size_t limit);
 void arena_free(struct arena *arena);
+// From now on up to so many bytes of what is freed are kept for the arenas to come. Called once,
+// before there are threads.
+void arena_keep(size_t bytes);
 
 // child is freed with parent: what was made in parallel belongs together afterwards.
 void arena_adopt(struct arena *parent, struct arena *child);

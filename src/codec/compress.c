@@ -33,8 +33,14 @@ static int reserve(struct compress_bytes *bytes, size_t size, struct err *e)
     return bytes->p ? 0 : err_set(e, "decompressing profile: out of memory for %zu bytes", size);
 }
 
+static size_t stated_size(const uint8_t *data, size_t n)
+{
+    const uint8_t *p = data + n - 4;
+    return p[0] | (size_t)p[1] << 8 | (size_t)p[2] << 16 | (size_t)p[3] << 24;
+}
+
 static int inflate_gzip(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
-                        struct err *e)
+                        bool *short_of_room, struct err *e)
 {
     struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
     int result = d ? 0 : err_set(e, "decompressing profile: out of memory");
@@ -44,7 +50,8 @@ static int inflate_gzip(const uint8_t *data, size_t n, size_t limit, struct comp
         enum libdeflate_result r = libdeflate_gzip_decompress_ex(
             d, data + at, n - at, bytes->p + bytes->n, limit - bytes->n, &used, &made);
         if (r == LIBDEFLATE_INSUFFICIENT_SPACE) {
-            result = too_large(limit, e);
+            *short_of_room = true;
+            result = -1;
         } else if (r != LIBDEFLATE_SUCCESS) {
             result = err_set(e, "decompressing profile: the gzip data is %s at or after byte %zu",
                              n - at < 18 ? "cut short" : "cut short or corrupt", at);
@@ -92,13 +99,21 @@ int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compres
     // Deflate reaches 1032:1 at the most; zstd can do better, so it gets the whole limit.
     bool gzip = compress_is_gzip(data, n);
     size_t most = gzip && n < limit / 1040 ? n * 1040 + 64 : limit;
-    if (reserve(bytes, most, e))
-        return -1;
-    int result =
-        gzip ? inflate_gzip(data, n, most, bytes, e) : inflate_zstd(data, n, most, bytes, e);
-    if (result)
+    // A gzip of one member ends with its size. A mapping that is no larger than need be gets no
+    // huge page, which takes longer to clear than a small profile to inflate.
+    size_t likely = gzip && n >= 18 ? stated_size(data, n) + 64 : most;
+    for (size_t room = likely < most ? likely : most;; room = most) {
+        bool short_of_room = false;
+        if (reserve(bytes, room, e))
+            return -1;
+        int result = gzip ? inflate_gzip(data, n, room, bytes, &short_of_room, e)
+                          : inflate_zstd(data, n, room, bytes, e);
+        if (!result)
+            return 0;
         compress_bytes_fini(bytes);
-    return result;
+        if (!short_of_room || room == most)
+            return short_of_room ? too_large(limit, e) : result;
+    }
 }
 
 void compress_bytes_fini(struct compress_bytes *bytes)

@@ -45,6 +45,14 @@ static void *place(struct arena *arena, const struct message_field *f, void *obj
 bool message_is_utf8(struct str s)
 {
     for (size_t i = 0; i < s.n;) {
+        uint64_t eight;
+        if (s.n - i >= sizeof eight) {
+            memcpy(&eight, s.p + i, sizeof eight);
+            if (!(eight & 0x8080808080808080u)) {
+                i += sizeof eight;
+                continue;
+            }
+        }
         size_t length = json_utf8_length((const unsigned char *)s.p + i, s.n - i);
         if (!length)
             return false;

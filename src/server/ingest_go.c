@@ -20,21 +20,21 @@ bool ingest_is_go(const struct model_profile *p, const struct store_label *label
     static const char *const others[] = {"dotnetspy", "phpspy",  "pyspy",  "rbspy",
                                          "nodespy",   "javaspy", "ebpfspy"};
     static const struct {
-        const char *text;
+        struct str text;
         bool go;
-    } signs[] = {{".go", true},
-                 {"/usr/local/go/", true},
-                 {"java/", false},
-                 {"sun/", false},
-                 {".rb", false},
-                 {"gems/", false},
-                 {"./node_modules/", false},
-                 {".js", false},
-                 {"System.", false},
-                 {"Microsoft.", false},
-                 {".py", false},
-                 {"main.rs", false},
-                 {"core.rs", false}};
+    } signs[] = {{STR(".go"), true},
+                 {STR("/usr/local/go/"), true},
+                 {STR("java/"), false},
+                 {STR("sun/"), false},
+                 {STR(".rb"), false},
+                 {STR("gems/"), false},
+                 {STR("./node_modules/"), false},
+                 {STR(".js"), false},
+                 {STR("System."), false},
+                 {STR("Microsoft."), false},
+                 {STR(".py"), false},
+                 {STR("main.rs"), false},
+                 {STR("core.rs"), false}};
     for (size_t i = 0; i < n; i++) {
         if (!str_eq(labels[i].name, STR("pyroscope_spy")))
             continue;
@@ -46,8 +46,12 @@ bool ingest_is_go(const struct model_profile *p, const struct store_label *label
     }
     for (size_t i = 0; i < p->strings->n; i++)
         for (size_t k = 0; k < sizeof signs / sizeof *signs; k++) {
-            struct str s = p->strings->items[i], sign = str_from(signs[k].text);
-            if (str_starts(s, sign) || str_ends(s, sign))
+            struct str s = p->strings->items[i], sign = signs[k].text;
+            if (s.n < sign.n)
+                continue;
+            // Most can be told from a sign by a byte.
+            if ((s.p[0] == sign.p[0] && str_starts(s, sign)) ||
+                (s.p[s.n - 1] == sign.p[sign.n - 1] && str_ends(s, sign)))
                 return signs[k].go;
         }
     return false;

@@ -11,6 +11,9 @@
 #include "server/routes.h"
 #include "server/scrape.h"
 
+// Of memory that requests and commits used: what a few dozen pushes at once need.
+enum { ARENAS_KEPT = 24 << 20 };
+
 static void store_note(void *context, const char *text)
 {
     (void)context;
@@ -97,6 +100,7 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
+    arena_keep(ARENAS_KEPT);
     struct store_options store = s->config->store;
     store.note = store_note;
     if (!(s->store = store_open(s->config->data, &store, e)))

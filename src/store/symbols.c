@@ -1,6 +1,7 @@
 #include "store/symbols.h"
 
 #include <stdlib.h>
+#include <sys/random.h>
 
 struct symbols *symbols_new(size_t limit)
 {
@@ -384,6 +385,75 @@ static struct row *sort_rows(struct row *rows, struct row *spare, size_t n, uint
     return rows;
 }
 
+// All stacks one level after the other: the nodes of a level can be looked for at once,
+// where those of a stack would have to wait for each other.
+static void walk_stacks(struct translation *t, struct row **rows, size_t n, uint32_t deepest)
+{
+    const struct model_profile *p = t->p;
+    struct symbols *s = t->s;
+    uint32_t *location = arena_array(t->arena, n, sizeof *location);
+    for (uint32_t d = 0; d < deepest; d++) {
+        for (size_t i = 0; i < n; i++) {
+            uint32_t depth = p->stack_len[rows[i]->sample];
+            if (d >= depth)
+                continue;
+            location[i] = t->locations[model_stack(p, rows[i]->sample)[depth - 1 - d]] - 1;
+            __builtin_prefetch(&s->slots[slot_of(s, rows[i]->node, location[i])]);
+        }
+        for (size_t i = 0; i < n; i++)
+            if (d < p->stack_len[rows[i]->sample])
+                rows[i]->node = add_node(s, rows[i]->node, location[i]);
+    }
+}
+
+enum { STACKS_LEAST = 1024, STACKS_MOST = 16384 };
+
+// The nodes of rows. Stacks that came lately are found whole, by a hash of 128 bits with a secret
+// seed: no other stack has it.
+static void add_stacks(struct translation *t, struct row *rows, size_t n, uint32_t deepest)
+{
+    const struct model_profile *p = t->p;
+    struct symbols *s = t->s;
+    if (!s->stacks && getrandom(s->seed, sizeof s->seed, 0) != sizeof s->seed)
+        arena_fail(s->arena, "the kernel gives no random numbers");
+    if (!s->stacks || (s->n_stacks > s->stack_mask / 2 && s->stack_mask < STACKS_MOST - 1)) {
+        size_t room = s->stacks ? ((size_t)s->stack_mask + 1) * 4 : STACKS_LEAST;
+        s->stacks = arena_array(s->arena, room, sizeof *s->stacks);
+        s->stack_mask = (uint32_t)room - 1;
+        s->n_stacks = 0;
+    }
+    struct symbols_stack *wanted = arena_array(t->arena, n, sizeof *wanted);
+    struct row **unknown = arena_array(t->arena, n, sizeof *unknown);
+    size_t n_unknown = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t *stack = model_stack(p, rows[i].sample);
+        uint32_t depth = p->stack_len[rows[i].sample];
+        uint64_t a = s->seed[0] + depth, b = s->seed[1];
+        for (uint32_t d = 0; d < depth; d++) {
+            uint64_t location = t->locations[stack[d]];
+            a = hash_mix(a ^ location, s->seed[2]);
+            b = hash_mix(b + location, s->seed[3]);
+        }
+        wanted[i] = (struct symbols_stack){a, b, 0};
+        __builtin_prefetch(&s->stacks[a & s->stack_mask]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct symbols_stack *at = &s->stacks[wanted[i].a & s->stack_mask];
+        if (at->a == wanted[i].a && at->b == wanted[i].b && at->node)
+            rows[i].node = at->node;
+        else
+            unknown[n_unknown++] = &rows[i];
+    }
+    walk_stacks(t, unknown, n_unknown, n_unknown ? deepest : 0);
+    for (size_t i = 0; i < n_unknown; i++) {
+        struct symbols_stack *w = &wanted[unknown[i] - rows];
+        struct symbols_stack *at = &s->stacks[w->a & s->stack_mask];
+        w->node = unknown[i]->node;
+        s->n_stacks += at->node == 0;
+        *at = *w;
+    }
+}
+
 void symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
                  struct symbols_values *v)
 {
@@ -415,23 +485,9 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
         rows[n_rows++] = (struct row){span, 0, (uint32_t)i};
     }
     add_symbols(&t, &used);
-    // All stacks one level after the other: the nodes of a level can be looked for at once,
-    // where those of a stack would have to wait for each other.
-    uint32_t *location = arena_array(scratch, n_rows, sizeof *location);
-    for (uint32_t d = 0; d < deepest; d++) {
-        for (size_t i = 0; i < n_rows; i++) {
-            uint32_t depth = p->stack_len[rows[i].sample];
-            if (d >= depth)
-                continue;
-            location[i] = t.locations[model_stack(p, rows[i].sample)[depth - 1 - d]] - 1;
-            __builtin_prefetch(&s->slots[slot_of(s, rows[i].node, location[i])]);
-        }
-        for (size_t i = 0; i < n_rows; i++)
-            if (d < p->stack_len[rows[i].sample]) {
-                rows[i].node = add_node(s, rows[i].node, location[i]);
-                max = rows[i].node > max ? rows[i].node : max;
-            }
-    }
+    add_stacks(&t, rows, n_rows, deepest);
+    for (size_t i = 0; i < n_rows; i++)
+        max = rows[i].node > max ? rows[i].node : max;
     if (any_span)
         qsort(rows, n_rows, sizeof *rows, compare_rows);
     else

@@ -53,6 +53,12 @@ struct symbols_slot {
     uint32_t parent, location, id;
 };
 
+// A stack that came before: a hash of its locations, and its node; 0: empty.
+struct symbols_stack {
+    uint64_t a, b;
+    uint32_t node;
+};
+
 struct symbols_counts {
     uint32_t strings, functions, mappings, locations, lines, nodes;
 };
@@ -70,8 +76,11 @@ struct symbols {
     bool indexed;
     struct hash_table string_index, function_index, mapping_index, location_index;
     struct symbols_slot *slots;
-    uint32_t mask; // of slots
-    int64_t chunk; // the last one that was read or saved
+    uint32_t mask;                // of slots
+    struct symbols_stack *stacks; // a cache: each has one place
+    uint32_t n_stacks, stack_mask;
+    uint64_t seed[4]; // of their hashes
+    int64_t chunk;    // the last one that was read or saved
 };
 
 // limit: of its arena, 0: none. NULL if there is no memory.
