@@ -192,6 +192,7 @@ int main(int argc, char **argv)
         (argc > 3 && !str_to_i64(str_from(argv[3]), &stacks)) ||
         (argc > 4 && !str_to_i64(str_from(argv[4]), &draws)))
         return 2;
+    arena_keep((size_t)24 << 20); // as the server does
     struct arena *arena = arena_new(0);
     struct store_options options = {.maintain_nanos = -1, .clock = yesterday};
     struct store *store = store_open(argv[1], &options, &e);

@@ -116,6 +116,25 @@ int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compres
     }
 }
 
+int compress_inflate_small(const uint8_t *data, size_t n, struct arena *arena, struct str *inflated)
+{
+    size_t room = compress_is_gzip(data, n) && n >= 18 ? stated_size(data, n) : 0;
+    if (room == 0 || room > COMPRESS_SMALL)
+        return -1;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap))
+        return -1;
+    char *to = arena_alloc(arena, room);
+    arena_try_end(arena);
+    struct libdeflate_decompressor *d = libdeflate_alloc_decompressor();
+    size_t used = 0, made = 0;
+    enum libdeflate_result r =
+        d ? libdeflate_gzip_decompress_ex(d, data, n, to, room, &used, &made) : LIBDEFLATE_BAD_DATA;
+    libdeflate_free_decompressor(d);
+    *inflated = (struct str){to, made};
+    return r == LIBDEFLATE_SUCCESS && used == n ? 0 : -1;
+}
+
 void compress_bytes_fini(struct compress_bytes *bytes)
 {
     if (bytes->p)

@@ -1,7 +1,8 @@
 // Whole-body decompression into a private mapping.
 #pragma once
 
-#include "base/err.h"
+#include "base/arena.h"
+#include "base/str.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,4 +18,9 @@ bool compress_is_zstd(const uint8_t *data, size_t n);
 // Inflates gzip (all members) or zstd (all frames); more than limit bytes are refused.
 int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
                      struct err *e);
+// The same into an arena, for gzip of one member that says it holds at most COMPRESS_SMALL bytes,
+// and only if all is well; -1: compress_inflate knows what is wrong, if anything.
+enum { COMPRESS_SMALL = 1 << 20 };
+int compress_inflate_small(const uint8_t *data, size_t n, struct arena *arena,
+                           struct str *inflated);
 void compress_bytes_fini(struct compress_bytes *bytes);

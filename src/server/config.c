@@ -18,6 +18,8 @@ static const struct yaml_table limits_table = {
         KEY("samples", YAML_COUNT, struct server_config, limits.samples),
         KEY("sample_labels", YAML_COUNT, struct server_config, limits.sample_labels),
         KEY("connections", YAML_COUNT, struct server_config, connections),
+        KEY("request_time", YAML_DURATION, struct server_config, request_time),
+        KEY("idle_time", YAML_DURATION, struct server_config, idle_time),
         KEY("memory", YAML_BYTES, struct server_config, store.memory),
         END,
     },
@@ -134,6 +136,10 @@ static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
         return yaml_fail(r, node, "tls", "cert_file and key_file belong together");
     if (c->limits.body < 1024 || c->limits.profile < 1024)
         return yaml_fail(r, node, "limits", "body_size and profile_size must be 1KiB or more");
+    const int64_t second = 1000000000, day = 86400 * second;
+    if ((c->request_time && (c->request_time < second || c->request_time > day)) ||
+        (c->idle_time && (c->idle_time < second || c->idle_time > day)))
+        return yaml_fail(r, node, "limits", "request_time and idle_time must be 1s to 1d");
     return 0;
 }
 

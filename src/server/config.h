@@ -95,7 +95,8 @@ struct server_config {
     struct server_limits limits;
     struct store_options store;
     unsigned connections;
-    bool multitenant; // X-Scope-OrgID is believed without authentication
+    int64_t request_time, idle_time; // ns
+    bool multitenant;                // X-Scope-OrgID is believed without authentication
     struct server_access *access;
     size_t n_access;
     struct scrape_config *scrapes;

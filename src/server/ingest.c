@@ -18,6 +18,10 @@ struct model_profile *ingest_pprof(const struct server_limits *limits, struct ar
         }
         return codec_read_pprof(arena, p, data.n, e);
     }
+    // Into memory that the last request used, not into new pages.
+    struct str small;
+    if (limits->profile >= COMPRESS_SMALL && compress_inflate_small(p, data.n, arena, &small) == 0)
+        return codec_read_pprof(arena, (const uint8_t *)small.p, small.n, e);
     struct compress_bytes bytes;
     if (compress_inflate(p, data.n, limits->profile, &bytes, e))
         return NULL;
@@ -31,10 +35,11 @@ struct batch {
     struct store_put *puts;
     size_t n, cap;
     uint64_t samples;
+    size_t corrected; // profiles whose time was not plausible
 };
 
 // A time that no clock shows is the sender's fault, not the profile's: 1970, or years ahead.
-static int64_t plausible_time(struct server *s, const struct ingest_item *item)
+static int64_t plausible_time(struct batch *batch, const struct ingest_item *item)
 {
     const int64_t year = (int64_t)365 * 86400 * 1000000000;
     int64_t now = server_now(), time = item->profile->time_nanos;
@@ -42,7 +47,7 @@ static int64_t plausible_time(struct server *s, const struct ingest_item *item)
     if (time == 0)
         return fallback;
     if (time < year || time > now + year) {
-        s->counters.corrected++;
+        batch->corrected++;
         return fallback;
     }
     return time;
@@ -86,7 +91,7 @@ static int add_item(struct server *s, struct str tenant, struct ingest_item *ite
         return ADD_BAD_PROFILE;
     if (ingest_is_go(p, item->labels, item->n_labels))
         ingest_fix_go((struct model_profile *)p, arena);
-    int64_t time = plausible_time(s, item);
+    int64_t time = plausible_time(batch, item);
     if (!p->n_samples)
         return 0;
     struct store_part *parts;
@@ -157,6 +162,11 @@ void ingest_items(struct call *c, struct ingest_item *items, size_t n, int bad_p
                   result == ADD_BAD_PROFILE ? bad_profile : 400, "%s", e.message);
         return;
     }
+    if (batch.corrected) {
+        c->server->counters.corrected += batch.corrected;
+        web_answer_header(c->x, "Kiln-Times-Corrected",
+                          arena_printf(c->arena, "%zu", batch.corrected));
+    }
     if (!batch.n) {
         call_finish(c);
         return;
@@ -193,6 +203,7 @@ int ingest_later(struct server *s, struct str tenant, struct ingest_item *item, 
     int result = add_item(s, tenant, item, arena, &batch, e);
     if (result)
         return result;
+    s->counters.corrected += batch.corrected;
     struct later *later = arena_alloc(arena, sizeof *later);
     *later = (struct later){s, arena, batch.samples};
     if (!batch.n) {

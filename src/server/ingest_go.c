@@ -44,16 +44,20 @@ bool ingest_is_go(const struct model_profile *p, const struct store_label *label
             if (str_eq(labels[i].value, str_from(others[k])))
                 return false;
     }
-    for (size_t i = 0; i < p->strings->n; i++)
-        for (size_t k = 0; k < sizeof signs / sizeof *signs; k++) {
-            struct str s = p->strings->items[i], sign = signs[k].text;
-            if (s.n < sign.n)
-                continue;
-            // Most can be told from a sign by a byte.
-            if ((s.p[0] == sign.p[0] && str_starts(s, sign)) ||
-                (s.p[s.n - 1] == sign.p[sign.n - 1] && str_ends(s, sign)))
+    // Most strings can be told from all signs by their first and last bytes.
+    bool first[256] = {false}, last[256] = {false};
+    for (size_t k = 0; k < sizeof signs / sizeof *signs; k++) {
+        first[(unsigned char)signs[k].text.p[0]] = true;
+        last[(unsigned char)signs[k].text.p[signs[k].text.n - 1]] = true;
+    }
+    for (size_t i = 0; i < p->strings->n; i++) {
+        struct str s = p->strings->items[i];
+        if (!s.n || (!first[(unsigned char)s.p[0]] && !last[(unsigned char)s.p[s.n - 1]]))
+            continue;
+        for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
+            if (str_starts(s, signs[k].text) || str_ends(s, signs[k].text))
                 return signs[k].go;
-        }
+    }
     return false;
 }
 

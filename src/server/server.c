@@ -55,6 +55,8 @@ static int start_web(struct server *s, struct listener *listener, struct err *e)
         .tls_key = key,
         .connections = config->connections,
         .body_limit = config->limits.body,
+        .request_seconds = (unsigned)(config->request_time / 1000000000),
+        .idle_seconds = (unsigned)(config->idle_time / 1000000000),
     };
     s->web = web_start(listener, &options, e);
     free(cert);

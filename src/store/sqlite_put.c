@@ -10,8 +10,9 @@ struct batch {
     struct arena *arena; // of a few puts
 };
 
-// A new one only now and then: memory from the kernel is slow.
-enum { BATCH_ARENA = 4 << 20 };
+// A new one only now and then: memory from the kernel is slow. But before it is larger than what a
+// processor's cache and arena_keep hold.
+enum { BATCH_ARENA = 512 << 10 };
 
 // The id of the row of a unique text or blob, which is added if it is new.
 static int row_of(struct day *day, const char *select, const char *insert, struct str key,
