@@ -209,6 +209,27 @@ static void text_is_copied_and_formatted(void **state)
     arena_free(a);
 }
 
+static void kept_memory_comes_zeroed(void **state)
+{
+    arena_keep(1 << 20);
+    char *before[3];
+    bool again = false;
+    for (int round = 0; round < 3; round++) {
+        struct arena *a = arena_new(0);
+        for (int i = 0; i < 3; i++) {
+            char *p = arena_alloc(a, 60000);
+            for (size_t j = 0; j < 60000; j++)
+                assert_int_equal(p[j], 0);
+            memset(p, 0xff, 60000);
+            again |= round && p == before[i];
+            before[i] = p;
+        }
+        arena_free(a);
+    }
+    assert_true(again);
+    arena_keep(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +244,7 @@ int main(void)
         cmocka_unit_test(hopeless_sizes_are_refused),
         cmocka_unit_test(an_ended_trap_is_gone),
         cmocka_unit_test(text_is_copied_and_formatted),
+        cmocka_unit_test(kept_memory_comes_zeroed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,27 @@ static void damage_is_found(void **state)
     refused((struct packed){body, n}, 1 << 20, "checksum");
 }
 
+static void small_ones_go_into_an_arena(void **state)
+{
+    struct arena *arena = arena_new(0);
+    struct packed one = gzip("abc", 3);
+    struct str got;
+    assert_int_equal(compress_inflate_small(one.p, one.n, arena, &got), 0);
+    assert_true(str_eq(got, STR("abc")));
+    for (size_t n = 0; n < one.n; n++)
+        assert_int_equal(compress_inflate_small(one.p, n, arena, &got), -1);
+    for (uint8_t stated = 0; stated < 3; stated++) {
+        one.p[one.n - 4] = stated;
+        assert_int_equal(compress_inflate_small(one.p, one.n, arena, &got), -1);
+        refused(one, 1 << 20, "corrupt");
+    }
+    free(one.p);
+    struct packed two = join(gzip("abc", 3), gzip("defgh", 5));
+    assert_int_equal(compress_inflate_small(two.p, two.n, arena, &got), -1);
+    free(two.p);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +215,7 @@ int main(void)
         cmocka_unit_test(cut_anywhere),
         cmocka_unit_test(what_follows_is_an_error),
         cmocka_unit_test(damage_is_found),
+        cmocka_unit_test(small_ones_go_into_an_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
