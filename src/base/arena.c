@@ -164,18 +164,21 @@ static struct chunk *kept_take(size_t size)
 static bool kept_give(struct chunk *chunk, size_t used)
 {
     unsigned i = kept.limit ? kept_list(chunk->size) : KEPT_SIZES;
-    if (i == KEPT_SIZES || kept.bytes + chunk->size > kept.limit)
+    if (i == KEPT_SIZES)
+        return false;
+    pthread_mutex_lock(&kept.lock);
+    bool room = kept.bytes + chunk->size <= kept.limit;
+    if (room)
+        kept.bytes += chunk->size;
+    pthread_mutex_unlock(&kept.lock);
+    if (!room)
         return false;
     memset(chunk + 1, 0, used - sizeof *chunk);
     pthread_mutex_lock(&kept.lock);
-    bool room = kept.bytes + chunk->size <= kept.limit;
-    if (room) {
-        chunk->next = kept.lists[i];
-        kept.lists[i] = chunk;
-        kept.bytes += chunk->size;
-    }
+    chunk->next = kept.lists[i];
+    kept.lists[i] = chunk;
     pthread_mutex_unlock(&kept.lock);
-    return room;
+    return true;
 }
 
 // at: where the first of them ends; NULL: they are used to their ends.
