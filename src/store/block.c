@@ -329,7 +329,7 @@ bool segment_read(struct segment *s, struct arena *arena, struct symbols_values 
     v->values = arena_array(arena, (size_t)s->n * s->k, sizeof *v->values);
     for (uint32_t i = 0; i < s->n; i++)
         v->nodes[i] = r->dictionary[r->index[i]];
-    if (s->has_spans) {
+    if (s->has_spans && s->n) {
         v->spans = arena_array(arena, s->n, sizeof *v->spans);
         memcpy(v->spans, r->span, s->n * sizeof *v->spans);
     }

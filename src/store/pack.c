@@ -132,10 +132,17 @@ static void skip_varints(struct unpack *b, size_t n)
         unpack_fail(b);
 }
 
+// to may be NULL where n is 0.
+static void clear(int64_t *to, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = 0;
+}
+
 static void read_own(struct unpack *b, uint64_t kind, uint64_t common, size_t n, int64_t *to)
 {
     if (!common) {
-        memset(to, 0, n * sizeof *to);
+        clear(to, n);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -191,7 +198,7 @@ void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int6
     }
     if (!done || b->bad) {
         unpack_fail(b);
-        memset(to, 0, n * sizeof *to);
+        clear(to, n);
     }
 }
 
@@ -228,11 +235,13 @@ void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer
     uint64_t raw = unpack_varint(b);
     uint64_t packed = unpack_varint(b);
     *to = (struct unpack){0};
-    if (raw > STREAM_LIMIT || packed > STREAM_LIMIT) {
+    // What is empty is not packed.
+    if (raw > STREAM_LIMIT || packed > STREAM_LIMIT || (packed > 0 && raw == 0)) {
         unpack_fail(b);
     } else if (packed == 0) {
         struct str s = unpack_bytes(b, (size_t)raw);
-        *to = (struct unpack){(const uint8_t *)s.p, (const uint8_t *)s.p + s.n, false};
+        if (s.p)
+            *to = (struct unpack){(const uint8_t *)s.p, (const uint8_t *)s.p + s.n, false};
     } else {
         struct str s = unpack_bytes(b, (size_t)packed);
         if (buffer->cap < raw) {
