@@ -83,7 +83,8 @@ static uint32_t find_module(const struct reader *r, uint64_t pc)
 
 static int64_t objects(int64_t parts)
 {
-    return (parts + (parts < 0 ? -HEAP_OBJECT / 2 : HEAP_OBJECT / 2)) / HEAP_OBJECT;
+    int64_t rest = parts % HEAP_OBJECT;
+    return parts / HEAP_OBJECT + (rest >= HEAP_OBJECT / 2) - (rest <= -HEAP_OBJECT / 2);
 }
 
 static void add_stack(struct reader *r, uint32_t number)
