@@ -1,14 +1,12 @@
 // kiln diff: what changed between two profiles, and what is only noise.
 #include "cli/diff.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/present.h"
 #include "codec/json.h"
 #include "model/transform.h"
@@ -254,13 +252,9 @@ static void put_csv(const struct table *t)
 static int write_table(struct table *t, struct err *e)
 {
     const char *name = t->call->config.output;
-    int fd = STDOUT_FILENO;
-    if (*name)
-        fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_set(e, "%s: %s", name, strerror(errno));
     struct out out;
-    out_init_fd(&out, fd);
+    if (output_begin(&out, name, e))
+        return -1;
     t->out = &out;
     if (strcmp(t->call->format, "json") == 0) {
         put_json(t);
@@ -271,11 +265,7 @@ static int write_table(struct table *t, struct err *e)
         put_summary(t);
         put_table(t);
     }
-    int result = out_finish(&out, e);
-    out_fini(&out);
-    if (*name && close(fd) && result == 0)
-        result = err_set(e, "%s: %s", name, strerror(errno));
-    return result;
+    return output_end(&out, name, e);
 }
 
 int command_diff(struct call *call, struct err *e)

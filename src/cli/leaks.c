@@ -1,13 +1,11 @@
 // kiln leaks: what grew between two heap profiles.
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "cli/diff.h"
 #include "cli/flame.h"
+#include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/view.h"
 #include "codec/json.h"
@@ -245,13 +243,9 @@ static void put_csv(const struct leaks *l)
 static int write_table(struct leaks *l, struct err *e)
 {
     const char *name = l->call->config.output;
-    int fd = STDOUT_FILENO;
-    if (*name)
-        fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return err_set(e, "%s: %s", name, strerror(errno));
     struct out out;
-    out_init_fd(&out, fd);
+    if (output_begin(&out, name, e))
+        return -1;
     l->out = &out;
     if (strcmp(l->call->format, "json") == 0)
         put_json(l);
@@ -259,11 +253,7 @@ static int write_table(struct leaks *l, struct err *e)
         put_csv(l);
     else
         put_text(l);
-    int result = out_finish(&out, e);
-    out_fini(&out);
-    if (*name && close(fd) && result == 0)
-        result = err_set(e, "%s: %s", name, strerror(errno));
-    return result;
+    return output_end(&out, name, e);
 }
 
 // --- a flame graph ---

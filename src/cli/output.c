@@ -13,6 +13,26 @@
 
 enum { LARGEST_GRAPH = 1 << 30 };
 
+int output_begin(struct out *out, const char *name, struct err *e)
+{
+    int fd = STDOUT_FILENO;
+    if (*name)
+        fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return err_set(e, "%s: %s", name, strerror(errno));
+    out_init_fd(out, fd);
+    return 0;
+}
+
+int output_end(struct out *out, const char *name, struct err *e)
+{
+    int fd = out->fd, result = out_finish(out, e);
+    out_fini(out);
+    if (*name && close(fd) && result == 0)
+        result = err_set(e, "%s: %s", name, strerror(errno));
+    return result;
+}
+
 int output_new_file(struct arena *arena, const char *prefix, const char *suffix, char **name,
                     struct err *e)
 {

@@ -51,6 +51,16 @@ static int string_at(struct otlp *o, int64_t index, struct str *s)
     return 0;
 }
 
+// The attribute at index of its table, and its name.
+static int attribute_at(struct otlp *o, int64_t index, const struct otlp_indexed **attribute,
+                        struct str *key)
+{
+    *attribute = AT(o->d->attributes, index, struct otlp_indexed);
+    if (!*attribute)
+        return missing(o, "attribute_table", index);
+    return string_at(o, (*attribute)->key, key);
+}
+
 // A value as a label's text; empty for what has no simple one.
 static struct str value_text(struct otlp *o, const struct otlp_value *v)
 {
@@ -147,11 +157,9 @@ static int build_mapping(struct otlp *o, struct group *g, int64_t index, uint32_
             return -1;
         const int64_t *attributes = m->attributes.items;
         for (size_t i = 0; i < m->attributes.n; i++) {
-            const struct otlp_indexed *a = AT(o->d->attributes, attributes[i], struct otlp_indexed);
+            const struct otlp_indexed *a;
             struct str key;
-            if (!a)
-                return missing(o, "attribute_table", attributes[i]);
-            if (string_at(o, a->key, &key))
+            if (attribute_at(o, attributes[i], &a, &key))
                 return -1;
             if (str_eq(key, STR("process.executable.build_id.gnu")))
                 build_id = value_text(o, a->value);
@@ -218,11 +226,9 @@ static int add_labels(struct otlp *o, struct group *g, const struct otlp_sample 
 {
     const int64_t *attributes = s->attributes.items;
     for (size_t i = 0; i < s->attributes.n; i++) {
-        const struct otlp_indexed *a = AT(o->d->attributes, attributes[i], struct otlp_indexed);
+        const struct otlp_indexed *a;
         struct str key;
-        if (!a)
-            return missing(o, "attribute_table", attributes[i]);
-        if (string_at(o, a->key, &key))
+        if (attribute_at(o, attributes[i], &a, &key))
             return -1;
         struct str value = value_text(o, a->value);
         if (value.n && key.n && !str_eq(key, STR("service.name")))
@@ -279,11 +285,9 @@ static int sample_service(struct otlp *o, const struct otlp_sample *s, struct st
     const int64_t *attributes = s->attributes.items;
     *service = STR("");
     for (size_t i = 0; i < s->attributes.n; i++) {
-        const struct otlp_indexed *a = AT(o->d->attributes, attributes[i], struct otlp_indexed);
+        const struct otlp_indexed *a;
         struct str key;
-        if (!a)
-            return missing(o, "attribute_table", attributes[i]);
-        if (string_at(o, a->key, &key))
+        if (attribute_at(o, attributes[i], &a, &key))
             return -1;
         if (str_eq(key, STR("service.name")))
             *service = value_text(o, a->value);
