@@ -84,7 +84,8 @@ class Recorder:
                 for path, values in samples:
                     for depth in range(1, len(path) + 1) if values[i] else ():
                         flame[path[:depth]][0] += values[i]
-                    if values[i]:
+                    # A goroutine caught before its first frame has no place in a flame graph.
+                    if values[i] and path:
                         flame[path][1] += values[i]
         return {kind: (n, {path: tuple(v) for path, v in flame.items()})
                 for kind, (n, flame) in flames.items()}
