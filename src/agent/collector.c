@@ -63,12 +63,26 @@ static void take(void *context, const struct capture_sample *sample)
     if (ARENA_TRY(collector.arena, trap)) {
         collector.dropped += sample->ticks;
         collector.starved = true;
+        counts_add(STACKS_DROPPED, sample->ticks, sample->ns);
         return;
     }
     uint32_t thread = stacks_add_thread(&collector.stacks, sample);
     uint32_t stack = stacks_add(&collector.stacks, sample, thread, capture_snapshot());
     arena_try_end(collector.arena);
     counts_add(stack, sample->ticks, sample->ns);
+}
+
+// What rings had no room for, or came before the tables were ready.
+static void take_lost(void)
+{
+    struct capture_counts c;
+    capture_get_counts(&c);
+    uint64_t lost = c.ring_full + c.no_snapshot;
+    if (lost <= collector.lost)
+        return;
+    uint64_t ticks = lost - collector.lost;
+    counts_add(STACKS_DROPPED, ticks, ticks * (1000000000 / collector.hz));
+    collector.lost = lost;
 }
 
 void collector_drain(void)
@@ -78,6 +92,7 @@ void collector_drain(void)
     counts_make_room(now);
     counts_turn(now);
     capture_drain(take, NULL);
+    take_lost();
     if (collector.tap)
         collector.tap->round();
     capture_release();

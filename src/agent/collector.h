@@ -20,8 +20,6 @@ struct window {
     size_t cap;
     int64_t opened_at; // wall clock, ns
     uint64_t opened;   // monotonic, ns
-    uint64_t dropped;  // collector.dropped before it was opened
-    uint64_t lost;     // ticks that it had no room for
     uint64_t ended;    // monotonic, ns; 0: it counts. hz is the rate then
 };
 
@@ -48,6 +46,7 @@ struct collector {
     size_t memory, symbol_memory;
     char *threads; // agent_options.threads
     uint64_t dropped, filtered;
+    uint64_t lost; // ticks that never came out of the rings, as far as they are counted
 
     struct arena *arena;
     struct stacks stacks;
@@ -81,6 +80,8 @@ void counts_add(uint32_t stack, uint64_t ticks, uint64_t ns);
 void counts_make_room(uint64_t now);
 // Forgets what it can: the limit has changed.
 void counts_forget(void);
+// False: no memory.
+bool counts_open_window(struct window *w);
 void counts_close_window(struct window *w);
 void counts_forget_seconds(void);
 size_t counts_memory(void);

@@ -65,7 +65,7 @@ int counts_begin(void)
 
 static bool grow_window(struct window *w, uint32_t stack)
 {
-    size_t cap = w->cap ? w->cap : 256;
+    size_t cap = w->cap;
     while (cap <= stack)
         cap *= 2;
     size_t bytes = cap * sizeof *w->weights, more = bytes - w->cap * sizeof *w->weights;
@@ -81,17 +81,23 @@ static bool grow_window(struct window *w, uint32_t stack)
     return true;
 }
 
+bool counts_open_window(struct window *w)
+{
+    w->cap = 256;
+    w->weights = calloc(w->cap, sizeof *w->weights);
+    if (w->weights)
+        collector.window_bytes += w->cap * sizeof *w->weights;
+    return w->weights;
+}
+
 static void count_in_windows(uint32_t stack, uint64_t ticks, uint64_t ns)
 {
     for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++) {
         if (!w->open || w->ended)
             continue;
-        if (w->cap <= stack && !grow_window(w, stack)) {
-            w->lost += ticks;
-            continue;
-        }
-        w->weights[stack].ticks += ticks;
-        w->weights[stack].ns += ns;
+        uint32_t at = w->cap > stack || grow_window(w, stack) ? stack : STACKS_DROPPED;
+        w->weights[at].ticks += ticks;
+        w->weights[at].ns += ns;
     }
 }
 

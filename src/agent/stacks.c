@@ -12,6 +12,8 @@ void stacks_init(struct stacks *s, struct arena *arena)
     hash_init(&s->ids_index, arena, 64);
     s->ids = arena_push(arena, s->ids, s->n_ids, &s->cap_ids, sizeof *s->ids);
     s->n_ids = 1;
+    s->items = arena_push(arena, s->items, s->n, &s->cap, sizeof *s->items);
+    s->n = STACKS_DROPPED + 1;
 }
 
 // --- modules ---
@@ -246,14 +248,14 @@ static void reserve_kept(struct stacks *s, const struct stacks *from, const bool
 {
     bool *counted = arena_array(s->arena, from->n_chains + 1, sizeof *counted);
     size_t n = 0, pcs = 0;
-    for (size_t i = 0; i < from->n; i++) {
+    for (size_t i = STACKS_DROPPED + 1; i < from->n; i++) {
         uint32_t chain = from->items[i].chain;
         n += keep[i];
         if (keep[i] && !counted[chain])
             pcs += from->chains[chain].n;
         counted[chain] |= keep[i];
     }
-    s->cap = n + n / 4 + 1;
+    s->cap = s->n + n + n / 4 + 1;
     s->cap_pcs = s->cap_pc_modules = pcs + pcs / 4 + 1;
     s->items = arena_array(s->arena, s->cap, sizeof *s->items);
     s->pcs = arena_array(s->arena, s->cap_pcs, sizeof *s->pcs);
@@ -271,7 +273,7 @@ void stacks_copy(struct stacks *s, const struct stacks *from, const bool *keep, 
     // The program itself stays the first.
     if (from->n_modules)
         move_module(s, from, 0, &moves);
-    for (size_t i = 0; i < from->n; i++) {
+    for (size_t i = STACKS_DROPPED + 1; i < from->n; i++) {
         if (!keep[i])
             continue;
         struct stack x = from->items[i];
@@ -288,7 +290,6 @@ struct writer {
     const struct stacks *s;
     struct model_builder b;
     uint32_t *mapping_of; // module -> mapping + 1
-    uint32_t blocked, unticked, truncated;
 };
 
 static uint32_t mapping(struct writer *w, uint16_t module)
@@ -319,6 +320,13 @@ static void label_hex(struct writer *w, struct str key, const void *bytes, size_
     str_hex(text, p, n);
     if (any)
         model_build_label(&w->b, key, (struct str){text, 2 * n});
+}
+
+static void write_dropped(struct writer *w, const struct weight *weight)
+{
+    uint32_t frame = model_build_named_location(&w->b, STR("[dropped]"));
+    int64_t values[2] = {(int64_t)weight->ticks, (int64_t)weight->ns};
+    model_build_sample(&w->b, &frame, 1, values);
 }
 
 static void write_stack(struct writer *w, const struct stack *stack, const struct weight *weight)
@@ -367,7 +375,9 @@ struct model_profile *stacks_profile(const struct stacks *s, const struct weight
     // The program itself comes first.
     if (s->n_modules)
         mapping(&w, 0);
-    for (size_t i = 0; i < n; i++)
+    if (n && weights[STACKS_DROPPED].ticks)
+        write_dropped(&w, &weights[STACKS_DROPPED]);
+    for (size_t i = STACKS_DROPPED + 1; i < n; i++)
         if (weights[i].ticks)
             write_stack(&w, &s->items[i], &weights[i]);
     return w.b.p;

@@ -47,7 +47,11 @@ struct stacks {
     struct hash_table index, chain_index, thread_index, ids_index;
 };
 
-enum { STACKS_NO_MODULE = UINT16_MAX };
+enum {
+    STACKS_NO_MODULE = UINT16_MAX,
+    // The number of a stack that every table has: of what was sampled, or due, and not kept.
+    STACKS_DROPPED = 0,
+};
 
 void stacks_init(struct stacks *s, struct arena *arena);
 // Makes the module that holds pc the first one: the program itself, as readers expect.

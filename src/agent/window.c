@@ -61,8 +61,11 @@ static int open_window(const struct agent_window_options *o, struct err *e)
         .hz = o->hz,
         .opened_at = (int64_t)collector_clock(CLOCK_REALTIME),
         .opened = collector_clock(CLOCK_MONOTONIC),
-        .dropped = collector.dropped,
     };
+    if (!counts_open_window(w)) {
+        *w = (struct window){0};
+        return err_set(e, "no memory for a window");
+    }
     // By force: what the others asked for holds no more.
     for (int i = 0; o->hz && i < AGENT_WINDOWS; i++)
         if (asks(&collector.windows[i]))
@@ -101,10 +104,10 @@ static void add_comments(struct model_profile *p, struct arena *arena, uint64_t 
     labels_get_counts(&labels);
     if (dropped || c.ring_full || c.no_snapshot)
         add_comment(&b,
-                    "kiln: dropped %llu ticks for want of memory in this window; since the start "
-                    "%llu by full rings, %llu before the tables were ready",
-                    (unsigned long long)dropped, (unsigned long long)c.ring_full,
-                    (unsigned long long)c.no_snapshot);
+                    "kiln: dropped %llu ticks; since the start %llu for want of memory, %llu by "
+                    "full rings, %llu before the tables were ready",
+                    (unsigned long long)dropped, (unsigned long long)collector.dropped,
+                    (unsigned long long)c.ring_full, (unsigned long long)c.no_snapshot);
     if (collector.filtered)
         add_comment(&b, "kiln: left out %llu ticks of threads other than %s since the start",
                     (unsigned long long)collector.filtered, collector.threads);
@@ -141,7 +144,7 @@ static struct model_profile *profile_of_window(const struct window *w, struct ar
     struct model_profile *p = stacks_profile(&collector.stacks, w->weights, n, w->hz, arena);
     p->time_nanos = w->opened_at;
     p->duration_nanos = (int64_t)(w->ended - w->opened);
-    add_comments(p, arena, w->lost);
+    add_comments(p, arena, w->weights[STACKS_DROPPED].ticks);
     arena_try_end(arena);
     return p;
 }
@@ -153,7 +156,6 @@ static void end_window(struct window *w)
     if (collector.running)
         collector_drain();
     w->ended = collector_clock(CLOCK_MONOTONIC);
-    w->lost += collector.dropped - w->dropped;
     w->hz = collector.hz;
     if (collector.running)
         collector_settle_rate();
@@ -222,7 +224,7 @@ static struct model_profile *build_last(uint32_t seconds, struct arena *arena)
         stacks_profile(&collector.stacks, weights, collector.stacks.n, collector.hz, arena);
     p->duration_nanos = (int64_t)(now - begin);
     p->time_nanos = (int64_t)collector_clock(CLOCK_REALTIME) - p->duration_nanos;
-    add_comments(p, arena, 0);
+    add_comments(p, arena, weights[STACKS_DROPPED].ticks);
     if (collector.short_of_memory && now - begin < asked) {
         struct model_builder b = {.p = p, .arena = arena};
         add_comment(&b, "kiln: %.1f of the %u seconds are left; the memory limit allows no more",

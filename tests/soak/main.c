@@ -293,13 +293,14 @@ int main(int argc, char **argv)
         printf("\n");
     }
     printf("soak seconds=%.1f hz=%u cpu=%.3f windows=%u inner=%.3f outer=%.3f samples=%llu "
-           "dropped=%llu "
+           "ring_full=%llu not_ready=%llu out_of_memory=%llu "
            "truncated=%llu blocked=%llu unticked=%llu resident=%.1f resident_end=%.1f maps=%u "
            "maps_end=%u fds=%u fds_end=%u\n",
            seconds(CLOCK_MONOTONIC) - begin, hz, soak_cpu_seconds() - cpu_before, account.windows,
            account.inner, account.outer, (unsigned long long)s.samples,
-           (unsigned long long)(s.ring_full + s.not_ready + s.out_of_memory),
-           (unsigned long long)s.truncated, (unsigned long long)s.blocked,
-           (unsigned long long)s.unticked, resident, resident_end, maps, maps_end, fds, fds_end);
+           (unsigned long long)s.ring_full, (unsigned long long)s.not_ready,
+           (unsigned long long)s.out_of_memory, (unsigned long long)s.truncated,
+           (unsigned long long)s.blocked, (unsigned long long)s.unticked, resident, resident_end,
+           maps, maps_end, fds, fds_end);
     return 0;
 }

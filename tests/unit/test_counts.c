@@ -37,6 +37,7 @@ static int tear_down(void **state)
 static struct window *open_window(void)
 {
     collector.windows[3] = (struct window){.open = true};
+    assert_true(counts_open_window(&collector.windows[3]));
     return &collector.windows[3];
 }
 
@@ -59,6 +60,7 @@ static bool feed(uint32_t serial, uint64_t trace, uintptr_t leaf, size_t n)
     struct arena_trap trap;
     if (ARENA_TRY(collector.arena, trap)) {
         collector.starved = true;
+        counts_add(STACKS_DROPPED, x.ticks, x.ns);
         return false;
     }
     uint32_t number = stacks_add_thread(&collector.stacks, &x);
@@ -106,7 +108,7 @@ static void equal_stacks_are_kept_once(void **state)
         feed(2, 0, 0x1000, 20);
         feed(2, 7, 0x1000, 20);
     }
-    assert_int_equal(collector.stacks.n, 3);
+    assert_int_equal(collector.stacks.n, STACKS_DROPPED + 1 + 3);
     assert_int_equal(collector.stacks.n_chains, 1);
     assert_int_equal(collector.n_buckets, 1);
     assert_int_equal(counts_second(0)->n, 3);
@@ -161,11 +163,11 @@ static void windows_survive_forgetting(void **state)
     tick(AGENT_LAST_SECONDS * UINT64_C(2000000000));
     counts_forget();
     assert_true(before >= 3300);
-    assert_int_equal(collector.stacks.n, 300);
+    assert_int_equal(collector.stacks.n, STACKS_DROPPED + 1 + 300);
     for (uint32_t i = 0; i < 300; i++) {
-        const struct stack *stack = &collector.stacks.items[i];
+        const struct stack *stack = &collector.stacks.items[STACKS_DROPPED + 1 + i];
         assert_int_equal(collector.stacks.pcs[collector.stacks.chains[stack->chain].first], i * 64);
-        assert_int_equal(w->weights[i].ticks, 1);
+        assert_int_equal(w->weights[STACKS_DROPPED + 1 + i].ticks, 1);
     }
 }
 
@@ -180,25 +182,45 @@ static void an_open_window_is_exact(void **state)
     }
     assert_int_equal(fed, 100000);
     assert_int_equal(sum_of_window(w), fed);
-    assert_int_equal(w->lost, 0);
+    assert_int_equal(w->weights[STACKS_DROPPED].ticks, 0);
 }
 
-static void what_does_not_fit_is_counted(void **state)
+// What the profile of a window shows as dropped.
+static uint64_t dropped_in_profile(const struct window *w)
+{
+    struct arena *arena = arena_new(0);
+    struct arena_trap trap;
+    uint64_t ticks = 0;
+    assert_false(ARENA_TRY(arena, trap));
+    struct model_profile *p =
+        stacks_profile(&collector.stacks, w->weights, collector.stacks.n, 100, arena);
+    for (size_t i = 0; i < p->n_samples; i++) {
+        const struct model_location *leaf = &p->locations[model_stack(p, i)[0]];
+        if (leaf->n_lines &&
+            str_eq(model_str(p, p->functions[p->lines[leaf->first_line].function].name),
+                   STR("[dropped]")))
+            ticks += (uint64_t)model_values(p, i)[0];
+    }
+    arena_try_end(arena);
+    arena_free(arena);
+    return ticks;
+}
+
+static void what_does_not_fit_is_counted_as_dropped(void **state)
 {
     struct window *w = open_window();
-    uint64_t fed = 0, lost = 0;
+    uint64_t lost = 0;
     for (uint32_t i = 0; i < 50000; i++) {
         if (i % 50 == 0)
             tick(100000000);
-        if (feed(1, 0, i * 64, 30))
-            fed++;
-        else
-            lost++;
+        lost += !feed(1, 0, i * 64, 30);
         assert_true(counts_memory() <= MEMORY);
     }
     // The window counts every stack: nothing can be forgotten, so something is lost.
     assert_true(lost > 0);
-    assert_int_equal(sum_of_window(w) + w->lost, fed);
+    assert_true(w->weights[STACKS_DROPPED].ticks >= lost);
+    assert_int_equal(sum_of_window(w), 50000);
+    assert_int_equal(dropped_in_profile(w), w->weights[STACKS_DROPPED].ticks);
     counts_close_window(w);
     // Afterwards there is room again.
     now += 60000000000;
@@ -216,7 +238,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(new_stacks_for_ever_stay_within_memory, set_up, tear_down),
         cmocka_unit_test_setup_teardown(windows_survive_forgetting, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_open_window_is_exact, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_is_counted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_does_not_fit_is_counted_as_dropped, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
