@@ -147,9 +147,18 @@ static void apply_legacy(struct options *o)
 
 static bool is_executable_file(const char *name)
 {
-    unsigned char magic[4];
+    // ELF, PE, Mach-O of 32 and 64 bits in both byte orders, and for several machines.
+    static const struct str magics[] = {
+        STR("\177ELF"),          STR("MZ"),
+        STR("\xfe\xed\xfa\xce"), STR("\xce\xfa\xed\xfe"),
+        STR("\xfe\xed\xfa\xcf"), STR("\xcf\xfa\xed\xfe"),
+        STR("\xca\xfe\xba\xbe"), STR("\xbe\xba\xfe\xca"),
+    };
+    char magic[4];
     int fd = open(name, O_RDONLY | O_CLOEXEC);
-    bool yes = fd >= 0 && read(fd, magic, 4) == 4 && memcmp(magic, "\177ELF", 4) == 0;
+    bool whole = fd >= 0 && read(fd, magic, sizeof magic) == sizeof magic, yes = false;
+    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
+        yes |= whole && memcmp(magic, magics[i].p, magics[i].n) == 0;
     if (fd >= 0)
         close(fd);
     return yes;

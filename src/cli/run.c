@@ -370,6 +370,8 @@ static int collect(const struct run *run)
 
 // --- while it runs ---
 
+enum { PATIENCE = 20 }; // looks at orphans that might be about to tell of themselves
+
 // Until the program has ended, and those that are followed with it.
 static void attend(struct run *run)
 {
@@ -377,14 +379,16 @@ static void attend(struct run *run)
     struct harvest_totals totals;
     struct err e;
     bool told = false;
+    int patience = PATIENCE;
     progress_begin(&progress, run->quiet);
     for (;;) {
         bool enough = supervise_wait(&run->child, progress_pause(&progress, run->child.ended));
         harvest_dead(run->harvest, &e);
         harvest_count(run->harvest, &totals);
-        if (run->child.ended && (enough || !run->follow || totals.alive == 0))
+        bool alone = totals.alive == 0 && (!run->child.orphans || patience-- == 0);
+        if (run->child.ended && (enough || !run->follow || alone))
             break;
-        if (run->child.ended && !told && !run->quiet) {
+        if (run->child.ended && totals.alive && !told && !run->quiet) {
             progress_clear(&progress);
             fprintf(stderr,
                     "kiln: the program has ended (%d), %llu that it started still run: "
@@ -407,6 +411,8 @@ static int profile(struct run *run)
     run->harvest = harvest_new(&e);
     if (!run->harvest)
         return fail(&e);
+    if (run->follow)
+        supervise_adopt();
     if (supervise_start(&run->child, run->program, prepare, run, &error, &e)) {
         fail(&e);
         status = error == ENOENT ? NOT_FOUND : error ? NOT_EXECUTABLE : 2;

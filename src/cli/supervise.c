@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -30,6 +31,11 @@ static void become(char **argv, const sigset_t *mask, const struct sigaction *on
     if (write(tell, &error, sizeof error) < 0)
         _exit(126);
     _exit(127);
+}
+
+void supervise_adopt(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
 int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), void *context,
@@ -76,12 +82,10 @@ static void see_child(struct supervise *s)
 {
     int status;
     pid_t got;
-    while (!s->ended && (got = waitpid(s->child, &status, WNOHANG | WUNTRACED)) != 0) {
-        if (got < 0 && errno == EINTR)
+    while ((got = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0 || (got < 0 && errno == EINTR)) {
+        if (got != s->child)
             continue;
-        if (got < 0) {
-            s->ended = true;
-        } else if (WIFSTOPPED(status)) {
+        if (WIFSTOPPED(status)) {
             raise(SIGSTOP);
             // Whoever let us go on may have meant us alone.
             kill(s->child, SIGCONT);
@@ -90,6 +94,8 @@ static void see_child(struct supervise *s)
             s->ended = true;
         }
     }
+    s->ended |= got < 0;
+    s->orphans = s->ended && got == 0;
 }
 
 // The terminal sends its signals to the program, too; those sent by somebody are meant for it.
@@ -110,8 +116,7 @@ bool supervise_wait(struct supervise *s, int milliseconds)
     if (signal > 0 && signal != SIGCHLD && signal != SIGPIPE)
         pass_on(s, &info);
     bool ended = s->ended;
-    if (!ended)
-        see_child(s);
+    see_child(s);
     return ended && wants_end;
 }
 

@@ -11,9 +11,12 @@ struct supervise {
     pid_t child;
     int status; // of waitpid, when it has ended
     bool ended;
+    bool orphans; // the program has ended, and something that it started has not
     unsigned char saved[256]; // the signal mask that the program gets
 };
 
+// Orphans of the program shall be our children from now on, so that they are known.
+void supervise_adopt(void);
 // Starts argv[0] (a path, or a name to be found in PATH) with the environment that prepare sets,
 // which is called in the child. -1 with e filled; *error is then exec's errno or 0.
 int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), void *context,
