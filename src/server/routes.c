@@ -70,6 +70,7 @@ static const struct route {
     {"/", 0, page_root, true},
     {"/explore", 0, page_document, true},
     {"/diff", 0, page_document, true},
+    {"/tags", 0, page_document, true},
     {"/ready", 0, answer_ready, true},
     {"/healthz", 0, answer_health, true},
 };

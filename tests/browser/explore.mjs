@@ -149,6 +149,39 @@ const about = (page) => page.textContent(".about");
   await close(page, "diff");
 }
 {
+  const page = await open("/tags?query=" + encodeURIComponent('{service_name="shop"}'));
+  const row = (name) => page.locator(".rows tbody tr", { hasText: name });
+  check((await about(page)).startsWith("cpu by region"), "labels: begins with one that tells something apart", await about(page));
+  check(/^eu\s+58\.3%\t/.test(await row("eu").innerText()), "labels: the share of each value", await row("eu").innerText());
+  check(/%\t.* cores?\t.* cores?\t/.test(await row("us").innerText()), "labels: mean and largest", await row("us").innerText());
+  check(await page.locator(".timeline canvas").isVisible(), "labels: a line for each");
+  if (shots) await page.screenshot({ path: resolve(shots, "labels.png") });
+  await row("eu").locator("td").first().click();
+  await idle(page);
+  check(param(page, "only") === "eu" && await row("eu").getAttribute("aria-selected") === "true", "labels: a click leaves one line", page.url());
+  await page.reload();
+  await idle(page);
+  check(await row("eu").getAttribute("aria-selected") === "true", "labels: which survives a reload");
+  await row("us").locator("a:has-text('Filter')").click();
+  await idle(page);
+  check(param(page, "query") === '{service_name="shop", region="us"}' && await page.locator(".rows tbody tr").count() === 1, "labels: filter", page.url());
+  await page.goBack();
+  await idle(page);
+  await row("eu").locator("a:has-text('Diff')").focus();
+  await page.keyboard.press("Enter");
+  await idle(page);
+  check(new URL(page.url()).pathname === "/diff" && (await about(page)).includes("1.50s \u2192 2.10s"), "labels: diff with the others, by keyboard", await about(page));
+  await page.goBack();
+  await idle(page);
+  await page.selectOption("label:has-text('Compare and diff with') select", "us");
+  check(new URL(await row("eu").locator("a:has-text('Diff')").getAttribute("href"), base).searchParams.get("left_query").includes('region="us"'), "labels: diff with one of them",
+    await row("eu").locator("a:has-text('Diff')").getAttribute("href"));
+  await row("eu").locator("a:has-text('Explore')").click();
+  await idle(page);
+  check(new URL(page.url()).pathname === "/explore" && (await about(page)).includes("cpu 2.10s"), "labels: explore a value", await about(page));
+  await close(page, "labels");
+}
+{
   const page = await open("/explore", { width: 390, height: 780, dark: true });
   check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), "nothing sticks out on a phone");
   if (shots) await page.screenshot({ path: resolve(shots, "explore-phone-dark.png") });

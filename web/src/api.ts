@@ -61,20 +61,24 @@ export interface Answer<T> {
 export const json = <T>(answer: Response) => answer.json() as Promise<T>;
 export const text = (answer: Response) => answer.text();
 
-export function useAnswer<T>(url: string | null, read: (answer: Response) => Promise<T>): Answer<T> {
-  const [answer, set] = useState<{ url: string | null; data: T | null; error: string }>({ url: null, data: null, error: "" });
+// What load gives for a key; nothing is asked without one. An old answer never overwrites a newer one.
+export function useLoaded<T>(key: string | null, load: () => Promise<T>): Answer<T> {
+  const [answer, set] = useState<{ key: string | null; data: T | null; error: string }>({ key: null, data: null, error: "" });
   const [tries, setTries] = useState(0);
   const latest = useRef<string | null>(null);
-  latest.current = url;
+  latest.current = key;
   useEffect(() => {
-    if (!url) return;
-    ask(url, read).then(
-      (data) => latest.current === url && set({ url, data, error: "" }),
-      (error: Error) => latest.current === url && set({ url, data: null, error: error.message || "The server gave no reason." }),
+    if (!key) return;
+    load().then(
+      (data) => latest.current === key && set({ key, data, error: "" }),
+      (error: Error) => latest.current === key && set({ key, data: null, error: error.message || "The server gave no reason." }),
     );
-  }, [url, tries]);
-  return { data: answer.data, error: answer.url === url ? answer.error : "", retry: () => setTries(tries + 1) };
+  }, [key, tries]);
+  return { data: answer.data, error: answer.key === key ? answer.error : "", retry: () => setTries(tries + 1) };
 }
+
+export const useAnswer = <T>(url: string | null, read: (answer: Response) => Promise<T>): Answer<T> =>
+  useLoaded(url, () => ask(url!, read));
 
 // Whether something is being waited for.
 export function useBusy(): boolean {

@@ -95,6 +95,7 @@ export interface Column {
   text(row: number): string;
   share?(row: number): number;
   mark?(row: number): string;
+  node?(row: number): HTMLElement | null;
 }
 
 export interface TableHooks {

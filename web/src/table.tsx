@@ -1,6 +1,6 @@
 // The table of functions: one sample type, all of them, or two profiles.
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { type Column, type Order, type VirtualTable, changeColumns, matcher, valueColumns, virtualTable } from "./component";
+import { type Column, type VirtualTable, changeColumns, matcher, valueColumns, virtualTable } from "./component";
 
 interface TopColumn {
   type: string;
@@ -37,6 +37,52 @@ function columnsOf(top: Top): Column[] {
     i ? "t" + i + "-" : "", top.columns!.length > 1 ? " " + c.type : ""))];
 }
 
+// Rows of anything, by their numbers. order is a column's key, after a minus if it falls.
+export function Rows({ columns, rows, order, onOrder, picked = -1, onPick, onOpen, onMenu, label, empty }: {
+  columns: Column[];
+  rows: number[];
+  order: string;
+  onOrder(order: string): void;
+  picked?: number;
+  onPick?(row: number): void;
+  onOpen?(row: number): void;
+  onMenu?(row: number, x: number, y: number): void;
+  label: string;
+  empty?: string;
+}) {
+  const box = useRef<HTMLDivElement>(null);
+  const table = useRef<VirtualTable | null>(null);
+  const props = { columns, rows, picked, onPick, onOpen, onMenu, onOrder };
+  const now = useRef(props);
+  now.current = props;
+  useLayoutEffect(() => {
+    const made = virtualTable(box.current!, {
+      columns: () => now.current.columns,
+      rows: () => now.current.rows,
+      ordered: (o) => now.current.onOrder((o.down ? "-" : "") + o.key),
+      picked: () => now.current.picked,
+      pick: (row) => now.current.onPick?.(row),
+      open: (row) => now.current.onOpen?.(row),
+      menu: onMenu && ((row, x, y) => now.current.onMenu?.(row, x, y)),
+      empty,
+    });
+    table.current = made;
+    return () => made.destroy();
+  }, []);
+  useEffect(() => {
+    table.current!.setOrder({ key: order.replace(/^-/, ""), down: order.startsWith("-") });
+    table.current!.fill();
+  }, [columns, rows, order, picked]);
+  return (
+    <div class={"rows" + (columns.length > 5 ? " many" : "")} ref={box} role="region" aria-label={label} tabIndex={-1}>
+      <table>
+        <thead />
+        <tbody />
+      </table>
+    </div>
+  );
+}
+
 export function FunctionTable({ top, filter, order, onOrder, picked, onPick, onOpen, onMenu }: {
   top: Top;
   filter: string;
@@ -47,8 +93,6 @@ export function FunctionTable({ top, filter, order, onOrder, picked, onPick, onO
   onOpen(name: string): void;
   onMenu?(name: string, x: number, y: number): void;
 }) {
-  const box = useRef<HTMLDivElement>(null);
-  const table = useRef<VirtualTable | null>(null);
   const columns = useMemo(() => columnsOf(top), [top]);
   const rows = useMemo(() => {
     const test = filter ? matcher(filter) : null;
@@ -56,37 +100,9 @@ export function FunctionTable({ top, filter, order, onOrder, picked, onPick, onO
     top.names.forEach((name, i) => (!test || test(name, i)) && list.push(i));
     return list;
   }, [top, filter]);
-  const wanted = (): Order => order
-    ? { key: order.replace(/^-/, ""), down: order.startsWith("-") }
-    : { key: top.cum && !top.columns ? "change" : "self", down: true };
-  const now = useRef({ columns, rows, top, picked, onPick, onOpen, onMenu, onOrder });
-  now.current = { columns, rows, top, picked, onPick, onOpen, onMenu, onOrder };
-
-  useLayoutEffect(() => {
-    const nameOf = (row: number) => now.current.top.names[row];
-    const made = virtualTable(box.current!, {
-      columns: () => now.current.columns,
-      rows: () => now.current.rows,
-      ordered: (o) => now.current.onOrder((o.down ? "-" : "") + o.key),
-      picked: () => (now.current.picked ? now.current.top.names.indexOf(now.current.picked) : -1),
-      pick: (row) => now.current.onPick(nameOf(row)),
-      open: (row) => now.current.onOpen(nameOf(row)),
-      menu: (row, x, y) => now.current.onMenu?.(nameOf(row), x, y),
-    });
-    table.current = made;
-    return () => made.destroy();
-  }, []);
-  useEffect(() => {
-    table.current!.setOrder(wanted());
-    table.current!.fill();
-  }, [columns, rows, order, picked]);
-
   return (
-    <div class={"rows" + (columns.length > 5 ? " many" : "")} ref={box} role="region" aria-label="Functions" tabIndex={-1}>
-      <table>
-        <thead />
-        <tbody />
-      </table>
-    </div>
+    <Rows label="Functions" columns={columns} rows={rows} order={order || (top.cum && !top.columns ? "-change" : "-self")} onOrder={onOrder}
+      picked={picked ? top.names.indexOf(picked) : -1} onPick={(row) => onPick(top.names[row])} onOpen={(row) => onOpen(top.names[row])}
+      onMenu={onMenu && ((row, x, y) => onMenu(top.names[row], x, y))} />
   );
 }

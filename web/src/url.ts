@@ -46,6 +46,13 @@ export function go(changes: Params, view = read().view, replace = false) {
   for (const tell of listeners) tell();
 }
 
+// What a link does unless a new window is asked for.
+export function follow(event: MouseEvent, changes: Params, view?: string) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  go(changes, view);
+}
+
 export function usePlace(): Place {
   const [place, set] = useState(read);
   useEffect(() => {

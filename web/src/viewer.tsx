@@ -14,7 +14,7 @@ import { type Peek, PeekView } from "./peek";
 import { FunctionTable, type Top } from "./table";
 import { ConfigPanel, ExportPanel, Keys, useTheme, ViewPanel } from "./panels";
 import { Notice, Popover } from "./ui";
-import { exactly, go, href, type Params, request, usePlace } from "./url";
+import { exactly, follow, go, href, type Params, request, usePlace } from "./url";
 
 const VIEWS: [view: string, label: string][] = [
   ["flamegraph", "Flame graph"], ["both", "Both"], ["top", "Table"], ["graph", "Graph"], ["peek", "Peek"], ["source", "Source"],
@@ -281,11 +281,7 @@ export function Viewer() {
         </div>
         <nav class="tabs" aria-label="Views">
           {VIEWS.map(([v, label]) => (
-            <a key={v} href={href(v, params)} aria-current={v === view ? "page" : undefined} onClick={(event) => {
-              if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-              event.preventDefault();
-              go({}, v);
-            }}>{label}</a>
+            <a key={v} href={href(v, params)} aria-current={v === view ? "page" : undefined} onClick={(event) => follow(event, {}, v)}>{label}</a>
           ))}
         </nav>
         <div class="bar">

@@ -7,8 +7,8 @@ export const ROW_HEIGHT = 27;
 const END = 18; // letters of a long name that are always shown
 const AROUND = 12; // rows in the document above and below what is in sight
 
-// scroll holds a table. Columns are { key, label, value(row), text(row), share(row), kind(row) }:
-// value orders, text shows, share is a bar behind it, kind a class. hooks: columns(), rows() (those
+// scroll holds a table. Columns are { key, label, value(row), text(row), share(row), mark(row), node(row) }:
+// value orders, text shows, share is a bar behind it, mark a class, node an element beside the text. hooks: columns(), rows() (those
 // that pass the filter), picked() (a row or -1), pick(row), open(row), empty (a sentence).
 export function virtualTable(scroll, hooks) {
   const head = scroll.querySelector("thead");
@@ -37,8 +37,8 @@ export function virtualTable(scroll, hooks) {
 
   function drawHead() {
     const row = element("tr");
-    for (const { key, label, kind } of hooks.columns()) {
-      const th = element("th", undefined, key + (kind === "name" ? " name" : ""));
+    for (const { key, label } of hooks.columns()) {
+      const th = element("th", undefined, key);
       th.scope = "col";
       const here = order.key === key;
       const b = element("button", label + (here ? (order.down ? " \u2193" : " \u2191") : ""));
@@ -72,9 +72,12 @@ export function virtualTable(scroll, hooks) {
       }
       const kind = column.mark?.(row);
       if (kind) td.classList.add(kind);
+      const node = column.node?.(row);
+      if (node) td.append(node);
       tr.append(td);
     }
-    tr.onclick = () => {
+    tr.onclick = (event) => {
+      if (event.target.closest("a")) return;
       focus = at;
       hooks.pick?.(row);
     };
@@ -86,6 +89,7 @@ export function virtualTable(scroll, hooks) {
     };
     tr.onkeydown = (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -1e9, End: 1e9 }[event.key];
+      if (event.target !== tr && !step) return;
       if (event.key === "Enter" || event.key === " ") (event.shiftKey && hooks.open ? hooks.open : hooks.pick)?.(row);
       else if (step) moveTo(Math.max(0, Math.min(sorted.length - 1, at + step)));
       else return;

@@ -1,79 +1,37 @@
 // Explore: one service, one profile type, a range of time; its timeline, flame graph and table.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLoaded } from "../api";
 import { fromFlamebearer } from "../bearer";
-import { type Flame, formatValue, type Tree } from "../component";
-import { useTheme } from "../panels";
+import { formatValue } from "../component";
 import { Notice } from "../ui";
-import { go, type Params } from "../url";
-import { mergeStacktraces, type Range, selectSeries, type Series } from "./querier";
+import { go } from "../url";
+import { mergeStacktraces, selectSeries } from "./querier";
 import { Result } from "./result";
-import { SelectorBar, useSelection } from "./selection";
+import { Refresh, SelectorBar, useSelection, useTick } from "./selection";
 import { formatSelector } from "./selector";
-import { Shell } from "./shell";
-import { clock, stepOf, Timeline } from "./timeline";
+import { type PageProps, Shell, useTools } from "./shell";
+import { rates, span, stepOf, Timeline } from "./timeline";
 
-export function span({ start, end }: Range): string {
-  const seconds = (end - start) / 1000;
-  return `${clock(start / 1000, seconds)} – ${clock(end / 1000, seconds)}`;
-}
-
-interface Loaded {
-  series: Series[];
-  tree: Tree | null;
-  error: string;
-  range: Range;
-  step: number;
-}
-
-export function Explore({ params }: { params: Params }) {
-  const { theme, nextTheme } = useTheme();
-  const [tick, setTick] = useState(() => Date.now());
-  const [matched, setMatched] = useState("");
-  const [moved, setMoved] = useState(false);
-  const flame = useRef<Flame | null>(null);
+export function Explore(props: PageProps) {
+  const { params, theme } = props;
+  const { tick, again } = useTick(params);
+  const tools = useTools();
   const selection = useSelection(params, tick);
   const { range, selector, type, services, matchers } = selection;
-
-  const [loaded, setLoaded] = useState<Loaded | null>(null);
-  const latest = useRef("");
-  const key = type && selector ? [type.ID, selector, range.start, range.end].join("\n") : "";
-  useEffect(() => {
-    latest.current = key;
-    if (!key || !type) return;
+  const key = type && selector ? [type.ID, selector, range.start, range.end].join("\n") : null;
+  const { data: loaded, error, retry } = useLoaded(key, async () => {
     const step = stepOf(range);
-    Promise.all([selectSeries(type.ID, selector, range, step), mergeStacktraces(type.ID, selector, range)]).then(
-      ([series, bearer]) => {
-        // An old answer never overwrites a newer one.
-        if (latest.current !== key) return;
-        const tree = bearer && Number(bearer.total) > 0 ? fromFlamebearer(bearer, type.sampleType, type.sampleUnit) : null;
-        setLoaded({ series, tree, error: "", range, step });
-      },
-      (error: Error) => latest.current === key && setLoaded({ series: [], tree: null, error: error.message, range, step }),
-    );
-  }, [key]);
+    const [series, bearer] = await Promise.all([selectSeries(type!.ID, selector, range, step), mergeStacktraces(type!.ID, selector, range)]);
+    const tree = bearer && Number(bearer.total) > 0 ? fromFlamebearer(bearer, type!.sampleType, type!.sampleUnit) : null;
+    return { series: rates(series, type!, step), tree, range, step };
+  });
 
-  useEffect(() => {
-    const every = Number(params.refresh) || 0;
-    if (!every) return;
-    const timer = setInterval(() => setTick(Date.now()), every * 1000);
-    return () => clearInterval(timer);
-  }, [params.refresh]);
-
-  const total = loaded?.tree?.total[0][0] ?? 0;
   return (
-    <Shell page="explore" params={params} theme={theme} nextTheme={nextTheme} flame={flame} matched={matched} moved={moved}
-      about={type && loaded && <>{type.sampleType} <b>{formatValue(total, type.sampleUnit)}</b> · {span(loaded.range)}</>}
+    <Shell page="explore" props={props} tools={tools}
+      about={type && loaded && <>{type.sampleType} <b>{formatValue(loaded.tree?.total[0][0] ?? 0, type.sampleUnit)}</b> · {span(loaded.range)}</>}
       bars={<>
-        <SelectorBar selection={selection} onRange={() => setTick(Date.now())}>
-          <select aria-label="Refresh" value={params.refresh ?? ""} onChange={(event) => go({ refresh: event.currentTarget.value })}>
-            <option value="">no refresh</option>
-            <option value="10">every 10 s</option>
-            <option value="30">every 30 s</option>
-          </select>
-          <button onClick={() => setTick(Date.now())}>Refresh</button>
-        </SelectorBar>
+        <SelectorBar selection={selection} onRange={again}><Refresh params={params} again={again} /></SelectorBar>
         {loaded && loaded.series.length > 0 && type && (
-          <Timeline series={loaded.series} range={loaded.range} step={loaded.step} unit={type.sampleUnit} theme={theme}
+          <Timeline series={loaded.series} range={loaded.range} step={loaded.step} type={type} theme={theme}
             onSelect={(start, end) => go({ from: String(start), until: String(end), z: "" })} />
         )}
       </>}>
@@ -83,14 +41,14 @@ export function Explore({ params }: { params: Params }) {
             Send one: kiln push --label service_name=shop cpu.pb.gz
           </Notice>
         )}
-        {loaded?.error && <Notice title="This cannot be shown" actions={[["Try again", () => setTick(Date.now())]]}>{loaded.error}</Notice>}
-        {loaded && !loaded.error && !loaded.tree && (
+        {error && <Notice title="This cannot be shown" actions={[["Try again", retry]]}>{error}</Notice>}
+        {loaded && !error && !loaded.tree && (
           <Notice title="No samples in this range" actions={[["Last 24 hours", () => go({ from: "now-24h", until: "" })],
             ["Without labels", () => go({ query: formatSelector(matchers.filter((m) => m.name === "service_name")) })]]}>
             {selector} has nothing of {type?.name} between these times.
           </Notice>
         )}
-        {loaded?.tree && <Result whole={loaded.tree} params={params} theme={theme} flame={flame} onMatched={setMatched} onMoved={setMoved} />}
+        {loaded?.tree && <Result whole={loaded.tree} params={params} theme={theme} tools={tools} />}
       </main>
     </Shell>
   );

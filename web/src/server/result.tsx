@@ -1,11 +1,11 @@
 // A tree, as flame graph and table: what every page of the server ends in.
-import { type RefObject } from "preact";
 import { useMemo } from "preact/hooks";
 import { functionsOf } from "../bearer";
-import { type Action, type Flame, filterTree, matcher, type Tree } from "../component";
+import { type Action, filterTree, matcher, type Tree } from "../component";
 import { FlameGraph } from "../flame";
 import { FunctionTable, type Top } from "../table";
 import { exactly, go, type Params } from "../url";
+import type { Tools } from "./shell";
 
 function topOf(tree: Tree): Top {
   const { self, total } = functionsOf(tree);
@@ -23,9 +23,9 @@ function topOf(tree: Tree): Top {
   return { notes: [], names, columns: [{ type, unit, total: tree.total[0][0], flat: rows.map((f) => self[0][f]), cum: rows.map((f) => total[0][f]) }] };
 }
 
-function actionsOf(flame: RefObject<Flame | null>) {
+function actionsOf(tools: Tools) {
   return (tree: Tree, node: number): Action[] => {
-    const zoom: Action = ["Zoom", () => flame.current?.zoomTo(node)];
+    const zoom: Action = ["Zoom", () => tools.flame.current?.zoomTo(node)];
     if (tree.frame[node] < 2) return [zoom];
     const re = exactly(tree.name(node));
     return [zoom, ["Focus: only stacks through it", () => go({ f: re, z: "" })], ["Ignore: no stacks through it", () => go({ i: re, z: "" })],
@@ -34,14 +34,7 @@ function actionsOf(flame: RefObject<Flame | null>) {
   };
 }
 
-export function Result({ whole, params, theme, flame, onMatched, onMoved }: {
-  whole: Tree;
-  params: Params;
-  theme: string;
-  flame: RefObject<Flame | null>;
-  onMatched(text: string): void;
-  onMoved(moved: boolean): void;
-}) {
+export function Result({ whole, params, theme, tools }: { whole: Tree; params: Params; theme: string; tools: Tools }) {
   const view = params.view ?? "both";
   const tree = useMemo(() => {
     const test = (text?: string) => (text ? matcher(text) : undefined);
@@ -55,7 +48,7 @@ export function Result({ whole, params, theme, flame, onMatched, onMoved }: {
       {view !== "table" && (
         <div class="main-pane">
           <FlameGraph tree={tree} label="Flame graph" flip={Boolean(params.flip)} search={q} byModule={false} blue={Boolean(params.cb)} zoom={params.z ?? ""} theme={theme}
-            onZoom={(z) => go({ z })} onMatched={onMatched} onMoved={onMoved} actions={actionsOf(flame)} control={(f) => (flame.current = f)} />
+            onZoom={(z) => go({ z })} onMatched={tools.setMatched} onMoved={tools.setMoved} actions={actionsOf(tools)} control={(f) => (tools.flame.current = f)} />
         </div>
       )}
       {view !== "flame" && (

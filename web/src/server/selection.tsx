@@ -19,7 +19,32 @@ export interface Selection {
   selector: string; // that is asked for; empty as long as there is no service
 }
 
-// tick is the time that "now" stands for.
+// The time that "now" stands for: of the last look. A page that nobody sees does not ask.
+export function useTick(params: Params) {
+  const [tick, setTick] = useState(() => Date.now());
+  const again = () => setTick(Date.now());
+  useEffect(() => {
+    const every = Number(params.refresh) || 0;
+    if (!every) return;
+    const timer = setInterval(() => document.hidden || again(), every * 1000);
+    return () => clearInterval(timer);
+  }, [params.refresh]);
+  return { tick, again };
+}
+
+export function Refresh({ params, again }: { params: Params; again(): void }) {
+  return (
+    <>
+      <select aria-label="Refresh" value={params.refresh ?? ""} onChange={(event) => go({ refresh: event.currentTarget.value })}>
+        <option value="">no refresh</option>
+        <option value="10">every 10 s</option>
+        <option value="30">every 30 s</option>
+      </select>
+      <button onClick={again}>Refresh</button>
+    </>
+  );
+}
+
 export function useSelection(params: Params, tick: number, prefix = ""): Selection {
   const from = params[prefix + "from"] ?? "now-15m";
   const until = params[prefix + "until"] ?? "now";

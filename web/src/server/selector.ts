@@ -33,3 +33,8 @@ export function parseTime(text: string, now: number): number {
 }
 
 export const PRESETS = ["5m", "15m", "1h", "6h", "24h", "7d", "30d"];
+
+// The selector with one value of a label, or without it.
+export function withLabel(matchers: Matcher[], name: string, op: "=" | "!=", value: string): Matcher[] {
+  return [...matchers.filter((m) => m.name !== name || (op === "!=" && m.op !== "=")), { name, op, value }];
+}

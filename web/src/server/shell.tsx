@@ -1,37 +1,84 @@
 // What all pages of the server share: the head with the way to the others, search, keys.
-import type { ComponentChildren } from "preact";
-import { type RefObject } from "preact";
+import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useBusy } from "../api";
 import type { Flame } from "../component";
 import { Chips } from "../filters";
 import { Keys } from "../panels";
-import { go, href, type Params } from "../url";
+import { follow, go, href, type Params } from "../url";
 
-export const PAGES: [page: string, label: string][] = [["explore", "Explore"], ["diff", "Diff"]];
-
-export function Shell({ page, params, about, theme, nextTheme, flame, matched, moved, bars, children }: {
-  page: string;
+export interface PageProps {
   params: Params;
-  about: ComponentChildren;
   theme: string;
   nextTheme(): void;
+}
+
+// Labels live at /tags: /labels is an old question of Pyroscope's clients.
+export const PAGES: [page: string, label: string][] = [["explore", "Explore"], ["tags", "Labels"], ["diff", "Diff"]];
+
+// The flame graph that search and keys are about, and what it says.
+export interface Tools {
   flame: RefObject<Flame | null>;
   matched: string;
   moved: boolean;
-  bars: ComponentChildren; // between the head and the search
+  setMatched(text: string): void;
+  setMoved(moved: boolean): void;
+}
+
+export function useTools(): Tools {
+  const [matched, setMatched] = useState("");
+  const [moved, setMoved] = useState(false);
+  return { flame: useRef<Flame | null>(null), matched, moved, setMatched, setMoved };
+}
+
+function FlameBar({ params, tools }: { params: Params; tools: Tools }) {
+  return (
+    <>
+      <div class="bar">
+        <nav class="tabs" aria-label="Views">
+          {[["flame", "Flame graph"], ["both", "Both"], ["table", "Table"]].map(([v, label]) => {
+            const changes = { view: v === "both" ? "" : v };
+            return (
+              <a key={v} href={href("", { ...params, ...changes })} aria-current={v === (params.view ?? "both") ? "page" : undefined}
+                onClick={(event) => follow(event, changes)}>{label}</a>
+            );
+          })}
+        </nav>
+        <div class="find">
+          <input type="search" placeholder="Search: text or regex" aria-label="Search functions: text or a regular expression" spellcheck={false}
+            autocomplete="off" value={params.q ?? ""} onInput={(event) => go({ q: event.currentTarget.value }, undefined, true)} />
+          <kbd>/</kbd>
+        </div>
+        <output class="matched">{params.q ? tools.matched : ""}</output>
+        <span class="fill" />
+        <button disabled={!tools.moved} onClick={() => tools.flame.current?.zoomTo(0)}>Reset zoom</button>
+      </div>
+      <Chips params={params} />
+    </>
+  );
+}
+
+export function Shell({ page, props, about, tools, bars, children }: {
+  page: string;
+  props: PageProps;
+  about?: ComponentChildren;
+  tools?: Tools; // of pages with a flame graph
+  bars?: ComponentChildren; // between the head and the search
   children: ComponentChildren;
 }) {
+  const { params, theme, nextTheme } = props;
   const busy = useBusy();
   const [keys, setKeys] = useState(false);
-  const find = useRef<HTMLInputElement>(null);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (target.matches("input, select, textarea, dialog *") || event.ctrlKey || event.metaKey || event.altKey || target.closest(".menu")) return;
-      const own: Record<string, () => void> = { "/": () => find.current!.select(), "?": () => setKeys(true), d: nextTheme };
-      if (Object.hasOwn(own, event.key)) own[event.key]();
-      else if (!flame.current?.key(event, target.tagName === "CANVAS" || target === document.body)) return;
+      const own: Record<string, () => void> = { "?": () => setKeys(true), d: nextTheme };
+      if (tools) own["/"] = () => document.querySelector<HTMLInputElement>(".find input")!.select();
+      const digit = PAGES[Number(event.key) - 1];
+      if (digit) go({ z: "" }, digit[0]);
+      else if (Object.hasOwn(own, event.key)) own[event.key]();
+      else if (!tools?.flame.current?.key(event, target.tagName === "CANVAS" || target === document.body)) return;
       event.preventDefault();
     };
     document.addEventListener("keydown", onKey);
@@ -45,11 +92,8 @@ export function Shell({ page, params, about, theme, nextTheme, flame, matched, m
           <h1>kiln</h1>
           <nav class="tabs" aria-label="Pages">
             {PAGES.map(([p, label]) => (
-              <a key={p} href={href(p, params)} aria-current={p === page ? "page" : undefined} onClick={(event) => {
-                if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-                event.preventDefault();
-                go({ z: "" }, p);
-              }}>{label}</a>
+              <a key={p} href={href(p, { ...params, z: "" })} aria-current={p === page ? "page" : undefined}
+                onClick={(event) => follow(event, { z: "" }, p)}>{label}</a>
             ))}
           </nav>
           <p class="about">{about}</p>
@@ -58,25 +102,7 @@ export function Shell({ page, params, about, theme, nextTheme, flame, matched, m
           <button class="quiet" onClick={() => setKeys(true)} title="Keys (?)" aria-label="Keys">?</button>
         </div>
         {bars}
-        <div class="bar">
-          <nav class="tabs" aria-label="Views">
-            {[["flame", "Flame graph"], ["both", "Both"], ["table", "Table"]].map(([v, label]) => (
-              <a key={v} href="#" aria-current={v === (params.view ?? "both") ? "page" : undefined} onClick={(event) => {
-                event.preventDefault();
-                go({ view: v === "both" ? "" : v });
-              }}>{label}</a>
-            ))}
-          </nav>
-          <div class="find">
-            <input ref={find} type="search" placeholder="Search: text or regex" aria-label="Search functions: text or a regular expression" spellcheck={false}
-              autocomplete="off" value={params.q ?? ""} onInput={(event) => go({ q: event.currentTarget.value }, undefined, true)} />
-            <kbd>/</kbd>
-          </div>
-          <output class="matched">{params.q ? matched : ""}</output>
-          <span class="fill" />
-          <button disabled={!moved} onClick={() => flame.current?.zoomTo(0)}>Reset zoom</button>
-        </div>
-        <Chips params={params} />
+        {tools && <FlameBar params={params} tools={tools} />}
       </header>
       {children}
       <Keys open={keys} close={() => setKeys(false)} />

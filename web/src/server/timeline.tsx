@@ -1,8 +1,8 @@
-// A series over time: zero-based, gaps shown as gaps; dragging chooses a range.
+// Series over time: zero-based, gaps shown as gaps; dragging chooses a range.
 import uPlot from "uplot";
 import { useEffect, useRef } from "preact/hooks";
 import { formatValue } from "../component";
-import type { Range, Series } from "./querier";
+import type { ProfileType, Range, Series } from "./querier";
 
 const POINTS = 300; // about
 
@@ -12,16 +12,47 @@ export function stepOf(range: Range): number {
   return [10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((s) => s >= least) ?? 86400;
 }
 
-// The points of all series on one grid; where one has none stands a gap.
-export function align(series: Series[], range: Range, step: number): [number[], ...(number | null)[][]] {
+// The seconds between two points as a rule: profiles may come more rarely than there are steps.
+function usualDistance(points: Series["points"], step: number): number {
+  const distances = points.slice(1).map(({ timestamp }, i) => (Number(timestamp) - Number(points[i].timestamp)) / 1000);
+  const middle = [...distances].sort((a, b) => a - b)[distances.length >> 1] ?? step;
+  const usual = distances.filter((d) => d <= 2 * middle);
+  return Math.max(step, usual.reduce((a, b) => a + b, 0) / (usual.length || 1));
+}
+
+// Points per second, so that their height does not depend on the step. What is a state, such as
+// memory in use, stays as it is.
+const isState = (type: ProfileType) => type.sampleType.startsWith("inuse_");
+export function rates(series: Series[], type: ProfileType, step: number): Series[] {
+  if (isState(type)) return series;
+  return series.map(({ labels, points }) => {
+    const seconds = usualDistance(points, step);
+    return { labels, points: points.map(({ timestamp, value }) => ({ timestamp, value: value / seconds })) };
+  });
+}
+export function formatRate(value: number, type: ProfileType): string {
+  if (isState(type)) return formatValue(value, type.sampleUnit);
+  if (type.sampleType === "cpu" && type.sampleUnit === "nanoseconds") {
+    const cores = value / 1e9;
+    return `${Number(cores.toPrecision(3))} ${cores === 1 ? "core" : "cores"}`;
+  }
+  return formatValue(value, type.sampleUnit) + "/s";
+}
+
+// The points of all series on one grid. Where one has none for longer than its points are apart
+// stands a gap (null); between them is nothing (undefined), over which the line goes.
+export function align(series: Series[], range: Range, step: number): [number[], ...(number | null | undefined)[][]] {
   const n = Math.max(1, Math.floor((range.end - range.start) / 1000 / step) + 1);
   const times = Array.from({ length: n }, (_, i) => (range.start + i * step * 1000) / 1000);
   const columns = series.map(({ points }) => {
-    const column: (number | null)[] = new Array(n).fill(null);
+    const column: (number | null | undefined)[] = new Array(n).fill(null);
     for (const { timestamp, value } of points) {
       const i = Math.round((Number(timestamp) - range.start) / 1000 / step);
       if (i >= 0 && i < n) column[i] = value;
     }
+    const filled = column.flatMap((v, i) => (v === null ? [] : [i]));
+    const most = Math.ceil((2 * usualDistance(points, step)) / step);
+    filled.forEach((i, k) => k && i - filled[k - 1] <= most && column.fill(undefined, filled[k - 1] + 1, i));
     return column;
   });
   return [times, ...columns];
@@ -29,8 +60,13 @@ export function align(series: Series[], range: Range, step: number): [number[], 
 
 // Points with a gap on either side: no line shows them.
 export function alone(column: ArrayLike<number | null | undefined>): number[] {
-  const empty = (i: number) => column[i] === null || column[i] === undefined;
-  return Array.from({ length: column.length }, (_, i) => i).filter((i) => !empty(i) && empty(i - 1) && empty(i + 1));
+  const found: number[] = [];
+  const gap = (i: number, way: number) => {
+    while (column[i] === undefined && i >= 0 && i < column.length) i += way;
+    return column[i] === null || column[i] === undefined;
+  };
+  for (let i = 0; i < column.length; i++) if (typeof column[i] === "number" && gap(i - 1, -1) && gap(i + 1, 1)) found.push(i);
+  return found;
 }
 
 // Hours and minutes, in the reader's zone; days too where there are several.
@@ -42,44 +78,78 @@ export function clock(seconds: number, span: number): string {
   return span > 3 * 86400 ? day.slice(5) : span > 86400 ? day.slice(5) + " " + time : time;
 }
 
-export function Timeline({ series, range, step, unit, theme, onSelect }: {
+export function span({ start, end }: Range): string {
+  const seconds = (end - start) / 1000;
+  return `${clock(start / 1000, seconds)} – ${clock(end / 1000, seconds)}`;
+}
+
+interface Props {
   series: Series[];
+  names?: string[]; // of the series, where there are several
+  colours?: number[];
   range: Range;
   step: number;
-  unit: string;
+  type: ProfileType;
   theme: string;
+  label?: string;
   onSelect(start: number, end: number): void;
-}) {
+}
+
+export function Timeline(props: Props) {
   const box = useRef<HTMLDivElement>(null);
-  const select = useRef(onSelect);
-  select.current = onSelect;
+  const said = useRef<HTMLOutputElement>(null);
+  const plot = useRef<uPlot | null>(null);
+  const now = useRef(props);
+  now.current = props;
+  const { series, names, colours, range, step, type, theme } = props;
+  const lines = series.map((_, i) => colours?.[i] ?? i);
   useEffect(() => {
     const at = box.current!;
     const style = getComputedStyle(document.documentElement);
     const colour = (name: string) => style.getPropertyValue("--" + name).trim();
     const axis = { stroke: colour("faint"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
-    const plot = new uPlot({
+    const seconds = () => (now.current.range.end - now.current.range.start) / 1000;
+    const line = (i: number): uPlot.Series => ({
+      stroke: colour("s" + (i % 10)), fill: lines.length === 1 ? colour("gauge") : undefined, width: 1.5,
+      points: { show: true, size: 4, filter: (u: uPlot, k: number) => alone(u.data[k]) },
+    });
+    const made = new uPlot({
       width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0],
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
-      axes: [{ ...axis, size: 24, values: (_u, ticks) => ticks.map((t) => clock(t, (range.end - range.start) / 1000)) }, { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatValue(v, unit)) }],
-      series: [{}, ...series.map((_, i) => ({ stroke: colour("c" + ((i % 8) * 3)), fill: series.length === 1 ? colour("gauge") : undefined, width: 1.5,
-        points: { show: true, size: 4, filter: (u: uPlot, at: number) => alone(u.data[at]) } }))],
+      axes: [{ ...axis, size: 24, values: (_u, ticks) => ticks.map((t) => clock(t, seconds())) },
+        { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatRate(v, type)) }],
+      series: [{}, ...lines.map(line)],
       hooks: {
         setSelect: [(u) => {
           const { left, width } = u.select;
           if (width < 3) return;
-          select.current(Math.round(u.posToVal(left, "x") * 1000), Math.round(u.posToVal(left + width, "x") * 1000));
+          now.current.onSelect(Math.round(u.posToVal(left, "x") * 1000), Math.round(u.posToVal(left + width, "x") * 1000));
           u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
         }],
+        setCursor: [(u) => {
+          const i = u.cursor.idx;
+          const values = typeof i === "number" ? u.data.slice(1).map((column, k) => ({ value: column[i], name: now.current.names?.[k] ?? "" })) : [];
+          const told = values.filter(({ value }) => typeof value === "number").sort((a, b) => b.value! - a.value!).slice(0, 6);
+          said.current!.textContent = told.length
+            ? [clock(u.data[0][i!], seconds()), ...told.map(({ name, value }) => `${name} ${formatRate(value!, type)}`.trim())].join(" · ") : "";
+        }],
       },
-    }, align(series, range, step) as uPlot.AlignedData, at);
-    const observer = new ResizeObserver(() => plot.setSize({ width: at.clientWidth, height: at.clientHeight }));
+    }, align(now.current.series, now.current.range, now.current.step) as uPlot.AlignedData, at);
+    plot.current = made;
+    const observer = new ResizeObserver(() => made.setSize({ width: at.clientWidth, height: at.clientHeight }));
     observer.observe(at);
     return () => {
       observer.disconnect();
-      plot.destroy();
+      made.destroy();
     };
-  }, [series, range.start, range.end, step, unit, theme]);
-  return <div class="timeline" ref={box} role="img" aria-label={`${series.length} series over time; drag to choose a range`} />;
+  }, [lines.join(), type.ID, theme]);
+  // Newer points need no new picture: nothing flickers, what is being dragged stays.
+  useEffect(() => plot.current!.setData(align(series, range, step) as uPlot.AlignedData), [series, range.start, range.end, step]);
+  return (
+    <div class="timeline" role="img" aria-label={`${props.label ?? (names ? names.join(", ") : "The profile")} over time; drag to choose a range`}>
+      <div class="plot" ref={box} />
+      <output ref={said} aria-hidden="true" />
+    </div>
+  );
 }
