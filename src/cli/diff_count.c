@@ -3,76 +3,12 @@
 #include <math.h>
 
 #include "cli/view.h"
-#include "model/units.h"
+#include "model/events.h"
 #include "report/graph.h"
 
-// --- how many events a row stands for ---
-
-struct events {
-    uint32_t type;
-    uint32_t count, bytes; // columns, or MODEL_NONE
-    double rate;           // of a heap profile in bytes; 0: none
-    double period;         // 0: none of this type
-    bool is_count;
-};
-
-static struct str family(const struct model_profile *p, uint32_t type)
+static struct diff_number weigh(const struct model_events *ev, const int64_t *values)
 {
-    struct str name = model_str(p, p->types[type].type);
-    for (size_t i = name.n; i > 0; i--)
-        if (name.p[i - 1] == '_')
-            return str_from_to(name, 0, i);
-    return STR("");
-}
-
-// The type with that unit that belongs to type: alloc_objects to alloc_space. One that is
-// the only one with that unit belongs to all.
-static uint32_t relative(const struct model_profile *p, uint32_t type, struct str unit)
-{
-    uint32_t only = MODEL_NONE, n = 0;
-    for (uint32_t i = 0; i < p->n_types; i++) {
-        if (!str_eq(model_str(p, p->types[i].unit), unit))
-            continue;
-        if (str_eq(family(p, i), family(p, type)))
-            return i;
-        only = i;
-        n++;
-    }
-    return n == 1 ? only : MODEL_NONE;
-}
-
-static struct events events_of(const struct model_profile *p, uint32_t type)
-{
-    struct events ev = {.type = type,
-                        .count = relative(p, type, STR("count")),
-                        .bytes = relative(p, type, STR("bytes"))};
-    ev.is_count = str_eq(model_str(p, p->types[type].unit), STR("count"));
-    bool heap = str_eq(model_str(p, p->period_type.unit), STR("bytes"));
-    if (heap && p->period > 1 && ev.count != MODEL_NONE && ev.bytes != MODEL_NONE)
-        ev.rate = (double)p->period;
-    if (p->period_type.type == p->types[type].type && p->period_type.unit == p->types[type].unit &&
-        p->period > 0)
-        ev.period = (double)p->period;
-    return ev;
-}
-
-static struct diff_number weigh(const struct events *ev, const int64_t *values)
-{
-    double v = (double)values[ev->type], n = 1, unseen = 1;
-    if (v == 0)
-        return (struct diff_number){0, 0};
-    if (ev->count != MODEL_NONE) {
-        n = fabs((double)values[ev->count]);
-        if (ev->rate > 0 && n > 0) {
-            unseen = exp(-fabs((double)values[ev->bytes]) / n / ev->rate);
-            n *= 1 - unseen;
-        }
-    } else if (ev->period > 0) {
-        n = fabs(v) / ev->period;
-    } else if (ev->is_count) {
-        n = fabs(v);
-    }
-    return (struct diff_number){v, v * v / (n > 0 ? n : 1) * unseen};
+    return (struct diff_number){(double)values[ev->type], model_variance(ev, values)};
 }
 
 // --- rows by name ---
@@ -107,7 +43,7 @@ static void count_side(struct counter *c, struct report *r, int side)
 {
     const struct model_profile *p = r->p;
     struct graph *g = graph_new_nodes(r);
-    struct events ev = events_of(p, r->o.type);
+    struct model_events ev = model_events(p, r->o.type);
     uint32_t *row_of_node = arena_array(c->arena, g->n_nodes + 1, sizeof *row_of_node);
     for (size_t i = 0; i < g->n_nodes; i++)
         row_of_node[i] = row_of(c, node_printable_name(g, &g->nodes[i].info));
@@ -132,7 +68,7 @@ static void count_side(struct counter *c, struct report *r, int side)
 
 struct diff_number diff_total(const struct model_profile *p, uint32_t type)
 {
-    struct events ev = events_of(p, type);
+    struct model_events ev = model_events(p, type);
     struct diff_number total = {0};
     for (size_t s = 0; s < p->n_samples; s++)
         add(&total, weigh(&ev, model_values(p, s)));

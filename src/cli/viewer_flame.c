@@ -1,10 +1,10 @@
 // The flame graph: for the page, as files, and the profile itself.
 #include "report/flame.h"
 
-#include "cli/diff.h"
 #include "cli/view.h"
 #include "cli/viewer.h"
 #include "codec/codec.h"
+#include "model/events.h"
 
 enum { MOST_NODES = 500000, MOST_PATH = 2048 };
 
@@ -85,11 +85,8 @@ static void write_events(struct viewer_query *q, const struct report_flame *flam
             size_t n = flame->types[t].type.n < sizeof name ? flame->types[t].type.n : 0;
             memcpy(name, flame->types[t].type.p, n);
             int type = model_type_index(sides[i], (struct str){name, n}, &e);
-            struct diff_number total = {0};
-            if (type >= 0)
-                total = diff_total(sides[i], (uint32_t)type);
-            out_printf(q->out, i ? ",%.9g" : "%.9g",
-                       total.value != 0 ? total.variance / total.value : 0);
+            double weight = type >= 0 ? model_event_weight(sides[i], (uint32_t)type) : 0;
+            out_printf(q->out, i ? ",%.9g" : "%.9g", weight);
         }
         out_char(q->out, ']');
     }

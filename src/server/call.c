@@ -52,7 +52,10 @@ void call_fail(struct call *c, enum call_code code, int status, const char *form
     json_write_string(out, str_from(message));
     out_text(out, "}\n");
     if (c->x->status == 401)
-        web_answer_header(c->x, "WWW-Authenticate", "Basic realm=\"kiln\"");
+        // A page asks for a token itself: the browser is not to open a window for a password.
+        web_answer_header(c->x, "WWW-Authenticate",
+                          web_header(c->x, "X-Requested-With").n ? "Bearer realm=\"kiln\""
+                                                                 : "Basic realm=\"kiln\"");
     if (c->x->status == 429 || c->x->status == 503)
         web_answer_header(c->x, "Retry-After", "1");
     web_answer_header(c->x, "X-Content-Type-Options", "nosniff");

@@ -9,14 +9,6 @@ static void guard(struct call *c, const char *cache)
     web_answer_header(c->x, "Cache-Control", cache);
 }
 
-void page_root(struct call *c)
-{
-    c->x->status = 302;
-    // Relative: there may be a base path.
-    web_answer_header(c->x, "Location", "explore");
-    call_finish(c);
-}
-
 void page_document(struct call *c)
 {
     struct err e = {""};

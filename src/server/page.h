@@ -4,8 +4,6 @@
 
 #include "server/call.h"
 
-// "/": leads to Explore.
-void page_root(struct call *c);
 void page_document(struct call *c);
 // A file below /ui/. False if there is none; the call has not ended then.
 bool page_file(struct call *c, struct str path);

@@ -19,6 +19,11 @@ void api_diff(struct call *c);
 void api_stats(struct call *c);
 void api_analyze(struct call *c);
 
+// multipart/form-data with profile (a file), and perhaps base (another), type (a sample type) and
+// path (a frame, as many as lead to what is wanted): the flame graph as the pages read it. Nothing
+// is kept.
+void api_flame(struct call *c);
+
 // The older endpoints.
 void api_render(struct call *c);
 void api_render_diff(struct call *c);

@@ -1,72 +1,16 @@
-// Drives Explore in a real browser over a real server:
+// Drives Explore, Labels and Diff in a real browser over a real server:
 //     node explore.mjs SERVER [SCREENSHOTS]
-// SERVER is the port of a `kiln server`, which is asked through a proxy that can hold answers back.
-// Prints TAP.
-import http from "node:http";
-import { mkdirSync } from "node:fs";
-import { resolve } from "node:path";
-import { chromium } from "playwright-core";
+// SERVER is the port of a `kiln server`. Prints TAP.
+import { harness } from "./harness.mjs";
 
-const server = Number(process.argv[2]);
-const shots = process.argv[3];
-if (shots) mkdirSync(shots, { recursive: true });
-
-let asked = 0;
-let late = null; // holds an answer back until the next one was sent
-const origin = http.createServer((request, answer) => {
-  if (request.url.includes("SelectMerge")) asked++;
-  const hold = late && request.url.includes("SelectMerge") ? late.shift() : 0;
-  const onward = http.request({ port: server, host: "127.0.0.1", path: request.url, method: request.method, headers: { ...request.headers, host: "localhost:" + server } }, (back) => {
-    setTimeout(() => {
-      answer.writeHead(back.statusCode, back.headers);
-      back.pipe(answer);
-    }, hold || 0);
-  });
-  request.pipe(onward);
-}).listen(0, "127.0.0.1");
-await new Promise((done) => origin.on("listening", done));
-const base = "http://127.0.0.1:" + origin.address().port;
-
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
-  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-quic"],
-});
-let count = 0;
-let failed = 0;
-function check(ok, what, detail) {
-  count++;
-  if (!ok) failed++;
-  console.log((ok ? "ok " : "not ok ") + count + " - explore: " + what + (ok || detail === undefined ? "" : " # " + String(detail).slice(0, 600)));
-}
-async function open(path, { width = 1280, height = 760, dark = false } = {}) {
-  const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
-  const page = await context.newPage();
-  page.problems = [];
-  page.on("pageerror", (e) => page.problems.push(e.message));
-  page.on("console", (m) => m.type() === "error" && page.problems.push(m.text()));
-  await page.goto(base + path);
-  await idle(page);
-  return page;
-}
-async function idle(page) {
-  await page.waitForFunction(() => document.querySelector("main") && (document.querySelector(".flame canvas, .rows, .notice")) && !document.querySelector(".progress.busy"));
-  await page.waitForTimeout(80);
-}
-async function close(page, what) {
-  check(page.problems.length === 0, what + ": no complaints", page.problems.join("; "));
-  await page.context().close();
-}
-const param = (page, name) => new URL(page.url()).searchParams.get(name);
-const about = (page) => page.textContent(".about");
+const { base, proxy, check, open, idle, close, shot, param, about, finish } = await harness("explore", Number(process.argv[2]), process.argv[3]);
 
 {
-  const page = await open("/");
-  check(new URL(page.url()).pathname === "/explore", "the root leads to it");
+  const page = await open("/explore");
   check((await about(page)).includes("cpu 3.60s"), "opens on a service, its CPU time, without a click", await about(page));
   check(await page.isVisible(".timeline canvas"), "with a timeline");
   check((await page.locator(".rows tbody tr").first().innerText()).startsWith("malloc"), "and a table", await page.locator(".rows tbody tr").first().innerText());
-  if (shots) await page.screenshot({ path: resolve(shots, "explore.png") });
+  await shot(page, "explore");
   await page.click(".popover > button:has-text('Label')");
   await page.fill(".labels input", "region");
   await page.click(".labels .link:has-text('eu')");
@@ -104,11 +48,11 @@ const about = (page) => page.textContent(".about");
   await idle(page);
   check((await about(page)).includes("cpu 3.60s"), "back goes back", await about(page));
 
-  const before = asked;
+  const before = proxy.asked;
   await page.selectOption("select[aria-label='Refresh']", "10");
   await page.click("button:has-text('Refresh')");
   await idle(page);
-  check(asked > before, "refresh asks again");
+  check(proxy.asked > before, "refresh asks again");
   await close(page, "one service");
 }
 {
@@ -119,7 +63,7 @@ const about = (page) => page.textContent(".about");
 {
   // The first answer comes last: it must not be what stays.
   const page = await open("/explore?query=" + encodeURIComponent('{service_name="shop"}'));
-  late = [1500, 0];
+  proxy.late = [1500, 0];
   await page.fill(".selector", '{service_name="shop", region="eu"}');
   await page.keyboard.press("Enter");
   await page.waitForTimeout(150);
@@ -128,7 +72,7 @@ const about = (page) => page.textContent(".about");
   await page.waitForTimeout(2200);
   await idle(page);
   check((await about(page)).includes("cpu 1.50s"), "an old answer never overwrites a newer one", await about(page));
-  late = null;
+  proxy.late = null;
   await close(page, "order of answers");
 }
 {
@@ -142,7 +86,7 @@ const about = (page) => page.textContent(".about");
   await idle(page);
   const values = (await text()).split("\t");
   check(param(page, "abs") === "1" && values[1] !== shares[1] && values[2] === shares[2], "diff: or values", shares + " / " + values);
-  if (shots) await page.screenshot({ path: resolve(shots, "diff.png") });
+  await shot(page, "diff");
   await page.click(".tabs a:has-text('Explore')");
   await idle(page);
   check(new URL(page.url()).pathname === "/explore" && (await about(page)).includes("cpu 2.10s"), "diff: its right side can be explored", await about(page));
@@ -155,7 +99,7 @@ const about = (page) => page.textContent(".about");
   check(/^eu\s+58\.3%\t/.test(await row("eu").innerText()), "labels: the share of each value", await row("eu").innerText());
   check(/%\t.* cores?\t.* cores?\t/.test(await row("us").innerText()), "labels: mean and largest", await row("us").innerText());
   check(await page.locator(".timeline canvas").isVisible(), "labels: a line for each");
-  if (shots) await page.screenshot({ path: resolve(shots, "labels.png") });
+  await shot(page, "labels");
   await row("eu").locator("td").first().click();
   await idle(page);
   check(param(page, "only") === "eu" && await row("eu").getAttribute("aria-selected") === "true", "labels: a click leaves one line", page.url());
@@ -184,10 +128,7 @@ const about = (page) => page.textContent(".about");
 {
   const page = await open("/explore", { width: 390, height: 780, dark: true });
   check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), "nothing sticks out on a phone");
-  if (shots) await page.screenshot({ path: resolve(shots, "explore-phone-dark.png") });
+  await shot(page, "explore-phone-dark");
   await close(page, "phone");
 }
-await browser.close();
-origin.close();
-console.log("1.." + count);
-process.exit(failed ? 1 : 0);
+await finish();

@@ -1,6 +1,10 @@
 // What the page makes of trees (src/report/flame/transform.js), without a browser. Prints TAP.
-import { decode, measure } from "../../src/report/flame/core.js";
+import { decode, halfWidth, measure } from "../../src/report/flame/core.js";
 import { collapseRecursion, filterTree, graft, groupByModule, pathHashes, pivot } from "../../src/report/flame/transform.js";
+
+import { fromFlamebearer, subtree } from "../../web/src/bearer";
+import { formatSelector, parseSelector, withLabel } from "../../web/src/server/selector";
+import { align, alone, rates } from "../../web/src/server/timeline";
 
 let count = 0;
 let failed = 0;
@@ -81,6 +85,27 @@ equal(new Set(pathHashes(plain)).size, plain.n, "each node has its own");
 const sizes = measure(plain, 0, false);
 equal([...sizes.x].map((x) => x.toFixed(1)).join(), "0.0,0.0,0.0,0.0,0.4,0.4,0.4", "where boxes begin");
 equal([...sizes.w].map((w) => w.toFixed(1)).join(), "1.0,1.0,0.4,0.3,0.6,0.6,0.4", "how wide they are");
+
+// What the server's pages make of answers.
+const cpu = { ID: "", name: "process_cpu", sampleType: "cpu", sampleUnit: "nanoseconds" };
+const seriesOf = (...points) => [{ labels: [], points: points.map(([seconds, value]) => ({ timestamp: String(seconds * 1000), value })) }];
+const gaps = (column) => column.map((v) => (v === null ? "-" : v === undefined ? "." : v)).join(" ");
+const range = { start: 0, end: 100000 };
+equal(gaps(align(seriesOf([10, 1], [20, 2], [30, 3], [60, 4], [70, 5]), range, 10)[1]), "- 1 2 3 - - 4 5 - - -", "profiles that are missing leave a gap");
+equal(gaps(align(seriesOf([0, 1], [30, 2], [60, 3], [90, 4]), range, 10)[1]), "1 . . 2 . . 3 . . 4 -", "profiles that are rarer than the step do not");
+equal(alone([null, 1, null, undefined, 2, undefined, 3, null, undefined, 4]).join(), "1,9", "points without a line to another");
+equal(rates(seriesOf([0, 30], [30, 60], [60, 30]), cpu, 10)[0].points.map((p) => p.value).join(), "1,2,1", "a rate is of the time between profiles");
+equal(rates(seriesOf([0, 30], [30, 60]), { ...cpu, sampleType: "inuse_space" }, 10)[0].points[1].value, 60, "memory in use is no rate");
+const matchers = parseSelector('{service_name="a", region="b", pod!~"x.*"}');
+equal(formatSelector(withLabel(matchers, "region", "=", 'c"')), '{service_name="a", pod!~"x.*", region="c\\""}', "a label is replaced");
+equal(formatSelector(withLabel(matchers, "pod", "!=", "y")), '{service_name="a", region="b", pod!~"x.*", pod!="y"}', "or taken out");
+equal(parseSelector('{a="b"'), null, "a selector that is none");
+const bearer = fromFlamebearer({ names: ["total", "main", "a", "b", "other"], total: 10, levels: [{ values: [0, 10, 0, 0] }, { values: [0, 10, 1, 1] }, { values: [0, 4, 4, 2, 0, 3, 0, 3, 0, 2, 2, 4] }, { values: [4, 3, 3, 2] }] }, "cpu", "nanoseconds");
+equal(show(bearer), lines("all 10/0", " main 10/1", "  a 4/4", "  b 3/0", "   a 3/3", "  other 2/2"), "levels become a tree");
+equal(show(subtree(bearer, ["main", "b"])), lines("b 3/0", " a 3/3"), "of which a part is cut out");
+equal(subtree(bearer, ["main", "c"]), null, "or is not there");
+equal(halfWidth([100, 100], [100, 100], [1, 1], true), 0, "all of it is never noise");
+equal(halfWidth([50, 50], [100, 100], [4, 4], true).toFixed(2), (1.96 * Math.sqrt(200)).toFixed(2), "the interval of a share");
 
 console.log("1.." + count);
 process.exit(failed ? 1 : 0);

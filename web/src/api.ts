@@ -14,10 +14,25 @@ function count(step: number) {
 
 export class Refusal extends Error {}
 
-async function load<T>(url: string, read: (answer: Response) => Promise<T>, body?: string): Promise<T> {
+// A token, where the server wants one, is kept as long as the tab is.
+const TOKEN = "kiln-token";
+function token(): string {
+  try {
+    return sessionStorage.getItem(TOKEN) ?? "";
+  } catch {
+    return "";
+  }
+}
+let locked = false;
+
+async function load<T>(url: string, read: (answer: Response) => Promise<T>, body?: string | FormData, as = token()): Promise<T> {
   count(1);
   try {
-    const answer = await fetch(url, body === undefined ? {} : { method: "POST", body, headers: { "Content-Type": "application/json" } });
+    const headers: Record<string, string> = {
+      "X-Requested-With": "kiln", ...(typeof body === "string" ? { "Content-Type": "application/json" } : {}), ...(as ? { Authorization: "Bearer " + as } : {}),
+    };
+    const answer = await fetch(url, { headers, ...(body === undefined ? {} : { method: "POST", body }) });
+    if (answer.status === 401) locked = true;
     if (!answer.ok) throw new Refusal(sentence((await answer.text()).trim()));
     return await read(answer);
   } catch (error) {
@@ -36,6 +51,25 @@ function sentence(text: string): string {
     return text;
   }
 }
+
+// What is not kept: files.
+export const send = <T>(url: string, read: (answer: Response) => Promise<T>, body: FormData): Promise<T> => load(url, read, body);
+
+// Keeps the token if the server takes it; otherwise says why not.
+export async function tryToken(entered: string): Promise<string> {
+  try {
+    await load("querier.v1.QuerierService/ProfileTypes", text, '{"start":1,"end":2}', entered);
+    sessionStorage.setItem(TOKEN, entered);
+    return "";
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+export function forgetToken() {
+  sessionStorage.removeItem(TOKEN);
+  location.reload();
+}
+export const hasToken = () => token() !== "";
 
 // With a body it is posted.
 export function ask<T>(url: string, read: (answer: Response) => Promise<T>, body?: string): Promise<T> {
@@ -80,11 +114,10 @@ export function useLoaded<T>(key: string | null, load: () => Promise<T>): Answer
 export const useAnswer = <T>(url: string | null, read: (answer: Response) => Promise<T>): Answer<T> =>
   useLoaded(url, () => ask(url!, read));
 
-// Whether something is being waited for.
-export function useBusy(): boolean {
-  const [now, set] = useState(busy > 0);
+function useWatched(look: () => boolean): boolean {
+  const [now, set] = useState(look);
   useEffect(() => {
-    const tell = () => set(busy > 0);
+    const tell = () => set(look());
     watchers.add(tell);
     tell();
     return () => {
@@ -93,3 +126,6 @@ export function useBusy(): boolean {
   }, []);
   return now;
 }
+// Whether something is being waited for, and whether the server wants a token first.
+export const useBusy = () => useWatched(() => busy > 0);
+export const useLocked = () => useWatched(() => locked);

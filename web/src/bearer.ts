@@ -109,6 +109,26 @@ export function fromFlamebearer(bearer: Flamebearer, type: string, unit: string,
   return tree;
 }
 
+// What is below the node that these names lead to; that node is its root.
+export function subtree(tree: Tree, path: string[]): Tree | null {
+  let at = 0;
+  for (const name of path) {
+    let child = at + 1;
+    while (child < tree.end[at] && tree.name(child) !== name) child = tree.end[child];
+    if (child >= tree.end[at]) return null;
+    at = child;
+  }
+  const end = tree.end[at];
+  const cut: Tree = {
+    ...tree, n: end - at, frame: tree.frame.slice(at, end), parent: tree.parent.slice(at, end).map((p) => p - at), depth: tree.depth.slice(at, end).map((d) => d - tree.depth[at]),
+    end: tree.end.slice(at, end).map((e) => e - at), flags: tree.flags.slice(at, end), self: tree.self.map((c) => c.slice(at, end)), total: tree.total.map((c) => c.slice(at, end)),
+    isOther: (i) => cut.frame[i] === 1,
+    name: (i) => tree.data.names[cut.frame[i]],
+  };
+  cut.parent[0] = -1;
+  return cut;
+}
+
 // Self and total of each function in a tree: a recursive one counts once in a stack.
 export function functionsOf(tree: Tree) {
   const count = tree.data.names.length;

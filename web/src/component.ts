@@ -95,7 +95,7 @@ export interface Column {
   text(row: number): string;
   share?(row: number): number;
   mark?(row: number): string;
-  node?(row: number): HTMLElement | null;
+  node?(row: number): Element | null;
 }
 
 export interface TableHooks {
@@ -130,6 +130,8 @@ export const matchFrames = core.matchFrames as (tree: Tree, test: Test) => Uint8
 export const formatValue = core.formatValue as (value: number, unit: string) => string;
 export const formatPercent = core.formatPercent as (share: number) => string;
 export const signed = core.signed as (value: number, text: string) => string;
+export const halfWidth = core.halfWidth as unknown as
+  (values: [number, number], totals: [number, number], events: [number, number], normalise: boolean) => number;
 export const flameGraph = graph.flameGraph as unknown as Make;
 export const virtualTable = table.virtualTable as unknown as (scroll: HTMLElement, hooks: TableHooks) => VirtualTable;
 export const valueColumns = table.valueColumns as unknown as

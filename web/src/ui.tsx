@@ -1,6 +1,7 @@
 // Small parts that all pages use.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { follow, href, type Params, read } from "./url";
 
 // A button that opens a panel below it; Esc, a click elsewhere and choosing close it.
 export function Popover({ label, title, children, mark }: {
@@ -100,6 +101,16 @@ export function Dialog({ title, open, close, children }: {
       <form method="dialog"><button>Close</button></form>
     </dialog>
   );
+}
+
+// A link in a table's cell.
+export function link(label: string, title: string, view: string, changes: Params): HTMLElement {
+  const a = document.createElement("a");
+  a.textContent = label;
+  a.title = title;
+  a.href = href(view, { ...read().params, ...changes });
+  a.onclick = (event) => follow(event, changes, view);
+  return a;
 }
 
 export function save(name: string, content: Blob) {

@@ -17,14 +17,16 @@ export const REPORT_KEYS = ["f", "i", "h", "s", "sf", "prunefrom", "tf", "ti", "
   "si", "mean", "norm", "rel", "unit", "g", "noinlines", "showcolumns", "calltree", "dropneg", "compact", "intel",
   "n", "nf", "ef", "trim", "sort"];
 
+const HOME = "services"; // what the server has at its root
+
 export function read(): Place {
-  const view = location.pathname.split("/").pop() || "flamegraph";
+  const view = location.pathname.split("/").pop() || HOME;
   return { view, params: Object.fromEntries(new URLSearchParams(location.search)) };
 }
 
 export function href(view: string, params: Params): string {
   const search = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== ""));
-  return view + (search.size ? "?" + search : "");
+  return (view === HOME ? "./" : view) + (search.size ? "?" + search : "");
 }
 
 // The part of a URL that a request for data needs.

@@ -73,6 +73,18 @@ export function reader(bytes) {
 }
 
 // Widths and positions as shares of the root, for one sample type. byModule: what colours tell.
+// Half the width of the 95 % interval of a change, from the average weight of an event on each side;
+// normalised, in units of the right one.
+export function halfWidth(values, totals, events, normalise) {
+  const spread = (i) => {
+    const [value, all, weight] = [values[i], totals[i], events[i]];
+    if (!normalise || !all) return value * weight;
+    const p = value / all;
+    return (((1 - p) * (1 - p) * value + p * p * (all - value)) * weight * totals[1] * totals[1]) / (all * all);
+  };
+  return 1.96 * Math.sqrt(spread(0) + spread(1));
+}
+
 export function measure(tree, type, normalise, byModule = false) {
   const { n, data } = tree;
   const w = new Float64Array(n);
@@ -97,15 +109,8 @@ export function measure(tree, type, normalise, byModule = false) {
     return l || r ? (r - l) / Math.max(l, r) : 0;
   };
   const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change, normalise };
-  // Half the width of the 95 % interval of a change; 0 if nothing is known of the events.
   const events = data.events && data.events[type];
-  const spread = (value, all, weight) => {
-    if (!normalise || !all) return value * weight;
-    const p = value / all;
-    return (((1 - p) * (1 - p) * value + p * p * (all - value)) * weight * right[0] * right[0]) / (all * all);
-  };
-  sizes.noise = (i) => !right || !events ? 0
-    : 1.96 * Math.sqrt(spread(left[i], left[0], events[0]) + spread(right[i], right[0], events[1]));
+  sizes.noise = (i) => !right || !events ? 0 : halfWidth([left[i], right[i]], [left[0], right[0]], events, normalise);
   sizes.isNoise = (i) => sizes.noise(i) > 0 && Math.abs(right[i] - left[i] * scale) <= sizes.noise(i);
   sizes.byModule = byModule;
   sizes.colour = new Uint8Array(n);

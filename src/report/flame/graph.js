@@ -151,10 +151,11 @@ export function flameGraph(parts, data, hooks = {}) {
         ramp.append(swatch);
       }
       ramp.append("more");
-      legend.append(ramp, element("span", state.normalise
+      legend.append(ramp);
+      if (t.data.events) legend.append(element("span", "pale: noise may explain it", "key"));
+      legend.append(element("span", state.normalise
         ? "change of the share; the left side is scaled to the total of the right"
         : "change of the value", "key"));
-      if (t.data.events) legend.append(element("span", "pale: noise may explain it", "key"));
     } else {
       legend.append(...groupKeys(t, sizes));
     }

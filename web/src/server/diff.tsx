@@ -1,28 +1,28 @@
 // Diff: two selections of one profile type in one picture.
 import { useMemo } from "preact/hooks";
 import { useLoaded } from "../api";
-import { fromFlamebearer } from "../bearer";
 import { formatPercent, formatValue, signed } from "../component";
 import { Check, Notice } from "../ui";
 import { go } from "../url";
-import { diff } from "./querier";
+import { diffTree, eventsOf } from "./querier";
 import { Result } from "./result";
-import { Refresh, SelectorBar, useSelection, useTick } from "./selection";
+import { Nothing, Refresh, SelectorBar, useSelection, useTick } from "./selection";
 import { type PageProps, Shell, useTools } from "./shell";
 
 export function DiffPage(props: PageProps) {
   const { params, theme } = props;
   const { tick, again } = useTick(params);
-  const tools = useTools();
+  const tools = useTools(params);
   const left = useSelection(params, tick, "left_");
   const right = useSelection(params, tick);
-  const { type } = right;
+  const type = right.type ?? left.type;
   const normalise = !params.abs;
   const key = type && left.selector && right.selector
     ? [type.ID, ...[left, right].flatMap((s) => [s.selector, s.range.start, s.range.end])].join("\n") : null;
   const { data: loaded, error, retry } = useLoaded(key, async () => {
-    const bearer = await diff(type!.ID, left.selector, left.range, right.selector, right.range);
-    return { tree: bearer && Number(bearer.total) > 0 ? fromFlamebearer(bearer, type!.sampleType, type!.sampleUnit, true) : null };
+    const [tree, events] = await Promise.all([diffTree(type!, [left, right]), eventsOf(type!, right.types, [left, right])]);
+    if (tree) tree.data.events = events && [events];
+    return { tree, open: (path: string[]) => diffTree(type!, [left, right], path) };
   });
   const tree = useMemo(() => {
     const made = loaded?.tree;
@@ -44,10 +44,11 @@ export function DiffPage(props: PageProps) {
           <Check label="Blue instead of green" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />
         </div>
       </>}>
-      <main class={params.view ?? "both"}>
-        {error && <Notice title="This cannot be shown" actions={[["Try again", retry]]}>{error}</Notice>}
+      <main class={tools.view}>
+        {right.empty && left.empty && <Nothing />}
+        {(error || right.error) && <Notice title="This cannot be shown" actions={[["Try again", right.error ? again : retry]]}>{error || right.error}</Notice>}
         {loaded && !error && !loaded.tree && <Notice title="No samples on either side">Choose other labels or ranges.</Notice>}
-        {tree && <Result whole={tree} params={params} theme={theme} tools={tools} />}
+        {tree && <Result whole={tree} params={params} theme={theme} tools={tools} open={loaded!.open} />}
       </main>
     </Shell>
   );

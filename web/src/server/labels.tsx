@@ -3,10 +3,10 @@ import { useMemo } from "preact/hooks";
 import { useLoaded } from "../api";
 import { type Column, formatPercent } from "../component";
 import { Rows } from "../table";
-import { Choice, Notice } from "../ui";
-import { follow, go, href, type Params, read } from "../url";
+import { Choice, link, Notice } from "../ui";
+import { go } from "../url";
 import { labelNames, labelValues, type ProfileType, type Range, selectSeries, type Series } from "./querier";
-import { Refresh, SelectorBar, useSelection, useTick } from "./selection";
+import { Nothing, Refresh, SelectorBar, useSelection, useTick } from "./selection";
 import { formatSelector, type Matcher, withLabel } from "./selector";
 import { type PageProps, Shell } from "./shell";
 import { formatRate, rates, span, stepOf, Timeline } from "./timeline";
@@ -50,15 +50,6 @@ function dot(i: number): HTMLElement | null {
   return mark;
 }
 
-function link(label: string, title: string, view: string, params: Params): HTMLElement {
-  const a = document.createElement("a");
-  a.textContent = label;
-  a.title = title;
-  a.href = href(view, { ...read().params, ...params });
-  a.onclick = (event) => follow(event, params, view);
-  return a;
-}
-
 // Which of the labels to begin with: one that tells something apart.
 function usual(labels: { name: string; count: number }[], matchers: Matcher[]): string {
   const fixed = new Set(matchers.filter((m) => m.op === "=").map((m) => m.name));
@@ -70,7 +61,7 @@ export function LabelsPage(props: PageProps) {
   const { params, theme } = props;
   const { tick, again } = useTick(params);
   const selection = useSelection(params, tick);
-  const { range, selector, type, matchers, services } = selection;
+  const { range, selector, type, matchers, empty } = selection;
   const asked = selector ? [selector, range.start, range.end] : null;
   const names = useLoaded(asked && asked.join("\n"), () => countLabels(selector, range));
   const by = params.by || (names.data ? usual(names.data, matchers) : "");
@@ -100,8 +91,7 @@ export function LabelsPage(props: PageProps) {
     const against = (value: string) => {
       const chosen = groups.find((g) => shown(g.value) === base);
       const left = chosen && chosen.value !== value ? of(chosen.value) : formatSelector(withLabel(matchers, by, "!=", value));
-      const times = { left_from: params.from ?? "", left_until: params.until ?? "" };
-      return { query: of(value), left_query: left, ...times, only: "", by };
+      return { query: of(value), left_query: left, left_from: params.from ?? "", left_until: params.until ?? "", only: "" };
     };
     const rate = (which: "mean" | "max", label: string): Column =>
       ({ key: which, label, value: (i) => groups[i][which], text: (i) => formatRate(groups[i][which], profile) });
@@ -117,6 +107,7 @@ export function LabelsPage(props: PageProps) {
         const rest = base && base !== shown(value) ? base : "the others";
         box.append(link("Explore", `Flame graph of ${loaded.by} = ${shown(value)}`, "explore", here),
           link("Filter", "Only this value, here", "tags", here),
+          link("Compare", "Side by side with " + rest, "compare", against(value)),
           link("Diff", "What is different from " + rest, "diff", against(value)));
         return box;
       } },
@@ -149,13 +140,9 @@ export function LabelsPage(props: PageProps) {
         )}
       </>}>
       <main class="list">
-        {services !== null && services.length === 0 && !params.query && (
-          <Notice title="No profile has arrived in this range" actions={[["Last 30 days", () => go({ from: "now-30d", until: "" })]]}>
-            Send one: kiln push --label service_name=shop cpu.pb.gz
-          </Notice>
-        )}
-        {error && <Notice title="This cannot be shown" actions={[["Try again", retry]]}>{error}</Notice>}
-        {loaded && !error && (groups.length === 0
+        {empty && <Nothing />}
+        {(error || selection.error) && <Notice title="This cannot be shown" actions={[["Try again", selection.error ? again : retry]]}>{error || selection.error}</Notice>}
+        {loaded && !error && !empty && (groups.length === 0
           ? <Notice title="Nothing in this range" actions={[["Last 24 hours", () => go({ from: "now-24h", until: "" })]]}>
             {selector} has nothing of {type?.name} between these times.
           </Notice>

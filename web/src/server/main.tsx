@@ -1,14 +1,25 @@
 // The server's pages.
+import type { ComponentType } from "preact";
+import { useLocked } from "../api";
 import { useTheme } from "../panels";
 import { usePlace } from "../url";
+import { ComparePage } from "./compare";
 import { DiffPage } from "./diff";
 import { Explore } from "./explore";
+import { FilesPage } from "./files";
 import { LabelsPage } from "./labels";
+import { ServicesPage } from "./services";
+import type { PageProps } from "./shell";
+import { TargetsPage } from "./targets";
+import { TokenForm } from "./token";
+
+const PAGES: Record<string, ComponentType<PageProps>> = {
+  explore: Explore, tags: LabelsPage, compare: ComparePage, diff: DiffPage, targets: TargetsPage, files: FilesPage,
+};
 
 export function Server() {
   const { view, params } = usePlace();
-  const page = { params, ...useTheme() };
-  if (view === "diff") return <DiffPage {...page} />;
-  if (view === "tags") return <LabelsPage {...page} />;
-  return <Explore {...page} />;
+  const theme = useTheme();
+  const Page = PAGES[view] ?? ServicesPage;
+  return useLocked() ? <TokenForm /> : <Page params={params} {...theme} />;
 }

@@ -1,7 +1,7 @@
 // A tree, as flame graph and table: what every page of the server ends in.
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { functionsOf } from "../bearer";
-import { type Action, filterTree, matcher, type Tree } from "../component";
+import { type Action, filterTree, graft, halfWidth, matcher, type Tree } from "../component";
 import { FlameGraph } from "../flame";
 import { FunctionTable, type Top } from "../table";
 import { exactly, go, type Params } from "../url";
@@ -17,8 +17,13 @@ function topOf(tree: Tree): Top {
     // Normalised, the left side is scaled to the total of the right one, as the flame graph does it.
     const [l, r] = [tree.total[0][0], tree.total[1][0]];
     const scale = tree.data.normalise && l && r ? r / l : 1;
-    const side = (of: number[][]) => rows.map((f): [number, number, number, number] => [of[0][f] * scale, of[1][f], 0, 1]);
-    return { notes: [], names, type, unit, totals: [tree.total[0][0], tree.total[1][0]], flat: side(self), cum: side(total) };
+    const events = tree.data.events?.[0];
+    const side = (of: number[][]) => rows.map((f): [number, number, number, number] => {
+      const half = events ? halfWidth([of[0][f], of[1][f]], [l, r], events, Boolean(tree.data.normalise)) : 0;
+      const before = Math.round(of[0][f] * scale);
+      return [before, of[1][f], half, Math.abs(of[1][f] - before) > half ? 1 : 0];
+    });
+    return { notes: [], names, type, unit, totals: [l, r], flat: side(self), cum: side(total) };
   }
   return { notes: [], names, columns: [{ type, unit, total: tree.total[0][0], flat: rows.map((f) => self[0][f]), cum: rows.map((f) => total[0][f]) }] };
 }
@@ -34,8 +39,26 @@ function actionsOf(tools: Tools) {
   };
 }
 
-export function Result({ whole, params, theme, tools }: { whole: Tree; params: Params; theme: string; tools: Tools }) {
-  const view = params.view ?? "both";
+// open: gives what is below a way from the root, for a click on "other".
+export function Result({ whole: answer, params, theme, tools, label = "Flame graph", open }: {
+  whole: Tree;
+  params: Params;
+  theme: string;
+  tools: Tools;
+  label?: string;
+  open?(path: string[]): Promise<Tree | null>;
+}) {
+  const { view } = tools;
+  const [opened, setOpened] = useState<{ of: Tree; tree: Tree } | null>(null);
+  const whole = opened?.of === answer ? opened.tree : answer;
+  const onOther = open && ((shown: Tree, node: number) => {
+    // Only in the tree as it came: what was made of it by filters follows.
+    if (shown !== whole) return;
+    const parent = whole.parent[node];
+    const path: string[] = [];
+    for (let i = parent; i > 0; i = whole.parent[i]) path.unshift(whole.name(i));
+    void open(path).then((sub) => sub && setOpened({ of: answer, tree: graft(whole, parent, sub) }), () => {});
+  });
   const tree = useMemo(() => {
     const test = (text?: string) => (text ? matcher(text) : undefined);
     if (!params.f && !params.i && !params.h) return whole;
@@ -47,7 +70,7 @@ export function Result({ whole, params, theme, tools }: { whole: Tree; params: P
     <>
       {view !== "table" && (
         <div class="main-pane">
-          <FlameGraph tree={tree} label="Flame graph" flip={Boolean(params.flip)} search={q} byModule={false} blue={Boolean(params.cb)} zoom={params.z ?? ""} theme={theme}
+          <FlameGraph tree={tree} label={label} onOther={onOther} flip={Boolean(params.flip)} search={q} byModule={false} blue={Boolean(params.cb)} zoom={params.z ?? ""} theme={theme}
             onZoom={(z) => go({ z })} onMatched={tools.setMatched} onMoved={tools.setMoved} actions={actionsOf(tools)} control={(f) => (tools.flame.current = f)} />
         </div>
       )}

@@ -1,10 +1,11 @@
 // What is looked at: a service, a profile type, labels, a range of time. It is in the URL; a page
 // with two of them gives each a prefix.
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useState } from "preact/hooks";
-import { Popover } from "../ui";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useLoaded } from "../api";
+import { Notice, Popover } from "../ui";
 import { go, type Params } from "../url";
-import { labelNames, labelValues, type ProfileType, profileTypes, type Range } from "./querier";
+import { labelNames, labelValues, type ProfileType, profileTypes, type Range, selectSeries, type Series } from "./querier";
 import { formatSelector, type Matcher, parseSelector, parseTime, PRESETS } from "./selector";
 
 export interface Selection {
@@ -13,10 +14,42 @@ export interface Selection {
   until: string;
   range: Range;
   matchers: Matcher[];
-  services: string[] | null; // until they are known
+  services: string[];
   types: ProfileType[];
   type: ProfileType | undefined;
   selector: string; // that is asked for; empty as long as there is no service
+  empty: boolean; // no profile is in the range
+  error: string;
+}
+
+const DEFAULT = "now-15m";
+const BEFORE = "before"; // of the left side: as long as the right one, and right before it
+
+// The left side is what the right one is, before; with a query of its own at the same time.
+function timesOf(params: Params, prefix: string): { from: string; until: string } {
+  const [from, until] = [params[prefix + "from"], params[prefix + "until"]];
+  if (from || !prefix) return { from: from ?? DEFAULT, until: until ?? "now" };
+  if (!params[prefix + "query"]) return { from: BEFORE, until: "" };
+  return timesOf(params, "");
+}
+
+function rangeOf(params: Params, tick: number, prefix: string): Range {
+  const { from, until } = timesOf(params, prefix);
+  if (from !== BEFORE) return { start: parseTime(from, tick), end: parseTime(until, tick) };
+  const { start, end } = rangeOf(params, tick, "");
+  return { start: start - (end - start), end: start };
+}
+
+const usualType = (types: ProfileType[], id?: string) => types.find((t) => t.ID === id) ?? types.find((t) => t.sampleType === "cpu") ?? types[0];
+
+// The service with the largest value of the usual type.
+async function busiest(services: string[], types: ProfileType[], range: Range): Promise<string> {
+  const type = usualType(types);
+  if (services.length < 2 || !type) return services[0] ?? "";
+  const all = await selectSeries(type.ID, "{}", range, Math.max(1, (range.end - range.start) / 1000), ["service_name"]);
+  const sum = ({ points }: Series) => points.reduce((s, { value }) => s + value, 0);
+  const most = all.reduce((a, b) => (sum(b) > sum(a) ? b : a), { labels: [], points: [] } as Series);
+  return most.labels[0]?.value ?? services[0];
 }
 
 // The time that "now" stands for: of the last look. A page that nobody sees does not ask.
@@ -46,20 +79,36 @@ export function Refresh({ params, again }: { params: Params; again(): void }) {
 }
 
 export function useSelection(params: Params, tick: number, prefix = ""): Selection {
-  const from = params[prefix + "from"] ?? "now-15m";
-  const until = params[prefix + "until"] ?? "now";
-  const range = useMemo(() => ({ start: parseTime(from, tick), end: parseTime(until, tick) }), [from, until, tick]);
-  const query = params[prefix + "query"] ?? "";
-  const [services, setServices] = useState<string[] | null>(null);
-  const [types, setTypes] = useState<ProfileType[]>([]);
-  useEffect(() => {
-    void labelValues("service_name", [], range).then(setServices, () => setServices([]));
-    void profileTypes(range).then(setTypes, () => setTypes([]));
-  }, [range]);
-  const selector = query || (services?.length ? formatSelector([{ name: "service_name", op: "=", value: services[0] }]) : "");
+  const { from, until } = timesOf(params, prefix);
+  const { start, end } = rangeOf(params, tick, prefix);
+  const range = useMemo(() => ({ start, end }), [start, end]);
+  const query = params[prefix + "query"] ?? params.query ?? "";
+  const chosen = useRef(""); // stays while newer profiles arrive
+  const { data, error } = useLoaded(`${start} ${end}`, async () => {
+    const [services, types] = await Promise.all([labelValues("service_name", [], range), profileTypes(range)]);
+    if (!query && !services.includes(chosen.current)) chosen.current = await busiest(services, types, range);
+    return { services, types };
+  });
+  const services = data?.services ?? [];
+  const selector = query || (services.length ? formatSelector([{ name: "service_name", op: "=", value: chosen.current || services[0] }]) : "");
   const matchers = useMemo(() => parseSelector(selector) ?? [], [selector]);
-  const type = types.find((t) => t.ID === params.type) ?? types.find((t) => t.sampleType === "cpu") ?? types[0];
-  return { prefix, from, until, range, matchers, services, types, type, selector };
+  const type = usualType(data?.types ?? [], params.type);
+  const empty = data !== null && !error && data.types.length === 0;
+  return { prefix, from, until, range, matchers, services, types: data?.types ?? [], type, selector, empty, error };
+}
+
+// The times alone, of pages that are about all services.
+export function useTimes(params: Params, tick: number) {
+  const { start, end } = rangeOf(params, tick, "");
+  return { prefix: "", ...timesOf(params, ""), range: useMemo(() => ({ start, end }), [start, end]) };
+}
+
+export function Nothing() {
+  return (
+    <Notice title="No profile has arrived in this range" actions={[["Last 24 hours", () => go({ from: "now-24h", until: "" })], ["Last 30 days", () => go({ from: "now-30d", until: "" })]]}>
+      Send one: kiln push --label service_name=shop cpu.pb.gz
+    </Notice>
+  );
 }
 
 function AddLabel({ matchers, range, add }: { matchers: Matcher[]; range: Range; add(matcher: Matcher): void }) {
@@ -81,30 +130,51 @@ function AddLabel({ matchers, range, add }: { matchers: Matcher[]; range: Range;
 
 const HINT = 'a selector looks like {service_name="shop", region=~"eu.*"}';
 
-// withType: also which profile; a second selection on a page shares the first one's.
-export function SelectorBar({ selection, withType = true, title, onRange, children }: {
+function TypeChoice({ types, type }: Selection) {
+  return (
+    <select aria-label="Profile type" value={type?.ID ?? ""} onChange={(event) => go({ type: event.currentTarget.value, z: "" })}>
+      {types.map((t) => <option key={t.ID} value={t.ID}>{t.name}: {t.sampleType}</option>)}
+    </select>
+  );
+}
+
+export function RangeChoice({ selection: { prefix, from, until }, onRange }: { selection: Pick<Selection, "prefix" | "from" | "until">; onRange(): void }) {
+  const preset = from === BEFORE ? BEFORE : until === "now" ? from.replace("now-", "") : "custom";
+  return (
+    <select aria-label="Range" value={preset} onChange={(event) => {
+      const { value } = event.currentTarget;
+      onRange();
+      go({ [prefix + "from"]: value === BEFORE ? value : "now-" + value, [prefix + "until"]: "" });
+    }}>
+      {PRESETS.map((p) => <option key={p} value={p}>last {p}</option>)}
+      {prefix && <option value={BEFORE}>the time before</option>}
+      {!PRESETS.includes(preset) && preset !== BEFORE && <option value={preset}>{until === "now" ? "last " + preset : "chosen range"}</option>}
+    </select>
+  );
+}
+
+// A second selection on a page shares the first one's type; where there is one bar for what two share
+// it has the type alone.
+export function SelectorBar({ selection, withType = true, onlyType = false, title, onRange, children }: {
   selection: Selection;
   children?: ComponentChildren; // at its end
   withType?: boolean;
+  onlyType?: boolean;
   title?: string;
   onRange(): void; // "now" is to mean now
 }) {
-  const { prefix, from, until, range, matchers, services, types, type, selector } = selection;
+  const { prefix, range, matchers, services, selector } = selection;
+  if (onlyType) return <div class="bar selection"><TypeChoice {...selection} /><span class="fill" />{children}</div>;
   const service = matchers.find((m) => m.name === "service_name" && m.op === "=")?.value ?? "";
   const others = matchers.filter((m) => m.name !== "service_name");
   const set = (next: Matcher[]) => go({ [prefix + "query"]: formatSelector(next), z: "" });
-  const preset = until === "now" ? from.replace("now-", "") : "custom";
   return (
     <div class="bar selection" role="group" aria-label={title ?? "What is looked at"}>
       {title && <b class="side">{title}</b>}
       <select aria-label="Service" value={service} onChange={(event) => set([{ name: "service_name", op: "=", value: event.currentTarget.value }, ...others])}>
-        {[...new Set([...(services ?? []), ...(service ? [service] : [])])].map((name) => <option key={name} value={name}>{name}</option>)}
+        {[...new Set([...services, ...(service ? [service] : [])])].map((name) => <option key={name} value={name}>{name}</option>)}
       </select>
-      {withType && (
-        <select aria-label="Profile type" value={type?.ID ?? ""} onChange={(event) => go({ type: event.currentTarget.value, z: "" })}>
-          {types.map((t) => <option key={t.ID} value={t.ID}>{t.name}: {t.sampleType}</option>)}
-        </select>
-      )}
+      {withType && <TypeChoice {...selection} />}
       {others.map((m) => (
         <span class="chip" key={m.name + m.op + m.value}>
           <span class="edit">{m.name} {m.op} <b>{m.value}</b></span>
@@ -125,13 +195,7 @@ export function SelectorBar({ selection, withType = true, title, onRange, childr
           }
         }} />
       <span class="fill" />
-      <select aria-label="Range" value={preset} onChange={(event) => {
-        onRange();
-        go({ [prefix + "from"]: "now-" + event.currentTarget.value, [prefix + "until"]: "" });
-      }}>
-        {PRESETS.map((p) => <option key={p} value={p}>last {p}</option>)}
-        {!PRESETS.includes(preset) && <option value={preset}>chosen range</option>}
-      </select>
+      <RangeChoice selection={selection} onRange={onRange} />
       {children}
     </div>
   );

@@ -1,11 +1,11 @@
 // What all pages of the server share: the head with the way to the others, search, keys.
 import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { useBusy } from "../api";
+import { forgetToken, hasToken, useBusy } from "../api";
 import type { Flame } from "../component";
 import { Chips } from "../filters";
 import { Keys } from "../panels";
-import { follow, go, href, type Params } from "../url";
+import { follow, go, href, type Params, read } from "../url";
 
 export interface PageProps {
   params: Params;
@@ -14,21 +14,24 @@ export interface PageProps {
 }
 
 // Labels live at /tags: /labels is an old question of Pyroscope's clients.
-export const PAGES: [page: string, label: string][] = [["explore", "Explore"], ["tags", "Labels"], ["diff", "Diff"]];
+const PAGES: [page: string, label: string][] = [["services", "Services"], ["explore", "Explore"], ["tags", "Labels"], ["compare", "Compare"], ["diff", "Diff"],
+  ["targets", "Targets"], ["files", "Files"]];
 
 // The flame graph that search and keys are about, and what it says.
 export interface Tools {
   flame: RefObject<Flame | null>;
   matched: string;
   moved: boolean;
+  view: string; // flame, table or both
+  usual: string;
   setMatched(text: string): void;
   setMoved(moved: boolean): void;
 }
 
-export function useTools(): Tools {
+export function useTools(params: Params, usual = "both"): Tools {
   const [matched, setMatched] = useState("");
   const [moved, setMoved] = useState(false);
-  return { flame: useRef<Flame | null>(null), matched, moved, setMatched, setMoved };
+  return { flame: useRef<Flame | null>(null), matched, moved, setMatched, setMoved, view: params.view ?? usual, usual };
 }
 
 function FlameBar({ params, tools }: { params: Params; tools: Tools }) {
@@ -37,9 +40,9 @@ function FlameBar({ params, tools }: { params: Params; tools: Tools }) {
       <div class="bar">
         <nav class="tabs" aria-label="Views">
           {[["flame", "Flame graph"], ["both", "Both"], ["table", "Table"]].map(([v, label]) => {
-            const changes = { view: v === "both" ? "" : v };
+            const changes = { view: v === tools.usual ? "" : v };
             return (
-              <a key={v} href={href("", { ...params, ...changes })} aria-current={v === (params.view ?? "both") ? "page" : undefined}
+              <a key={v} href={href(read().view, { ...params, ...changes })} aria-current={v === tools.view ? "page" : undefined}
                 onClick={(event) => follow(event, changes)}>{label}</a>
             );
           })}
@@ -74,7 +77,8 @@ export function Shell({ page, props, about, tools, bars, children }: {
       const target = event.target as HTMLElement;
       if (target.matches("input, select, textarea, dialog *") || event.ctrlKey || event.metaKey || event.altKey || target.closest(".menu")) return;
       const own: Record<string, () => void> = { "?": () => setKeys(true), d: nextTheme };
-      if (tools) own["/"] = () => document.querySelector<HTMLInputElement>(".find input")!.select();
+      const find = document.querySelector<HTMLInputElement>(".find input");
+      if (find) own["/"] = () => find.select();
       const digit = PAGES[Number(event.key) - 1];
       if (digit) go({ z: "" }, digit[0]);
       else if (Object.hasOwn(own, event.key)) own[event.key]();
@@ -98,6 +102,7 @@ export function Shell({ page, props, about, tools, bars, children }: {
           </nav>
           <p class="about">{about}</p>
           <span class="fill" />
+          {hasToken() && <button class="quiet" onClick={forgetToken} title="Forget the token of this tab">Leave</button>}
           <button class="quiet" onClick={nextTheme} title="Light or dark (d)">{theme === "dark" ? "Light" : "Dark"}</button>
           <button class="quiet" onClick={() => setKeys(true)} title="Keys (?)" aria-label="Keys">?</button>
         </div>

@@ -6,10 +6,10 @@ import type { ProfileType, Range, Series } from "./querier";
 
 const POINTS = 300; // about
 
-// Seconds between points.
+// Seconds between points; profiles of 10 or 15 seconds fill a longer step evenly.
 export function stepOf(range: Range): number {
   const least = (range.end - range.start) / 1000 / POINTS;
-  return [10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((s) => s >= least) ?? 86400;
+  return [10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400].find((s) => s >= least) ?? 86400;
 }
 
 // The seconds between two points as a rule: profiles may come more rarely than there are steps.
@@ -78,6 +78,12 @@ export function clock(seconds: number, span: number): string {
   return span > 3 * 86400 ? day.slice(5) : span > 86400 ? day.slice(5) + " " + time : time;
 }
 
+export function ago(ms: number): string {
+  const s = Math.max(0, Math.round(ms / 1000));
+  const [n, unit] = s < 120 ? [s, "s"] : s < 7200 ? [Math.round(s / 60), "min"] : s < 172800 ? [Math.round(s / 3600), "h"] : [Math.round(s / 86400), "days"];
+  return `${n} ${unit} ago`;
+}
+
 export function span({ start, end }: Range): string {
   const seconds = (end - start) / 1000;
   return `${clock(start / 1000, seconds)} – ${clock(end / 1000, seconds)}`;
@@ -114,7 +120,7 @@ export function Timeline(props: Props) {
       points: { show: true, size: 4, filter: (u: uPlot, k: number) => alone(u.data[k]) },
     });
     const made = new uPlot({
-      width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [8, 8, 0, 0],
+      width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [16, 8, 0, 0],
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
       axes: [{ ...axis, size: 24, values: (_u, ticks) => ticks.map((t) => clock(t, seconds())) },

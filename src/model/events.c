@@ -1,0 +1,74 @@
+#include "model/events.h"
+
+#include <math.h>
+
+static struct str family(const struct model_profile *p, uint32_t type)
+{
+    struct str name = model_str(p, p->types[type].type);
+    for (size_t i = name.n; i > 0; i--)
+        if (name.p[i - 1] == '_')
+            return str_from_to(name, 0, i);
+    return STR("");
+}
+
+// The type with that unit that belongs to type: alloc_objects to alloc_space. One that is
+// the only one with that unit belongs to all.
+static uint32_t relative(const struct model_profile *p, uint32_t type, struct str unit)
+{
+    uint32_t only = MODEL_NONE, n = 0;
+    for (uint32_t i = 0; i < p->n_types; i++) {
+        if (!str_eq(model_str(p, p->types[i].unit), unit))
+            continue;
+        if (str_eq(family(p, i), family(p, type)))
+            return i;
+        only = i;
+        n++;
+    }
+    return n == 1 ? only : MODEL_NONE;
+}
+
+struct model_events model_events(const struct model_profile *p, uint32_t type)
+{
+    struct model_events ev = {.type = type,
+                              .count = relative(p, type, STR("count")),
+                              .bytes = relative(p, type, STR("bytes"))};
+    ev.is_count = str_eq(model_str(p, p->types[type].unit), STR("count"));
+    bool heap = str_eq(model_str(p, p->period_type.unit), STR("bytes"));
+    if (heap && p->period > 1 && ev.count != MODEL_NONE && ev.bytes != MODEL_NONE)
+        ev.rate = (double)p->period;
+    if (p->period_type.type == p->types[type].type && p->period_type.unit == p->types[type].unit &&
+        p->period > 0)
+        ev.period = (double)p->period;
+    return ev;
+}
+
+double model_variance(const struct model_events *ev, const int64_t *values)
+{
+    double v = (double)values[ev->type], n = 1, unseen = 1;
+    if (v == 0)
+        return 0;
+    if (ev->count != MODEL_NONE) {
+        n = fabs((double)values[ev->count]);
+        if (ev->rate > 0 && n > 0) {
+            unseen = exp(-fabs((double)values[ev->bytes]) / n / ev->rate);
+            n *= 1 - unseen;
+        }
+    } else if (ev->period > 0) {
+        n = fabs(v) / ev->period;
+    } else if (ev->is_count) {
+        n = fabs(v);
+    }
+    return v * v / (n > 0 ? n : 1) * unseen;
+}
+
+double model_event_weight(const struct model_profile *p, uint32_t type)
+{
+    struct model_events ev = model_events(p, type);
+    double value = 0, variance = 0;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        const int64_t *values = model_values(p, s);
+        value += (double)values[type];
+        variance += model_variance(&ev, values);
+    }
+    return value != 0 ? variance / value : 0;
+}

@@ -1,0 +1,102 @@
+// What drives the server's pages in a real browser: a proxy that can hold answers back and count
+// questions, pages that tell their complaints, checks that print TAP.
+import http from "node:http";
+import { mkdirSync } from "node:fs";
+import { resolve } from "node:path";
+import { chromium } from "playwright-core";
+
+export async function harness(name, server, shots) {
+  if (shots) mkdirSync(shots, { recursive: true });
+  // server: its port; asked: questions for stacks; late: how long to hold back the next answers to them; nodes: the most
+  // nodes of whole trees.
+  const proxy = { server, asked: 0, late: null, nodes: 0 };
+  const origin = http.createServer(async (request, answer) => {
+    const stacks = /SelectMerge|Diff/.test(request.url);
+    if (stacks) proxy.asked++;
+    const hold = (stacks && proxy.late?.shift()) || 0;
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    let body = Buffer.concat(chunks);
+    const { "content-length": _, ...headers } = request.headers;
+    if (stacks && proxy.nodes) {
+      const question = JSON.parse(body);
+      for (const q of [question, question.left, question.right]) if (q?.stackTraceSelector && !q.stackTraceSelector.callSite.length) q.maxNodes = proxy.nodes;
+      body = Buffer.from(JSON.stringify(question));
+    }
+    const onward = http.request({ port: proxy.server, host: "127.0.0.1", path: request.url, method: request.method,
+      headers: { ...headers, host: "localhost:" + proxy.server, "content-length": body.length } }, (back) => {
+      setTimeout(() => {
+        answer.writeHead(back.statusCode, back.headers);
+        back.pipe(answer);
+      }, hold);
+    });
+    onward.on("error", () => answer.destroy());
+    onward.end(body);
+  }).listen(0, "127.0.0.1");
+  await new Promise((done) => origin.on("listening", done));
+  const base = "http://127.0.0.1:" + origin.address().port;
+
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM || "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+      "--disable-component-update", "--disable-sync", "--disable-quic"],
+  });
+  let count = 0;
+  let failed = 0;
+  function check(ok, what, detail) {
+    count++;
+    if (!ok) failed++;
+    console.log((ok ? "ok " : "not ok ") + count + ` - ${name}: ` + what + (ok || detail === undefined ? "" : " # " + String(detail).slice(0, 600)));
+  }
+  // Waits until what get() gives is good, and says what it gave; the machine may be busy.
+  async function until(get, good, patience = 20000) {
+    const end = Date.now() + patience;
+    let got;
+    for (;;) {
+      got = await get().catch((error) => error.message);
+      if (good(got) || Date.now() > end) return got;
+      await new Promise((done) => setTimeout(done, 50));
+    }
+  }
+  async function eventually(get, good, what) {
+    const got = await until(get, good);
+    check(good(got), what, got);
+    return got;
+  }
+  async function open(path, { width = 1280, height = 760, dark = false } = {}) {
+    const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+    const page = await context.newPage();
+    page.setDefaultTimeout(60000);
+    page.problems = [];
+    page.foreign = [];
+    page.on("pageerror", (e) => page.problems.push(e.message));
+    page.on("console", (m) => m.type() === "error" && page.problems.push(m.text()));
+    page.on("request", (r) => !r.url().startsWith(base) && !/^(data|blob):/.test(r.url()) && page.foreign.push(r.url()));
+    await page.goto(base + path);
+    await idle(page);
+    return page;
+  }
+  async function idle(page) {
+    await page.waitForFunction(() => document.querySelector("main") && document.querySelector(".flame canvas, .rows tbody tr, .notice, .welcome, .enter") && !document.querySelector(".progress.busy"));
+    await page.waitForTimeout(80);
+  }
+  async function close(page, what, expected = []) {
+    const problems = page.problems.filter((p) => !expected.some((e) => p.includes(e)));
+    check(problems.length === 0, what + ": no complaints", problems.join("; "));
+    check(page.foreign.length === 0, what + ": nothing is asked of others", page.foreign.join("; "));
+    await page.context().close();
+  }
+  return {
+    base, proxy, check, until, eventually, open, idle, close,
+    shot: async (page, file) => shots && page.screenshot({ path: resolve(shots, file + ".png") }),
+    param: (page, key) => new URL(page.url()).searchParams.get(key),
+    path: (page) => new URL(page.url()).pathname,
+    about: (page) => page.textContent(".head .about"),
+    async finish() {
+      await browser.close();
+      origin.close();
+      console.log("1.." + count);
+      process.exit(failed ? 1 : 0);
+    },
+  };
+}
