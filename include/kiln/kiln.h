@@ -81,6 +81,7 @@ int kiln_window_begin_with(const struct kiln_window_options *options, struct kil
 
 #define KILN_ADDRESSES 1u /* do not turn addresses into names */
 #define KILN_NO_LABELS 2u /* leave labels out */
+#define KILN_STAY 4u      /* what was sampled so far: the window stays open */
 
 struct kiln_output {
     size_t size;
@@ -109,6 +110,11 @@ void kiln_window_cancel(int window);
 int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *output,
                     struct kiln_error *error);
 
+/* Writes the n bytes at profile, pprof that is gzipped or not, in another format. Names are not
+ * looked for; hooks are not called. */
+int kiln_convert(const void *profile, size_t n, int fd, const struct kiln_output *output,
+                 struct kiln_error *error);
+
 /* ---- Heap ----
  *
  * Where memory is allocated and what of it is in use, by sampling one allocation in some hundred
@@ -132,6 +138,11 @@ int kiln_heap_start(const struct kiln_heap_options *options, struct kiln_error *
 void kiln_heap_stop(void);
 /* 1 if allocations are sampled now. */
 int kiln_heap_active(void);
+/* The same for whatever profiles the heap of this process, a jemalloc that does so included: a
+ * heap that nobody watches is none that can be switched on. */
+int kiln_heap_activate(struct kiln_error *error);
+int kiln_heap_deactivate(struct kiln_error *error);
+int kiln_heap_activated(void);
 /* From each thread's next sample on, or its next MiB. 1 byte to 1 TiB. */
 int kiln_heap_set_interval(uint64_t bytes, struct kiln_error *error);
 
@@ -280,6 +291,53 @@ int kiln_serve(const struct kiln_serve_options *options, struct kiln_error *erro
 void kiln_serve_stop(void);
 /* Where it is served, as http://HOST:PORT or unix:/PATH. -1 if nothing is. */
 int kiln_serve_address(char *text, size_t n);
+
+/* The same endpoints for a program that has an HTTP server of its own: it hands requests in and
+ * sends answers out. An exchange belongs to one thread at a time, which may change.
+ *
+ *     uint64_t delay;
+ *     struct kiln_exchange *x = kiln_exchange_begin(&request, &delay);
+ *     while (delay) {
+ *         sleep that long, or kiln_exchange_free(x) if the client leaves
+ *         kiln_exchange_due(x);
+ *         delay = kiln_exchange_finish(x);
+ *     }
+ *     kiln_exchange_answer(x, &answer);
+ *     send it
+ *     kiln_exchange_free(x);
+ *
+ * Who may ask is for that server to decide. */
+struct kiln_exchange;
+struct kiln_request {
+    size_t size;
+    const char *method;         /* GET, HEAD or POST */
+    const char *target;         /* /debug/pprof/profile?seconds=5; without a prefix that the server
+                                 * took off. What stands below /debug/pprof is also found without
+                                 * that */
+    const char *const *headers; /* name, value, name, value, ..., NULL; may be NULL */
+    const void *body;           /* of POST */
+    size_t body_size;
+    const char *prefix; /* that was taken off, such as /internal: for redirections; may be NULL */
+};
+struct kiln_answer {
+    size_t size;
+    int status;
+    const char *headers; /* lines that end in \r\n, without Content-Length */
+    const void *body;
+    size_t body_size;
+};
+/* What it is given need not outlive the call. NULL: no memory. *delay_ns: when to go on, 0: the
+ * answer is there. Quick. */
+struct kiln_exchange *kiln_exchange_begin(const struct kiln_request *request, uint64_t *delay_ns);
+/* When the delay is over, at once; quick. */
+void kiln_exchange_due(struct kiln_exchange *exchange);
+/* After that, as soon as there is a thread for it: this may take long. 0: the answer is there;
+ * otherwise the next delay. */
+uint64_t kiln_exchange_finish(struct kiln_exchange *exchange);
+/* Until the exchange is freed. */
+void kiln_exchange_answer(const struct kiln_exchange *exchange, struct kiln_answer *answer);
+/* Also gives up what has not been answered. NULL is legal. */
+void kiln_exchange_free(struct kiln_exchange *exchange);
 
 #ifdef __cplusplus
 }

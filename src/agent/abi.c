@@ -1,53 +1,19 @@
 // The installed C interface: checks what it is given and calls the rooms.
-#include <kiln/heap.h>
-#include <kiln/kiln.h>
+#include "agent/abi.h"
 
-#include <pthread.h>
-#include <string.h>
+#include <kiln/heap.h>
 
 #include "agent/agent.h"
 #include "agent/endpoints.h"
+#include "agent/gzip.h"
+#include "agent/heap.h"
 #include "agent/heap_sampler.h"
 #include "agent/heap_windows.h"
 #include "agent/heap_jemalloc_code.h"
 #include "agent/hooks.h"
+#include "codec/codec.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-// A copy of a struct that begins with its size, as this library knows it: what an older caller
-// does not have is zero.
-#define KNOWN(type, given)                                                         \
-    ({                                                                             \
-        struct type known_ = {0};                                                  \
-        if (given)                                                                 \
-            memcpy(&known_, (given),                                               \
-                   (given)->size < sizeof known_ ? (given)->size : sizeof known_); \
-        known_;                                                                    \
-    })
-
-// A thread that is cancelled in here would take locks with it. What is allocated is ours.
-#define OURS __attribute__((cleanup(leave))) int cancellation_ = enter()
-
-static int enter(void)
-{
-    int had;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &had);
-    capture_heap_enter();
-    return had;
-}
-
-static void leave(const int *had)
-{
-    capture_heap_leave();
-    pthread_setcancelstate(*had, NULL);
-}
-
-static int tell(struct kiln_error *error, const struct err *e)
-{
-    if (error)
-        memcpy(error->message, e->message, sizeof error->message);
-    return -1;
-}
+enum { CONVERT_MAX = 1 << 30 };
 
 EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *error)
 {
@@ -99,19 +65,21 @@ static int write_out(struct model_profile *p, struct arena *arena, int fd,
 }
 
 // A window's profile, or that of the last seconds if window is negative.
-static int write_profile(int window, uint32_t seconds, int fd, const struct agent_output *output,
-                         struct kiln_error *error)
+static int write_profile(int window, uint32_t seconds, bool stay, int fd,
+                         const struct agent_output *output, struct kiln_error *error)
 {
     struct err e = {""};
     OURS;
     struct arena *arena = arena_new(0);
     if (!arena) {
-        agent_window_cancel(window);
+        if (!stay)
+            agent_window_cancel(window);
         err_set(&e, "no memory for a profile");
         return tell(error, &e);
     }
-    struct model_profile *p =
-        seconds ? agent_last(seconds, arena, &e) : agent_window_close(window, arena, &e);
+    struct model_profile *p = seconds ? agent_last(seconds, arena, &e)
+                              : stay  ? agent_window_peek(window, arena, &e)
+                                      : agent_window_close(window, arena, &e);
     int result = p ? write_out(p, arena, fd, output, &e) : -1;
     arena_free(arena);
     return result ? tell(error, &e) : 0;
@@ -144,17 +112,19 @@ EXPORT int kiln_window_write_as(int window, int fd, const struct kiln_output *ou
                                 struct kiln_error *error)
 {
     struct agent_output agent;
+    bool stay = KNOWN(kiln_output, output).flags & KILN_STAY;
     if (check_output(output, &agent, error)) {
-        agent_window_cancel(window);
+        if (!stay)
+            agent_window_cancel(window);
         return -1;
     }
-    return write_profile(window, 0, fd, &agent, error);
+    return write_profile(window, 0, stay, fd, &agent, error);
 }
 
 EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
 {
     struct agent_output output = {.format = AGENT_PPROF, .addresses = true};
-    return write_profile(window, 0, fd, &output, error);
+    return write_profile(window, 0, false, fd, &output, error);
 }
 
 EXPORT int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *output,
@@ -164,7 +134,7 @@ EXPORT int kiln_last_write(uint32_t seconds, int fd, const struct kiln_output *o
     if (check_output(output, &agent, error))
         return -1;
     // Zero seconds are no window either: out of range on purpose.
-    return write_profile(-1, seconds ? seconds : UINT32_MAX, fd, &agent, error);
+    return write_profile(-1, seconds ? seconds : UINT32_MAX, false, fd, &agent, error);
 }
 
 EXPORT void kiln_window_cancel(int window)
@@ -172,7 +142,67 @@ EXPORT void kiln_window_cancel(int window)
     agent_window_cancel(window);
 }
 
+static int convert(const void *profile, size_t n, int fd, const struct agent_output *output,
+                   struct arena *arena, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    struct out raw;
+    out_init_arena(&raw, arena);
+    struct model_profile *p = NULL;
+    if (gzip_is(profile, n)) {
+        if (gzip_read(&raw, profile, n, CONVERT_MAX, e) == 0)
+            p = codec_read_pprof(arena, (const uint8_t *)raw.p, raw.n, e);
+    } else {
+        p = codec_read_pprof(arena, profile, n, e);
+    }
+    int result = p ? write_out(p, arena, fd, output, e) : -1;
+    arena_try_end(arena);
+    return result;
+}
+
+EXPORT int kiln_convert(const void *profile, size_t n, int fd, const struct kiln_output *output,
+                        struct kiln_error *error)
+{
+    struct agent_output agent;
+    struct err e = {"no memory for a profile"};
+    OURS;
+    if (check_output(output, &agent, error))
+        return -1;
+    agent.as_is = true;
+    struct arena *arena = arena_new(0);
+    int result = arena ? convert(profile, n, fd, &agent, arena, &e) : -1;
+    arena_free(arena);
+    return result ? tell(error, &e) : 0;
+}
+
 // --- heap ---
+
+EXPORT int kiln_heap_activated(void)
+{
+    const struct heap_source *source = heap_source();
+    return source && source->active();
+}
+
+EXPORT int kiln_heap_activate(struct kiln_error *error)
+{
+    const struct heap_source *source = heap_source();
+    struct err e = {""};
+    OURS;
+    if (!source)
+        err_set(&e, "nobody tells kiln of allocations: preload or link libkiln_malloc.so, or use "
+                    "an allocator that does, or a jemalloc that was started with prof:true");
+    return source && source->activate(&e) == 0 ? 0 : tell(error, &e);
+}
+
+EXPORT int kiln_heap_deactivate(struct kiln_error *error)
+{
+    const struct heap_source *source = heap_source();
+    struct err e = {""};
+    OURS;
+    return source && source->active() && source->deactivate(&e) ? tell(error, &e) : 0;
+}
 
 EXPORT void kiln_heap_interposed(void)
 {

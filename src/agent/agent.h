@@ -58,6 +58,8 @@ int agent_window_open(const struct agent_window_options *options, struct err *e)
 // What was sampled since it was opened, as a profile in arena: addresses, mappings and build
 // ids, no names. Closes the window. NULL with e filled.
 struct model_profile *agent_window_close(int window, struct arena *arena, struct err *e);
+// The same so far: the window stays open.
+struct model_profile *agent_window_peek(int window, struct arena *arena, struct err *e);
 // From now on nothing is counted in it; agent_window_close is still due. Quick.
 void agent_window_end(int window);
 // Closes it without a profile.
@@ -80,6 +82,7 @@ enum agent_format {
 struct agent_output {
     enum agent_format format;
     bool addresses;    // do not turn addresses into names
+    bool as_is;        // nor call hooks: it is none of our own profiles
     bool no_labels;    // drop labels from samples
     uint32_t width;    // of an SVG; 0: default
     const char *title; // NULL: one made from the program's name

@@ -11,8 +11,9 @@ struct exchange {
     const struct http_request *q;
     struct http_answer *a;
     struct http_later *later;
-    const struct http_server *server;
-    bool with_token; // whoever asks had to know it
+    const struct http_server *server; // NULL: somebody else's
+    const char *prefix;               // that such a one took off the path
+    bool with_token;                  // whoever asks had to know it
 };
 
 struct route {
@@ -36,6 +37,10 @@ struct job {
 };
 
 enum { ENDPOINT_SECONDS = 3600 }; // of a window at the most
+
+// Of somebody else's server, who decides who may ask. True: answered; false: later holds a job.
+bool endpoints_begin(const struct http_request *q, const char *prefix, struct http_answer *a,
+                     struct http_later *later);
 
 bool endpoint_profile(struct exchange *x);
 bool endpoint_heap(struct exchange *x);

@@ -120,14 +120,14 @@ static void write_state(struct out *out)
 static const char cpu[] =
     "<h2>CPU time</h2>\n"
     "<ul class=\"links\">\n"
-    "<li><a href=\"/debug/pprof/profile?last=60&amp;format=html\">Flame graph of the last "
+    "<li><a href=\"profile?last=60&amp;format=html\">Flame graph of the last "
     "minute</a>\n"
-    "<li><a href=\"/debug/pprof/profile?seconds=10&amp;format=html\">Flame graph of the next 10 "
+    "<li><a href=\"profile?seconds=10&amp;format=html\">Flame graph of the next 10 "
     "seconds</a>\n"
-    "<li><a href=\"/debug/pprof/profile/flamegraph?last=60\">SVG, last minute</a>\n"
-    "<li><a href=\"/debug/pprof/profile?seconds=30\">pprof, next 30 s</a>\n"
+    "<li><a href=\"profile/flamegraph?last=60\">SVG, last minute</a>\n"
+    "<li><a href=\"profile?seconds=30\">pprof, next 30 s</a>\n"
     "</ul>\n"
-    "<form action=\"/debug/pprof/profile\">\n"
+    "<form action=\"profile\">\n"
     "<label>The coming seconds<input name=\"seconds\" type=\"number\" min=\"1\" max=\"3600\" "
     "value=\"30\"></label>\n"
     "<label>Frequency in hertz<input name=\"frequency\" type=\"number\" min=\"1\" max=\"10000\" "
@@ -138,16 +138,15 @@ static const char cpu[] =
     "<button>Profile</button>\n"
     "</form>\n";
 
-static const char heap[] =
-    "<h2>Heap</h2>\n"
-    "<ul class=\"links\">\n"
-    "<li><a href=\"/debug/pprof/heap?format=html\">Flame graph of memory in use</a>\n"
-    "<li><a href=\"/debug/pprof/allocs?format=html\">Flame graph of all allocations</a>\n"
-    "<li><a href=\"/debug/pprof/allocs?seconds=10&amp;format=html\">Flame graph of the "
-    "allocations of the next 10 seconds</a>\n"
-    "<li><a href=\"/debug/pprof/heap\">pprof</a>\n"
-    "<li><a href=\"/debug/pprof/heap?debug=1\">text</a>\n"
-    "</ul>\n";
+static const char heap[] = "<h2>Heap</h2>\n"
+                           "<ul class=\"links\">\n"
+                           "<li><a href=\"heap?format=html\">Flame graph of memory in use</a>\n"
+                           "<li><a href=\"allocs?format=html\">Flame graph of all allocations</a>\n"
+                           "<li><a href=\"allocs?seconds=10&amp;format=html\">Flame graph of the "
+                           "allocations of the next 10 seconds</a>\n"
+                           "<li><a href=\"heap\">pprof</a>\n"
+                           "<li><a href=\"heap?debug=1\">text</a>\n"
+                           "</ul>\n";
 
 static const char no_heap[] =
     "<h2>Heap</h2>\n<p class=\"faint\">Heap profiling is not activated; /debug/pprof/heap tells "
@@ -156,13 +155,13 @@ static const char no_heap[] =
 static const char endpoints[] =
     "<h2>Endpoints</h2>\n"
     "<table>\n<thead><tr><th>Path<th>What comes back<th>Parameters</thead>\n<tbody>\n"
-    "<tr><td><a href=\"/debug/pprof/profile\">/debug/pprof/profile</a><td>CPU profile of the "
+    "<tr><td><a href=\"profile\">/debug/pprof/profile</a><td>CPU profile of the "
     "coming 30 seconds, gzipped pprof<td><code>seconds</code> 1 to 3600, or <code>last</code> 1 to "
     "120; <code>frequency</code> 1 to 10000, <code>force</code>; <code>format</code> pprof, svg, "
     "folded, html, json; <code>symbolize</code> 0, 1; <code>labels</code> 0, 1; "
     "<code>image_width</code> 200 to 20000\n"
     "<tr><td><a "
-    "href=\"/debug/pprof/profile/flamegraph\">/debug/pprof/profile/flamegraph</a><td>the "
+    "href=\"profile/flamegraph\">/debug/pprof/profile/flamegraph</a><td>the "
     "same as a flame graph (SVG)<td>as above\n"
     "<tr><td>/pprof/profile/report<br>/pprof/profile/flamegraph<td>the same, of 10 seconds<td>as "
     "above\n"
@@ -174,28 +173,32 @@ static const char endpoints[] =
     "graphs (SVG)<td>as above\n"
     "<tr><td>/pprof/heap/report<br>/pprof/heap/flamegraph<td>the same as /debug/pprof/heap<td>as "
     "above\n"
-    "<tr><td><a href=\"/debug/pprof/cmdline\">/debug/pprof/cmdline</a><td>the program's "
+    "<tr><td><a href=\"cmdline\">/debug/pprof/cmdline</a><td>the program's "
     "arguments\n"
-    "<tr><td><a href=\"/debug/pprof/symbol\">/debug/pprof/symbol</a><td>names of "
+    "<tr><td><a href=\"symbol\">/debug/pprof/symbol</a><td>names of "
     "addresses<td>addresses, joined by +\n"
-    "<tr><td><a href=\"/metrics\">/metrics</a><td>counts, for Prometheus\n"
-    "<tr><td><a href=\"/health\">/health</a><td>ok\n"
+    "<tr><td><a href=\"../../metrics\">/metrics</a><td>counts, for Prometheus\n"
+    "<tr><td><a href=\"../../health\">/health</a><td>ok\n"
     "</tbody>\n</table>\n";
 
 // The command lines are for the address that the page was asked for.
 static void write_commands(struct out *out, const struct exchange *x)
 {
     struct str host = x->q->host.n ? x->q->host : STR("localhost");
+    struct str prefix = str_from(x->prefix ? x->prefix : "");
     const char *curl_token = x->with_token ? "-H \"Authorization: Bearer $KILN_TOKEN\" " : "";
     const char *token = x->with_token ? ":$KILN_TOKEN@" : "";
     out_text(out, "<h2>From a terminal</h2>\n<pre>");
     out_printf(out, "pprof -top \"http://%s", token);
     escape(out, host);
+    escape(out, prefix);
     out_printf(out, "/debug/pprof/profile?seconds=10\"\ngo tool pprof \"http://%s", token);
     escape(out, host);
+    escape(out, prefix);
     out_printf(out, "/debug/pprof/profile?seconds=10\"\ncurl %s-o flame.html \"http://",
                curl_token);
     escape(out, host);
+    escape(out, prefix);
     out_text(out, "/debug/pprof/profile?seconds=10&amp;format=html\"</pre>\n");
 }
 

@@ -100,7 +100,8 @@ bool endpoint_metrics(struct exchange *x)
     x->a->type = "text/plain; version=0.0.4; charset=utf-8";
     write_profiler(&x->a->body);
     write_heap(&x->a->body);
-    write_server(&x->a->body, x->server);
+    if (x->server)
+        write_server(&x->a->body, x->server);
     endpoint_compress(x->q, x->a);
     return true;
 }

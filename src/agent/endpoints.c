@@ -52,7 +52,9 @@ static bool cmdline(struct exchange *x)
 static bool to_index(struct exchange *x)
 {
     http_answer_text(x->a, 301, "see /debug/pprof/");
-    http_answer_header(x->a, "Location", "/debug/pprof/");
+    char where[512];
+    snprintf(where, sizeof where, "%s/debug/pprof/", x->prefix ? x->prefix : "");
+    http_answer_header(x->a, "Location", where);
     return true;
 }
 
@@ -122,9 +124,10 @@ static bool refused(const struct exchange *x)
 {
     struct err e = {""};
     struct http_answer *a = x->a;
-    if (!http_trusts_origin(x->q, serving.check_host, serving.listener.host, &e)) {
+    bool ours = x->server;
+    if (!http_trusts_origin(x->q, ours && serving.check_host, serving.listener.host, &e)) {
         http_answer_text(a, 403, "%s", e.message);
-    } else if (*serving.token && !(x->route && x->route->open) &&
+    } else if (ours && *serving.token && !(x->route && x->route->open) &&
                !endpoint_authorized(x->q, serving.token)) {
         http_answer_text(a, 401, "a token is needed: send Authorization: Bearer TOKEN");
         http_answer_header(a, "WWW-Authenticate", "Bearer realm=\"kiln\"");
@@ -146,6 +149,17 @@ static bool refused(const struct exchange *x)
     return true;
 }
 
+static bool answer(struct exchange *x)
+{
+    http_answer_header(x->a, "X-Content-Type-Options", "nosniff");
+    http_answer_header(x->a, "Cache-Control", "no-store");
+    bool answered = refused(x) || x->route->begin(x);
+    // So that pprof shows the sentence and not only the number.
+    if (answered && x->a->status >= 400)
+        http_answer_header(x->a, "X-Go-Pprof", "1");
+    return answered;
+}
+
 static bool begin(void *context, const struct http_server *server, const struct http_request *q,
                   struct http_answer *a, struct http_later *later)
 {
@@ -157,13 +171,31 @@ static bool begin(void *context, const struct http_server *server, const struct 
         .server = server,
         .with_token = *serving.token,
     };
-    http_answer_header(a, "X-Content-Type-Options", "nosniff");
-    http_answer_header(a, "Cache-Control", "no-store");
-    bool answered = refused(&x) || x.route->begin(&x);
-    // So that pprof shows the sentence and not only the number.
-    if (answered && a->status >= 400)
-        http_answer_header(a, "X-Go-Pprof", "1");
-    return answered;
+    return answer(&x);
+}
+
+// Mounted at a path that is /debug/pprof already, requests come without it.
+static const struct route *find_mounted(struct str path)
+{
+    char text[128];
+    const struct route *route = find_route(path);
+    if (route || path.n >= sizeof text - 16)
+        return route;
+    snprintf(text, sizeof text, "/debug/pprof%.*s", (int)path.n, path.p);
+    return find_route(str_from(text));
+}
+
+bool endpoints_begin(const struct http_request *q, const char *prefix, struct http_answer *a,
+                     struct http_later *later)
+{
+    struct exchange x = {
+        .route = find_mounted(q->path),
+        .q = q,
+        .a = a,
+        .later = later,
+        .prefix = prefix,
+    };
+    return answer(&x);
 }
 
 static void due(void *context, void *state)

@@ -186,6 +186,29 @@ struct model_profile *agent_window_close(int window, struct arena *arena, struct
     return p;
 }
 
+struct model_profile *agent_window_peek(int window, struct arena *arena, struct err *e)
+{
+    struct model_profile *p = NULL;
+    pthread_mutex_lock(&collector.lock);
+    struct window *w = find_window(window);
+    if (w) {
+        struct window now = *w;
+        if (!now.ended) {
+            if (collector.running)
+                collector_drain();
+            now = *w; // what was drained may have moved its counts
+            now.ended = collector_clock(CLOCK_MONOTONIC);
+            now.lost += collector.dropped - now.dropped;
+            now.hz = collector.hz;
+        }
+        p = profile_of_window(&now, arena, e);
+    } else {
+        err_set(e, "window %d is not open", window);
+    }
+    pthread_mutex_unlock(&collector.lock);
+    return p;
+}
+
 void agent_window_cancel(int window)
 {
     pthread_mutex_lock(&collector.lock);

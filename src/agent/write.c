@@ -62,9 +62,9 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
 int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
                 struct out *out, struct err *e)
 {
-    if (!o->addresses)
+    if (!o->addresses && !o->as_is)
         p = names_fill(p, agent_symbol_memory(), arena, e);
-    p = p ? hooks_apply(p, arena, e) : NULL;
+    p = p && !o->as_is ? hooks_apply(p, arena, e) : p;
     if (!p)
         return -1;
     if (o->no_labels)

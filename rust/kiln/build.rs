@@ -1,0 +1,185 @@
+//! Builds the C core: a C compiler is all it needs, and zlib, which libz-sys brings along.
+use std::env;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Rooms that a service carries whole, but for what stands in for functions of libc.
+const WHOLE: [&str; 4] = ["base", "unwind", "capture", "agent"];
+const PRELOADED: [&str; 5] = ["malloc", "next", "preload", "confine", "exec"];
+
+/// What a service carries of the others.
+const PARTS: [(&str, &str); 5] = [
+    ("model", "builder merge profile scale units"),
+    ("codec", "folded frame heap_read jemalloc json maps pprof_read pprof_write remap scan"),
+    (
+        "symbol",
+        "demangle demangle_own demangle_rust demangle_simplify demangle_v0 demangle_v0_const \
+         demangle_v0_scan dwarf dwarf_abbrev dwarf_function dwarf_line dwarf_package dwarf_ranges \
+         dwarf_units dwarf_value elf elf_address elf_debug elf_symbols inflate perf_map radix \
+         symbol_locate symbol_profile symbolizer",
+    ),
+    (
+        "report",
+        "flame flame_colour flame_data flame_grow flame_html flame_name flame_stacks flame_svg \
+         flame_text",
+    ),
+    ("net", "http http_connection http_server listen"),
+];
+
+/// What runs in signal handlers and malloc hooks is compiled with care: see src/unwind/meson.build.
+const IN_HANDLERS: [&str; 8] = [
+    "capture/handler",
+    "capture/heap_hook",
+    "capture/heap_tables",
+    "unwind/expression",
+    "unwind/stack",
+    "unwind/step",
+    "unwind/step_aarch64",
+    "unwind/step_x86_64",
+];
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("csrc");
+    let (src, include) = (root.join("src"), root.join("include"));
+    if env::var("CARGO_CFG_TARGET_OS").as_deref() != Ok("linux") {
+        panic!("kiln samples Linux processes; there is no port to other systems");
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed={}", src.display());
+    println!("cargo:rerun-if-changed={}", include.display());
+
+    embed(&src, &out.join("agent_assets.h"), &[("index_css", "agent/index.css")]);
+    embed(
+        &src,
+        &out.join("report/flame_assets.h"),
+        &[
+            ("flame_core_js", "report/flame/core.js"),
+            ("flame_canvas_js", "report/flame/canvas.js"),
+            ("flame_table_js", "report/flame/table.js"),
+            ("flame_page_js", "report/flame/page.js"),
+            ("flame_svg_js", "report/flame/svg.js"),
+            ("flame_page_css", "report/flame/page.css"),
+            ("flame_svg_css", "report/flame/svg.css"),
+            ("flame_theme_css", "report/flame/theme.css"),
+            ("flame_theme_dark_css", "report/flame/theme_dark.css"),
+            ("flame_page_html", "report/flame/page.html"),
+        ],
+    );
+
+    let (handlers, others): (Vec<String>, Vec<String>) =
+        files(&src).into_iter().partition(|name| IN_HANDLERS.contains(&name.as_str()));
+    let mut objects = Vec::new();
+    for (names, in_handlers) in [(handlers, true), (others, false)] {
+        let mut build = cc::Build::new();
+        build
+            .files(names.iter().map(|name| src.join(format!("{name}.c"))))
+            .include(&src)
+            .include(&include)
+            .include(&out)
+            .define("_GNU_SOURCE", None)
+            .define("KILN_VERSION", concat!("\"", env!("CARGO_PKG_VERSION"), "\""))
+            // A profiler that is slow in debug builds would disturb what it measures.
+            .opt_level(2)
+            .debug(false)
+            .pic(true)
+            .warnings(false)
+            .flag("-std=gnu11")
+            .flag("-fvisibility=hidden")
+            .flag("-fno-math-errno")
+            .flag("-ffunction-sections")
+            .flag("-fdata-sections");
+        if let Some(zlib) = env::var_os("DEP_Z_INCLUDE") {
+            build.include(zlib);
+        }
+        if in_handlers {
+            build.flag_if_supported("-fno-stack-protector").flag_if_supported("-fno-plt");
+        }
+        objects.extend(build.compile_intermediates());
+    }
+    archive(&out, &objects);
+    println!("cargo:rustc-link-search=native={}", out.display());
+    println!("cargo:rustc-link-lib=static=kiln_core");
+    println!("cargo:rustc-link-lib=m");
+    println!("cargo:include={}", include.display());
+}
+
+/// The names of all sources, as room/file, in a fixed order.
+fn files(src: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for room in WHOLE {
+        for entry in fs::read_dir(src.join(room)).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
+            let preloaded = room == "agent" && PRELOADED.contains(&stem.as_str());
+            if path.extension().is_some_and(|extension| extension == "c") && !preloaded {
+                names.push(format!("{room}/{stem}"));
+            }
+        }
+    }
+    for (room, stems) in PARTS {
+        names.extend(stems.split_whitespace().map(|stem| format!("{room}/{stem}")));
+    }
+    names.sort();
+    names
+}
+
+/// One object in which only what is exported stays visible, so that the program shares no other
+/// name with it; without objcopy, an archive of all objects.
+fn archive(out: &Path, objects: &[PathBuf]) {
+    let whole = out.join("kiln_whole.o");
+    let mut link = cc::Build::new().get_compiler().to_command();
+    link.args(["-r", "-nostdlib", "-o"]).arg(&whole).args(objects);
+    let objcopy = match (env::var("TARGET"), env::var("HOST")) {
+        (Ok(target), Ok(host)) if target != host => match target.split('-').next() {
+            Some(machine) => format!("{machine}-linux-gnu-objcopy"),
+            None => "objcopy".into(),
+        },
+        _ => "objcopy".into(),
+    };
+    let localized = link.status().is_ok_and(|status| status.success())
+        && Command::new(objcopy)
+            .arg("--localize-hidden")
+            .arg(&whole)
+            .status()
+            .is_ok_and(|status| status.success());
+    let mut build = cc::Build::new();
+    build.cargo_metadata(false);
+    if localized {
+        build.object(&whole);
+    } else {
+        build.objects(objects);
+    }
+    build.compile("kiln_core");
+}
+
+/// What tools/embed.py does: text files as string constants, without indentation, blank lines and
+/// lines that are only a comment.
+fn embed(src: &Path, header: &Path, constants: &[(&str, &str)]) {
+    let mut text = String::from("#pragma once\n");
+    for (name, path) in constants {
+        let path = src.join(path);
+        let content =
+            fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        writeln!(text, "static const char {name}[] =").unwrap();
+        for line in content.lines().map(str::trim) {
+            if line.is_empty() || line.starts_with("//") {
+                continue;
+            }
+            text.push('"');
+            for byte in line.bytes() {
+                match byte {
+                    b'\\' | b'"' | b'?' => write!(text, "\\{}", byte as char).unwrap(),
+                    b' '..=b'~' => text.push(byte as char),
+                    _ => write!(text, "\\{byte:03o}").unwrap(),
+                }
+            }
+            text.push_str("\\n\"\n");
+        }
+        text.push_str(";\n");
+    }
+    fs::create_dir_all(header.parent().unwrap()).unwrap();
+    fs::write(header, text).unwrap();
+}

@@ -1,0 +1,221 @@
+//! What `include/kiln/kiln.h` declares.
+use std::ffi::{c_char, c_int, c_void};
+
+#[repr(C)]
+pub struct Error {
+    pub message: [c_char; 512],
+}
+
+#[repr(C)]
+pub struct Options {
+    pub size: usize,
+    pub frequency: u32,
+    pub depth: u32,
+    pub memory: usize,
+    pub symbol_memory: usize,
+    pub threads: *const c_char,
+}
+
+pub const CONFLICT: c_int = -2;
+pub const FORCE: u32 = 1;
+
+#[repr(C)]
+pub struct WindowOptions {
+    pub size: usize,
+    pub frequency: u32,
+    pub flags: u32,
+}
+
+pub const ADDRESSES: u32 = 1;
+pub const NO_LABELS: u32 = 2;
+pub const STAY: u32 = 4;
+
+#[repr(C)]
+pub struct Output {
+    pub size: usize,
+    pub format: u32,
+    pub flags: u32,
+    pub width: u32,
+    pub title: *const c_char,
+}
+
+#[repr(C)]
+pub struct HeapOptions {
+    pub size: usize,
+    pub interval: u64,
+    pub depth: u32,
+    pub memory: usize,
+    pub seed: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Context {
+    pub labels: u32,
+    pub has_trace: u32,
+    pub trace_id: [u8; 16],
+    pub span_id: [u8; 8],
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub struct Statistics {
+    pub size: usize,
+    pub ticks: u64,
+    pub samples: u64,
+    pub ring_full: u64,
+    pub not_ready: u64,
+    pub blocked: u64,
+    pub unticked: u64,
+    pub unsampled: u64,
+    pub truncated: u64,
+    pub out_of_memory: u64,
+    pub threads: u64,
+    pub stacks: u64,
+    pub memory: u64,
+    pub filtered: u64,
+    pub label_sets: u64,
+    pub label_memory: u64,
+    pub labels_dropped: u64,
+    pub frequency: u64,
+    pub windows: u64,
+}
+
+#[repr(C)]
+pub struct ServeOptions {
+    pub size: usize,
+    pub address: *const c_char,
+    pub token: *const c_char,
+}
+
+#[repr(C)]
+pub struct Request {
+    pub size: usize,
+    pub method: *const c_char,
+    pub target: *const c_char,
+    pub headers: *const *const c_char,
+    pub body: *const c_void,
+    pub body_size: usize,
+    pub prefix: *const c_char,
+}
+
+#[repr(C)]
+pub struct Answer {
+    pub size: usize,
+    pub status: c_int,
+    pub headers: *const c_char,
+    pub body: *const c_void,
+    pub body_size: usize,
+}
+
+#[repr(C)]
+pub struct PushOptions {
+    pub size: usize,
+    pub url: *const c_char,
+    pub application: *const c_char,
+    pub tags: *const *const c_char,
+    pub headers: *const *const c_char,
+    pub user: *const c_char,
+    pub password: *const c_char,
+    pub token: *const c_char,
+    pub tenant: *const c_char,
+    pub interval: u32,
+    pub flags: u32,
+    pub queue: usize,
+}
+
+#[repr(C)]
+#[derive(Default)]
+pub struct PushStatistics {
+    pub size: usize,
+    pub windows: u64,
+    pub sent: u64,
+    pub failed: u64,
+    pub dropped: u64,
+    pub queued: u64,
+    pub queued_bytes: u64,
+    pub sent_bytes: u64,
+}
+
+pub enum Exchange {}
+
+extern "C" {
+    pub fn kiln_start(options: *const Options, error: *mut Error) -> c_int;
+    pub fn kiln_stop();
+    pub fn kiln_window_begin_with(options: *const WindowOptions, error: *mut Error) -> c_int;
+    pub fn kiln_window_write_as(
+        window: c_int,
+        fd: c_int,
+        output: *const Output,
+        error: *mut Error,
+    ) -> c_int;
+    pub fn kiln_window_cancel(window: c_int);
+    pub fn kiln_last_write(
+        seconds: u32,
+        fd: c_int,
+        output: *const Output,
+        error: *mut Error,
+    ) -> c_int;
+    pub fn kiln_convert(
+        profile: *const c_void,
+        n: usize,
+        fd: c_int,
+        output: *const Output,
+        error: *mut Error,
+    ) -> c_int;
+
+    pub fn kiln_heap_start(options: *const HeapOptions, error: *mut Error) -> c_int;
+    pub fn kiln_heap_activate(error: *mut Error) -> c_int;
+    pub fn kiln_heap_deactivate(error: *mut Error) -> c_int;
+    pub fn kiln_heap_activated() -> c_int;
+    pub fn kiln_heap_set_interval(bytes: u64, error: *mut Error) -> c_int;
+    pub fn kiln_heap_interposed();
+    pub fn kiln_heap_allocated(object: *mut c_void, size: usize);
+    pub fn kiln_heap_freed(object: *mut c_void);
+    pub fn kiln_heap_write(fd: c_int, output: *const Output, error: *mut Error) -> c_int;
+    pub fn kiln_heap_window_begin(error: *mut Error) -> c_int;
+    pub fn kiln_heap_window_write(
+        window: c_int,
+        fd: c_int,
+        output: *const Output,
+        error: *mut Error,
+    ) -> c_int;
+    pub fn kiln_heap_window_cancel(window: c_int);
+    #[cfg(feature = "jemalloc")]
+    pub fn kiln_set_jemalloc(
+        mallctl: Option<
+            unsafe extern "C" fn(
+                *const c_char,
+                *mut c_void,
+                *mut usize,
+                *mut c_void,
+                usize,
+            ) -> c_int,
+        >,
+    );
+
+    pub fn kiln_labels_with(base: u32, key: *const c_char, value: *const c_char) -> u32;
+    pub fn kiln_labels_hold(set: u32);
+    pub fn kiln_labels_release(set: u32);
+    pub fn kiln_labels_enter(set: u32) -> u32;
+    pub fn kiln_labels_current() -> u32;
+    pub fn kiln_set_trace(trace_id: *const u8, span_id: *const u8);
+    pub fn kiln_context_get(context: *mut Context);
+    pub fn kiln_context_enter(context: *const Context, had: *mut Context);
+
+    pub fn kiln_get_statistics(statistics: *mut Statistics);
+
+    pub fn kiln_serve(options: *const ServeOptions, error: *mut Error) -> c_int;
+    pub fn kiln_serve_stop();
+    pub fn kiln_serve_address(text: *mut c_char, n: usize) -> c_int;
+
+    pub fn kiln_exchange_begin(request: *const Request, delay_ns: *mut u64) -> *mut Exchange;
+    pub fn kiln_exchange_due(exchange: *mut Exchange);
+    pub fn kiln_exchange_finish(exchange: *mut Exchange) -> u64;
+    pub fn kiln_exchange_answer(exchange: *const Exchange, answer: *mut Answer);
+    pub fn kiln_exchange_free(exchange: *mut Exchange);
+
+    pub fn kiln_agent_start(options: *const PushOptions, error: *mut Error) -> c_int;
+    pub fn kiln_agent_stop();
+    pub fn kiln_agent_get_statistics(statistics: *mut PushStatistics);
+}

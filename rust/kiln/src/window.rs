@@ -1,0 +1,354 @@
+//! Windows over the collector that is always on.
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::sync::Mutex;
+
+use crate::error::{c_string, check};
+use crate::{sys, Error, Result};
+
+/// How to sample. All fields have sensible defaults: `Config::default()` is a hundred samples for
+/// each second of CPU time.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Config {
+    frequency: u32,
+    depth: u32,
+    memory: usize,
+    symbol_memory: usize,
+    threads: Option<String>,
+}
+
+impl Config {
+    /// Samples per CPU-second, 1 to 10000.
+    pub fn frequency(mut self, hz: u32) -> Self {
+        self.frequency = hz;
+        self
+    }
+
+    /// Frames of a stack, up to 1024; 128 unless set.
+    pub fn depth(mut self, frames: u32) -> Self {
+        self.depth = frames;
+        self
+    }
+
+    /// Bytes for what is sampled; 32 MiB unless set.
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Bytes for what turns addresses into names; 64 MiB unless set.
+    pub fn symbol_memory(mut self, bytes: usize) -> Self {
+        self.symbol_memory = bytes;
+        self
+    }
+
+    /// Which threads to keep samples of, by name: shell patterns separated by commas; one that
+    /// begins with `!` excludes.
+    pub fn threads(mut self, patterns: impl Into<String>) -> Self {
+        self.threads = Some(patterns.into());
+        self
+    }
+
+    fn start(&self) -> Result<()> {
+        let threads = self.threads.as_deref().map(c_string);
+        let options = sys::Options {
+            size: std::mem::size_of::<sys::Options>(),
+            frequency: self.frequency,
+            depth: self.depth,
+            memory: self.memory,
+            symbol_memory: self.symbol_memory,
+            threads: threads.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
+        };
+        // SAFETY: what options points to lives until the call returns.
+        check(|e| unsafe { sys::kiln_start(&options, e) }).map(drop)
+    }
+}
+
+/// Who keeps the collector running.
+struct Users {
+    guards: usize,
+    for_good: bool,
+    by_guards: bool,
+}
+
+static USERS: Mutex<Users> = Mutex::new(Users { guards: 0, for_good: false, by_guards: false });
+
+fn users() -> std::sync::MutexGuard<'static, Users> {
+    USERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Starts sampling CPU time until [`stop`] is called. Starting what is running is an error, except
+/// when only guards and windows keep it running.
+pub fn start_with(config: &Config) -> Result<()> {
+    let mut users = users();
+    if users.by_guards && is_running() && !users.for_good {
+        users.for_good = true;
+        return Ok(());
+    }
+    config.start()?;
+    users.for_good = true;
+    Ok(())
+}
+
+/// Starts sampling CPU time, a hundred times for each second of it, until [`stop`] is called.
+pub fn start() -> Result<()> {
+    start_with(&Config::default())
+}
+
+/// Stops sampling. Windows that are open can still be written.
+pub fn stop() {
+    let mut users = users();
+    users.for_good = false;
+    users.by_guards = false;
+    // SAFETY: may be called at any time.
+    unsafe { sys::kiln_stop() }
+}
+
+/// Whether CPU time is being sampled.
+pub fn is_running() -> bool {
+    statistics().frequency != 0
+}
+
+/// One that needs the collector: it runs while there is one.
+#[derive(Debug)]
+pub(crate) struct User(());
+
+impl User {
+    pub(crate) fn new(config: &Config) -> Result<User> {
+        let mut users = users();
+        if !is_running() {
+            config.start()?;
+            users.by_guards = true;
+        }
+        users.guards += 1;
+        Ok(User(()))
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let mut users = users();
+        users.guards -= 1;
+        if users.guards == 0 && users.by_guards && !users.for_good {
+            users.by_guards = false;
+            // SAFETY: may be called at any time.
+            unsafe { sys::kiln_stop() }
+        }
+    }
+}
+
+/// What a profile is written as.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// Gzipped pprof.
+    #[default]
+    Pprof,
+    /// pprof that is not gzipped.
+    PprofPlain,
+    /// A line for each stack, root first.
+    Folded,
+    /// A flame graph.
+    Svg,
+    /// A flame graph as one self-contained page.
+    Html,
+    /// Everything, as JSON.
+    Json,
+}
+
+/// How a profile is written: a [`Format`] and what belongs to it.
+#[derive(Clone, Debug, Default)]
+pub struct Output {
+    format: Format,
+    flags: u32,
+    width: u32,
+    title: Option<CString>,
+}
+
+impl From<Format> for Output {
+    fn from(format: Format) -> Self {
+        Output { format, ..Output::default() }
+    }
+}
+
+impl Output {
+    /// Does not turn addresses into names: readers do, by mappings and build ids.
+    pub fn addresses(mut self) -> Self {
+        self.flags |= sys::ADDRESSES;
+        self
+    }
+
+    /// Leaves labels out.
+    pub fn without_labels(mut self) -> Self {
+        self.flags |= sys::NO_LABELS;
+        self
+    }
+
+    /// Width of an SVG in pixels.
+    pub fn width(mut self, pixels: u32) -> Self {
+        self.width = pixels;
+        self
+    }
+
+    /// Title of a flame graph.
+    pub fn title(mut self, title: &str) -> Self {
+        self.title = Some(c_string(title));
+        self
+    }
+
+    pub(crate) fn stay(mut self) -> Self {
+        self.flags |= sys::STAY;
+        self
+    }
+
+    fn raw(&self) -> sys::Output {
+        sys::Output {
+            size: std::mem::size_of::<sys::Output>(),
+            format: self.format as u32,
+            flags: self.flags,
+            width: self.width,
+            title: self.title.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
+        }
+    }
+}
+
+/// Lets C write into a file in memory, and gives what it wrote.
+pub(crate) fn collect(
+    output: &Output,
+    write: impl FnOnce(i32, &sys::Output, *mut sys::Error) -> i32,
+) -> Result<Vec<u8>> {
+    // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+    let fd = unsafe { libc::memfd_create(c"kiln".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(Error::IoError(std::io::Error::last_os_error()));
+    }
+    let mut file = unsafe { File::from_raw_fd(fd) };
+    let raw = output.raw();
+    check(|e| write(file.as_raw_fd(), &raw, e))?;
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A stretch of time that a profile is taken of. Any number of them may be open at once (up to 64).
+///
+/// The collector is started if it is not running, and then runs while there is a window.
+#[derive(Debug)]
+pub struct Window {
+    number: i32,
+    _user: User,
+}
+
+impl Window {
+    /// Begins now, at the frequency that is set.
+    pub fn begin() -> Result<Window> {
+        Window::begin_with(&Config::default(), false)
+    }
+
+    /// Begins now. A frequency in `config` is that of all samples while the window is open;
+    /// [`Error::Running`] if another window asked for a different one, unless `force` is set.
+    pub fn begin_with(config: &Config, force: bool) -> Result<Window> {
+        let user = User::new(config)?;
+        let options = sys::WindowOptions {
+            size: std::mem::size_of::<sys::WindowOptions>(),
+            frequency: config.frequency,
+            flags: if force { sys::FORCE } else { 0 },
+        };
+        // SAFETY: options lives until the call returns.
+        let number = check(|e| unsafe { sys::kiln_window_begin_with(&options, e) })?;
+        Ok(Window { number, _user: user })
+    }
+
+    /// Ends here and becomes a profile.
+    pub fn write(mut self, output: impl Into<Output>) -> Result<Vec<u8>> {
+        collect(&output.into(), |fd, output, e| {
+            // Its number may be another window's at once.
+            let number = std::mem::replace(&mut self.number, -1);
+            // SAFETY: the window was ours; the descriptor is open during the call.
+            unsafe { sys::kiln_window_write_as(number, fd, output, e) }
+        })
+    }
+
+    /// What was sampled until now; the window stays open.
+    pub fn peek(&self, output: impl Into<Output>) -> Result<Vec<u8>> {
+        // SAFETY: as above.
+        collect(&output.into().stay(), |fd, output, e| unsafe {
+            sys::kiln_window_write_as(self.number, fd, output, e)
+        })
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: numbers of windows that are not open are ignored.
+        unsafe { sys::kiln_window_cancel(self.number) }
+    }
+}
+
+/// The last 1 to 120 seconds, without having asked before.
+pub fn last(seconds: u32, output: impl Into<Output>) -> Result<Vec<u8>> {
+    // SAFETY: the descriptor is open during the call.
+    collect(&output.into(), |fd, output, e| unsafe {
+        sys::kiln_last_write(seconds, fd, output, e)
+    })
+}
+
+/// A pprof profile, gzipped or not, in another format.
+pub fn convert(profile: &[u8], output: impl Into<Output>) -> Result<Vec<u8>> {
+    // SAFETY: profile is only read, during the call.
+    collect(&output.into(), |fd, output, e| unsafe {
+        sys::kiln_convert(profile.as_ptr().cast(), profile.len(), fd, output, e)
+    })
+}
+
+/// Counts since the process began. Ticks are periods of CPU time.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Ticks that were seen.
+    pub ticks: u64,
+    /// Stacks that were recorded.
+    pub samples: u64,
+    /// Ticks without a stack, whatever the cause.
+    pub dropped: u64,
+    /// Stacks that do not reach their thread's root.
+    pub truncated: u64,
+    /// Threads that are sampled now.
+    pub threads: u64,
+    /// Bytes that stacks and their counts take.
+    pub memory: u64,
+    /// Label sets that are held now.
+    pub label_sets: u64,
+    /// Labels that were not added: too many sets.
+    pub labels_dropped: u64,
+    /// Samples per CPU-second now; 0: not running.
+    pub frequency: u64,
+    /// Windows that are open now.
+    pub windows: u64,
+}
+
+/// What was sampled and what was not.
+pub fn statistics() -> Statistics {
+    let mut s = sys::Statistics {
+        size: std::mem::size_of::<sys::Statistics>(),
+        ..Default::default()
+    };
+    // SAFETY: as many bytes as size says are written.
+    unsafe { sys::kiln_get_statistics(&mut s) };
+    Statistics {
+        ticks: s.ticks,
+        samples: s.samples,
+        dropped: s.ring_full + s.not_ready + s.blocked + s.unsampled + s.out_of_memory,
+        truncated: s.truncated,
+        threads: s.threads,
+        memory: s.memory,
+        label_sets: s.label_sets,
+        labels_dropped: s.labels_dropped,
+        frequency: s.frequency,
+        windows: s.windows,
+    }
+}
