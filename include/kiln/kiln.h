@@ -275,6 +275,50 @@ struct kiln_statistics {
 };
 void kiln_get_statistics(struct kiln_statistics *statistics);
 
+/* ---- Push ----
+ *
+ * Sends CPU and heap profiles to a server again and again: kiln server, or Pyroscope. */
+#define KILN_PUSH_NO_CPU 1u
+#define KILN_PUSH_NO_HEAP 2u /* it is pushed when allocations are sampled */
+#define KILN_PUSH_THREADS 4u /* tell threads apart, by labels thread and thread_id */
+
+struct kiln_agent_options {
+    size_t size;
+    const char *url;            /* http://[USER:PASSWORD@]HOST:PORT[/PATH]; https:// by libcurl,
+                                 * which is loaded for that */
+    const char *application;    /* service_name; NULL: the program's name */
+    const char *const *tags;    /* of all profiles: name, value, name, value, ..., NULL; or NULL */
+    const char *const *headers; /* further ones, in the same way */
+    const char *user;           /* NULL: none, or the URL's */
+    const char *password;
+    const char *token;  /* Authorization: Bearer */
+    const char *tenant; /* X-Scope-OrgID */
+    uint32_t interval; /* seconds of a profile, 1 to 3600; default 10. They begin at whole multiples
+                        * of it since 1970, but for the first */
+    uint32_t flags;    /* KILN_PUSH_NO_CPU, ... */
+    size_t queue;      /* bytes that wait while the server cannot be reached; default 8 MiB. The
+                        * oldest are given up */
+};
+/* Labels of threads become labels of series. Starts the profiler if it is not running, with
+ * defaults, and then stops it at the end. What options points to need not outlive the call. In a
+ * child of fork it does not go on. One per process. */
+int kiln_agent_start(const struct kiln_agent_options *options, struct kiln_error *error);
+/* Ends the profile at hand and sends what waits, for five seconds at the most. */
+void kiln_agent_stop(void);
+
+struct kiln_agent_statistics {
+    size_t size;
+    uint64_t windows;      /* that became profiles */
+    uint64_t sent;         /* requests that the server took */
+    uint64_t failed;       /* attempts that did not succeed */
+    uint64_t dropped;      /* requests that were given up: refused, or too many waited */
+    uint64_t queued;       /* waiting now */
+    uint64_t queued_bytes; /* of them */
+    uint64_t sent_bytes;
+    char error[256]; /* of the last attempt that did not succeed */
+};
+void kiln_agent_get_statistics(struct kiln_agent_statistics *statistics);
+
 /* HTTP endpoints: /debug/pprof/ and others, see docs/libkiln.md. size is sizeof(struct
  * kiln_serve_options). */
 struct kiln_serve_options {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Rooms that a service carries whole, but for what stands in for functions of libc.
 const WHOLE: [&str; 4] = ["base", "unwind", "capture", "agent"];
-const PRELOADED: [&str; 5] = ["malloc", "next", "preload", "confine", "exec"];
+const PRELOADED: [&str; 6] = ["malloc", "next", "preload", "preload_push", "confine", "exec"];
 
 /// What a service carries of the others.
 const PARTS: [(&str, &str); 5] = [
@@ -25,7 +25,7 @@ const PARTS: [(&str, &str); 5] = [
         "flame flame_colour flame_data flame_grow flame_html flame_name flame_stacks flame_svg \
          flame_text",
     ),
-    ("net", "http http_connection http_server listen"),
+    ("net", "http http_connection http_server listen post post_curl post_plain post_url"),
 ];
 
 /// What runs in signal handlers and malloc hooks is compiled with care: see src/unwind/meson.build.

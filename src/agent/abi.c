@@ -11,6 +11,7 @@
 #include "agent/heap_windows.h"
 #include "agent/heap_jemalloc_code.h"
 #include "agent/hooks.h"
+#include "agent/push.h"
 #include "codec/codec.h"
 
 enum { CONVERT_MAX = 1 << 30 };
@@ -438,4 +439,28 @@ EXPORT void kiln_serve_stop(void)
 EXPORT int kiln_serve_address(char *text, size_t n)
 {
     return endpoints_address(text, n) ? 0 : -1;
+}
+
+// --- push ---
+
+EXPORT int kiln_agent_start(const struct kiln_agent_options *options, struct kiln_error *error)
+{
+    struct kiln_agent_options o = KNOWN(kiln_agent_options, options);
+    struct err e = {""};
+    OURS;
+    return push_start(&o, &e) ? tell(error, &e) : 0;
+}
+
+EXPORT void kiln_agent_stop(void)
+{
+    OURS;
+    push_stop();
+}
+
+EXPORT void kiln_agent_get_statistics(struct kiln_agent_statistics *statistics)
+{
+    struct kiln_agent_statistics s;
+    push_get_statistics(&s);
+    s.size = statistics->size;
+    memcpy(statistics, &s, s.size < sizeof s ? s.size : sizeof s);
 }

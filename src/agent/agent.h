@@ -48,9 +48,10 @@ struct agent_settings {
 void agent_get_settings(struct agent_settings *settings);
 
 struct agent_window_options {
-    uint32_t hz; // 0: whatever rate is set. Otherwise that is the rate while the window is open
-    bool force;  // although another open window asked for a different rate: that one keeps what
-                 // it has and goes on at the new rate; its CPU times stay right
+    uint32_t hz;     // 0: whatever rate is set. Otherwise that is the rate while the window is open
+    bool force;      // although another open window asked for a different rate: that one keeps what
+                     // it has and goes on at the new rate; its CPU times stay right
+    bool no_threads; // the profile does not tell of which thread a sample is
 };
 // A window's number; -1 with e filled; AGENT_CONFLICT with e filled if another open window
 // asked for another rate and it is not by force.

@@ -14,7 +14,7 @@
 enum { COLLECTOR_BUCKETS = AGENT_LAST_SECONDS + 2 };
 
 struct window {
-    bool open;
+    bool open, no_threads;
     uint32_t hz;            // that it asked for; 0: any
     struct weight *weights; // by stack
     size_t cap;

@@ -83,31 +83,46 @@ static struct window take(int window)
 
 // Both may lack the types that jemalloc does not always count.
 static struct model_profile *subtract(struct model_profile *now, struct model_profile *base,
-                                      struct arena *arena, struct err *e)
+                                      bool all, struct arena *arena, struct err *e)
 {
     double minus[4] = {-1, -1, -1, -1};
     struct model_profile *both[] = {now, base};
     if (model_make_compatible(both, 2, arena, e))
         return NULL;
+    for (uint32_t i = 0; !all && i < both[1]->n_types && i < 4; i++)
+        if (str_starts(model_str(both[1], both[1]->types[i].type), STR("inuse_")))
+            minus[i] = 0;
     both[1] = model_scale(both[1], minus, arena);
     return model_merge(both, 2, arena, e);
 }
 
-struct model_profile *heap_difference(struct model_profile *now, struct model_profile *base,
-                                      struct arena *arena, struct err *e)
+static struct model_profile *try_to_subtract(struct model_profile *now, struct model_profile *base,
+                                             bool all, struct arena *arena, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
         return NULL;
     }
-    struct model_profile *p = subtract(now, base, arena, e);
+    struct model_profile *p = subtract(now, base, all, arena, e);
     if (p) {
         p->time_nanos = base->time_nanos + base->duration_nanos;
         p->duration_nanos = now->time_nanos + now->duration_nanos - p->time_nanos;
     }
     arena_try_end(arena);
     return p;
+}
+
+struct model_profile *heap_difference(struct model_profile *now, struct model_profile *base,
+                                      struct arena *arena, struct err *e)
+{
+    return try_to_subtract(now, base, true, arena, e);
+}
+
+struct model_profile *heap_progress(struct model_profile *now, struct model_profile *base,
+                                    struct arena *arena, struct err *e)
+{
+    return try_to_subtract(now, base, false, arena, e);
 }
 
 struct model_profile *heap_window_close(int window, struct arena *arena, struct err *e)

@@ -12,6 +12,9 @@ int heap_window_open(struct err *e);
 // negative. Closes the window. NULL with e filled.
 struct model_profile *heap_window_close(int window, struct arena *arena, struct err *e);
 void heap_window_cancel(int window);
+// What was allocated between two of them, and what is in use now. NULL with e filled.
+struct model_profile *heap_progress(struct model_profile *now, struct model_profile *base,
+                                    struct arena *arena, struct err *e);
 // What was allocated between two of them, and how what is in use changed. NULL with e filled.
 struct model_profile *heap_difference(struct model_profile *now, struct model_profile *base,
                                       struct arena *arena, struct err *e);

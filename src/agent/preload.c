@@ -38,6 +38,7 @@
 #include "agent/journal.h"
 #include "agent/journal_memory.h"
 #include "agent/next.h"
+#include "agent/preload_push.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -51,6 +52,7 @@ static struct {
     char heap_output[4096];
     uint64_t heap_interval, heap_seed;
     _Atomic bool open, heap_open; // heap_open: a heap profile is to be written
+    _Atomic bool pushes;
 } run;
 
 static void complain(const char *what, const char *why)
@@ -152,6 +154,8 @@ static void finish(void)
 {
     if (capture_confined() || run.pid != getpid())
         return;
+    if (atomic_exchange(&run.pushes, false))
+        preload_push_stop(complain);
     if (atomic_exchange(&run.heap_open, false))
         write_file(run.heap_output, write_heap);
     if (!atomic_exchange(&run.open, false))
@@ -184,7 +188,11 @@ static void *execute_will(void *context)
     capture_heap_enter();
     while (!atomic_load(&last_will.asked))
         futex(&last_will.asked, FUTEX_WAIT, 0, NULL);
-    finish();
+    // What kiln run reads is ended by whoever ends.
+    if (!*run.journal)
+        finish();
+    else if (atomic_exchange(&run.pushes, false))
+        preload_push_stop(complain);
     atomic_store(&last_will.done, 1);
     futex(&last_will.done, FUTEX_WAKE, 1, NULL);
     return NULL;
@@ -209,9 +217,9 @@ static void appoint_executor(void)
 static void finish_elsewhere(void)
 {
     if (capture_confined() || run.pid != getpid() ||
-        (!atomic_load(&run.open) && !atomic_load(&run.heap_open)))
+        (!atomic_load(&run.open) && !atomic_load(&run.heap_open) && !atomic_load(&run.pushes)))
         return;
-    if (*run.journal) {
+    if (*run.journal && !atomic_load(&run.pushes)) {
         finish();
         return;
     }
@@ -224,6 +232,8 @@ static void finish_elsewhere(void)
         futex(&last_will.done, FUTEX_WAIT, 0, &second);
         clock_gettime(CLOCK_MONOTONIC, &now);
     } while (!atomic_load(&last_will.done) && now.tv_sec < end.tv_sec);
+    if (*run.journal && !atomic_load(&run.pushes))
+        finish();
 }
 
 static uint64_t long_number_from(const char *name)
@@ -259,6 +269,7 @@ static void in_child(void)
 {
     bool was_open = atomic_exchange(&run.open, false);
     was_open |= atomic_exchange(&run.heap_open, false);
+    atomic_store(&run.pushes, false); // the parent does
     journal_after_fork();
     if (!was_open || !run.follow || capture_confined())
         return;
@@ -270,6 +281,20 @@ static void in_child(void)
     begin();
 }
 
+static void start_push(void)
+{
+    struct kiln_error error;
+    run.pid = getpid();
+    if (!atomic_load(&run.open) && kiln_start(&run.options, &error)) {
+        complain("no push", error.message);
+        return;
+    }
+    bool executor = !*run.journal && (atomic_load(&run.open) || atomic_load(&run.heap_open));
+    atomic_store(&run.pushes, preload_push_start(complain));
+    if (atomic_load(&run.pushes) && !executor)
+        appoint_executor();
+}
+
 // A port that the kernel chose is told: nobody could know it otherwise.
 static void serve(const char *address)
 {
@@ -278,8 +303,8 @@ static void serve(const char *address)
     char where[300];
     const char *tell = getenv("KILN_TELL"), *colon = strrchr(address, ':');
     bool chosen = strcmp(colon ? colon + 1 : address, "0") == 0;
-    if ((!atomic_load(&run.open) && kiln_start(&run.options, &error)) ||
-        kiln_serve(&options, &error))
+    bool running = atomic_load(&run.open) || atomic_load(&run.pushes);
+    if ((!running && kiln_start(&run.options, &error)) || kiln_serve(&options, &error))
         complain("no endpoints", error.message);
     else if ((chosen || (tell && *tell == '1')) && kiln_serve_address(where, sizeof where) == 0)
         complain("listening", where);
@@ -290,9 +315,11 @@ __attribute__((constructor)) static void start(void)
     const char *output = getenv("KILN_OUTPUT"), *follow = getenv("KILN_FOLLOW");
     const char *journal = getenv("KILN_RUN"), *listen = getenv("KILN_LISTEN");
     const char *heap = getenv("KILN_HEAP"), *heap_output = getenv("KILN_HEAP_OUTPUT");
+    const char *url = getenv("KILN_PUSH");
     bool writes = (output && *output) || (journal && *journal), serves = listen && *listen;
+    bool pushes = url && *url;
     run.heap = (heap && *heap == '1') || (heap_output && *heap_output);
-    if (!writes && !serves && !run.heap)
+    if (!writes && !serves && !run.heap && !pushes)
         return;
     if (journal)
         snprintf(run.journal, sizeof run.journal, "%s", journal);
@@ -320,6 +347,8 @@ __attribute__((constructor)) static void start(void)
         // After the profiler's own handlers, which must have run before it can start again.
         pthread_atfork(NULL, NULL, in_child);
     }
+    if (pushes && !child)
+        start_push();
     // The port is the first process's.
     if (serves && !child)
         serve(listen);

@@ -287,6 +287,7 @@ void stacks_copy(struct stacks *s, const struct stacks *from, const bool *keep, 
 // --- profiles ---
 
 struct writer {
+    bool threads; // as labels
     const struct stacks *s;
     struct model_builder b;
     uint32_t *mapping_of; // module -> mapping + 1
@@ -348,7 +349,7 @@ static void write_stack(struct writer *w, const struct stack *stack, const struc
     else if (stack->truncated)
         frames[n++] = model_build_named_location(&w->b, STR("[truncated]"));
     const struct stack_thread *thread = &w->s->threads[stack->thread];
-    if (stack->kind != CAPTURE_UNSAMPLED) {
+    if (w->threads && stack->kind != CAPTURE_UNSAMPLED) {
         model_build_label(&w->b, STR("thread"), str_from(thread->name));
         model_build_number_label(&w->b, STR("thread_id"), thread->tid, STR(""));
     }
@@ -363,9 +364,9 @@ static void write_stack(struct writer *w, const struct stack *stack, const struc
 }
 
 struct model_profile *stacks_profile(const struct stacks *s, const struct weight *weights, size_t n,
-                                     uint32_t hz, struct arena *arena)
+                                     uint32_t hz, bool threads, struct arena *arena)
 {
-    struct writer w = {.s = s};
+    struct writer w = {.s = s, .threads = threads};
     model_build(&w.b, arena);
     model_build_type(&w.b, STR("samples"), STR("count"));
     model_build_type(&w.b, STR("cpu"), STR("nanoseconds"));

@@ -73,4 +73,4 @@ struct weight {
 
 // The profile of weights[i] for each stack i < n.
 struct model_profile *stacks_profile(const struct stacks *s, const struct weight *weights, size_t n,
-                                     uint32_t hz, struct arena *arena);
+                                     uint32_t hz, bool threads, struct arena *arena);

@@ -58,6 +58,7 @@ static int open_window(const struct agent_window_options *o, struct err *e)
     struct window *w = &collector.windows[found];
     *w = (struct window){
         .open = true,
+        .no_threads = o->no_threads,
         .hz = o->hz,
         .opened_at = (int64_t)collector_clock(CLOCK_REALTIME),
         .opened = collector_clock(CLOCK_MONOTONIC),
@@ -141,7 +142,8 @@ static struct model_profile *profile_of_window(const struct window *w, struct ar
         return NULL;
     }
     size_t n = w->cap < collector.stacks.n ? w->cap : collector.stacks.n;
-    struct model_profile *p = stacks_profile(&collector.stacks, w->weights, n, w->hz, arena);
+    struct model_profile *p =
+        stacks_profile(&collector.stacks, w->weights, n, w->hz, !w->no_threads, arena);
     p->time_nanos = w->opened_at;
     p->duration_nanos = (int64_t)(w->ended - w->opened);
     add_comments(p, arena, w->weights[STACKS_DROPPED].ticks);
@@ -244,7 +246,7 @@ static struct model_profile *build_last(uint32_t seconds, struct arena *arena)
         }
     }
     struct model_profile *p =
-        stacks_profile(&collector.stacks, weights, collector.stacks.n, collector.hz, arena);
+        stacks_profile(&collector.stacks, weights, collector.stacks.n, collector.hz, true, arena);
     p->duration_nanos = (int64_t)(now - begin);
     p->time_nanos = (int64_t)collector_clock(CLOCK_REALTIME) - p->duration_nanos;
     add_comments(p, arena, weights[STACKS_DROPPED].ticks);

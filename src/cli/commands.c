@@ -165,15 +165,17 @@ const struct command commands[] = {
      .options = LOADING,
      .run = command_info},
     {.name = "run",
-     .arguments = "[-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--follow] [-q] -- PROGRAM "
-                  "[ARGUMENT...]",
+     .arguments =
+         "[-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--push URL] [--follow] [-q] -- PROGRAM "
+         "[ARGUMENT...]",
      .summary = "Run a program and profile it",
      .about =
          "Profiles the CPU time of a program that nobody changed, by preloading libkiln\n"
          "into it. The profile is written, with names, however it ends; the exit status is\n"
          "the program's. -F: samples per CPU-second; --listen: serve /debug/pprof/ meanwhile;\n"
          "--follow: children too; -q: no progress. --heap: what it allocates instead, and what\n"
-         "was in use at the end; --heap-interval BYTES, --cpu FILE.",
+         "was in use at the end; --heap-interval BYTES, --cpu FILE. --push URL: send profiles to\n"
+         "a server every ten seconds; --app NAME, --tag NAME=VALUE.",
      .examples = EXAMPLES("kiln run -- ./app --port 8080", "writes app.pb.gz",
                           "kiln run -F 1000 -o app.html -- ./app", "a flame graph",
                           "kiln run --heap -- ./app", "what it allocates, what it keeps"),

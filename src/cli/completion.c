@@ -27,6 +27,9 @@ static const struct {
     {"heap-interval", "BYTES", "mean distance of samples"},
     {"cpu", "FILE", "the CPU profile beside a heap profile"},
     {"listen", "ADDRESS", "serve the endpoints"},
+    {"push", "URL", "send profiles to a server"},
+    {"app", "NAME", "what the server is to call it"},
+    {"tag", "NAME=VALUE", "of all its profiles"},
     {"follow", NULL, "children too"},
     {"q", NULL, "neither progress nor summary"},
 };

@@ -33,6 +33,7 @@ static int set(const struct flag *flag, const char *text, struct err *e)
     long long number;
     char *end;
     int truth;
+    struct flag_list *list;
     switch (flag->kind) {
     case FLAG_BOOL:
         truth = parse_bool(text);
@@ -55,6 +56,12 @@ static int set(const struct flag *flag, const char *text, struct err *e)
         return 0;
     case FLAG_STRING:
         *(const char **)flag->value = text;
+        return 0;
+    case FLAG_STRINGS:
+        list = flag->value;
+        if (list->n == sizeof list->items / sizeof *list->items)
+            return err_set(e, "-%s is given more than %zu times", flag->name, list->n);
+        list->items[list->n++] = text;
         return 0;
     }
     return -1;

@@ -6,12 +6,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum flag_kind { FLAG_BOOL, FLAG_INT, FLAG_DOUBLE, FLAG_STRING };
+enum flag_kind { FLAG_BOOL, FLAG_INT, FLAG_DOUBLE, FLAG_STRING, FLAG_STRINGS };
+
+// What a flag that may be given several times was given.
+struct flag_list {
+    const char *items[32];
+    size_t n;
+};
 
 struct flag {
     const char *name;
     enum flag_kind kind;
-    void *value; // bool, int, double, const char *
+    void *value; // bool, int, double, const char *, struct flag_list
     const char *help;
 };
 

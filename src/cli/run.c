@@ -15,13 +15,14 @@
 #include "cli/progress.h"
 #include "cli/run_heap.h"
 #include "cli/supervise.h"
+#include "net/post.h"
 #include "report/flame.h"
 #include "symbol/symbol_profile.h"
 
 struct run {
     int frequency, depth;
     bool follow, quiet, heap;
-    const char *output, *listen;
+    const char *output, *listen, *push, *app, *tags;
     const char *cpu_output; // beside a heap profile; empty: none
     const char *heap_interval;
     char **program;
@@ -34,8 +35,9 @@ enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
 static int usage(FILE *to)
 {
-    fputs("Usage: kiln run [-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--follow] [-q] -- "
-          "PROGRAM [ARGUMENT...]\n\n"
+    fputs("Usage: kiln run [-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--push URL] [--follow] "
+          "[-q] "
+          "-- PROGRAM [ARGUMENT...]\n\n"
           "Runs a program, dynamically linked and otherwise as it is, and profiles its CPU time\n"
           "from start to end, however it ends. The exit status is the program's.\n\n"
           "  -F HZ       samples per CPU-second, 1 to 10000 (default 100)\n"
@@ -49,12 +51,20 @@ static int usage(FILE *to)
           "  --listen ADDRESS\n"
           "              serve the program's endpoints, /debug/pprof/ and others, on HOST:PORT,\n"
           "              :PORT or unix:/PATH; with KILN_TOKEN set, to those who know it\n"
+          "  --push URL  send its profiles to a server, kiln's or Pyroscope's, every ten seconds;\n"
+          "              without -o no file is written. A user, password: "
+          "http://USER:PASSWORD@HOST;\n"
+          "              KILN_PUSH_TOKEN, KILN_TENANT are sent along\n"
+          "  --app NAME  what the server is to call it (default: the program's name)\n"
+          "  --tag NAME=VALUE\n"
+          "              of all its profiles, any number of times\n"
           "  --follow    children too, added up; waits for those that outlive the program\n"
           "  -q          neither progress nor summary\n\n"
           "  kiln run -- ./app --port 8080\n"
           "  kiln run -F 1000 -o app.html -- ./app\n"
           "  kiln run --follow -o build.svg -- make -j2\n"
-          "  kiln run --heap -o heap.pb.gz -- ./app\n",
+          "  kiln run --heap -o heap.pb.gz -- ./app\n"
+          "  kiln run --push http://localhost:4040 --tag region=eu -- ./app\n",
           to);
     return to == stdout ? 0 : 2;
 }
@@ -197,6 +207,14 @@ static void set_number(const char *name, int value)
         unsetenv(name);
 }
 
+static void set_text(const char *name, const char *value)
+{
+    if (*value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
 static void prepare(void *context)
 {
     const struct run *run = context;
@@ -221,6 +239,9 @@ static void prepare(void *context)
     } else {
         unsetenv("KILN_LISTEN");
     }
+    set_text("KILN_PUSH", run->push);
+    set_text("KILN_TAGS", run->tags);
+    set_text("KILN_APP", run->app);
     // Those of a kiln run that we are in ourselves.
     unsetenv("KILN_OUTPUT");
     unsetenv("KILN_PID");
@@ -314,7 +335,9 @@ static int write_profiles(const struct run *run, struct harvest_totals *totals, 
 {
     const char *cpu_output = run->heap ? run->cpu_output : run->output;
     struct model_profile *p;
-    if (run->heap) {
+    if (!*run->output && !*cpu_output)
+        return 0; // it was pushed
+    if (run->heap && *run->output) {
         p = write_profile(run, harvest_heap(run->harvest, arena, e), run->output, arena, e);
         if (!p)
             return -1;
@@ -432,10 +455,42 @@ static int check_output(const char *output, struct err *e)
     return is_picture(output) ? 0 : file_format_of(output, "", &format, e);
 }
 
+// The tags as the library reads them.
+static int check_push(struct run *run, const struct flag_list *tags, char *all, size_t size,
+                      struct err *e)
+{
+    struct post_url url;
+    size_t n = 0;
+    all[0] = '\0';
+    if (!*run->push && (tags->n || *run->app))
+        return err_set(e, "%s is for a server: add --push URL", tags->n ? "--tag" : "--app");
+    if (*run->push && post_url_parse(&url, run->push, e))
+        return err_prefix(e, "--push ");
+    for (size_t i = 0; i < tags->n; i++) {
+        const char *equals = strchr(tags->items[i], '=');
+        if (!equals || equals == tags->items[i] || strchr(tags->items[i], ','))
+            return err_set(e, "--tag %s: a tag is NAME=VALUE, without a comma", tags->items[i]);
+        n += (size_t)snprintf(all + n, size - n, "%s%s", i ? "," : "", tags->items[i]);
+        if (n >= size)
+            return err_set(e, "--tag: the tags are longer than %zu bytes together", size - 1);
+    }
+    run->tags = all;
+    return 0;
+}
+
 int command_run(int argc, char **argv)
 {
     struct run run = {
-        .output = "", .listen = "", .cpu_output = "", .heap_interval = "", .depth = 500};
+        .output = "",
+        .listen = "",
+        .push = "",
+        .app = "",
+        .tags = "",
+        .cpu_output = "",
+        .heap_interval = "",
+        .depth = 500,
+    };
+    struct flag_list tags = {0};
     const struct flag flags[] = {
         {"F", FLAG_INT, &run.frequency, ""},
         {"o", FLAG_STRING, &run.output, ""},
@@ -443,6 +498,9 @@ int command_run(int argc, char **argv)
         {"follow", FLAG_BOOL, &run.follow, ""},
         {"q", FLAG_BOOL, &run.quiet, ""},
         {"listen", FLAG_STRING, &run.listen, ""},
+        {"push", FLAG_STRING, &run.push, ""},
+        {"app", FLAG_STRING, &run.app, ""},
+        {"tag", FLAG_STRINGS, &tags, ""},
         {"heap", FLAG_BOOL, &run.heap, ""},
         {"heap-interval", FLAG_STRING, &run.heap_interval, ""},
         {"cpu", FLAG_STRING, &run.cpu_output, ""},
@@ -459,12 +517,12 @@ int command_run(int argc, char **argv)
     argv[n + 1] = NULL;
     run.program = argv + 1;
     char name[NAME_MAX];
-    if (!*run.output) {
+    if (!*run.output && !*run.push) {
         const char *slash = strrchr(run.program[0], '/');
         snprintf(name, sizeof name, "%.200s.pb.gz", slash ? slash + 1 : run.program[0]);
         run.output = name;
     }
-    char interval[24];
+    char interval[24], all[8192];
     if (!run.heap && (*run.heap_interval || *run.cpu_output)) {
         err_set(&e, "%s is for a heap profile: add --heap",
                 *run.heap_interval ? "--heap-interval" : "--cpu");
@@ -472,7 +530,9 @@ int command_run(int argc, char **argv)
     }
     if (find_library(run.library, sizeof run.library, &e) || check_library(run.library, &e) ||
         (run.heap && find_malloc_library(&run, &e)) ||
-        check_interval(&run, interval, sizeof interval, &e) || check_output(run.output, &e) ||
+        check_interval(&run, interval, sizeof interval, &e) ||
+        (*run.output && check_output(run.output, &e)) ||
+        check_push(&run, &tags, all, sizeof all, &e) ||
         (*run.cpu_output && check_output(run.cpu_output, &e)))
         return fail(&e);
     int status = profile(&run);

@@ -1,0 +1,39 @@
+#include "net/post.h"
+
+#include <time.h>
+
+uint64_t post_now(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t post_time_left(const struct post *post, uint64_t deadline)
+{
+    uint64_t until = post->until ? atomic_load(post->until) : 0, now = post_now();
+    if (until && until < deadline)
+        deadline = until;
+    return deadline > now ? deadline - now : 0;
+}
+
+void post_answer_text(struct post_answer *answer, const char *body, size_t n)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n && k + 1 < sizeof answer->text; i++) {
+        unsigned char c = (unsigned char)body[i];
+        answer->text[k++] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
+    }
+    while (k && answer->text[k - 1] == ' ')
+        k--;
+    answer->text[k] = '\0';
+}
+
+int post_send(const struct post *post, struct post_answer *answer, struct err *e)
+{
+    uint64_t deadline = post_now() + post->timeout_ns;
+    *answer = (struct post_answer){0};
+    int result = post->url->tls ? post_curl(post, deadline, answer, e)
+                                : post_plain(post, deadline, answer, e);
+    return result ? err_prefix(e, "%s: ", post->url->shown) : 0;
+}

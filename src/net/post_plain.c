@@ -1,0 +1,181 @@
+// HTTP/1.1 over a socket: one request, one answer.
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "net/post.h"
+
+enum { ANSWER_MAX = 64 << 10, SLICE_MS = 200 };
+
+struct talk {
+    const struct post *post;
+    uint64_t deadline;
+    int fd;
+};
+
+// In slices: the deadline may come nearer meanwhile.
+static int wait_for(const struct talk *t, short events, struct err *e)
+{
+    for (;;) {
+        uint64_t left = post_time_left(t->post, t->deadline) / 1000000;
+        struct pollfd polled = {.fd = t->fd, .events = events};
+        if (left == 0)
+            return err_set(e, "no answer in time");
+        int n = poll(&polled, 1, left < SLICE_MS ? (int)left : SLICE_MS);
+        if (n > 0)
+            return 0;
+        if (n < 0 && errno != EINTR)
+            return err_set(e, "%s", strerror(errno));
+    }
+}
+
+static int try_address(struct talk *t, const struct addrinfo *a, struct err *e)
+{
+    int error = 0, yes = 1;
+    socklen_t n = sizeof error;
+    t->fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (t->fd < 0)
+        return err_set(e, "no socket: %s", strerror(errno));
+    if (connect(t->fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS)
+        error = errno;
+    else if (wait_for(t, POLLOUT, e) == 0)
+        getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    else
+        error = -1;
+    if (error == 0) {
+        setsockopt(t->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        return 0;
+    }
+    close(t->fd);
+    t->fd = -1;
+    return error > 0 ? err_set(e, "%s", strerror(error)) : -1;
+}
+
+static int open_connection(struct talk *t, struct err *e)
+{
+    const struct post_url *url = t->post->url;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    int failed = getaddrinfo(url->host, url->port, &hints, &found);
+    if (failed)
+        return err_set(e, "%s", gai_strerror(failed));
+    int result = -1;
+    for (const struct addrinfo *a = found; a && result; a = a->ai_next)
+        result = try_address(t, a, e);
+    freeaddrinfo(found);
+    return result;
+}
+
+static int send_all(const struct talk *t, struct str s, struct err *e)
+{
+    while (s.n) {
+        ssize_t n = send(t->fd, s.p, s.n, MSG_NOSIGNAL);
+        if (n > 0)
+            s = str_from_to(s, (size_t)n, s.n);
+        else if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+            if (wait_for(t, POLLOUT, e))
+                return -1;
+        } else
+            return err_set(e, "the connection broke: %s", strerror(errno));
+    }
+    return 0;
+}
+
+static int send_request(const struct talk *t, struct err *e)
+{
+    const struct post_url *url = t->post->url;
+    bool v6 = strchr(url->host, ':');
+    struct out head;
+    out_init_memory(&head, 64 << 10);
+    out_printf(&head, "POST %s%s HTTP/1.1\r\nHost: %s%s%s:%s\r\n", url->path, t->post->path,
+               v6 ? "[" : "", url->host, v6 ? "]" : "", url->port);
+    out_printf(&head, "%sContent-Length: %zu\r\nConnection: close\r\n\r\n", t->post->headers,
+               t->post->body.n);
+    int result = head.error ? err_set(e, "the request's headers are too long")
+                            : send_all(t, out_result(&head), e);
+    out_fini(&head);
+    // A server may refuse before it has read everything: its answer says more than our error.
+    return result == 0 ? send_all(t, t->post->body, e) : result;
+}
+
+// Where the head of the final answer ends, or 0: there is more to come.
+static size_t find_head(const char *p, size_t n, size_t *begin)
+{
+    size_t at = 0;
+    for (;;) {
+        struct str rest = {p + at, n - at};
+        size_t end = str_find(rest, STR("\r\n\r\n"), 0);
+        if (end == SIZE_MAX)
+            return 0;
+        bool interim = rest.n > 9 && rest.p[9] == '1';
+        *begin = at;
+        at += end + 4;
+        if (!interim)
+            return at;
+    }
+}
+
+// Of the body, as the head tells; SIZE_MAX: until the connection ends.
+static size_t body_length(struct str head)
+{
+    struct str line;
+    uint64_t n;
+    while (str_next_line(&head, &line))
+        if (line.n > 15 && strncasecmp(line.p, "Content-Length:", 15) == 0 &&
+            str_to_u64(str_trim(str_from_to(line, 15, line.n)), 10, &n))
+            return (size_t)n;
+    return SIZE_MAX;
+}
+
+static int read_answer(const struct talk *t, struct post_answer *answer, struct err *e)
+{
+    char *p = malloc(ANSWER_MAX);
+    size_t n = 0, begin = 0, head = 0, length = SIZE_MAX;
+    int result = p ? 0 : err_set(e, "no memory for an answer");
+    while (result == 0 && n < ANSWER_MAX && (!head || n - head < length)) {
+        ssize_t got = recv(t->fd, p + n, ANSWER_MAX - n, 0);
+        if (got == 0)
+            break;
+        if (got > 0)
+            n += (size_t)got;
+        else if (errno != EAGAIN && errno != EINTR)
+            break; // what arrived may be whole
+        else if (n && head)
+            result = wait_for(t, POLLIN, e) ? 1 : 0;
+        else
+            result = wait_for(t, POLLIN, e);
+        if (!head && (head = find_head(p, n, &begin)))
+            length = body_length((struct str){p + begin, head - begin});
+    }
+    uint64_t status;
+    if (result >= 0 && head && head - begin > 12 && memcmp(p + begin, "HTTP/1.", 7) == 0 &&
+        str_to_u64((struct str){p + begin + 9, 3}, 10, &status)) {
+        answer->status = (int)status;
+        post_answer_text(answer, p + head, n - head);
+        result = 0;
+    } else if (result == 0) {
+        result = err_set(e, n ? "the answer is not HTTP" : "the server closed the connection");
+    }
+    free(p);
+    return result;
+}
+
+int post_plain(const struct post *post, uint64_t deadline, struct post_answer *answer,
+               struct err *e)
+{
+    struct talk t = {.post = post, .deadline = deadline, .fd = -1};
+    if (open_connection(&t, e))
+        return -1;
+    struct err sending = {""};
+    int sent = send_request(&t, &sending);
+    int result = read_answer(&t, answer, e);
+    if (sent && result)
+        *e = sending;
+    close(t.fd);
+    return result;
+}
