@@ -46,5 +46,8 @@ const struct heap_source *heap_source(void);
 // The calling thread is the profiler's: jemalloc does not sample what it allocates.
 void heap_jemalloc_leave_out_thread(void);
 
+// Stacks begin where the program asks for memory: what is the allocator's goes.
+void heap_drop_allocator(struct model_profile *p);
+
 // As Go prints a heap profile for debug=1.
 void heap_write_text(const struct model_profile *p, struct arena *arena, struct out *out);

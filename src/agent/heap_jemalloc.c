@@ -250,19 +250,6 @@ static void strip_deleted(struct model_profile *p)
     }
 }
 
-// Stacks begin where the program asks for memory.
-static void drop_allocator(struct model_profile *p)
-{
-    for (size_t i = 0; i < p->n_samples; i++) {
-        uint32_t n = 0;
-        while (n + 1 < p->stack_len[i] &&
-               jemalloc_is_code((uintptr_t)p->locations[p->stacks[i][n]].address))
-            n++;
-        p->stacks[i] += n;
-        p->stack_len[i] -= n;
-    }
-}
-
 // A dump without samples does not show whether totals are being counted.
 static void add_types(struct model_profile *p, struct arena *arena)
 {
@@ -282,7 +269,7 @@ static void add_types(struct model_profile *p, struct arena *arena)
 static void complete(struct model_profile *p, int memory, struct arena *arena)
 {
     struct timespec now;
-    drop_allocator(p);
+    heap_drop_allocator(p);
     add_types(p, arena);
     strip_deleted(p);
     if (memory >= 0)

@@ -144,9 +144,15 @@ static bool is_jemalloc(const char *name)
 // Rust's ways to the allocator.
 static bool is_shim(const char *name)
 {
-    return strstr(name, "__rust_alloc") || strstr(name, "__rust_realloc") ||
-           strstr(name, "__rg_alloc") || strstr(name, "__rg_realloc") ||
-           strstr(name, "jemallocator");
+    static const char *const parts[] = {
+        "__rust_alloc", "__rust_realloc",      "__rg_alloc",   "__rg_realloc",
+        "__rdl_alloc",  "__rdl_realloc",       "5alloc5alloc", "alloc..alloc..Global",
+        "jemallocator", "kiln_heap_allocated", "4kiln4heap",   "kiln..heap..Allocator",
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i]))
+            return true;
+    return false;
 }
 
 static void add_range(struct collection *c, uint64_t start, uint64_t end)
@@ -272,7 +278,7 @@ static struct code *find_code(uintptr_t control)
     struct err ignored;
     struct collection c = {.control = control}, shims = {0};
     struct elf *elf = NULL;
-    if (file_of(control, path, sizeof path)) {
+    if (file_of(control ? control : getauxval(AT_ENTRY), path, sizeof path)) {
         bool own =
             file_of(getauxval(AT_ENTRY), program, sizeof program) && strcmp(path, program) == 0;
         elf = elf_open(own ? "/proc/self/exe" : path, ELF_LOAD_NOTHING, &ignored);
@@ -280,9 +286,11 @@ static struct code *find_code(uintptr_t control)
             program_bias(elf, &c.bias);
     }
     if (elf) {
-        elf_each_symbol(elf, find_bias, &c);
-        elf_each_symbol(elf, collect_named, &c);
-        join_crowds(&c);
+        if (control) {
+            elf_each_symbol(elf, find_bias, &c);
+            elf_each_symbol(elf, collect_named, &c);
+            join_crowds(&c);
+        }
         elf_each_symbol(elf, collect_shims, &shims);
         for (size_t i = 0; i < shims.n; i++)
             add_range(&c, shims.ranges[i].start, shims.ranges[i].end);
@@ -297,8 +305,7 @@ static struct code *find_code(uintptr_t control)
 void jemalloc_find_code(void)
 {
     jemalloc_mallctl *control = jemalloc_control();
-    struct code *none = NULL,
-                *made = control && !atomic_load(&code) ? find_code((uintptr_t)control) : NULL;
+    struct code *none = NULL, *made = !atomic_load(&code) ? find_code((uintptr_t)control) : NULL;
     if (made && !atomic_compare_exchange_strong(&code, &none, made))
         free(made); // another thread was faster
 }

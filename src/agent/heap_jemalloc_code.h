@@ -15,8 +15,8 @@ jemalloc_mallctl *jemalloc_control(void);
 // From now on it is this one; NULL: the one that is found.
 void jemalloc_set_control(jemalloc_mallctl *control);
 
-// Whether a pc is in jemalloc or in what only passes requests on to it (Rust's shims), as far as
-// symbols tell. A library of its own is not asked for: its name tells. Call jemalloc_find_code
-// before, which is slow once.
+// Whether a pc is in jemalloc, if there is one, or in what only passes requests on (Rust's shims,
+// the allocator of our crate), as far as symbols tell. A library of its own is not asked for: its
+// name tells. Call jemalloc_find_code before, which is slow once.
 void jemalloc_find_code(void);
 bool jemalloc_is_code(uintptr_t pc);

@@ -114,7 +114,7 @@ int heap_sampler_start(const struct capture_heap_options *options, struct err *e
 static bool available(void)
 {
     const void *blocks[HEAP_BLOCKS];
-    return atomic_load(&sampler.hooked) || capture_heap_image(blocks) > 0;
+    return atomic_load(&sampler.hooked) || capture_heap_told() || capture_heap_image(blocks) > 0;
 }
 
 static int activate(struct err *e)
@@ -155,8 +155,10 @@ static struct model_profile *read_image(struct arena *arena, struct err *e)
     struct model_profile *p = codec_read_heap(arena, blocks, n, NULL, NULL, e);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (p)
+    if (p) {
         p->duration_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - p->time_nanos;
+        heap_drop_allocator(p);
+    }
     return p;
 }
 

@@ -36,6 +36,8 @@ int capture_heap_start(const struct capture_heap_options *options, struct err *e
 // No more samples; ends of what was sampled are still seen.
 void capture_heap_stop(void);
 bool capture_heap_active(void);
+// Whether an allocator ever told of what it gave out.
+bool capture_heap_told(void);
 uint64_t capture_heap_interval(void);
 int capture_heap_set_interval(uint64_t bytes, struct err *e);
 

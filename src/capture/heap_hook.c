@@ -47,6 +47,14 @@ void capture_heap_leave(void)
 
 // --- when ---
 
+// Somebody tells us of allocations.
+static _Atomic bool is_told;
+
+bool capture_heap_told(void)
+{
+    return atomic_load(&is_told);
+}
+
 static void seed(void)
 {
     uint64_t x = atomic_fetch_add(&heap_tables.seed, UINT64_C(0xd1342543de82ef95));
@@ -74,6 +82,8 @@ static bool is_sample(size_t size, uint64_t *mean)
     uint64_t rest = size + 1 > left ? size + 1 - left : 0;
     bool event = self.is_event;
     *mean = self.mean;
+    if (!atomic_load_explicit(&is_told, memory_order_relaxed))
+        atomic_store(&is_told, true);
     if (self.own || !atomic_load_explicit(&heap_tables.active, memory_order_acquire)) {
         kiln_heap_left = IDLE_GAP;
         self.is_event = 0;

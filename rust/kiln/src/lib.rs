@@ -1,20 +1,68 @@
-//! Profiles of the process itself.
+//! Continuous profiling inside a Linux service: where CPU time and memory go, always on, for a
+//! fraction of a percent.
+//!
+//! One line gives a service the endpoints that Go's have, on a port of their own:
+//!
+//! ```
+//! kiln::serve("127.0.0.1:0")?; // http://.../debug/pprof/
+//! # kiln::stop_serving();
+//! # kiln::Result::Ok(())
+//! ```
+//!
+//! | to | call |
+//! | --- | --- |
+//! | have the endpoints in axum | [`kiln::axum::router()`](crate::axum::router), feature `axum` |
+//! | have them in hyper, warp, ... | [`kiln::http::respond`](crate::http::respond), feature `http` |
+//! | push to kiln server or Pyroscope | [`kiln::agent(url, name).start()`](crate::agent()) |
+//! | profile a stretch of code | [`ProfilerGuard`], as in pprof-rs, or [`Window`] |
+//! | tell requests apart | [`label!`], [`LabelFuture`], [`tower::LabelLayer`](crate::tower) |
+//! | profile the heap | [`heap`], [`used_with_profiling!`](crate::used_with_profiling!) for jemalloc |
+//! | profile benchmarks | [`criterion::PProfProfiler`](crate::criterion), feature `criterion` |
+//!
+//! Samples are taken by timers on each thread's own CPU clock; stacks are walked by tables that kiln
+//! makes of `.eh_frame`, in a signal handler that allocates nothing, takes no lock and calls no
+//! library. No `blocklist`, no frame pointers and no registration of threads are needed. Names, files,
+//! lines and inlined functions come from the program's debug information: set `debug =
+//! "line-tables-only"` for your release profile to have them.
+//!
+//! The C core is compiled by the build script; a C compiler is all that it needs. Rust 1.75 or newer,
+//! x86-64 or aarch64, glibc.
 #![warn(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_auto_cfg))]
 
 // The C core calls it; this is what has it linked.
 use libz_sys as _;
 
+mod agent;
+#[cfg(feature = "axum")]
+pub mod axum;
+#[cfg(feature = "criterion")]
+pub mod criterion;
 mod error;
 pub mod flamegraph;
+pub mod heap;
+pub mod http;
+#[cfg(feature = "jemalloc")]
+pub mod jemalloc;
+mod labels;
 pub mod protos;
 mod report;
+mod serve;
 mod sys;
+#[cfg(feature = "tower")]
+pub mod tower;
 mod window;
 
+pub use agent::{agent, Agent, AgentBuilder, AgentStatistics};
 pub use error::{Error, Result};
+pub use labels::{
+    add_tag, clear_trace, remove_tag, set_trace, tag_wrapper, LabelFuture, LabelGuard, Labeled,
+    Labels,
+};
 pub use report::{
     Frames, ProfilerGuard, ProfilerGuardBuilder, Report, ReportBuilder, ReportTiming, Symbol,
 };
+pub use serve::{serve, serve_with_token, served_at, stop_serving};
 pub use window::{
     convert, is_running, last, start, start_with, statistics, stop, Config, Format, Output,
     Statistics, Window,

@@ -49,7 +49,13 @@ pub struct HeapOptions {
 }
 
 #[repr(C)]
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
+pub struct HeapObject {
+    opaque: [u64; 3],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Context {
     pub labels: u32,
     pub has_trace: u32,
@@ -125,7 +131,6 @@ pub struct PushOptions {
 }
 
 #[repr(C)]
-#[derive(Default)]
 pub struct PushStatistics {
     pub size: usize,
     pub windows: u64,
@@ -135,6 +140,15 @@ pub struct PushStatistics {
     pub queued: u64,
     pub queued_bytes: u64,
     pub sent_bytes: u64,
+    pub error: [c_char; 256],
+}
+
+impl PushStatistics {
+    pub fn new() -> PushStatistics {
+        // SAFETY: all of it is numbers.
+        let zero = unsafe { std::mem::zeroed() };
+        PushStatistics { size: std::mem::size_of::<PushStatistics>(), ..zero }
+    }
 }
 
 pub enum Exchange {}
@@ -168,10 +182,10 @@ extern "C" {
     pub fn kiln_heap_activate(error: *mut Error) -> c_int;
     pub fn kiln_heap_deactivate(error: *mut Error) -> c_int;
     pub fn kiln_heap_activated() -> c_int;
-    pub fn kiln_heap_set_interval(bytes: u64, error: *mut Error) -> c_int;
-    pub fn kiln_heap_interposed();
     pub fn kiln_heap_allocated(object: *mut c_void, size: usize);
     pub fn kiln_heap_freed(object: *mut c_void);
+    pub fn kiln_heap_take(object: *mut c_void, known: *mut HeapObject) -> c_int;
+    pub fn kiln_heap_put_back(object: *mut c_void, known: *const HeapObject);
     pub fn kiln_heap_write(fd: c_int, output: *const Output, error: *mut Error) -> c_int;
     pub fn kiln_heap_window_begin(error: *mut Error) -> c_int;
     pub fn kiln_heap_window_write(
@@ -181,20 +195,9 @@ extern "C" {
         error: *mut Error,
     ) -> c_int;
     pub fn kiln_heap_window_cancel(window: c_int);
-    #[cfg(feature = "jemalloc")]
-    pub fn kiln_set_jemalloc(
-        mallctl: Option<
-            unsafe extern "C" fn(
-                *const c_char,
-                *mut c_void,
-                *mut usize,
-                *mut c_void,
-                usize,
-            ) -> c_int,
-        >,
-    );
 
     pub fn kiln_labels_with(base: u32, key: *const c_char, value: *const c_char) -> u32;
+    pub fn kiln_labels_without(base: u32, key: *const c_char) -> u32;
     pub fn kiln_labels_hold(set: u32);
     pub fn kiln_labels_release(set: u32);
     pub fn kiln_labels_enter(set: u32) -> u32;

@@ -1,0 +1,156 @@
+//! Heap profiles: where memory is allocated, and what of it is in use.
+//!
+//! There are two ways, and both give the same profiles by the same functions and endpoints:
+//!
+//! - any allocator, wrapped by [`Allocator`]:
+//!   ```no_run
+//!   #[global_allocator]
+//!   static ALLOCATOR: kiln::heap::Allocator = kiln::heap::Allocator::system();
+//!
+//!   fn main() -> kiln::Result<()> {
+//!       kiln::heap::activate()?;
+//!       // ...
+//!       std::fs::write("heap.pb.gz", kiln::heap::dump_pprof()?)?;
+//!       Ok(())
+//!   }
+//!   ```
+//! - jemalloc's own profiler, if it was built with it and started with `prof:true`:
+//!   [`used_with_profiling!`](crate::used_with_profiling!) sets that up.
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_void;
+
+use crate::error::check;
+use crate::window::collect;
+use crate::{sys, Format, Output, Result};
+
+/// Any allocator, and kiln is told of what it does: some instructions for each object, a stack for
+/// one in half a megabyte once [`activate`] was called.
+#[derive(Debug, Default)]
+pub struct Allocator<A = System>(A);
+
+impl Allocator<System> {
+    /// The system's.
+    pub const fn system() -> Self {
+        Allocator(System)
+    }
+}
+
+impl<A> Allocator<A> {
+    /// This one.
+    pub const fn new(allocator: A) -> Self {
+        Allocator(allocator)
+    }
+}
+
+fn told(object: *mut u8, size: usize) -> *mut u8 {
+    if !object.is_null() {
+        // SAFETY: nobody else knows the object yet.
+        unsafe { sys::kiln_heap_allocated(object.cast(), size) }
+    }
+    object
+}
+
+// SAFETY: everything is what the wrapped allocator says.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Allocator<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        told(self.0.alloc(layout), layout.size())
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        told(self.0.alloc_zeroed(layout), layout.size())
+    }
+
+    unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
+        sys::kiln_heap_freed(object.cast());
+        self.0.dealloc(object, layout)
+    }
+
+    unsafe fn realloc(&self, object: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let mut known = sys::HeapObject::default();
+        let object: *mut c_void = object.cast();
+        // The old one ends before its address can be given out again.
+        let sampled = sys::kiln_heap_take(object, &mut known) != 0;
+        let fresh = self.0.realloc(object.cast(), layout, size);
+        if fresh.is_null() && sampled {
+            sys::kiln_heap_put_back(object, &known);
+        }
+        told(fresh, size)
+    }
+}
+
+/// Begins to sample: [`Allocator`]'s objects, or, if the process runs on a jemalloc that can profile,
+/// jemalloc's.
+pub fn activate() -> Result<()> {
+    // SAFETY: may be called at any time.
+    check(|e| unsafe { sys::kiln_heap_activate(e) }).map(drop)
+}
+
+/// Takes no more samples. What was sampled is still to be had.
+pub fn deactivate() -> Result<()> {
+    // SAFETY: may be called at any time.
+    check(|e| unsafe { sys::kiln_heap_deactivate(e) }).map(drop)
+}
+
+/// Whether allocations are sampled now.
+pub fn activated() -> bool {
+    // SAFETY: may be called at any time.
+    unsafe { sys::kiln_heap_activated() != 0 }
+}
+
+/// Begins to sample [`Allocator`]'s objects, one in so many bytes in the mean.
+pub fn activate_with_interval(bytes: u64) -> Result<()> {
+    let options = sys::HeapOptions {
+        size: std::mem::size_of::<sys::HeapOptions>(),
+        interval: bytes,
+        depth: 0,
+        memory: 0,
+        seed: 0,
+    };
+    // SAFETY: options lives until the call returns.
+    check(|e| unsafe { sys::kiln_heap_start(&options, e) }).map(drop)
+}
+
+/// What was allocated since sampling began, and what is in use.
+pub fn dump(output: impl Into<Output>) -> Result<Vec<u8>> {
+    // SAFETY: the descriptor is open during the call.
+    collect(&output.into(), |fd, output, e| unsafe { sys::kiln_heap_write(fd, output, e) })
+}
+
+/// The same as gzipped pprof.
+pub fn dump_pprof() -> Result<Vec<u8>> {
+    dump(Format::Pprof)
+}
+
+/// Memory in use, as a flame graph (SVG).
+pub fn dump_flamegraph() -> Result<Vec<u8>> {
+    dump(Format::Svg)
+}
+
+/// What happens between two points in time. At most 16 are open at once.
+#[derive(Debug)]
+pub struct HeapWindow(i32);
+
+impl HeapWindow {
+    /// Begins now.
+    pub fn begin() -> Result<HeapWindow> {
+        // SAFETY: may be called at any time.
+        check(|e| unsafe { sys::kiln_heap_window_begin(e) }).map(HeapWindow)
+    }
+
+    /// Ends here: what was allocated meanwhile, and how what is in use has changed.
+    pub fn write(mut self, output: impl Into<Output>) -> Result<Vec<u8>> {
+        collect(&output.into(), |fd, output, e| {
+            // Its number may be another window's at once.
+            let number = std::mem::replace(&mut self.0, -1);
+            // SAFETY: the window was ours; the descriptor is open during the call.
+            unsafe { sys::kiln_heap_window_write(number, fd, output, e) }
+        })
+    }
+}
+
+impl Drop for HeapWindow {
+    fn drop(&mut self) {
+        // SAFETY: numbers of windows that are not open are ignored.
+        unsafe { sys::kiln_heap_window_cancel(self.0) }
+    }
+}
