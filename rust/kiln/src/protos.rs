@@ -74,7 +74,7 @@ macro_rules! integer {
     ($($kind:ty)*) => { $(
         impl Field for $kind {
             fn put(&self, out: &mut Vec<u8>, number: u32) {
-                if *self != Default::default() {
+                if *self != 0 {
                     put_varint(out, u64::from(number) << 3);
                     put_varint(out, *self as u64);
                 }
