@@ -140,9 +140,13 @@ static uint64_t send_one(struct item *item, uint64_t pause)
 static void *send_all(void *context)
 {
     uint64_t pause = 0;
+    struct err ignored;
     prctl(PR_SET_NAME, "kiln");
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
+    // Nothing may be sent by a TLS library that has cleaned up after itself.
+    if (queue.target->url.tls && post_prepare(&queue.target->url, &ignored) == 0)
+        atexit(push_stop);
     pthread_mutex_lock(&queue.lock);
     for (;;) {
         if (pause && !queue.stopping)

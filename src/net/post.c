@@ -29,6 +29,11 @@ void post_answer_text(struct post_answer *answer, const char *body, size_t n)
     answer->text[k] = '\0';
 }
 
+int post_prepare(const struct post_url *url, struct err *e)
+{
+    return url->tls ? post_curl_load(e) : 0;
+}
+
 int post_send(const struct post *post, struct post_answer *answer, struct err *e)
 {
     uint64_t deadline = post_now() + post->timeout_ns;

@@ -25,6 +25,11 @@ struct post_url {
 // http://[USER:PASSWORD@]HOST[:PORT][/PATH] or https://... -1 with e filled.
 int post_url_parse(struct post_url *url, const char *text, struct err *e);
 
+// Loads what the URL needs, before the first post if that matters: a TLS library cleans up when the
+// process exits, after what was registered by atexit behind this call. -1 with e filled.
+int post_prepare(const struct post_url *url, struct err *e);
+int post_curl_load(struct err *e);
+
 struct post {
     const struct post_url *url;
     const char *path;    // behind the URL's

@@ -43,7 +43,7 @@ static struct {
     if (!(lib.name = (__typeof__(lib.name))dlsym(handle, "curl_" #name))) \
     return err_set(e, "libcurl has no curl_" #name)
 
-static int load(struct err *e)
+int post_curl_load(struct err *e)
 {
     if (lib.slist_free_all)
         return 0;
@@ -104,7 +104,7 @@ static void *header_list(const char *headers)
 
 int post_curl(const struct post *post, uint64_t deadline, struct post_answer *answer, struct err *e)
 {
-    if (load(e))
+    if (post_curl_load(e))
         return -1;
     void *curl = lib.easy_init();
     struct transfer t = {.post = post, .deadline = deadline};

@@ -25,7 +25,7 @@
 //! lines and inlined functions come from the program's debug information: set `debug =
 //! "line-tables-only"` for your release profile to have them.
 //!
-//! The C core is compiled by the build script; a C compiler is all that it needs. Rust 1.75 or newer,
+//! The C core is compiled by the build script; a C compiler is all that it needs. Rust 1.77 or newer,
 //! x86-64 or aarch64, glibc.
 #![warn(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_auto_cfg))]
