@@ -180,6 +180,7 @@ impl Agent {
     }
 
     /// Functions that set and remove a tag of the calling thread: see [`tag_wrapper`](crate::tag_wrapper).
+    #[allow(clippy::type_complexity)]
     pub fn tag_wrapper(
         &self,
     ) -> (
