@@ -25,7 +25,7 @@ const PARTS: [(&str, &str); 5] = [
         "flame flame_colour flame_data flame_grow flame_html flame_name flame_stacks flame_svg \
          flame_text",
     ),
-    ("net", "http http_connection http_server listen post post_curl post_plain post_url"),
+    ("net", "http http_connection http_origin http_server listen post post_curl post_plain post_url"),
 ];
 
 /// What runs in signal handlers and malloc hooks is compiled with care: see src/unwind/meson.build.
@@ -51,23 +51,9 @@ fn main() {
     println!("cargo:rerun-if-changed={}", src.display());
     println!("cargo:rerun-if-changed={}", include.display());
 
-    embed(&src, &out.join("agent_assets.h"), &[("index_css", "agent/index.css")]);
-    embed(
-        &src,
-        &out.join("report/flame_assets.h"),
-        &[
-            ("flame_core_js", "report/flame/core.js"),
-            ("flame_canvas_js", "report/flame/canvas.js"),
-            ("flame_table_js", "report/flame/table.js"),
-            ("flame_page_js", "report/flame/page.js"),
-            ("flame_svg_js", "report/flame/svg.js"),
-            ("flame_page_css", "report/flame/page.css"),
-            ("flame_svg_css", "report/flame/svg.css"),
-            ("flame_theme_css", "report/flame/theme.css"),
-            ("flame_theme_dark_css", "report/flame/theme_dark.css"),
-            ("flame_page_html", "report/flame/page.html"),
-        ],
-    );
+    let index = ("index_css".to_string(), src.join("agent/index.css"));
+    embed(&out.join("agent_assets.h"), &[index]);
+    embed(&out.join("report/flame_assets.h"), &flame_assets(&src.join("report/flame")));
 
     let (handlers, others): (Vec<String>, Vec<String>) =
         files(&src).into_iter().partition(|name| IN_HANDLERS.contains(&name.as_str()));
@@ -155,19 +141,36 @@ fn archive(out: &Path, objects: &[PathBuf]) {
     build.compile("kiln_core");
 }
 
+/// The scripts and style sheets of flame graphs: core.js is flame_core_js, flame.css is flame_css.
+fn flame_assets(folder: &Path) -> Vec<(String, PathBuf)> {
+    let mut assets = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().replace('.', "_");
+        if name.ends_with("_js") || name.ends_with("_css") || name.ends_with("_html") {
+            let name = if name.starts_with("flame_") { name } else { format!("flame_{name}") };
+            assets.push((name, path));
+        }
+    }
+    assets.sort();
+    assets
+}
+
 /// What tools/embed.py does: text files as string constants, without indentation, blank lines and
-/// lines that are only a comment.
-fn embed(src: &Path, header: &Path, constants: &[(&str, &str)]) {
+/// lines that are only a comment; modules without import and export.
+fn embed(header: &Path, constants: &[(String, PathBuf)]) {
     let mut text = String::from("#pragma once\n");
     for (name, path) in constants {
-        let path = src.join(path);
         let content =
-            fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         writeln!(text, "static const char {name}[] =").unwrap();
+        let script = path.extension().is_some_and(|extension| extension == "js");
         for line in content.lines().map(str::trim) {
-            if line.is_empty() || line.starts_with("//") {
+            let imports = script && line.starts_with("import ") && line.contains(" from ");
+            if line.is_empty() || line.starts_with("//") || imports {
                 continue;
             }
+            let line = if script { line.strip_prefix("export ").unwrap_or(line) } else { line };
             text.push('"');
             for byte in line.bytes() {
                 match byte {
