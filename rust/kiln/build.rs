@@ -25,7 +25,7 @@ const PARTS: [(&str, &str); 5] = [
         "flame flame_colour flame_data flame_grow flame_html flame_name flame_stacks flame_svg \
          flame_text",
     ),
-    ("net", "http http_connection http_origin http_server listen post post_curl post_plain post_url"),
+    ("net", "http http_connection http_origin http_server listen post post_answer post_curl post_plain post_url"),
 ];
 
 /// What runs in signal handlers and malloc hooks is compiled with care: see src/unwind/meson.build.

@@ -41,16 +41,20 @@ bool preload_push_start(void (*complain)(const char *what, const char *why))
         .tags = tags,
         .token = getenv("KILN_PUSH_TOKEN"),
         .tenant = getenv("KILN_TENANT"),
-        .interval = interval ? (uint32_t)strtoul(interval, NULL, 10) : 0,
     };
     struct kiln_error error;
     if (!url || !*url)
         return false;
-    char *text = strdup(given ? given : "");
+    char *end = NULL, *text = strdup(given ? given : "");
+    if (interval && *interval)
+        o.interval = (uint32_t)strtoul(interval, &end, 10);
     bool pushes = text && split_tags(text, tags);
     if (!pushes)
         complain("no push", "KILN_TAGS is not NAME=VALUE,NAME=VALUE");
-    else if (kiln_agent_start(&o, &error)) {
+    else if (end && (*end || o.interval == 0)) {
+        complain("no push", "KILN_PUSH_INTERVAL is not a number of seconds");
+        pushes = false;
+    } else if (kiln_agent_start(&o, &error)) {
         complain("no push", error.message);
         pushes = false;
     }

@@ -24,6 +24,7 @@ static struct {
     pthread_cond_t stop;
     pthread_t thread;
     bool running, stopping;
+    bool left_behind; // stopped, but for a thread that sends
     bool started_profiler;
     struct push_target target;
     uint32_t seconds, flags;
@@ -161,26 +162,33 @@ static void after_fork_in_child(void)
     push_queue_after_fork_in_child();
     if (push.running)
         push_target_fini(&push.target);
-    push.running = push.stopping = push.started_profiler = false;
+    push.running = push.stopping = push.left_behind = push.started_profiler = false;
     pthread_mutex_unlock(&push.lock);
 }
 
 static void watch_forks(void)
 {
     agent_watch_forks(); // first: the collector's lock is taken while ours is held
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&push.stop, &attributes);
-    pthread_condattr_destroy(&attributes);
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
 // --- start and stop ---
 
+static void finish(void)
+{
+    push_target_fini(&push.target);
+    push.running = push.stopping = push.left_behind = false;
+}
+
 static int start_threads(const struct kiln_agent_options *o, struct err *e)
 {
     sigset_t all, had;
+    // Anew each time: in a child of fork it would remember who waited in the parent.
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&push.stop, &attributes);
+    pthread_condattr_destroy(&attributes);
     sigfillset(&all);
     sigdelset(&all, SIGPROF);
     pthread_sigmask(SIG_SETMASK, &all, &had);
@@ -189,7 +197,8 @@ static int start_threads(const struct kiln_agent_options *o, struct err *e)
         int failed = pthread_create(&push.thread, NULL, watch, NULL);
         if (failed) {
             result = err_set(e, "no thread to push with: %s", strerror(failed));
-            push_queue_stop();
+            while (!push_queue_stop())
+                ;
         }
     }
     pthread_sigmask(SIG_SETMASK, &had, NULL);
@@ -198,6 +207,11 @@ static int start_threads(const struct kiln_agent_options *o, struct err *e)
 
 static int start(const struct kiln_agent_options *o, struct err *e)
 {
+    if (push.left_behind && push_queue_stop())
+        finish();
+    if (push.left_behind)
+        return err_set(e, "the last push to %.300s has not ended: a name is being looked up",
+                       push.target.url.shown);
     if (push.running)
         return err_set(e, "profiles are being pushed already, to %.300s", push.target.url.shown);
     if (o->interval > MOST_SECONDS)
@@ -246,12 +260,14 @@ void push_stop(void)
     if (!ours)
         return;
     pthread_join(push.thread, NULL);
-    push_queue_stop();
+    bool ended = push_queue_stop();
     if (push.started_profiler)
         agent_stop();
     pthread_mutex_lock(&push.lock);
-    push_target_fini(&push.target);
-    push.running = push.stopping = false;
+    if (ended)
+        finish();
+    else
+        push.left_behind = true;
     pthread_mutex_unlock(&push.lock);
 }
 

@@ -17,8 +17,8 @@ struct push_tag {
 // What profiles are sent as, and where to: set once, read by both threads.
 struct push_target {
     struct post_url url;
-    char *headers;                       // of every request
-    struct push_tag tags[PUSH_TAGS + 1]; // sorted by name; service_name among them
+    char *headers;                   // of every request
+    struct push_tag tags[PUSH_TAGS]; // sorted by name; service_name among them
     size_t n_tags;
 };
 
@@ -40,8 +40,9 @@ int push_message(const struct push_target *t, struct model_profile *cpu, struct 
 int push_queue_start(const struct push_target *t, size_t limit, struct err *e);
 // Takes the body. What does not fit pushes the oldest out.
 void push_queue_add(struct push_body body);
-// Sends what waits until PUSH_STOP_SECONDS have passed, and ends the thread.
-void push_queue_stop(void);
+// Sends what waits until PUSH_STOP_SECONDS have passed, and ends the thread. False: it is still
+// looking a name up, which cannot be interrupted; call again.
+bool push_queue_stop(void);
 void push_queue_after_fork_in_child(void);
 void push_queue_before_fork(void);
 void push_queue_after_fork_in_parent(void);

@@ -11,7 +11,13 @@
 #include "agent/push.h"
 #include "capture/heap.h"
 
-enum { TIMEOUT_SECONDS = 10, FIRST_PAUSE_MS = 500, LONGEST_PAUSE_MS = 30000 };
+enum {
+    TIMEOUT_SECONDS = 10,
+    FIRST_PAUSE_MS = 500,
+    LONGEST_PAUSE_MS = 30000,
+    LAST_PAUSE_MS = 200, // when stopping
+    GRACE_NS = 1000000000,
+};
 
 struct item {
     struct item *next;
@@ -25,7 +31,7 @@ static struct {
     const struct push_target *target;
     struct item *first, **last;
     size_t n, bytes, limit;
-    bool stopping;
+    bool stopping, ended;
     _Atomic uint64_t until; // when stopping: for how long it is tried
     struct kiln_agent_statistics counts;
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -93,17 +99,26 @@ static enum outcome try_to_send(const struct item *item, char why[static 256])
     return passes ? LATER : REFUSED;
 }
 
-// Up to a half less than asked, so that a fleet does not come back all at once.
+// Until *flag is set or the clock shows ns.
+static void wait_until(const bool *flag, uint64_t ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
+                             .tv_nsec = (long)(ns % 1000000000)};
+    while (!*flag && pthread_cond_timedwait(&queue.changed, &queue.lock, &until) != ETIMEDOUT)
+        ;
+}
+
 static void pause_for(uint64_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t spread = (uint64_t)until.tv_nsec / 1000 % (ms / 2 + 1), ns = (ms - spread) * 1000000;
-    until.tv_sec += (time_t)((ns + (uint64_t)until.tv_nsec) / 1000000000);
-    until.tv_nsec = (long)((ns + (uint64_t)until.tv_nsec) % 1000000000);
-    while (!queue.stopping &&
-           pthread_cond_timedwait(&queue.changed, &queue.lock, &until) != ETIMEDOUT)
-        ;
+    static const bool never = false;
+    uint64_t now = post_now();
+    if (queue.stopping) {
+        wait_until(&never, now + LAST_PAUSE_MS * UINT64_C(1000000));
+        return;
+    }
+    // Up to a half less than asked, so that a fleet does not come back all at once.
+    uint64_t spread = now / 1000 % (ms / 2 + 1);
+    wait_until(&queue.stopping, now + (ms - spread) * 1000000);
 }
 
 static bool time_is_up(void)
@@ -149,26 +164,20 @@ static void *send_all(void *context)
         atexit(push_stop);
     pthread_mutex_lock(&queue.lock);
     for (;;) {
-        if (pause && !queue.stopping)
+        if (pause)
             pause_for(pause);
         struct item *item = time_is_up() ? NULL : take_first();
-        if (item) {
+        if (item)
             pause = send_one(item, pause);
-            // At the end there is one more attempt, at intervals that fit into what is left.
-            if (pause && queue.stopping) {
-                struct timespec moment = {.tv_nsec = 200000000};
-                pthread_mutex_unlock(&queue.lock);
-                nanosleep(&moment, NULL);
-                pthread_mutex_lock(&queue.lock);
-            }
-        } else if (queue.stopping) {
+        else if (queue.stopping)
             break;
-        } else {
+        else
             pthread_cond_wait(&queue.changed, &queue.lock);
-        }
     }
     for (struct item *item; (item = take_first());)
         give_up(item);
+    queue.ended = true;
+    pthread_cond_broadcast(&queue.changed);
     pthread_mutex_unlock(&queue.lock);
     return NULL;
 }
@@ -180,7 +189,7 @@ static void empty(void)
     queue.first = NULL;
     queue.last = &queue.first;
     queue.n = queue.bytes = 0;
-    queue.stopping = false;
+    queue.stopping = queue.ended = false;
     atomic_store(&queue.until, 0);
 }
 
@@ -218,19 +227,25 @@ void push_queue_add(struct push_body body)
         queue.last = &item->next;
         queue.n++;
         queue.bytes += body.n;
-        pthread_cond_signal(&queue.changed);
+        pthread_cond_broadcast(&queue.changed);
     }
     pthread_mutex_unlock(&queue.lock);
 }
 
-void push_queue_stop(void)
+bool push_queue_stop(void)
 {
     pthread_mutex_lock(&queue.lock);
-    queue.stopping = true;
-    atomic_store(&queue.until, post_now() + PUSH_STOP_SECONDS * UINT64_C(1000000000));
-    pthread_cond_signal(&queue.changed);
+    if (!queue.stopping) {
+        queue.stopping = true;
+        atomic_store(&queue.until, post_now() + PUSH_STOP_SECONDS * UINT64_C(1000000000));
+        pthread_cond_broadcast(&queue.changed);
+    }
+    wait_until(&queue.ended, atomic_load(&queue.until) + GRACE_NS);
+    bool ended = queue.ended;
     pthread_mutex_unlock(&queue.lock);
-    pthread_join(queue.thread, NULL);
+    if (ended)
+        pthread_join(queue.thread, NULL);
+    return ended;
 }
 
 void push_queue_get_statistics(struct kiln_agent_statistics *s)

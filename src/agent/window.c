@@ -200,7 +200,6 @@ struct model_profile *agent_window_peek(int window, struct arena *arena, struct 
                 collector_drain();
             now = *w; // what was drained may have moved its counts
             now.ended = collector_clock(CLOCK_MONOTONIC);
-            now.lost += collector.dropped - now.dropped;
             now.hz = collector.hz;
         }
         p = profile_of_window(&now, arena, e);

@@ -17,18 +17,6 @@ uint64_t post_time_left(const struct post *post, uint64_t deadline)
     return deadline > now ? deadline - now : 0;
 }
 
-void post_answer_text(struct post_answer *answer, const char *body, size_t n)
-{
-    size_t k = 0;
-    for (size_t i = 0; i < n && k + 1 < sizeof answer->text; i++) {
-        unsigned char c = (unsigned char)body[i];
-        answer->text[k++] = c < 0x20 || c == 0x7f ? ' ' : (char)c;
-    }
-    while (k && answer->text[k - 1] == ' ')
-        k--;
-    answer->text[k] = '\0';
-}
-
 int post_prepare(const struct post_url *url, struct err *e)
 {
     return url->tls ? post_curl_load(e) : 0;

@@ -1,5 +1,6 @@
 // POST from inside somebody else's process: http over plain sockets, nothing but libc; https by
-// libcurl, which is loaded when it is first needed. Every wait is bounded.
+// libcurl, which is loaded when it is first needed. Every wait is bounded, but for libc's when it
+// looks a name up: nobody should wait for that.
 #pragma once
 
 #include <stdatomic.h>
@@ -36,8 +37,8 @@ struct post {
     const char *headers; // lines that end in \r\n, besides Host, Content-Length, Connection
     struct str body;
     uint64_t timeout_ns; // for all of it
-    const _Atomic uint64_t
-        *until; // may be NULL; CLOCK_MONOTONIC, ns, may change meanwhile; 0: none
+    // CLOCK_MONOTONIC, ns, may change meanwhile; 0: none. May be NULL.
+    const _Atomic uint64_t *until;
 };
 
 struct post_answer {
@@ -57,5 +58,16 @@ int post_curl(const struct post *post, uint64_t deadline, struct post_answer *an
 uint64_t post_now(void);
 // Nanoseconds until deadline or until *until, whichever is first.
 uint64_t post_time_left(const struct post *post, uint64_t deadline);
+
+// --- answers ---
+
+struct post_head {
+    size_t begin, end; // what stands before are interim answers
+    size_t length;     // of the body; SIZE_MAX: until the connection ends
+};
+// The head of the final answer in what arrived so far; false: there is more to come.
+bool post_find_head(struct str got, struct post_head *head);
+// All that arrived. -1 with e filled if it is no answer.
+int post_parse_answer(struct str got, struct post_answer *answer, struct err *e);
 // A line out of n bytes of the body.
 void post_answer_text(struct post_answer *answer, const char *body, size_t n);

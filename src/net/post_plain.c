@@ -103,64 +103,33 @@ static int send_request(const struct talk *t, struct err *e)
     return result == 0 ? send_all(t, t->post->body, e) : result;
 }
 
-// Where the head of the final answer ends, or 0: there is more to come.
-static size_t find_head(const char *p, size_t n, size_t *begin)
+// Whatever arrives until the connection ends, the body is whole or time is up.
+static int receive(const struct talk *t, char *p, size_t *n, struct err *e)
 {
-    size_t at = 0;
-    for (;;) {
-        struct str rest = {p + at, n - at};
-        size_t end = str_find(rest, STR("\r\n\r\n"), 0);
-        if (end == SIZE_MAX)
-            return 0;
-        bool interim = rest.n > 9 && rest.p[9] == '1';
-        *begin = at;
-        at += end + 4;
-        if (!interim)
-            return at;
+    struct post_head head;
+    bool found = false;
+    while (*n < ANSWER_MAX && (!found || *n - head.end < head.length)) {
+        ssize_t got = recv(t->fd, p + *n, ANSWER_MAX - *n, 0);
+        if (got == 0)
+            break;
+        if (got > 0)
+            *n += (size_t)got;
+        else if (errno != EAGAIN && errno != EINTR)
+            break; // what arrived may be whole
+        else if (wait_for(t, POLLIN, e))
+            return found ? 0 : -1; // the status is what matters
+        found = found || post_find_head((struct str){p, *n}, &head);
     }
-}
-
-// Of the body, as the head tells; SIZE_MAX: until the connection ends.
-static size_t body_length(struct str head)
-{
-    struct str line;
-    uint64_t n;
-    while (str_next_line(&head, &line))
-        if (line.n > 15 && strncasecmp(line.p, "Content-Length:", 15) == 0 &&
-            str_to_u64(str_trim(str_from_to(line, 15, line.n)), 10, &n))
-            return (size_t)n;
-    return SIZE_MAX;
+    return 0;
 }
 
 static int read_answer(const struct talk *t, struct post_answer *answer, struct err *e)
 {
     char *p = malloc(ANSWER_MAX);
-    size_t n = 0, begin = 0, head = 0, length = SIZE_MAX;
-    int result = p ? 0 : err_set(e, "no memory for an answer");
-    while (result == 0 && n < ANSWER_MAX && (!head || n - head < length)) {
-        ssize_t got = recv(t->fd, p + n, ANSWER_MAX - n, 0);
-        if (got == 0)
-            break;
-        if (got > 0)
-            n += (size_t)got;
-        else if (errno != EAGAIN && errno != EINTR)
-            break; // what arrived may be whole
-        else if (n && head)
-            result = wait_for(t, POLLIN, e) ? 1 : 0;
-        else
-            result = wait_for(t, POLLIN, e);
-        if (!head && (head = find_head(p, n, &begin)))
-            length = body_length((struct str){p + begin, head - begin});
-    }
-    uint64_t status;
-    if (result >= 0 && head && head - begin > 12 && memcmp(p + begin, "HTTP/1.", 7) == 0 &&
-        str_to_u64((struct str){p + begin + 9, 3}, 10, &status)) {
-        answer->status = (int)status;
-        post_answer_text(answer, p + head, n - head);
-        result = 0;
-    } else if (result == 0) {
-        result = err_set(e, n ? "the answer is not HTTP" : "the server closed the connection");
-    }
+    size_t n = 0;
+    int result = p ? receive(t, p, &n, e) : err_set(e, "no memory for an answer");
+    if (result == 0)
+        result = post_parse_answer((struct str){p, n}, answer, e);
     free(p);
     return result;
 }

@@ -12,7 +12,16 @@ static int refuse(const char *text, const char *why, struct err *e)
 static bool is_port(struct str s)
 {
     uint64_t n;
-    return str_to_u64(s, 10, &n) && n >= 1 && n <= 65535;
+    return s.n <= 5 && str_to_u64(s, 10, &n) && n >= 1 && n <= 65535;
+}
+
+// No space, nothing that would end a line of the request, and none of others.
+static bool is_plain(struct str s, const char *others)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f || strchr(others, s.p[i]))
+            return false;
+    return true;
 }
 
 // Takes what stands before the first of stop off *rest.
@@ -58,17 +67,14 @@ int post_url_parse(struct post_url *url, const char *text, struct err *e)
             host = str_from_to(host, 0, colon);
         }
     }
-    if (host.n == 0 || host.n >= sizeof url->host || memchr(host.p, ' ', host.n))
+    if (host.n == 0 || host.n >= sizeof url->host || !is_plain(host, "[]"))
         return refuse("URL", "it names no host", e);
     if (port.n && (port.p[0] != ':' || !is_port(str_from_to(port, 1, port.n))))
         return refuse("URL", "its port is not 1 to 65535", e);
-    if (rest.n && rest.p[0] != '/')
-        return refuse("URL", "a query or fragment means nothing here", e);
     while (rest.n && rest.p[rest.n - 1] == '/')
         rest.n--;
-    for (size_t i = 0; i < rest.n; i++)
-        if ((unsigned char)rest.p[i] <= ' ' || rest.p[i] == '?' || rest.p[i] == '#')
-            return refuse("URL", "a query, fragment or space means nothing here", e);
+    if (!is_plain(rest, "?#"))
+        return refuse("URL", "a query, fragment or space means nothing here", e);
     if (rest.n >= sizeof url->path)
         return refuse("URL", "its path is too long", e);
     snprintf(url->host, sizeof url->host, "%.*s", (int)host.n, host.p);

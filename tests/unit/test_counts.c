@@ -193,7 +193,7 @@ static uint64_t dropped_in_profile(const struct window *w)
     uint64_t ticks = 0;
     assert_false(ARENA_TRY(arena, trap));
     struct model_profile *p =
-        stacks_profile(&collector.stacks, w->weights, collector.stacks.n, 100, arena);
+        stacks_profile(&collector.stacks, w->weights, collector.stacks.n, 100, true, arena);
     for (size_t i = 0; i < p->n_samples; i++) {
         const struct model_location *leaf = &p->locations[model_stack(p, i)[0]];
         if (leaf->n_lines &&

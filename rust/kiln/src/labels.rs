@@ -32,8 +32,10 @@ impl Labels {
     }
 
     fn held(set: u32) -> Labels {
-        // SAFETY: numbers of sets that are gone mean the empty set.
-        unsafe { sys::kiln_labels_hold(set) };
+        if set != 0 {
+            // SAFETY: numbers of sets that are gone mean the empty set.
+            unsafe { sys::kiln_labels_hold(set) };
+        }
         Labels(set)
     }
 
@@ -89,7 +91,7 @@ impl Drop for Labels {
 #[derive(Debug)]
 #[must_use = "the label is gone as soon as this is dropped: let _label = ..."]
 pub struct LabelGuard {
-    had: u32,
+    had: Labels,
     _labels: Labels,
     on_thread: PhantomData<*const ()>,
 }
@@ -97,16 +99,20 @@ pub struct LabelGuard {
 impl LabelGuard {
     #[doc(hidden)]
     pub fn new(labels: Labels) -> LabelGuard {
+        let had = Labels::current();
         // SAFETY: the set is held until the guard is dropped.
-        let had = unsafe { sys::kiln_labels_enter(labels.0) };
+        unsafe { sys::kiln_labels_enter(labels.0) };
         LabelGuard { had, _labels: labels, on_thread: PhantomData }
     }
 }
 
 impl Drop for LabelGuard {
     fn drop(&mut self) {
-        // SAFETY: what the thread had is held by whoever entered it, or means the empty set.
-        unsafe { sys::kiln_labels_enter(self.had) };
+        // SAFETY: the set is held, here and then by TAGS.
+        unsafe { sys::kiln_labels_enter(self.had.0) };
+        if self.had.0 != 0 {
+            keep(std::mem::take(&mut self.had));
+        }
     }
 }
 
@@ -153,14 +159,20 @@ pub fn clear_trace() {
 }
 
 thread_local! {
-    /// Keeps the set alive that add_tag and remove_tag made.
+    /// Keeps the set alive that the thread has, where no guard and no future does: what add_tag and
+    /// remove_tag made, and what was put back behind a guard, in which they may have been called.
     static TAGS: RefCell<Labels> = const { RefCell::new(Labels::empty()) };
+}
+
+fn keep(labels: Labels) {
+    // A thread that is ending has no use for it any more.
+    let _ = TAGS.try_with(|tags| drop(tags.replace(labels)));
 }
 
 fn set_tags(labels: Labels) {
     // SAFETY: the set is held by TAGS until the next one takes its place.
     unsafe { sys::kiln_labels_enter(labels.0) };
-    TAGS.with(|tags| drop(tags.replace(labels)));
+    keep(labels);
 }
 
 /// Adds a label to the calling thread until [`remove_tag`] takes it away.
@@ -225,7 +237,7 @@ impl Carried {
         let mut had = sys::Context::default();
         // SAFETY: our set is held while it is entered.
         unsafe { sys::kiln_context_enter(&self.0, &mut had) };
-        Entered { carried: self, had }
+        Entered { carried: self, held: Labels::held(had.labels), had }
     }
 }
 
@@ -238,12 +250,13 @@ impl Drop for Carried {
 struct Entered<'a> {
     carried: &'a mut Carried,
     had: sys::Context,
+    held: Labels, // those of had
 }
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let mut now = sys::Context::default();
-        // SAFETY: what the thread had is still held by whoever entered it.
+        // SAFETY: the set is held, here and then by TAGS.
         unsafe { sys::kiln_context_enter(&self.had, &mut now) };
         if now.labels != self.carried.0.labels {
             // Changed in here by add_tag: the task keeps it.
@@ -251,6 +264,9 @@ impl Drop for Entered<'_> {
             drop(Labels(self.carried.0.labels));
         }
         self.carried.0 = now;
+        if self.held.0 != 0 {
+            keep(std::mem::take(&mut self.held));
+        }
     }
 }
 

@@ -1,26 +1,16 @@
 //! What the crate promises, in one process: guards, windows, labels, exchanges, push.
 use std::collections::HashSet;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use kiln::protos::{Message, Profile};
 use kiln::{Config, Error, Format, LabelFuture, Output, ProfilerGuard, ProfilerGuardBuilder, Window};
+use kiln_tests::burn;
 
 /// The profiler is the process's: one test at a time.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-#[inline(never)]
-fn spin(ms: u64) {
-    let end = Instant::now() + Duration::from_millis(ms);
-    let mut x = 1.0f64;
-    while Instant::now() < end {
-        x = (0..1000).fold(x, |x, i| x + 1.0 / (x + f64::from(i)));
-    }
-    std::hint::black_box(x);
 }
 
 fn labels_of(bytes: &[u8]) -> HashSet<(String, String)> {
@@ -34,13 +24,13 @@ fn a_guard_reports_again_and_again() {
     let _alone = alone();
     let guard =
         ProfilerGuardBuilder::default().frequency(997).blocklist(&["libc"]).build().unwrap();
-    spin(300);
+    burn(300);
     let first = guard.report().build().unwrap();
-    spin(300);
+    burn(300);
     let second = guard.report().build().unwrap();
     let count = |report: &kiln::Report| report.data.values().sum::<isize>();
     assert!(count(&first) > 20 && count(&second) > count(&first), "{first:?}");
-    assert!(format!("{second:?}").contains("api::spin"), "{second:?}");
+    assert!(format!("{second:?}").contains("kiln_tests::burn"), "{second:?}");
     assert!(second.timing.frequency == 997 && second.timing.duration > first.timing.duration);
 
     let profile = second.pprof().unwrap();
@@ -48,14 +38,14 @@ fn a_guard_reports_again_and_again() {
     assert!(!profile.mapping.is_empty() && profile.location.iter().all(|l| l.address != 0));
     let mut svg = Vec::new();
     second.flamegraph(&mut svg).unwrap();
-    assert!(String::from_utf8(svg).unwrap().contains("api::spin"));
+    assert!(String::from_utf8(svg).unwrap().contains("kiln_tests::burn"));
 }
 
 #[test]
 fn a_post_processor_has_its_way() {
     let _alone = alone();
     let guard = ProfilerGuard::new(997).unwrap();
-    spin(300);
+    burn(300);
     let report = guard
         .report()
         .frames_post_processor(|frames| frames.thread_name = "everybody".into())
@@ -91,16 +81,16 @@ fn labels_nest_and_go_with_futures() {
     let window = Window::begin_with(&Config::default().frequency(997), false).unwrap();
     {
         let _outer = kiln::label!("vehicle" = "car");
-        spin(100);
+        burn(100);
         let _inner = kiln::label!("vehicle" = "bike", "n" = 1.to_string());
-        spin(100);
+        burn(100);
     }
     assert_eq!(kiln::Labels::current(), kiln::Labels::empty());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let task = |kind: &'static str| {
         async move {
             for _ in 0..10 {
-                spin(10);
+                burn(10);
                 tokio::task::yield_now().await;
                 kiln::add_tag("step", "late"); // stays with the task
             }
@@ -124,17 +114,41 @@ fn labels_nest_and_go_with_futures() {
     }
 }
 
+/// Sets that nobody holds are forgotten: what a thread gets back must be held.
+#[test]
+fn what_a_guard_puts_back_is_still_there() {
+    let _alone = alone();
+    kiln::start().unwrap();
+    kiln::add_tag("shift", "night");
+    let churn = || {
+        for i in 0..20_000 {
+            drop(kiln::labels!("n" = i.to_string()));
+        }
+    };
+    {
+        let _label = kiln::label!("vehicle" = "car");
+        kiln::add_tag("step", "late"); // the thread's own set is now nobody's but the guard's
+        churn();
+    }
+    churn();
+    let found = kiln::Labels::current().with("vehicle", "bike");
+    assert_eq!(found, kiln::labels!("shift" = "night", "vehicle" = "bike"));
+    kiln::remove_tag("shift");
+    assert_eq!(kiln::Labels::current(), kiln::Labels::empty());
+    kiln::stop();
+}
+
 #[test]
 fn windows_in_all_formats() {
     let _alone = alone();
     kiln::start_with(&Config::default().frequency(500)).unwrap();
     assert!(kiln::start().is_err(), "starting what is running");
     let window = Window::begin().unwrap();
-    spin(200);
+    burn(200);
     let folded = String::from_utf8(window.peek(Format::Folded).unwrap()).unwrap();
-    assert!(folded.contains("api::spin"), "{folded}");
+    assert!(folded.contains("kiln_tests::burn"), "{folded}");
     let addresses = window.peek(Output::from(Format::Folded).addresses()).unwrap();
-    assert!(!String::from_utf8(addresses).unwrap().contains("api::spin"));
+    assert!(!String::from_utf8(addresses).unwrap().contains("kiln_tests::burn"));
     let html = window.write(Output::from(Format::Html).title("Mine")).unwrap();
     assert!(String::from_utf8(html).unwrap().contains("Mine"));
     let gzipped = kiln::last(5, Format::Pprof).unwrap();
