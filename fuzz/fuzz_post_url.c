@@ -11,8 +11,9 @@ static void check(const struct post_url *url)
     bool v6 = strchr(url->host, ':');
     struct post_url again;
     struct err e;
-    int port = atoi(url->port);
-    fuzz_require(*url->host && port >= 1 && port <= 65535);
+    uint64_t port;
+    fuzz_require(*url->host && str_to_u64(str_from(url->port), 10, &port));
+    fuzz_require(port >= 1 && port <= 65535);
     fuzz_require(!*url->path || *url->path == '/');
     for (const char *p = url->host; *p; p++)
         fuzz_require((unsigned char)*p > ' ');
