@@ -57,7 +57,7 @@ static int usage(FILE *to)
           "              KILN_PUSH_TOKEN, KILN_TENANT are sent along\n"
           "  --app NAME  what the server is to call it (default: the program's name)\n"
           "  --tag NAME=VALUE\n"
-          "              of all its profiles, any number of times\n"
+          "              of all its profiles, up to 29 times\n"
           "  --follow    children too, added up; waits for those that outlive the program\n"
           "  -q          neither progress nor summary\n\n"
           "  kiln run -- ./app --port 8080\n"

@@ -17,26 +17,25 @@ use ::axum::Router;
 /// # }
 /// ```
 ///
-/// `.nest("/internal", kiln::axum::router())` mounts it under any path. It does not start the
-/// profiler: [`kiln::start`](crate::start) does. Who may ask is for your own layers to say.
+/// `.nest("/internal", kiln::axum::router())` mounts it under any path; [`answer`] does so without
+/// `/debug/pprof`. Your own routes come first: with a `GET /health` and a `GET /metrics` of your own,
+/// those remain. It does not start the profiler: [`kiln::start`](crate::start) does. Who may ask is for
+/// your own layers to say.
 pub fn router<S: Clone + Send + Sync + 'static>() -> Router<S> {
-    const PATHS: [&str; 5] =
-        ["/debug/pprof", "/debug/pprof/{*rest}", "/pprof/{*rest}", "/health", "/metrics"];
-    let mut router = Router::new().route("/debug/pprof/", ::axum::routing::any(answer));
-    for path in PATHS {
-        router = router.route(path, ::axum::routing::any(answer));
-    }
-    // For a router that is nested at /debug/pprof itself.
-    for path in ["/profile", "/profile/flamegraph", "/heap", "/heap/flamegraph", "/allocs"] {
-        router = router.route(path, ::axum::routing::any(answer));
-    }
-    for path in ["/allocs/flamegraph", "/cmdline", "/symbol"] {
-        router = router.route(path, ::axum::routing::any(answer));
-    }
-    router
+    const PATHS: [&str; 6] = [
+        "/debug/pprof",
+        "/debug/pprof/",
+        "/debug/pprof/{*rest}",
+        "/pprof/{*rest}",
+        "/health",
+        "/metrics",
+    ];
+    PATHS.iter().fold(Router::new(), |router, path| router.route(path, ::axum::routing::any(answer)))
 }
 
-/// One endpoint for all requests, to be used as a fallback or under a path of your own.
+/// One endpoint for all requests. As the fallback of a router that is nested somewhere, it answers
+/// below that path: `/ops/profile` is `/debug/pprof/profile` with
+/// `.nest("/ops", axum::Router::new().fallback(kiln::axum::answer))`.
 pub async fn answer(OriginalUri(original): OriginalUri, request: Request<Body>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let body = ::axum::body::to_bytes(body, 4 << 20).await.unwrap_or_else(|_| Bytes::new());

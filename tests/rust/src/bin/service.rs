@@ -53,7 +53,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .route("/heap/on", get(|| async { kiln::jemalloc::activate().map_err(|e| e.to_string()) }))
         .merge(kiln::axum::router())
         .nest("/internal", kiln::axum::router())
-        .nest("/deep/debug/pprof", kiln::axum::router());
+        .nest("/ops", Router::new().fallback(kiln::axum::answer))
+        .route("/health", get(|| async { "mine" }));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
     std::thread::spawn(move || {
