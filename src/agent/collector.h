@@ -80,8 +80,6 @@ void counts_add(uint32_t stack, uint64_t ticks, uint64_t ns);
 void counts_make_room(uint64_t now);
 // Forgets what it can: the limit has changed.
 void counts_forget(void);
-// False: no memory.
-bool counts_open_window(struct window *w);
 void counts_close_window(struct window *w);
 void counts_forget_seconds(void);
 size_t counts_memory(void);

@@ -4,7 +4,11 @@
 
 #include "agent/collector.h"
 
-enum { SECOND = 1000000000, FORGET_PAUSE_S = 10 };
+enum {
+    SECOND = 1000000000,
+    FORGET_PAUSE_S = 10,
+    FIRST_WEIGHTS = 256, // of a window, whatever the limit
+};
 
 static size_t stacks_limit(void)
 {
@@ -65,11 +69,11 @@ int counts_begin(void)
 
 static bool grow_window(struct window *w, uint32_t stack)
 {
-    size_t cap = w->cap;
+    size_t cap = w->cap ? w->cap : FIRST_WEIGHTS;
     while (cap <= stack)
         cap *= 2;
     size_t bytes = cap * sizeof *w->weights, more = bytes - w->cap * sizeof *w->weights;
-    if (collector.window_bytes + more > collector.memory / 4)
+    if (cap > FIRST_WEIGHTS && collector.window_bytes + more > collector.memory / 4)
         return false;
     struct weight *weights = realloc(w->weights, bytes);
     if (!weights)
@@ -81,19 +85,10 @@ static bool grow_window(struct window *w, uint32_t stack)
     return true;
 }
 
-bool counts_open_window(struct window *w)
-{
-    w->cap = 256;
-    w->weights = calloc(w->cap, sizeof *w->weights);
-    if (w->weights)
-        collector.window_bytes += w->cap * sizeof *w->weights;
-    return w->weights;
-}
-
 static void count_in_windows(uint32_t stack, uint64_t ticks, uint64_t ns)
 {
     for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++) {
-        if (!w->open || w->ended)
+        if (!w->open || w->ended || (!w->cap && !grow_window(w, STACKS_DROPPED)))
             continue;
         uint32_t at = w->cap > stack || grow_window(w, stack) ? stack : STACKS_DROPPED;
         w->weights[at].ticks += ticks;

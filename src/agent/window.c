@@ -63,10 +63,6 @@ static int open_window(const struct agent_window_options *o, struct err *e)
         .opened_at = (int64_t)collector_clock(CLOCK_REALTIME),
         .opened = collector_clock(CLOCK_MONOTONIC),
     };
-    if (!counts_open_window(w)) {
-        *w = (struct window){0};
-        return err_set(e, "no memory for a window");
-    }
     // By force: what the others asked for holds no more.
     for (int i = 0; o->hz && i < AGENT_WINDOWS; i++)
         if (asks(&collector.windows[i]))
@@ -146,7 +142,7 @@ static struct model_profile *profile_of_window(const struct window *w, struct ar
         stacks_profile(&collector.stacks, w->weights, n, w->hz, !w->no_threads, arena);
     p->time_nanos = w->opened_at;
     p->duration_nanos = (int64_t)(w->ended - w->opened);
-    add_comments(p, arena, w->weights[STACKS_DROPPED].ticks);
+    add_comments(p, arena, n ? w->weights[STACKS_DROPPED].ticks : 0);
     arena_try_end(arena);
     return p;
 }
