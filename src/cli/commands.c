@@ -221,6 +221,19 @@ const struct command commands[] = {
                           "--base-until now-1d",
                           "with the same hour of yesterday"),
      .main = command_query},
+    {.name = "debuginfo",
+     .arguments = "upload FILE... | list [--missing] | delete BUILD_ID...",
+     .summary = "Debug files for a server, so that it can name addresses",
+     .about =
+         "upload sends binaries or their debug files to a kiln server, which keeps them by build\n"
+         "id: profiles that came with addresses only, also those of before, are then shown with\n"
+         "functions, inlined calls and lines. list shows what is there; --missing what profiles\n"
+         "of the last day (--from, --until) lack; delete removes files, names found so far stay.\n"
+         "--server, --token, --tenant and --ca as for push.",
+     .examples = EXAMPLES("kiln debuginfo upload target/release/shop", "after a build",
+                          "kiln debuginfo upload --server https://kiln.example:4040 *.debug", "",
+                          "kiln debuginfo list --missing", "whose debug files to send"),
+     .main = command_debuginfo},
     {.name = "symbolize",
      .arguments = "FILE...",
      .summary = "Put names into a profile that has only addresses",

@@ -16,10 +16,12 @@ static bool wants_file(const struct option *o)
                         strcmp(o->value, "BASE") == 0);
 }
 
-// Those of kiln run, which are its own.
-static const struct {
+// Flags that are a command's own; a flag of one letter has one dash.
+struct own_flag {
     const char *name, *value, *help;
-} run_flags[] = {
+};
+
+static const struct own_flag run_flags[] = {
     {"F", "HZ", "samples per CPU-second"},
     {"o", "FILE", "the profile"},
     {"depth", "N", "frames of a stack"},
@@ -32,12 +34,43 @@ static const struct {
     {"tag", "NAME=VALUE", "of all its profiles"},
     {"follow", NULL, "children too"},
     {"q", NULL, "neither progress nor summary"},
+    {0},
 };
-enum { N_RUN_FLAGS = sizeof run_flags / sizeof *run_flags };
 
-static const char *run_dashes(size_t i)
+static const struct own_flag push_flags[] = {
+    {"label", "NAME=VALUE", "of the profiles"},
+    {"server", "URL", "which server"},
+    {"token", "TOKEN", "who asks"},
+    {"tenant", "NAME", "whose data"},
+    {"ca", "FILE", "certificates to trust"},
+    {0},
+};
+
+static const struct own_flag debuginfo_flags[] = {
+    {"missing", NULL, "what profiles lack"}, {"from", "TIME", "of those profiles"},
+    {"until", "TIME", "of those profiles"},  {"server", "URL", "which server"},
+    {"token", "TOKEN", "who asks"},          {"tenant", "NAME", "whose data"},
+    {"ca", "FILE", "certificates to trust"}, {0},
+};
+
+static const struct own_flag *own_flags(const struct command *c)
 {
-    return run_flags[i].name[1] ? "--" : "-";
+    static const struct own_flag none[] = {{0}};
+    return strcmp(c->name, "run") == 0         ? run_flags
+           : strcmp(c->name, "push") == 0      ? push_flags
+           : strcmp(c->name, "debuginfo") == 0 ? debuginfo_flags
+                                               : none;
+}
+
+static const char *dashes(const struct own_flag *f)
+{
+    return f->name[1] ? "--" : "-";
+}
+
+// Whether files follow the command's words.
+static bool wants_files(const struct command *c)
+{
+    return strcmp(c->name, "debuginfo") == 0;
 }
 
 // What may follow the command itself.
@@ -48,6 +81,8 @@ static void put_words(const struct command *c, FILE *to)
             fprintf(to, "%s ", other->name);
     else if (strcmp(c->name, "completion") == 0)
         fputs("bash zsh fish ", to);
+    else if (strcmp(c->name, "debuginfo") == 0)
+        fputs("upload list delete ", to);
 }
 
 static void put_choices(const struct option *o, FILE *to)
@@ -76,9 +111,8 @@ static void bash_options(const struct command *c, FILE *to)
     fprintf(to, "    %s) options=\"", c->name);
     if (strcmp(c->name, "pprof") == 0)
         put_pprof_flags(to);
-    for (size_t i = 0; strcmp(c->name, "run") == 0 && i < N_RUN_FLAGS; i++)
-        fprintf(to, "%s%s%s ", run_dashes(i), run_flags[i].name,
-                run_flags[i].value && run_flags[i].name[1] ? "=" : "");
+    for (const struct own_flag *f = own_flags(c); f->name; f++)
+        fprintf(to, "%s%s%s ", dashes(f), f->name, f->value && f->name[1] ? "=" : "");
     for (const struct option *o = options; o->field.name; o++) {
         if (!has_own(c, o))
             continue;
@@ -205,17 +239,17 @@ static void zsh(FILE *to)
             continue;
         }
         fputs("      _arguments '--help[show help]'", to);
-        for (size_t i = 0; strcmp(c->name, "run") == 0 && i < N_RUN_FLAGS; i++)
-            fprintf(to, " \\\n        '%s%s[%s]%s%s'", run_dashes(i), run_flags[i].name,
-                    run_flags[i].help, run_flags[i].value ? ":" : "",
-                    run_flags[i].value ? run_flags[i].value : "");
+        for (const struct own_flag *f = own_flags(c); f->name; f++)
+            fprintf(to, " \\\n        '%s%s[%s]%s%s'", dashes(f), f->name, f->help,
+                    f->value ? ":" : "", f->value ? f->value : "");
         for (const struct option *o = options; o->field.name; o++)
             if (has_own(c, o))
                 zsh_option(o, to);
         if (c->main) {
-            fputs(" \\\n        '*:word:(", to);
+            bool files = wants_files(c);
+            fprintf(to, " \\\n        '%s:word:(", files ? "1" : "*");
             put_words(c, to);
-            fputs(")' ;;\n", to);
+            fputs(files ? ")' \\\n        '*:file:_files' ;;\n" : ")' ;;\n", to);
         } else {
             fputs(" \\\n        '*:profile:_files' ;;\n", to);
         }
@@ -258,13 +292,12 @@ static void fish(FILE *to)
         for (const struct option *o = options; o->field.name; o++)
             if (has_own(c, o))
                 fish_option(c, o, to);
-        for (size_t i = 0; strcmp(c->name, "run") == 0 && i < N_RUN_FLAGS; i++)
-            fprintf(to,
-                    "complete -c kiln -n '__fish_seen_subcommand_from run' -%s %s%s -d \"%s\"\n",
-                    run_flags[i].name[1] ? "l" : "s", run_flags[i].name,
-                    run_flags[i].value ? " -r" : "", run_flags[i].help);
+        for (const struct own_flag *f = own_flags(c); f->name; f++)
+            fprintf(to, "complete -c kiln -n '__fish_seen_subcommand_from %s' -%s %s%s -d \"%s\"\n",
+                    c->name, f->name[1] ? "l" : "s", f->name, f->value ? " -r" : "", f->help);
         if (c->main && strcmp(c->name, "pprof") != 0) {
-            fprintf(to, "complete -c kiln -f -n '__fish_seen_subcommand_from %s' -a '", c->name);
+            fprintf(to, "complete -c kiln %s-n '__fish_seen_subcommand_from %s' -a '",
+                    wants_files(c) ? "" : "-f ", c->name);
             put_words(c, to);
             fputs("'\n", to);
         }

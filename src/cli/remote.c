@@ -67,13 +67,15 @@ int remote_call(const struct remote *r, const char *path, const char *type, stru
                 struct arena *arena, struct str *answer, struct err *e)
 {
     struct str base = str_from(r->server);
-    const char *headers[5];
+    const char *headers[6];
     size_t n = 0;
     while (base.n && base.p[base.n - 1] == '/')
         base.n--;
     headers[n++] = arena_printf(arena, "Content-Type: %s", type);
     // Without it names of labels with a dot or beyond ASCII are not listed.
     headers[n++] = "Accept: */*; allow-utf8-labelnames=true";
+    if (r->encoding)
+        headers[n++] = arena_printf(arena, "Content-Encoding: %s", r->encoding);
     if (r->token)
         headers[n++] = arena_printf(arena, "Authorization: Bearer %s", r->token);
     if (r->tenant)

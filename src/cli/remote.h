@@ -9,6 +9,7 @@ struct remote {
     const char *token;  // KILN_TOKEN
     const char *tenant;
     const char *ca_file;
+    const char *encoding; // Content-Encoding of what is sent; NULL: none
 };
 
 // From KILN_SERVER and KILN_TOKEN.
@@ -19,7 +20,7 @@ int remote_value(const char *name, int argc, char **argv, int *i, const char **v
                  struct err *e);
 // --server, --token, --tenant, --ca: the same.
 int remote_option(struct remote *r, int argc, char **argv, int *i, struct err *e);
-// POSTs body; the answer is in arena. A status other than 200 is an error with what the server
-// says.
+// POSTs body (GETs, if its p is NULL); the answer is in arena. A status other than 200 is an error
+// with what the server says.
 int remote_call(const struct remote *r, const char *path, const char *type, struct str body,
                 struct arena *arena, struct str *answer, struct err *e);

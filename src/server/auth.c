@@ -91,7 +91,7 @@ int auth_call(struct call *c, unsigned scope)
         }
         if (!(access->scopes & scope)) {
             call_fail(c, CALL_PERMISSION_DENIED, 0, "these credentials may not %s",
-                      scope == SCOPE_PUSH   ? "push"
+                      scope & SCOPE_PUSH    ? "push"
                       : scope == SCOPE_READ ? "read"
                                             : "manage the server");
             return -1;

@@ -20,6 +20,8 @@ static const struct yaml_table limits_table = {
         KEY("connections", YAML_COUNT, struct server_config, connections),
         KEY("request_time", YAML_DURATION, struct server_config, request_time),
         KEY("idle_time", YAML_DURATION, struct server_config, idle_time),
+        KEY("debuginfo_size", YAML_BYTES, struct server_config, debuginfo_file),
+        KEY("debuginfo_total", YAML_BYTES, struct server_config, debuginfo_total),
         KEY("memory", YAML_BYTES, struct server_config, store.memory),
         END,
     },
@@ -151,12 +153,15 @@ static const struct yaml_table config_table = {
         {"tls", YAML_MAPPING, 0, &tls_table, NULL},
         {"limits", YAML_MAPPING, 0, &limits_table, NULL},
         {"retention", YAML_MAPPING, 0, &retention_table, NULL},
+        KEY("debuginfo_directories", YAML_TEXTS, struct server_config, debuginfo_directories),
         OF("auth", YAML_ITEMS, struct server_config, access, access_table),
         KEY("multitenant", YAML_BOOL, struct server_config, multitenant),
         OF("scrape_configs", YAML_ITEMS, struct server_config, scrapes, config_scrape_table),
         END,
     },
     sizeof(struct server_config), NULL, check_config};
+
+static struct str usual_directory = STR("/usr/lib/debug");
 
 struct server_config *server_config_read(const char *file, struct err *e)
 {
@@ -183,6 +188,10 @@ struct server_config *server_config_read(const char *file, struct err *e)
                 .samples = 4000000,
                 .sample_labels = 100,
             },
+        .debuginfo_file = (size_t)2 << 30,
+        .debuginfo_total = (size_t)20 << 30,
+        .debuginfo_directories = &usual_directory,
+        .n_debuginfo_directories = 1,
     };
     if (file && yaml_read_file(file, arena, &config_table, c, e)) {
         arena_free(arena);

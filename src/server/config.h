@@ -94,6 +94,9 @@ struct server_config {
     const char *tls_cert, *tls_key; // files
     struct server_limits limits;
     struct store_options store;
+    size_t debuginfo_file, debuginfo_total; // bytes of one debug file, of a tenant's
+    struct str *debuginfo_directories;      // of this machine's debug files
+    size_t n_debuginfo_directories;
     unsigned connections;
     int64_t request_time, idle_time; // ns
     bool multitenant;                // X-Scope-OrgID is believed without authentication

@@ -6,6 +6,7 @@
 #include "codec/codec.h"
 #include "model/transform.h"
 #include "report/report.h"
+#include "server/debuginfo.h"
 
 static const int64_t NANOS = 1000000; // of a millisecond
 
@@ -106,6 +107,8 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
     }
     if (!result)
         result = store_merge(c->server->store, &select, c->arena, stacks, &answer, &e);
+    if (!result)
+        result = debuginfo_name(c->server->debuginfo, c->tenant, *stacks, c->arena, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return -1;

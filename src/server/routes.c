@@ -1,6 +1,7 @@
 #include "server/routes.h"
 
 #include "server/auth.h"
+#include "server/debuginfo_api.h"
 #include "server/ingest.h"
 #include "server/metrics.h"
 #include "server/page.h"
@@ -38,7 +39,7 @@ static void answer_build(struct call *c)
 
 static const struct route {
     const char *path;
-    unsigned scope; // 0: anybody
+    unsigned scope; // any of them; 0: anybody
     void (*handle)(struct call *c);
     bool get; // and HEAD; the others see to their methods themselves
 } routes[] = {
@@ -65,6 +66,9 @@ static const struct route {
     {"/pyroscope/labels", SCOPE_READ, api_legacy_labels, true},
     {"/labels", SCOPE_READ, api_legacy_labels, true},
     {"/api/v1/flame", SCOPE_READ, api_flame, false},
+    {"/api/v1/debuginfo", SCOPE_READ, debuginfo_api_list, true},
+    {"/api/v1/debuginfo/upload", SCOPE_PUSH | SCOPE_ADMIN, debuginfo_api_upload, false},
+    {"/api/v1/debuginfo/delete", SCOPE_ADMIN, debuginfo_api_delete, false},
     {"/api/v1/targets", SCOPE_READ, scrape_targets, true},
     {"/api/v1/status/buildinfo", 0, answer_build, true},
     {"/metrics", SCOPE_READ, metrics_answer, true},

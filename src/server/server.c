@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "net/listen.h"
+#include "server/debuginfo.h"
 #include "server/routes.h"
 #include "server/scrape.h"
 
@@ -107,8 +108,18 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     store.note = store_note;
     if (!(s->store = store_open(s->config->data, &store, e)))
         return -1;
+    const struct debuginfo_options debuginfo = {
+        .data = s->config->data,
+        .store = s->store,
+        .file_limit = s->config->debuginfo_file,
+        .total_limit = s->config->debuginfo_total,
+        .keep_free = store.keep_free,
+        .directories = s->config->debuginfo_directories,
+        .n_directories = s->config->n_debuginfo_directories,
+    };
     int result = -1;
-    if (listener_open(&listener, s->config->listen, e) == 0) {
+    s->debuginfo = debuginfo_open(&debuginfo, e);
+    if (s->debuginfo && listener_open(&listener, s->config->listen, e) == 0) {
         if (start_web(s, &listener, e) == 0) {
             s->scraper = scraper_start(s, s->config);
             if (!listener.loopback && listener.host[0] && !s->config->n_access)
@@ -126,6 +137,7 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
             listener_close(&listener);
         }
     }
+    debuginfo_close(s->debuginfo);
     store_close(s->store);
     if (result == 0)
         server_log("info", "stopped", NULL);

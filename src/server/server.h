@@ -7,6 +7,7 @@
 // ingest*.c     profiles in: Push, /ingest, OTLP
 // query_api.c, render_api.c   questions: Connect and the older endpoints
 // scrape*.c     profiles fetched from services
+// debuginfo*.c  debug files, and names for frames that came without
 // config.c      the YAML file
 #pragma once
 
@@ -18,6 +19,7 @@
 #include "store/store.h"
 
 struct scraper;
+struct debuginfo;
 
 struct server_counters {
     _Atomic uint64_t profiles, samples, bytes; // taken in
@@ -32,6 +34,7 @@ struct server {
     struct store *store;
     struct web_server *web;
     struct scraper *scraper;
+    struct debuginfo *debuginfo;
     struct server_counters counters;
     int64_t started; // CLOCK_REALTIME, ns
 };

@@ -1,0 +1,240 @@
+// kiln debuginfo: debug files for a server.
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <libdeflate.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/remote.h"
+#include "symbol/elf.h"
+
+// Of one request: small beside any limit of a server.
+enum { PART = 16 << 20 };
+
+struct debuginfo {
+    struct remote remote;
+    const char *what, *from, *until;
+    bool missing;
+    const char **words;
+    size_t n_words;
+    struct arena *arena;
+    struct libdeflate_compressor *compressor;
+    char *bytes, *packed; // PART, and what that may become
+    size_t bound;
+};
+
+// --- upload ---
+
+static int check_file(const char *name, char id[2 * ELF_BUILD_ID_MAX + 1], struct err *e)
+{
+    struct elf *elf = elf_open(name, ELF_LOAD_NOTHING, e);
+    if (!elf)
+        return -1;
+    int result = 0;
+    if (elf_build_id_text(elf, id) == 0)
+        result = err_set(e, "%s has no build id: link it with -Wl,--build-id", name);
+    else if (!elf_has_dwarf(elf) && !elf_find(elf, ".symtab") && !elf_find(elf, ".dynsym"))
+        result = err_set(e,
+                         "%s is stripped and tells no names: upload the file before it was "
+                         "stripped, or its debug file",
+                         name);
+    elf_free(elf);
+    return result;
+}
+
+static ssize_t read_part(int fd, char *to)
+{
+    size_t n = 0;
+    while (n < PART) {
+        ssize_t got = read(fd, to + n, PART - n);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        n += (size_t)got;
+    }
+    return (ssize_t)n;
+}
+
+static int send_parts(struct debuginfo *d, const char *name, int fd, const char *id, uint64_t size,
+                      struct str *answer, struct err *e)
+{
+    for (uint64_t offset = 0; offset < size;) {
+        ssize_t n = read_part(fd, d->bytes);
+        if (n <= 0)
+            return err_set(e, "%s: %s", name, n ? strerror(errno) : "it became shorter");
+        struct str body = {d->packed, libdeflate_gzip_compress(d->compressor, d->bytes, (size_t)n,
+                                                               d->packed, d->bound)};
+        const char *path =
+            arena_printf(d->arena, "/api/v1/debuginfo/upload?build_id=%s&offset=%llu&size=%llu", id,
+                         (unsigned long long)offset, (unsigned long long)size);
+        if (remote_call(&d->remote, path, "application/octet-stream", body, d->arena, answer, e))
+            return err_prefix(e, "%s: ", name);
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+static int upload_file(struct debuginfo *d, const char *name, struct err *e)
+{
+    char id[2 * ELF_BUILD_ID_MAX + 1];
+    struct stat st;
+    struct str answer = {"", 0};
+    if (check_file(name, id, e))
+        return -1;
+    int fd = open(name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        err_set(e, "%s: %s", name, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return -1;
+    }
+    int result = send_parts(d, name, fd, id, (uint64_t)st.st_size, &answer, e);
+    close(fd);
+    if (result)
+        return -1;
+    json_t *json = json_loadb(answer.p, answer.n, 0, NULL);
+    const char *state = json_string_value(json_object_get(json, "state"));
+    printf("%s  %s  %s\n", id, state ? state : "sent", name);
+    json_decref(json);
+    return 0;
+}
+
+static int upload(struct debuginfo *d, struct err *e)
+{
+    if (!d->n_words)
+        return err_set(e, "upload: which file? A binary, or its debug file");
+    d->compressor = libdeflate_alloc_compressor(1);
+    d->bound = d->compressor ? libdeflate_gzip_compress_bound(d->compressor, PART) : 0;
+    d->bytes = arena_alloc(d->arena, PART);
+    d->packed = arena_alloc(d->arena, d->bound + 1);
+    d->remote.encoding = "gzip";
+    int result = d->compressor ? 0 : err_set(e, "out of memory");
+    for (size_t i = 0; i < d->n_words && !result; i++)
+        result = upload_file(d, d->words[i], e);
+    libdeflate_free_compressor(d->compressor);
+    return result;
+}
+
+// --- list and delete ---
+
+static void print_files(json_t *files)
+{
+    size_t i;
+    json_t *file;
+    json_array_foreach(files, i, file)
+    {
+        time_t seconds = (time_t)(json_integer_value(json_object_get(file, "uploaded")) / 1000);
+        struct tm utc;
+        char when[32];
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+        printf("%s  %10lld  %s\n", json_string_value(json_object_get(file, "buildId")),
+               (long long)json_integer_value(json_object_get(file, "bytes")), when);
+    }
+}
+
+static void print_missing(json_t *files)
+{
+    size_t i;
+    json_t *file;
+    json_array_foreach(files, i, file)
+        printf("%s  %10lld  %s\n", json_string_value(json_object_get(file, "buildId")),
+               (long long)json_integer_value(json_object_get(file, "addresses")),
+               json_string_value(json_object_get(file, "file")));
+}
+
+static int list(struct debuginfo *d, struct err *e)
+{
+    struct str answer;
+    if (d->n_words)
+        return err_set(e, "list: '%s' is too much", d->words[0]);
+    const char *path = d->missing
+                           ? arena_printf(d->arena, "/api/v1/debuginfo?missing=1&from=%s&until=%s",
+                                          d->from, d->until)
+                           : "/api/v1/debuginfo";
+    if (remote_call(&d->remote, path, "application/json", (struct str){NULL, 0}, d->arena, &answer,
+                    e))
+        return -1;
+    json_t *json = json_loadb(answer.p, answer.n, 0, NULL);
+    json_t *items = json_object_get(json, d->missing ? "missing" : "files");
+    if (!json_is_array(items)) {
+        json_decref(json);
+        return err_set(e, "%s does not answer as a kiln server does", d->remote.server);
+    }
+    if (d->missing)
+        print_missing(items);
+    else
+        print_files(items);
+    json_decref(json);
+    return 0;
+}
+
+static int remove_files(struct debuginfo *d, struct err *e)
+{
+    int result = d->n_words ? 0 : err_set(e, "delete: which build id? See `kiln debuginfo list`");
+    for (size_t i = 0; i < d->n_words && !result; i++) {
+        struct str answer, id = str_from(d->words[i]);
+        for (size_t k = 0; k < id.n && !result; k++)
+            if (!strchr("0123456789abcdef", id.p[k]))
+                result = err_set(e, "delete: '%s' is no build id", id.p);
+        const char *path = arena_printf(d->arena, "/api/v1/debuginfo/delete?build_id=%s", id.p);
+        if (!result)
+            result =
+                remote_call(&d->remote, path, "application/json", STR("{}"), d->arena, &answer, e);
+    }
+    return result;
+}
+
+static int parse(struct debuginfo *d, int argc, char **argv, struct err *e)
+{
+    d->words = arena_array(d->arena, (size_t)argc + 1, sizeof *d->words);
+    for (int i = 1; i < argc; i++) {
+        int taken = remote_option(&d->remote, argc, argv, &i, e);
+        if (!taken)
+            taken = remote_value("from", argc, argv, &i, &d->from, e);
+        if (!taken)
+            taken = remote_value("until", argc, argv, &i, &d->until, e);
+        if (taken < 0)
+            return -1;
+        if (taken)
+            continue;
+        if (strcmp(argv[i], "--missing") == 0)
+            d->missing = true;
+        else if (argv[i][0] == '-' && argv[i][1])
+            return err_set(e, "'%s' is no option; see `kiln debuginfo --help`", argv[i]);
+        else if (!d->what)
+            d->what = argv[i];
+        else
+            d->words[d->n_words++] = argv[i];
+    }
+    for (const char *const *each = (const char *const[]){d->from, d->until, NULL}; *each; each++)
+        if (strpbrk(*each, "&# %"))
+            return err_set(e, "'%s' is no time: now-1h, 1700000000 and 20240131 are", *each);
+    return 0;
+}
+
+int command_debuginfo(int argc, char **argv)
+{
+    struct err e = {""};
+    struct debuginfo d = {
+        .remote = remote_default(), .from = "now-1d", .until = "now", .arena = source_arena_new()};
+    int result = d.arena ? parse(&d, argc, argv, &e) : err_set(&e, "out of memory");
+    if (!result)
+        result = !d.what                         ? err_set(&e, "what? upload, list or delete")
+                 : strcmp(d.what, "upload") == 0 ? upload(&d, &e)
+                 : strcmp(d.what, "list") == 0   ? list(&d, &e)
+                 : strcmp(d.what, "delete") == 0
+                     ? remove_files(&d, &e)
+                     : err_set(&e, "'%s' is none of upload, list, delete", d.what);
+    arena_free(d.arena);
+    if (result)
+        fprintf(stderr, "kiln debuginfo: %s\n", e.message);
+    return result ? 2 : 0;
+}

@@ -1,0 +1,284 @@
+// Names for frames that were stored with nothing but an address.
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "server/debuginfo_internal.h"
+#include "server/server.h"
+#include "symbol/symbol.h"
+
+// What sections of one file may take once they are unpacked: a file of a few megabytes can claim
+// to be as large as it likes.
+enum { UNPACKED_MAX = 1 << 30 };
+
+struct naming {
+    struct debuginfo *d;
+    struct str tenant;
+    struct arena *arena;
+    struct model_profile *q;
+    struct hash_table functions;
+    size_t cap_functions, cap_lines, cap_names;
+    struct store_name *names; // for the store
+    size_t n_names;
+    // Of the mapping under work.
+    struct symbol_file *file;
+    struct str id;
+    uint32_t *locations;
+    uint64_t *offsets, *vaddrs;
+    size_t n;
+};
+
+// --- what is known not to be known ---
+
+static uint64_t *unknown_slot(const struct naming *n, uint64_t offset, uint64_t *hash)
+{
+    *hash = hash_bytes(n->tenant.p, n->tenant.n, hash_bytes(n->id.p, n->id.n, offset)) | 1;
+    return &n->d->unknown[*hash >> 1 & (DEBUGINFO_UNKNOWN - 1)];
+}
+
+static bool is_unknown(const struct naming *n, uint64_t offset)
+{
+    uint64_t hash, *slot = unknown_slot(n, offset, &hash);
+    return *slot == hash;
+}
+
+static void remember_unknown(const struct naming *n, uint64_t offset)
+{
+    uint64_t hash, *slot = unknown_slot(n, offset, &hash);
+    *slot = hash;
+}
+
+void debuginfo_forget(struct debuginfo *d, struct str tenant, struct str id)
+{
+    struct store_address *addresses;
+    struct err e;
+    size_t n = 0;
+    memset(d->unknown, 0, sizeof d->unknown);
+    struct arena *arena = arena_new((size_t)256 << 20);
+    struct arena_trap trap;
+    if (!arena || ARENA_TRY(arena, trap)) {
+        arena_free(arena);
+        server_log("warn", "names of an older debug file stay: no memory", NULL);
+        return;
+    }
+    int code = store_unnamed(d->o.store, tenant, id, 0, INT64_MAX, arena, &addresses, &n, &e);
+    struct store_name *names = arena_array(arena, n + 1, sizeof *names);
+    for (size_t i = 0; i < n; i++)
+        names[i] = (struct store_name){.build_id = id, .offset = addresses[i].offset};
+    if (!code && n)
+        code = store_name(d->o.store, tenant, names, n, &e);
+    if (code)
+        server_log("warn", "names of an older debug file stay", "error", e.message, NULL);
+    arena_try_end(arena);
+    arena_free(arena);
+}
+
+// --- look-ups ---
+
+static uint32_t function_of(struct naming *n, const struct symbol_frame *frame)
+{
+    struct model_profile *q = n->q;
+    struct model_function f = {
+        .start_line = frame->start_line,
+        .name = model_intern(q->strings, str_from(frame->shown ? frame->shown : "")),
+        .system_name = model_intern(q->strings, str_from(frame->name ? frame->name : "")),
+        .filename = model_intern(q->strings, str_from(frame->file ? frame->file : "")),
+    };
+    uint64_t hash =
+        hash_mix(hash_mix(f.name, f.system_name), hash_mix(f.filename, (uint64_t)f.start_line));
+    for (struct hash_probe at = hash_find(&n->functions, hash); hash_hit(&n->functions, &at);
+         hash_next(&n->functions, &at)) {
+        const struct model_function *o = &q->functions[at.item];
+        if (o->name == f.name && o->system_name == f.system_name && o->filename == f.filename &&
+            o->start_line == f.start_line)
+            return at.item;
+    }
+    f.id = (uint64_t)q->n_functions + 1;
+    q->functions =
+        arena_push(n->arena, q->functions, q->n_functions, &n->cap_functions, sizeof *q->functions);
+    q->functions[q->n_functions] = f;
+    hash_add(&n->functions, n->arena, hash, q->n_functions);
+    return q->n_functions++;
+}
+
+static void take_frames(void *ctx, size_t i, const struct symbol_frame *frames, int n_frames)
+{
+    struct naming *n = ctx;
+    struct model_profile *q = n->q;
+    struct model_location *l = &q->locations[n->locations[i]];
+    if (n_frames <= 0) {
+        remember_unknown(n, n->offsets[i]);
+        return;
+    }
+    struct store_frame *kept = arena_array(n->arena, (size_t)n_frames, sizeof *kept);
+    l->first_line = q->n_lines;
+    l->n_lines = (uint32_t)n_frames;
+    for (int k = 0; k < n_frames; k++) {
+        uint32_t function = function_of(n, &frames[k]);
+        const struct model_function *f = &q->functions[function];
+        q->lines = arena_push(n->arena, q->lines, q->n_lines, &n->cap_lines, sizeof *q->lines);
+        q->lines[q->n_lines++] = (struct model_line){frames[k].line, 0, function};
+        kept[k] = (struct store_frame){model_str(q, f->name), model_str(q, f->system_name),
+                                       model_str(q, f->filename), frames[k].line, f->start_line};
+    }
+    n->names = arena_push(n->arena, n->names, n->n_names, &n->cap_names, sizeof *n->names);
+    n->names[n->n_names++] = (struct store_name){n->id, n->offsets[i], kept, (size_t)n_frames};
+}
+
+static struct symbol_file *open_file(const struct naming *n)
+{
+    // Nothing beside the file is looked for: it would be by paths that the file names.
+    const struct symbol_options options = {.no_debug_files = true,
+                                           .load_libraries = true,
+                                           .demangle = DEMANGLE_DEFAULT,
+                                           .cxx = demangle_cxx_iberty};
+    struct err e;
+    int fd = debuginfo_find(n->d, n->tenant, n->id);
+    if (fd < 0)
+        return NULL;
+    char name[2 * ELF_BUILD_ID_MAX + 1];
+    snprintf(name, sizeof name, "%.*s", (int)n->id.n, n->id.p);
+    struct elf *elf = elf_open_fd(fd, name, ELF_LOAD_LIBRARIES, &e);
+    close(fd);
+    if (elf)
+        elf_limit_unpacking(elf, UNPACKED_MAX);
+    struct symbol_file *file = elf ? symbol_open_elf(elf, &options, &e) : NULL;
+    if (!file)
+        server_log("warn", "a debug file cannot be read", "error", e.message, NULL);
+    return file;
+}
+
+static void name_mapping(struct naming *n, uint32_t mapping)
+{
+    struct model_profile *q = n->q;
+    const struct model_mapping *m = &q->mappings[mapping];
+    struct err e;
+    n->id = model_str(q, m->build_id);
+    n->n = 0;
+    for (uint32_t i = 0; i < q->n_locations; i++) {
+        const struct model_location *l = &q->locations[i];
+        uint64_t offset = l->address - m->start + m->offset;
+        if (l->mapping != mapping || l->n_lines || is_unknown(n, offset))
+            continue;
+        n->locations[n->n] = i;
+        n->offsets[n->n++] = offset;
+    }
+    if (!n->n || !(n->file = open_file(n)))
+        return;
+    struct elf *elf = symbol_elf(n->file);
+    struct elf_mapping place = {.start = m->start, .limit = m->limit, .offset = m->offset};
+    elf_mapping_kernel(elf, &place, m->starts_at_text ? "_text" : "_stext");
+    size_t kept = 0;
+    for (size_t i = 0; i < n->n; i++) {
+        if (elf_vaddr(elf, &place, q->locations[n->locations[i]].address, &n->vaddrs[kept], &e)) {
+            remember_unknown(n, n->offsets[i]);
+            continue;
+        }
+        n->locations[kept] = n->locations[i];
+        n->offsets[kept++] = n->offsets[i];
+    }
+    if (symbol_lookup_many(n->file, n->vaddrs, kept, take_frames, n, &e))
+        server_log("warn", "a debug file cannot be used", "error", e.message, NULL);
+    symbol_free(n->file);
+    n->file = NULL;
+}
+
+static void name_all(struct naming *n, const bool *wanted)
+{
+    struct model_profile *q = n->q;
+    struct model_function *functions = q->functions;
+    struct model_location *locations = q->locations;
+    struct model_line *lines = q->lines;
+    size_t room = (size_t)q->n_locations + 1;
+    // Columns that change become this profile's own.
+    q->functions = arena_array(n->arena, (size_t)q->n_functions + 1, sizeof *functions);
+    q->locations = arena_array(n->arena, room, sizeof *locations);
+    q->lines = arena_array(n->arena, (size_t)q->n_lines + 1, sizeof *lines);
+    if (q->n_functions)
+        memcpy(q->functions, functions, q->n_functions * sizeof *functions);
+    if (q->n_locations)
+        memcpy(q->locations, locations, q->n_locations * sizeof *locations);
+    if (q->n_lines)
+        memcpy(q->lines, lines, q->n_lines * sizeof *lines);
+    n->cap_functions = q->n_functions;
+    n->cap_lines = q->n_lines;
+    hash_init(&n->functions, n->arena, 64);
+    n->locations = arena_array(n->arena, room, sizeof *n->locations);
+    n->offsets = arena_array(n->arena, room, sizeof *n->offsets);
+    n->vaddrs = arena_array(n->arena, room, sizeof *n->vaddrs);
+    for (uint32_t i = 0; i < q->n_mappings; i++)
+        if (wanted[i])
+            name_mapping(n, i);
+}
+
+// Whoever reads the profile need not look for names where there are all.
+static void set_flags(struct model_profile *q, struct arena *arena)
+{
+    uint8_t *seen = arena_array(arena, (size_t)q->n_mappings + 1, sizeof *seen);
+    for (uint32_t i = 0; i < q->n_locations; i++)
+        if (q->locations[i].mapping != MODEL_NONE)
+            seen[q->locations[i].mapping] |= q->locations[i].n_lines ? 1 : 2;
+    struct model_mapping *mappings = q->mappings;
+    q->mappings = arena_array(arena, (size_t)q->n_mappings + 1, sizeof *mappings);
+    for (uint32_t i = 0; i < q->n_mappings; i++) {
+        struct model_mapping *m = &q->mappings[i];
+        *m = mappings[i];
+        if (seen[i] == 1 && m->build_id && !m->has_functions)
+            m->has_functions = m->has_filenames = m->has_line_numbers = m->has_inline_frames = true;
+    }
+}
+
+// Mappings that have a build id, a frame without a name, and a file.
+static bool find_wanted(struct debuginfo *d, struct str tenant, const struct model_profile *p,
+                        bool *wanted)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        uint32_t mapping = p->locations[i].mapping;
+        if (mapping != MODEL_NONE && !p->locations[i].n_lines)
+            wanted[mapping] = p->mappings[mapping].build_id != 0;
+    }
+    for (uint32_t i = 0; i < p->n_mappings; i++) {
+        wanted[i] = wanted[i] && debuginfo_has(d, tenant, model_str(p, p->mappings[i].build_id));
+        any |= wanted[i];
+    }
+    return any;
+}
+
+static int name_locked(struct naming *n, const bool *wanted, struct err *e)
+{
+    struct naming *volatile held = n;
+    struct arena_trap trap;
+    if (ARENA_TRY(n->arena, trap)) {
+        symbol_free(held->file);
+        arena_caught(held->arena, e);
+        return STORE_BUSY;
+    }
+    name_all(n, wanted);
+    arena_try_end(n->arena);
+    struct err ignored;
+    if (n->n_names && store_name(n->d->o.store, n->tenant, n->names, n->n_names, &ignored))
+        server_log("warn", "names are not kept", "error", ignored.message, NULL);
+    return 0;
+}
+
+int debuginfo_name(struct debuginfo *d, struct str tenant, struct store_stacks *stacks,
+                   struct arena *arena, struct err *e)
+{
+    const struct model_profile *p = stacks->symbols;
+    bool *wanted = arena_array(arena, (size_t)p->n_mappings + 1, sizeof *wanted);
+    bool any = find_wanted(d, tenant, p, wanted);
+    struct naming n = {
+        .d = d, .tenant = tenant, .arena = arena, .q = model_profile_derive(p, arena)};
+    int code = 0;
+    if (any) {
+        pthread_mutex_lock(&d->lock);
+        code = name_locked(&n, wanted, e);
+        pthread_mutex_unlock(&d->lock);
+    }
+    if (!code) {
+        set_flags(n.q, arena);
+        stacks->symbols = n.q;
+    }
+    return code;
+}
