@@ -181,15 +181,24 @@ const struct command commands[] = {
                           "kiln run --heap -- ./app", "what it allocates, what it keeps"),
      .main = command_run},
     {.name = "server",
-     .arguments = "[--listen ADDRESS] [--data DIRECTORY] [--config FILE] [--base-path PATH]",
+     .arguments = "[--listen ADDRESS] [--data DIRECTORY] [--config FILE] [--base-path PATH]\n"
+                  "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
+                  "       kiln server check [--data DIRECTORY] [--config FILE]\n"
+                  "       kiln server delete-service [--server URL] [--token TOKEN] NAME",
      .summary = "Collect profiles from services and answer questions about them",
-     .about = "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
-              "pprof endpoints, keeps them in DIRECTORY (default kiln-data) and answers Grafana\n"
-              "and Pyroscope's clients. Listens on 127.0.0.1:4040 unless told otherwise. SIGTERM\n"
-              "stops it, SIGHUP reads the scrape targets again. docs/server.md has the rest.",
+     .about =
+         "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
+         "pprof endpoints, keeps them in DIRECTORY (default kiln-data) and answers Grafana\n"
+         "and Pyroscope's clients. Listens on 127.0.0.1:4040 unless told otherwise. SIGTERM\n"
+         "stops it, SIGHUP reads the scrape targets again. docs/server.md has the rest.\n"
+         "backup copies the data into a new directory, check reads all of it and says what is\n"
+         "damaged (exit status 1): on the server's machine, also while it runs.\n"
+         "delete-service asks a server to forget everything of a service.",
      .examples = EXAMPLES("kiln server", "on this machine, without configuration",
                           "kiln server --listen 0.0.0.0:4040 --config kiln.yaml",
-                          "for a fleet; the file has TLS, tokens, scrape targets"),
+                          "for a fleet; the file has TLS, tokens, scrape targets",
+                          "kiln server backup --data /var/lib/kiln /backup/kiln-$(date +%F)", "",
+                          "kiln server check --data /var/lib/kiln", ""),
      .main = command_server},
     {.name = "push",
      .arguments = "[--server URL] [--label NAME=VALUE]... [--token TOKEN] FILE...",

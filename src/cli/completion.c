@@ -37,6 +37,18 @@ static const struct own_flag run_flags[] = {
     {0},
 };
 
+static const struct own_flag server_flags[] = {
+    {"listen", "ADDRESS", "where"},
+    {"data", "DIRECTORY", "what it keeps"},
+    {"config", "FILE", "YAML"},
+    {"base-path", "PATH", "behind a proxy"},
+    {"server", "URL", "of delete-service"},
+    {"token", "TOKEN", "of delete-service"},
+    {"tenant", "NAME", "of delete-service"},
+    {"ca", "FILE", "of delete-service"},
+    {0},
+};
+
 static const struct own_flag push_flags[] = {
     {"label", "NAME=VALUE", "of the profiles"},
     {"server", "URL", "which server"},
@@ -57,6 +69,7 @@ static const struct own_flag *own_flags(const struct command *c)
 {
     static const struct own_flag none[] = {{0}};
     return strcmp(c->name, "run") == 0         ? run_flags
+           : strcmp(c->name, "server") == 0    ? server_flags
            : strcmp(c->name, "push") == 0      ? push_flags
            : strcmp(c->name, "debuginfo") == 0 ? debuginfo_flags
                                                : none;
@@ -70,7 +83,7 @@ static const char *dashes(const struct own_flag *f)
 // Whether files follow the command's words.
 static bool wants_files(const struct command *c)
 {
-    return strcmp(c->name, "debuginfo") == 0;
+    return strcmp(c->name, "server") == 0 || strcmp(c->name, "debuginfo") == 0;
 }
 
 // What may follow the command itself.
@@ -81,6 +94,8 @@ static void put_words(const struct command *c, FILE *to)
             fprintf(to, "%s ", other->name);
     else if (strcmp(c->name, "completion") == 0)
         fputs("bash zsh fish ", to);
+    else if (strcmp(c->name, "server") == 0)
+        fputs("backup check delete-service ", to);
     else if (strcmp(c->name, "debuginfo") == 0)
         fputs("upload list delete ", to);
 }

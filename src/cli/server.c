@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/flags.h"
+#include "cli/remote.h"
 #include "server/server.h"
 
 static int fail(const struct err *e)
@@ -12,8 +13,71 @@ static int fail(const struct err *e)
     return 2;
 }
 
+// backup TO and check: of a directory, also while a server has it open.
+static int care(int argc, char **argv)
+{
+    struct server_options o = {0};
+    const struct flag flags[] = {
+        {"data", FLAG_STRING, &o.data, NULL},
+        {"config", FLAG_STRING, &o.config, NULL},
+    };
+    bool backup = strcmp(argv[0], "backup") == 0;
+    struct err e = {""};
+    int rest;
+    int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
+    if (parsed < 0)
+        return fail(&e);
+    if (parsed > 0)
+        return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
+    if (rest != backup) {
+        err_set(&e,
+                backup ? "backup: where to? kiln server backup [--data DIRECTORY] TO"
+                       : "check: '%s' is too much; it takes --data and --config",
+                rest ? argv[1] : "");
+        return fail(&e);
+    }
+    return backup ? server_backup(&o, argv[1]) : server_check(&o);
+}
+
+// delete-service NAME: by the server that runs.
+static int delete_service(int argc, char **argv)
+{
+    struct err e = {""};
+    struct remote remote = remote_default();
+    const char *name = NULL;
+    struct str answer;
+    struct arena *arena = source_arena_new();
+    int result = arena ? 0 : err_set(&e, "out of memory");
+    for (int i = 1; i < argc && !result; i++) {
+        int taken = remote_option(&remote, argc, argv, &i, &e);
+        if (taken < 0)
+            result = -1;
+        else if (!taken && (name || argv[i][0] == '-'))
+            result = err_set(&e, "delete-service: '%s' is too much; it takes one name", argv[i]);
+        else if (!taken)
+            name = argv[i];
+    }
+    if (!result && !name)
+        result = err_set(&e, "delete-service: which service?");
+    if (!result) {
+        struct out path;
+        out_init_arena(&path, arena);
+        out_text(&path, "/api/v1/services/delete?service_name=");
+        for (const char *c = name; *c; c++)
+            out_printf(&path, "%%%02X", (unsigned char)*c);
+        out_char(&path, '\0');
+        result = remote_call(&remote, path.p, "application/json", STR("{}"), arena, &answer, &e);
+    }
+    arena_free(arena);
+    return result ? fail(&e) : 0;
+}
+
 int command_server(int argc, char **argv)
 {
+    if (argc > 1 && (strcmp(argv[1], "backup") == 0 || strcmp(argv[1], "check") == 0))
+        return care(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "delete-service") == 0)
+        return delete_service(argc - 1, argv + 1);
     struct server_options o = {0};
     const struct flag flags[] = {
         {"listen", FLAG_STRING, &o.listen, NULL},

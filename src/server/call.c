@@ -83,6 +83,21 @@ bool call_is_type(struct str header, const char *type)
     return bare.n == strlen(type) && strncasecmp(bare.p, type, bare.n) == 0;
 }
 
+bool call_is_post(struct call *c, const char *type)
+{
+    if (!str_eq(c->x->method, STR("POST"))) {
+        web_answer_header(c->x, "Allow", "POST");
+        call_empty(c, 405);
+        return false;
+    }
+    if (!call_is_type(web_header(c->x, "Content-Type"), type)) {
+        web_answer_header(c->x, "Accept-Post", type);
+        call_empty(c, 415);
+        return false;
+    }
+    return true;
+}
+
 int call_body(struct call *c, struct str *body)
 {
     struct str encoding = web_header(c->x, "Content-Encoding");

@@ -40,6 +40,10 @@ void call_empty(struct call *c, int status);
 // Whether a Content-Type is this one, parameters aside.
 bool call_is_type(struct str header, const char *type);
 
+// POST with this type, or the call has ended. A page of another origin cannot send a type such as
+// application/json without a question beforehand, and nobody answers that.
+bool call_is_post(struct call *c, const char *type);
+
 // The body, inflated if it says so, of at most the configured limit. -1: the call has failed.
 int call_body(struct call *c, struct str *body);
 

@@ -3,7 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <linux/limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -44,9 +44,8 @@ bool debuginfo_is_build_id(struct str id)
     return true;
 }
 
-// Calls back for every entry of a directory, those with a dot in front aside.
-static void each_entry(const char *path,
-                       void (*call)(void *ctx, const char *path, const char *name), void *ctx)
+void debuginfo_each(const char *path, void (*call)(void *ctx, const char *path, const char *name),
+                    void *ctx)
 {
     char below[PATH_MAX];
     DIR *directory = opendir(path);
@@ -72,7 +71,7 @@ static void remove_parts(void *ctx, const char *path, const char *name)
     char parts[PATH_MAX];
     (void)ctx, (void)name;
     if (snprintf(parts, sizeof parts, "%s/parts", path) < PATH_MAX)
-        each_entry(parts, remove_file, NULL);
+        debuginfo_each(parts, remove_file, NULL);
 }
 
 struct debuginfo *debuginfo_open(const struct debuginfo_options *options, struct err *e)
@@ -92,7 +91,8 @@ struct debuginfo *debuginfo_open(const struct debuginfo_options *options, struct
     pthread_mutex_init(&d->upload, NULL);
     pthread_mutex_init(&d->lock, NULL);
     // What a client did not send to its end before the last stop.
-    each_entry(d->directory, remove_parts, NULL);
+    if (options->store)
+        debuginfo_each(d->directory, remove_parts, NULL);
     return d;
 }
 
@@ -168,7 +168,7 @@ static void list_directory(void *ctx, const char *path, const char *name)
 {
     struct listing *l = ctx;
     snprintf(l->first, sizeof l->first, "%.2s", name);
-    each_entry(path, list_file, l);
+    debuginfo_each(path, list_file, l);
 }
 
 static int by_id(const void *a, const void *b)
@@ -182,10 +182,10 @@ size_t debuginfo_list(struct debuginfo *d, struct str tenant, struct arena *aren
     struct listing counted = {0}, l = {0};
     char path[PATH_MAX];
     tenant_path(d, tenant, path);
-    each_entry(path, list_directory, &counted);
+    debuginfo_each(path, list_directory, &counted);
     l.cap = counted.n;
     l.files = arena_array(arena, l.cap + 1, sizeof *l.files);
-    each_entry(path, list_directory, &l);
+    debuginfo_each(path, list_directory, &l);
     qsort(l.files, l.n, sizeof *l.files, by_id);
     *files = l.files;
     return l.n;
@@ -214,7 +214,7 @@ static int check_space(struct debuginfo *d, const struct debuginfo_put *p, struc
     char path[PATH_MAX];
     struct statvfs disk;
     tenant_path(d, p->tenant, path);
-    each_entry(path, list_directory, &l);
+    debuginfo_each(path, list_directory, &l);
     if (p->size > d->o.total_limit || l.bytes > d->o.total_limit - p->size) {
         err_set(e,
                 "the tenant's debug files would take %llu bytes, %llu are allowed; `kiln debuginfo "
@@ -441,71 +441,4 @@ int debuginfo_put(struct debuginfo *d, struct debuginfo_put *p, struct err *e)
     int status = put_locked(d, p, id, e);
     pthread_mutex_unlock(&d->upload);
     return status;
-}
-
-// --- backup ---
-
-struct copying {
-    const char *to;
-    int error;
-};
-
-static int copy_bytes(const char *from, const char *to)
-{
-    int in = open(from, O_RDONLY | O_CLOEXEC), out = -1, result = -1;
-    if (in >= 0)
-        out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-    if (out >= 0) {
-        ssize_t n;
-        while ((n = copy_file_range(in, NULL, out, NULL, 1 << 24, 0)) > 0)
-            ;
-        result = n == 0 && fsync(out) == 0 ? 0 : -1;
-    }
-    int error = errno;
-    if (in >= 0)
-        close(in);
-    if (out >= 0)
-        close(out);
-    errno = error;
-    return result;
-}
-
-// Files never change, they are replaced: a second name is a copy, where the disk is the same.
-static void copy_file(void *ctx, const char *path, const char *name)
-{
-    struct copying *c = ctx;
-    char to[PATH_MAX];
-    if (c->error || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX)
-        return;
-    if (link(path, to) != 0 && errno != ENOENT && copy_bytes(path, to) != 0 && errno != ENOENT)
-        c->error = errno;
-}
-
-static void copy_directory(void *ctx, const char *path, const char *name)
-{
-    struct copying *c = ctx;
-    char to[PATH_MAX];
-    if (c->error || strlen(name) != 2 || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX)
-        return;
-    struct copying below = {to, mkdir(to, 0750) ? errno : 0};
-    each_entry(path, copy_file, &below);
-    c->error = below.error;
-}
-
-static void copy_tenant(void *ctx, const char *path, const char *name)
-{
-    struct copying *c = ctx;
-    char to[PATH_MAX];
-    if (c->error || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX)
-        return;
-    struct copying below = {to, mkdir(to, 0750) ? errno : 0};
-    each_entry(path, copy_directory, &below);
-    c->error = below.error;
-}
-
-int debuginfo_backup(struct debuginfo *d, const char *to, struct err *e)
-{
-    struct copying c = {to, mkdir(to, 0750) ? errno : 0};
-    each_entry(d->directory, copy_tenant, &c);
-    return c.error ? err_set(e, "cannot copy debug files to %s: %s", to, strerror(c.error)) : 0;
 }

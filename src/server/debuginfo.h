@@ -14,10 +14,10 @@ struct store;
 
 struct debuginfo_options {
     const char *data;
-    struct store *store;
-    size_t file_limit;             // of one file
-    size_t total_limit;            // of a tenant's
-    uint64_t keep_free;            // on the disk
+    struct store *store; // NULL: the files are only looked at, by debuginfo_backup and _check
+    size_t file_limit;   // of one file
+    size_t total_limit;  // of a tenant's
+    uint64_t keep_free;  // on the disk
     const struct str *directories; // of this machine's, with .build-id below
     size_t n_directories;
 };
@@ -65,6 +65,9 @@ bool debuginfo_remove(struct debuginfo *d, struct str tenant, struct str build_i
 bool debuginfo_has(struct debuginfo *d, struct str tenant, struct str build_id);
 // All of them into the directory to, which is made.
 int debuginfo_backup(struct debuginfo *d, const char *to, struct err *e);
+
+// Says which files are not what their names say; how many.
+size_t debuginfo_check(struct debuginfo *d, void (*found)(void *ctx, const char *text), void *ctx);
 
 // --- names ---
 

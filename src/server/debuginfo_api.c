@@ -6,23 +6,6 @@
 #include "server/debuginfo.h"
 #include "server/ingest_name.h"
 
-// POST with this type: a page of another origin cannot send it without being asked about first,
-// and nobody answers that.
-static bool is_post(struct call *c, const char *type)
-{
-    if (!str_eq(c->x->method, STR("POST"))) {
-        web_answer_header(c->x, "Allow", "POST");
-        call_empty(c, 405);
-        return false;
-    }
-    if (!call_is_type(web_header(c->x, "Content-Type"), type)) {
-        web_answer_header(c->x, "Accept-Post", type);
-        call_empty(c, 415);
-        return false;
-    }
-    return true;
-}
-
 static int read_number(struct call *c, const char *name, uint64_t otherwise, uint64_t *value)
 {
     struct str text = call_parameter(c, name);
@@ -39,7 +22,7 @@ void debuginfo_api_upload(struct call *c)
     static const char *const states[] = {"part", "stored", "replaced", "known", "kept"};
     struct debuginfo_put put = {.tenant = c->tenant};
     struct err e = {""};
-    if (!is_post(c, "application/octet-stream") || call_body(c, &put.bytes) ||
+    if (!call_is_post(c, "application/octet-stream") || call_body(c, &put.bytes) ||
         read_number(c, "offset", 0, &put.offset) || read_number(c, "size", put.bytes.n, &put.size))
         return;
     struct str id = call_parameter(c, "build_id");
@@ -130,7 +113,7 @@ void debuginfo_api_list(struct call *c)
 void debuginfo_api_delete(struct call *c)
 {
     struct str id = call_parameter(c, "build_id");
-    if (!is_post(c, "application/json"))
+    if (!call_is_post(c, "application/json"))
         return;
     if (!id.p || !debuginfo_remove(c->server->debuginfo, c->tenant, id)) {
         call_fail(c, CALL_NOT_FOUND, 0, "no debug file of build id '%.*s' was uploaded",

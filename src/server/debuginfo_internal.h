@@ -17,6 +17,9 @@ struct debuginfo {
     uint64_t unknown[DEBUGINFO_UNKNOWN];
 };
 
+// Calls back for every entry of a directory, those with a dot in front aside.
+void debuginfo_each(const char *path, void (*call)(void *ctx, const char *path, const char *name),
+                    void *ctx);
 // The debug file of a build id, or a negative number.
 int debuginfo_find(const struct debuginfo *d, struct str tenant, struct str id);
 // Forgets names that came of an earlier file. Under lock.

@@ -69,6 +69,7 @@ static const struct route {
     {"/api/v1/debuginfo", SCOPE_READ, debuginfo_api_list, true},
     {"/api/v1/debuginfo/upload", SCOPE_PUSH | SCOPE_ADMIN, debuginfo_api_upload, false},
     {"/api/v1/debuginfo/delete", SCOPE_ADMIN, debuginfo_api_delete, false},
+    {"/api/v1/services/delete", SCOPE_ADMIN, api_delete_service, false},
     {"/api/v1/targets", SCOPE_READ, scrape_targets, true},
     {"/api/v1/status/buildinfo", 0, answer_build, true},
     {"/metrics", SCOPE_READ, metrics_answer, true},

@@ -2,6 +2,7 @@
 // Wiring, no algorithms: decoding is codec's, keeping is store's, answering is query's.
 //
 // server.c      start, stop, signals
+// care.c        backup and check of the data
 // routes.c      which path is whose, who may ask
 // call.c        one request: bodies in, answers and errors out
 // ingest*.c     profiles in: Push, /ingest, OTLP
@@ -48,6 +49,12 @@ struct server_options {
 
 // Runs until SIGTERM or SIGINT. The exit status.
 int server_run(const struct server_options *options);
+
+// A copy of the data directory into to, which must not exist; and whether all of it can be read,
+// told on standard output. Also while a server runs. The exit status: 0; 1: something is damaged;
+// 2: it could not be done.
+int server_backup(const struct server_options *options, const char *to);
+int server_check(const struct server_options *options);
 
 // logfmt on standard error: level, message, then pairs of key and value, NULL at the end.
 void server_log(const char *level, const char *message, ...) __attribute__((sentinel));

@@ -114,9 +114,11 @@ int store_sqlite_open(const char *directory, const struct store_options *options
     lite->zstd = ZSTD_createCCtx();
     lite->unzstd = ZSTD_createDCtx();
     int code = lite->directory && lite->zstd && lite->unzstd
-                   ? make_directories(directory, e)
+                   ? 0
                    : err_set(e, "no memory to open the store");
-    if (!code)
+    if (!code && !options->look_only)
+        code = make_directories(directory, e);
+    if (!code && !options->look_only)
         code = lock_directory(lite, e);
     if (code) {
         lite_close(lite);

@@ -1,5 +1,6 @@
 // Backups and checks: what reads everything.
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -40,6 +41,16 @@ static int make(const char *path, struct err *e)
     return STORE_FULL;
 }
 
+// The databases are on the disk, the directories may not be.
+static void sync_files(const char *directory)
+{
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        syncfs(fd);
+        close(fd);
+    }
+}
+
 int sqlite_backup(void *driver, const char *to, struct err *e)
 {
     struct lite *lite = driver;
@@ -68,6 +79,10 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
             day_path(lite, tenants[i], days[j], from);
             day_path(&other, tenants[i], days[j], path);
             code = copy_database(from, path, e);
+            if (code && access(from, F_OK) != 0) { // retention took it meanwhile
+                unlink(path);
+                code = 0;
+            }
             if (code == STORE_CORRUPT) {
                 lite_note(lite, "%s; it is not in the backup", e->message);
                 code = 0;
@@ -78,7 +93,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
         if (!code && access(from, F_OK) == 0)
             code = copy_database(from, path, e);
     }
-    sync();
+    sync_files(to);
     arena_free(arena);
     return code;
 }
@@ -210,6 +225,30 @@ static int check_day(struct check *c, struct err *e)
     return code ? code : rc == SQLITE_DONE ? 0 : db_error(&c->reader->db, rc, "read", e);
 }
 
+static void check_names(struct check *c, struct str tenant)
+{
+    struct db db;
+    struct err e;
+    char text[PATH_MAX + 400];
+    int code = 0, rc;
+    if (names_open(c->lite, tenant, false, &db, &e) || !db.handle)
+        return; // names_open has said what is wrong
+    sqlite3_stmt *q = db_prepare(&db, "PRAGMA integrity_check(20)", &code, &e);
+    while (q && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        const char *line = (const char *)sqlite3_column_text(q, 0);
+        if (!line || strcmp(line, "ok") == 0)
+            continue;
+        snprintf(text, sizeof text, "%s: %.300s", db.path, line);
+        report(c, text);
+    }
+    if (!q || rc != SQLITE_DONE) {
+        if (q)
+            db_error(&db, rc, "read", &e);
+        report(c, e.message);
+    }
+    db_close(&db);
+}
+
 static int guarded(struct check *c, struct err *e)
 {
     struct arena_trap trap;
@@ -251,6 +290,7 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
                 code = 0;
             }
         }
+        check_names(&c, tenants[i]);
     }
     block_reader_fini(&c.r);
     arena_free(c.arena);

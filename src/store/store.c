@@ -155,6 +155,8 @@ struct store *store_open(const char *where, const struct store_options *options,
         store_close(s);
         return NULL;
     }
+    if (o->look_only)
+        return s;
     int error = pthread_create(&s->committer, NULL, commit_loop, s);
     s->has_committer = !error;
     if (!error && o->maintain_nanos > 0) {

@@ -40,6 +40,9 @@ struct store_options {
     uint64_t keep_bytes;    // the oldest days are dropped above this size; 0: no bound
     uint64_t keep_free;     // and when less than this is free on the disk; 0: no bound
     int64_t (*clock)(void); // now; NULL: CLOCK_REALTIME
+    // Only to be looked at, also while another process has it open: everything that asks, and
+    // store_backup and store_check. Nothing else may be called.
+    bool look_only;
     // What an operator should know (a damaged day, a day dropped); any thread; may be NULL.
     void (*note)(void *ctx, const char *text);
     void *note_ctx;

@@ -154,10 +154,10 @@ class Server:
             h['Content-Encoding'] = 'gzip'
         return self.ask('POST', '/push.v1.PusherService/Push', body, h)
 
-    def flame(self, selector, start, end, kind=CPU, **more):
+    def flame(self, selector, start, end, kind=CPU, headers=None, **more):
         """{path: (total, self)}"""
         answer = self.json('SelectMergeStacktraces', {
-            'profileTypeID': kind, 'labelSelector': selector, 'start': start, 'end': end, **more})
+            'profileTypeID': kind, 'labelSelector': selector, 'start': start, 'end': end, **more}, headers)
         return tree(answer['flamegraph'])
 
 
