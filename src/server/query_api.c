@@ -77,6 +77,22 @@ static int read_spans(struct call *c, const struct merge_request *r, struct stor
     return 0;
 }
 
+static int read_traces(struct call *c, const struct merge_request *r, struct store_select *select)
+{
+    const struct str *texts = r->trace_ids.items;
+    struct store_trace *traces = arena_array(c->arena, r->trace_ids.n + 1, sizeof *traces);
+    for (size_t i = 0; i < r->trace_ids.n; i++)
+        if (texts[i].n != 32 || !store_trace_parse(texts[i], &traces[i])) {
+            call_fail(c, CALL_INVALID_ARGUMENT, 0,
+                      "trace id '%.*s': expected 32 hexadecimal digits",
+                      texts[i].n < 40 ? (int)texts[i].n : 40, texts[i].p);
+            return -1;
+        }
+    select->traces = traces;
+    select->n_traces = r->trace_ids.n;
+    return 0;
+}
+
 int api_stacks(struct call *c, const struct merge_request *r, struct store_stacks **stacks)
 {
     struct store_select select;
@@ -88,7 +104,7 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
         return -1;
     }
     if (check_select(c, r->type, r->selector, r->start, r->end, &select) ||
-        read_spans(c, r, &select))
+        read_spans(c, r, &select) || read_traces(c, r, &select))
         return -1;
     if (r->profile_ids.n > 1) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "profile_id_selector: %zu ids; one at a time",

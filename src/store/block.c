@@ -37,23 +37,33 @@ static uint32_t *distinct_nodes(struct arena *arena, const struct block_item *it
     return nodes;
 }
 
+static bool same_request(const struct symbols_values *v, uint32_t i, uint32_t j)
+{
+    return v->spans[i] == v->spans[j] && (!v->traces || (v->traces[i].high == v->traces[j].high &&
+                                                         v->traces[i].low == v->traces[j].low));
+}
+
 static void pack_spans(struct pack *to, const struct symbols_values *v)
 {
     uint32_t groups = 0;
     for (uint32_t i = 0; i < v->n; i++)
-        groups += i == 0 || v->spans[i] != v->spans[i - 1];
+        groups += i == 0 || !same_request(v, i, i - 1);
     pack_varint(to, groups);
     for (uint32_t i = 0, end; i < v->n; i = end) {
-        for (end = i; end < v->n && v->spans[end] == v->spans[i]; end++)
+        for (end = i; end < v->n && same_request(v, end, i); end++)
             ;
-        uint64_t id = htole64(v->spans[i]);
-        pack_bytes(to, &id, sizeof id);
+        uint64_t id[3] = {htole64(v->spans[i])};
+        if (v->traces) {
+            id[1] = htole64(v->traces[i].high);
+            id[2] = htole64(v->traces[i].low);
+        }
+        pack_bytes(to, id, v->traces ? sizeof id : sizeof *id);
         pack_varint(to, end - i);
     }
 }
 
 // How an item says which nodes of the dictionary it has.
-enum { ITEM_SOME, ITEM_ALL, ITEM_SPANS };
+enum { ITEM_SOME, ITEM_ALL, ITEM_SPANS, ITEM_TRACES };
 
 void segment_pack(struct pack *to, const struct block_item *items, size_t n, uint32_t k,
                   ZSTD_CCtx *zstd, int level, bool checked)
@@ -67,7 +77,10 @@ void segment_pack(struct pack *to, const struct block_item *items, size_t n, uin
         pack_varint(&nodes, dictionary[i] - (i ? dictionary[i - 1] + 1 : 0));
     for (size_t i = 0; i < n; i++) {
         const struct symbols_values *v = &items[i].v;
-        int how = v->spans ? ITEM_SPANS : v->n == count ? ITEM_ALL : ITEM_SOME;
+        int how = v->traces       ? ITEM_TRACES
+                  : v->spans      ? ITEM_SPANS
+                  : v->n == count ? ITEM_ALL
+                                  : ITEM_SOME;
         pack_varint(&nodes, ((uint64_t)v->n << 2) | (unsigned)how);
         uint32_t at = 0, last = UINT32_MAX;
         for (uint32_t j = 0; j < v->n && how != ITEM_ALL; j++) {
@@ -75,7 +88,7 @@ void segment_pack(struct pack *to, const struct block_item *items, size_t n, uin
                 at = 0;
             while (dictionary[at] != v->nodes[j])
                 at++;
-            if (how == ITEM_SPANS)
+            if (how != ITEM_SOME)
                 pack_signed(&nodes, (int64_t)at - (j ? last : 0));
             else
                 pack_varint(&nodes, at - (last + 1));
@@ -254,16 +267,22 @@ static void read_spans(struct segment *s)
 {
     struct block_reader *r = s->r;
     r->span = scratch(r, r->span, s->n, &r->cap_span, sizeof *r->span);
+    if (s->has_traces)
+        r->trace = scratch(r, r->trace, s->n, &r->cap_trace, sizeof *r->trace);
     uint64_t groups = unpack_varint(&s->spans);
     uint32_t at = 0;
     for (; groups && !s->spans.bad; groups--) {
-        struct str id = unpack_bytes(&s->spans, 8);
-        uint64_t n = unpack_varint(&s->spans), span = 0;
+        struct str bytes = unpack_bytes(&s->spans, s->has_traces ? 24 : 8);
+        uint64_t n = unpack_varint(&s->spans), id[3] = {0};
         if (n > s->n - at)
             n = unpack_fail(&s->spans);
-        memcpy(&span, id.p, id.n);
-        for (; n; n--)
-            r->span[at++] = le64toh(span);
+        if (bytes.n)
+            memcpy(id, bytes.p, bytes.n);
+        for (; n; n--, at++) {
+            r->span[at] = le64toh(id[0]);
+            if (s->has_traces)
+                r->trace[at] = (struct store_trace){le64toh(id[1]), le64toh(id[2])};
+        }
     }
     if (at != s->n)
         unpack_fail(&s->spans);
@@ -279,7 +298,8 @@ static bool next_nodes(struct segment *s)
     if (s->bad || s->nodes.bad || head >> 2 > most)
         return false;
     uint32_t n = s->n = (uint32_t)(head >> 2);
-    s->has_spans = how == ITEM_SPANS;
+    s->has_traces = how == ITEM_TRACES;
+    s->has_spans = s->has_traces || how == ITEM_SPANS;
     r->index = scratch(r, r->index, n, &r->cap_index, sizeof *r->index);
     uint64_t at = 0;
     if (how == ITEM_ALL) {
@@ -332,6 +352,10 @@ bool segment_read(struct segment *s, struct arena *arena, struct symbols_values 
     if (s->has_spans && s->n) {
         v->spans = arena_array(arena, s->n, sizeof *v->spans);
         memcpy(v->spans, r->span, s->n * sizeof *v->spans);
+    }
+    if (s->has_traces && s->n) {
+        v->traces = arena_array(arena, s->n, sizeof *v->traces);
+        memcpy(v->traces, r->trace, s->n * sizeof *v->traces);
     }
     struct unpack start = s->values;
     for (uint32_t c = 0; c < s->k; c++) {

@@ -43,7 +43,8 @@ struct block_reader {
     uint32_t *dictionary, *index;
     int64_t *value, *sum, *column[4];
     uint64_t *span;
-    size_t cap_dictionary, cap_index, cap_value, cap_sum, cap_span, cap_column[4];
+    struct store_trace *trace;
+    size_t cap_dictionary, cap_index, cap_value, cap_sum, cap_span, cap_trace, cap_column[4];
 };
 int block_reader_init(struct block_reader *r, struct arena *arena, struct err *e);
 void block_reader_fini(struct block_reader *r);
@@ -79,12 +80,12 @@ bool segments_next(struct segments *s);
 
 // The profiles of a segment, one after the other, one of their k columns: r->index[i] is a place
 // in r->dictionary, which holds the nodes; r->value[i] the value; r->span[i] its span, if
-// has_spans.
+// has_spans, and r->trace[i] its trace, if has_traces.
 struct segment {
     struct block_reader *r;
     struct unpack nodes, values, spans;
     uint32_t k, n_dictionary, n;
-    bool has_spans, bad;
+    bool has_spans, has_traces, bad;
 };
 void segment_open(struct segment *s, struct block_reader *r, struct str bytes, uint32_t k,
                   uint32_t n_nodes);

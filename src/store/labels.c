@@ -1,5 +1,13 @@
 #include "store/labels.h"
 
+bool store_trace_parse(struct str text, struct store_trace *trace)
+{
+    size_t low = text.n > 16 ? text.n - 16 : 0;
+    *trace = (struct store_trace){0};
+    return text.n && text.n <= 32 && str_to_u64(str_from_to(text, low, text.n), 16, &trace->low) &&
+           (!low || str_to_u64(str_from_to(text, 0, low), 16, &trace->high));
+}
+
 #include <stdlib.h>
 
 static const char *const OWN[] = {"__period_type__",  "__period_unit__", "__profile_type__",

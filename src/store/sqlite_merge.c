@@ -55,10 +55,16 @@ static int damaged(const struct merging *m, const char *what, int64_t hour, stru
     return STORE_CORRUPT;
 }
 
-static bool has_span(const struct store_select *s, uint64_t span)
+// Whether the sample at i is of one of the spans, or traces, that are asked for.
+static bool is_wanted(const struct merging *m, const struct segment *s, uint32_t i)
 {
-    for (size_t i = 0; i < s->n_spans; i++)
-        if (s->spans[i] == span)
+    const struct store_select *select = m->select;
+    for (size_t k = 0; s->has_spans && k < select->n_spans; k++)
+        if (select->spans[k] == m->r.span[i])
+            return true;
+    for (size_t k = 0; s->has_traces && k < select->n_traces; k++)
+        if (select->traces[k].high == m->r.trace[i].high &&
+            select->traces[k].low == m->r.trace[i].low)
             return true;
     return false;
 }
@@ -69,9 +75,9 @@ static void add_item(struct merging *m, const struct segment *s)
     const uint32_t *index = m->r.index;
     const int64_t *value = m->r.value;
     int64_t *sum = m->r.sum;
-    if (m->select->n_spans) {
+    if (m->select->n_spans || m->select->n_traces) {
         for (uint32_t i = 0; s->has_spans && i < s->n; i++)
-            if (has_span(m->select, m->r.span[i]))
+            if (is_wanted(m, s, i))
                 sum[index[i]] = pack_add(sum[index[i]], value[i]);
         return;
     }
@@ -155,7 +161,7 @@ static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct e
     const struct store_select *s = m->select;
     bool has_hour = levels & (1u << LEVEL_HOUR), has_five = levels & (1u << LEVEL_FIVE_MINUTES);
     bool whole = hour * HOUR_NANOS >= s->start && (hour + 1) * HOUR_NANOS - 1 <= s->end;
-    if (s->n_spans) // Roll-ups know nothing of spans.
+    if (s->n_spans || s->n_traces) // Roll-ups know nothing of them.
         has_hour = has_five = false;
     if (whole && has_hour)
         return merge_block(m, hour, LEVEL_HOUR, KEEP_IN_RANGE, e);

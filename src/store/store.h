@@ -31,6 +31,10 @@ struct store_label {
     struct str name, value;
 };
 
+struct store_trace {
+    uint64_t high, low;
+};
+
 struct store_options {
     size_t memory;          // bytes that the store may hold, all caches included; 0: 128 MiB
     int64_t commit_nanos;   // how long a commit waits for company; 0: 50 ms; negative: not at all
@@ -65,7 +69,8 @@ struct store_put {
     int64_t time; // of the profile's start, > 0; its day is where it is kept
     int64_t duration;
     // Every sample type, the period and the stacks are kept. Of the samples' labels only span_id
-    // (a string of up to 16 hexadecimal digits) is: see store_split for the others.
+    // and trace_id (strings of up to 16 and 32 hexadecimal digits) are: see store_split for the
+    // others.
     const struct model_profile *profile;
     // Chosen by the sender: a put with the tenant, labels, time and id of an earlier one (of about
     // the last day) is acknowledged and not stored again. Empty: no such check.
@@ -116,7 +121,12 @@ struct store_select {
     int64_t start, end;    // inclusive; start 0 and end INT64_MAX: everything
     const uint64_t *spans; // store_merge only: samples with one of these span ids
     size_t n_spans;
+    const struct store_trace *traces; // the same: of one of these traces; not both
+    size_t n_traces;
 };
+
+// Up to 32 hexadecimal digits.
+bool store_trace_parse(struct str text, struct store_trace *trace);
 
 // Days that could not be read are left out of an answer and counted here; note has said why.
 struct store_answer {

@@ -354,17 +354,52 @@ static uint32_t span_label(const struct model_profile *p)
     return key != MODEL_NONE ? key : model_find_string(p->strings, STR("profile_id"));
 }
 
+// The traces of the samples, from the label trace_id of 32 hexadecimal digits, or fewer; NULL:
+// there is none.
+static struct store_trace *traces_of(const struct model_profile *p, struct arena *arena)
+{
+    uint32_t key = p->label_set ? model_find_string(p->strings, STR("trace_id")) : MODEL_NONE;
+    if (key == MODEL_NONE)
+        return NULL;
+    struct store_trace *traces = arena_array(arena, p->n_samples, sizeof *traces);
+    bool any = false;
+    for (size_t i = 0; i < p->n_samples; i++) {
+        uint32_t n;
+        const struct model_label *labels = model_labels(p, i, &n);
+        while (n && (labels->key != key || labels->is_number)) {
+            labels++;
+            n--;
+        }
+        if (n && store_trace_parse(model_str(p, labels->str), &traces[i]))
+            any |= traces[i].high || traces[i].low;
+    }
+    return any ? traces : NULL;
+}
+
 struct row {
     uint64_t span;
     uint32_t node, sample;
 };
 
-static int compare_rows(const void *a, const void *b)
+// Of two rows, by span and trace. traces: by sample; may be NULL.
+static int compare_requests(const struct row *x, const struct row *y,
+                            const struct store_trace *traces)
 {
-    const struct row *x = a, *y = b;
     if (x->span != y->span)
         return x->span < y->span ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
+    if (!traces)
+        return 0;
+    const struct store_trace *a = &traces[x->sample], *b = &traces[y->sample];
+    if (a->high != b->high)
+        return a->high < b->high ? -1 : 1;
+    return a->low < b->low ? -1 : a->low > b->low;
+}
+
+static int compare_rows(const void *a, const void *b, void *traces)
+{
+    const struct row *x = a, *y = b;
+    int c = compare_requests(x, y, traces);
+    return c ? c : x->node < y->node ? -1 : x->node > y->node;
 }
 
 // Least significant digits first; rows and spare have n each.
@@ -468,7 +503,8 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
     uint32_t deepest = 0, max = 0;
     uint32_t span_key = span_label(p);
-    bool any_span = false;
+    struct store_trace *traces = traces_of(p, scratch);
+    bool any_span = traces != NULL;
     size_t n_rows = 0;
     for (size_t i = 0; i < p->n_samples; i++) {
         const int64_t *values = model_values(p, i);
@@ -489,23 +525,28 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     for (size_t i = 0; i < n_rows; i++)
         max = rows[i].node > max ? rows[i].node : max;
     if (any_span)
-        qsort(rows, n_rows, sizeof *rows, compare_rows);
+        qsort_r(rows, n_rows, sizeof *rows, compare_rows, traces);
     else
         rows = sort_rows(rows, arena_array(scratch, n_rows, sizeof *rows), n_rows, max);
     uint32_t n = 0;
     for (size_t i = 0; i < n_rows; i++)
-        n += i == 0 || rows[i].node != rows[i - 1].node || rows[i].span != rows[i - 1].span;
+        n += i == 0 || rows[i].node != rows[i - 1].node ||
+             compare_requests(&rows[i], &rows[i - 1], traces);
     *v = (struct symbols_values){.n = n, .k = p->n_types};
     v->nodes = arena_array(scratch, n, sizeof *v->nodes);
     v->values = arena_array(scratch, (size_t)n * v->k, sizeof *v->values);
     v->spans = any_span ? arena_array(scratch, n, sizeof *v->spans) : NULL;
+    v->traces = traces ? arena_array(scratch, n, sizeof *v->traces) : NULL;
     uint32_t to = UINT32_MAX;
     for (size_t i = 0; i < n_rows; i++) {
-        if (i == 0 || rows[i].node != rows[i - 1].node || rows[i].span != rows[i - 1].span) {
+        if (i == 0 || rows[i].node != rows[i - 1].node ||
+            compare_requests(&rows[i], &rows[i - 1], traces)) {
             to++;
             v->nodes[to] = rows[i].node;
             if (any_span)
                 v->spans[to] = rows[i].span;
+            if (traces)
+                v->traces[to] = traces[rows[i].sample];
         }
         const int64_t *values = model_values(p, rows[i].sample);
         for (uint32_t c = 0; c < v->k; c++)

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "model/profile.h"
 #include "store/pack.h"
+#include "store/store.h"
 
 struct symbols_mapping {
     uint64_t start, size, offset; // start: of the first process that was seen
@@ -96,13 +97,14 @@ void symbols_pack(const struct symbols *s, struct symbols_counts from, ZSTD_CCtx
 // and s is of no use any more.
 int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct err *e);
 
-// The values of a profile at the nodes of their stacks, in arena (scratch). Sorted by span, then
-// node; equal ones are added up. May jump out of the arena of s or the other one.
+// The values of a profile at the nodes of their stacks, in arena (scratch). Sorted by span and
+// trace, then node; equal ones are added up. May jump out of the arena of s or the other one.
 struct symbols_values {
     uint32_t n, k;
     uint32_t *nodes;
-    int64_t *values; // values[column * n + row]
-    uint64_t *spans; // NULL: no sample has one; 0: this one has none
+    int64_t *values;            // values[column * n + row]
+    uint64_t *spans;            // NULL: no sample has one; 0: this one has none
+    struct store_trace *traces; // the same; only where there are spans as well
 };
 void symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
                  struct symbols_values *values);

@@ -381,6 +381,9 @@ static void test_spans(void **state)
     b.p->period_type = (struct model_value_type){model_build_string(&b, STR("cpu")),
                                                  model_build_string(&b, STR("nanoseconds"))};
     const char *spans[] = {"00000000000000aa", "00000000000000bb", NULL};
+    // One span in two traces, and a trace without a span.
+    const char *traces[] = {"4bf92f3577b34da6a3ce929d0e0e4736", NULL,
+                            "4bf92f3577b34da6a3ce929d0e0e4737"};
     const char *endpoints[] = {"/x", "/x", "/y"};
     for (int i = 0; i < 9; i++) {
         char name[8];
@@ -389,6 +392,9 @@ static void test_spans(void **state)
         int64_t value = 1 << i;
         if (spans[i % 3])
             model_build_label(&b, STR("span_id"), str_from(spans[i % 3]));
+        const char *trace = i == 6 ? traces[2] : traces[i % 3];
+        if (trace)
+            model_build_label(&b, STR("trace_id"), str_from(trace));
         model_build_label(&b, STR("endpoint"), str_from(endpoints[i % 3]));
         model_build_sample(&b, stack, 1, &value);
     }
@@ -409,12 +415,23 @@ static void test_spans(void **state)
     }
     must(store_put(f->store, puts, 2, &e), &e);
     const uint64_t wanted[] = {0xaa};
+    const struct store_trace wanted_traces[] = {{0x4bf92f3577b34da6, 0xa3ce929d0e0e4736},
+                                                {0x4bf92f3577b34da6, 0xa3ce929d0e0e4737}};
     for (int closed = 0; closed < 2; closed++) {
         struct store_select select = everything(CPU);
         assert_string_equal(folded(f, merge(f, select)), "f0; 273\nf1; 34\nf2; 68\nf3; 136\n");
         select.spans = wanted;
         select.n_spans = 1;
         assert_string_equal(folded(f, merge(f, select)), "f0; 1\nf2; 64\nf3; 8\n");
+        select.n_spans = 0;
+        select.traces = wanted_traces;
+        select.n_traces = 1;
+        assert_string_equal(folded(f, merge(f, select)), "f0; 1\nf3; 8\n");
+        select.traces++;
+        assert_string_equal(folded(f, merge(f, select)), "f0; 256\nf1; 32\nf2; 68\n");
+        select.traces--;
+        select.n_traces = 2;
+        assert_string_equal(folded(f, merge(f, select)), "f0; 257\nf1; 32\nf2; 68\nf3; 8\n");
         must(store_maintain(f->store, true, &e), &e);
     }
     check_store(f);
