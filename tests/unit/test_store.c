@@ -385,14 +385,14 @@ static void test_spans(void **state)
     const char *traces[] = {"4bf92f3577b34da6a3ce929d0e0e4736", NULL,
                             "4bf92f3577b34da6a3ce929d0e0e4737"};
     const char *endpoints[] = {"/x", "/x", "/y"};
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 13; i++) {
         char name[8];
         snprintf(name, sizeof name, "f%d", i % 4);
         uint32_t stack[1] = {model_build_named_location(&b, str_from(name))};
         int64_t value = 1 << i;
         if (spans[i % 3])
             model_build_label(&b, STR("span_id"), str_from(spans[i % 3]));
-        const char *trace = i == 6 ? traces[2] : traces[i % 3];
+        const char *trace = i == 6 || i == 12 ? traces[2] : traces[i % 3];
         if (trace)
             model_build_label(&b, STR("trace_id"), str_from(trace));
         model_build_label(&b, STR("endpoint"), str_from(endpoints[i % 3]));
@@ -419,19 +419,19 @@ static void test_spans(void **state)
                                                 {0x4bf92f3577b34da6, 0xa3ce929d0e0e4737}};
     for (int closed = 0; closed < 2; closed++) {
         struct store_select select = everything(CPU);
-        assert_string_equal(folded(f, merge(f, select)), "f0; 273\nf1; 34\nf2; 68\nf3; 136\n");
+        assert_string_equal(folded(f, merge(f, select)), "f0; 4369\nf1; 546\nf2; 1092\nf3; 2184\n");
         select.spans = wanted;
         select.n_spans = 1;
-        assert_string_equal(folded(f, merge(f, select)), "f0; 1\nf2; 64\nf3; 8\n");
+        assert_string_equal(folded(f, merge(f, select)), "f0; 4097\nf1; 512\nf2; 64\nf3; 8\n");
         select.n_spans = 0;
         select.traces = wanted_traces;
         select.n_traces = 1;
-        assert_string_equal(folded(f, merge(f, select)), "f0; 1\nf3; 8\n");
+        assert_string_equal(folded(f, merge(f, select)), "f0; 1\nf1; 512\nf3; 8\n");
         select.traces++;
-        assert_string_equal(folded(f, merge(f, select)), "f0; 256\nf1; 32\nf2; 68\n");
+        assert_string_equal(folded(f, merge(f, select)), "f0; 4352\nf1; 32\nf2; 68\nf3; 2048\n");
         select.traces--;
         select.n_traces = 2;
-        assert_string_equal(folded(f, merge(f, select)), "f0; 257\nf1; 32\nf2; 68\nf3; 8\n");
+        assert_string_equal(folded(f, merge(f, select)), "f0; 4353\nf1; 544\nf2; 68\nf3; 2056\n");
         must(store_maintain(f->store, true, &e), &e);
     }
     check_store(f);
