@@ -1,0 +1,144 @@
+"""The servers that bench/server measures: processes of this machine, with their CPU, memory and disk,
+and what they are asked."""
+import atexit
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+TYPE = 'process_cpu:cpu:nanoseconds:cpu:nanoseconds'
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+class Daemon:
+    def __init__(self, command, folder):
+        self.binary, self.folder = command, folder
+        os.makedirs(folder)
+        self.process, self.spent, self.rss = None, 0, []
+        self.ports = [free_port() for _ in range(4)]
+        self.port = self.ports[0]
+        self.start()
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def start(self):
+        """Seconds until it says that it is ready."""
+        began = time.perf_counter()
+        with open(f'{self.folder}/log', 'ab') as log:
+            self.process = subprocess.Popen(self.command(), cwd=self.folder, stdout=log, stderr=log)
+        atexit.register(self.process.kill)
+        while self.process.poll() is None and time.perf_counter() < began + 120:
+            c = http.client.HTTPConnection('127.0.0.1', self.port, timeout=5)
+            try:
+                c.request('GET', '/ready')
+                if c.getresponse().status == 200:
+                    self.ready = time.perf_counter() - began
+                    return self.ready
+            except OSError:
+                pass
+            finally:
+                c.close()
+            time.sleep(0.01)
+        with open(f'{self.folder}/log') as log:
+            raise RuntimeError(f'{self.name} does not start: {log.read()[-2000:]}')
+
+    def stop(self, how=signal.SIGTERM):
+        self.spent = self.cpu()
+        self.process.send_signal(how)
+        self.process.wait(60)
+
+    def cpu(self):
+        """Seconds of all its threads, those that ended included."""
+        with open(f'/proc/{self.process.pid}/stat') as f:
+            times = f.read().rsplit(')', 1)[1].split()
+        return (int(times[11]) + int(times[12])) / os.sysconf('SC_CLK_TCK')
+
+    def watch(self):
+        """MiB that it held, ten times a second."""
+        while True:
+            try:
+                with open(f'/proc/{self.process.pid}/status') as f:
+                    self.rss += [int(line.split()[1]) / 1024 for line in f if line.startswith('VmRSS')]
+            except OSError:
+                pass
+            time.sleep(0.1)
+
+    def disk(self):
+        """Bytes, of all that it keeps."""
+        total = 0
+        for at, _, files in os.walk(f'{self.folder}/data'):
+            for f in files:
+                try:
+                    total += os.stat(os.path.join(at, f)).st_blocks * 512
+                except FileNotFoundError:  # compacted meanwhile
+                    pass
+        return total
+
+    def ask(self, method, request):
+        """The answer, and the seconds that it took."""
+        c = http.client.HTTPConnection('127.0.0.1', self.port, timeout=120)
+        try:
+            c.connect()
+            began = time.perf_counter()
+            c.request('POST', '/querier.v1.QuerierService/' + method, json.dumps(request),
+                      {'Content-Type': 'application/json', 'Accept-Encoding': 'identity'})
+            r = c.getresponse()
+            data = r.read()
+            took = time.perf_counter() - began
+        finally:
+            c.close()
+        if r.status != 200:
+            raise RuntimeError(f'{self.name}: {method}: {r.status} {data[:300]}')
+        return json.loads(data), took
+
+
+class Kiln(Daemon):
+    name = 'kiln'
+
+    def command(self):
+        return [self.binary, 'server', '--listen', f'127.0.0.1:{self.port}', '--data', f'{self.folder}/data']
+
+
+class Pyroscope(Daemon):
+    """Storage v2 in one process; every default but where it listens, where it keeps its data and that
+    old profiles are not refused."""
+    name = 'Pyroscope'
+
+    def command(self):
+        data, (http_port, rpc, gossip, raft) = f'{self.folder}/data', self.ports
+        flags = {
+            'target': 'all', 'architecture.storage': 'v2', 'self-profiling.disable-push': 'true',
+            'usage-stats.enabled': 'false', 'validation.reject-older-than': '0',
+            'server.http-listen-address': '127.0.0.1', 'server.http-listen-port': http_port,
+            'server.grpc-listen-address': '127.0.0.1', 'server.grpc-listen-port': rpc,
+            'memberlist.bind-addr': '127.0.0.1', 'memberlist.bind-port': gossip,
+            'metastore.address': f'localhost:{rpc}', 'query-backend.address': f'localhost:{rpc}',
+            'metastore.raft.bind-address': f'localhost:{raft}', 'metastore.raft.server-id': f'localhost:{raft}',
+            'metastore.raft.advertise-address': f'localhost:{raft}',
+            'metastore.data-dir': f'{data}/metastore', 'metastore.raft.dir': f'{data}/raft',
+            'metastore.raft.snapshots-dir': f'{data}/snapshots', 'storage.backend': 'filesystem',
+            'storage.filesystem.dir': f'{data}/objects', 'compaction-worker.temp-dir': self.folder,
+            'log.level': 'warn'}
+        return [self.binary, *(f'-{k}={v}' for k, v in flags.items())]
+
+
+def daemons(kiln, folder):
+    """kiln, and Pyroscope where KILN_PYROSCOPE names its binary."""
+    made = [Kiln(kiln, f'{folder}/kiln')]
+    peer = os.environ.get('KILN_PYROSCOPE')
+    if peer and not shutil.which(peer):
+        raise SystemExit(f'bench/server: KILN_PYROSCOPE={peer} is no program; name the binary of Pyroscope')
+    if peer:
+        made.append(Pyroscope(os.path.abspath(shutil.which(peer)), f'{folder}/pyroscope'))
+    else:
+        print('Pyroscope is not measured: KILN_PYROSCOPE does not name its binary')
+    return made
