@@ -40,7 +40,7 @@ enum {
 struct chunk {
     struct chunk *prev, *next;
     size_t size;
-    size_t pad; // keeps what follows aligned
+    size_t used; // of a kept one: what may be other than zero
 };
 
 struct arena {
@@ -155,8 +155,9 @@ static struct chunk *kept_take(size_t size)
         kept.bytes -= size;
     }
     pthread_mutex_unlock(&kept.lock);
+    // By who will use it next, whose cache has it then.
     if (chunk)
-        memset(chunk, 0, sizeof *chunk);
+        memset(chunk, 0, chunk->used);
     return chunk;
 }
 
@@ -168,17 +169,14 @@ static bool kept_give(struct chunk *chunk, size_t used)
         return false;
     pthread_mutex_lock(&kept.lock);
     bool room = kept.bytes + chunk->size <= kept.limit;
-    if (room)
+    if (room) {
         kept.bytes += chunk->size;
+        chunk->used = used;
+        chunk->next = kept.lists[i];
+        kept.lists[i] = chunk;
+    }
     pthread_mutex_unlock(&kept.lock);
-    if (!room)
-        return false;
-    memset(chunk + 1, 0, used - sizeof *chunk);
-    pthread_mutex_lock(&kept.lock);
-    chunk->next = kept.lists[i];
-    kept.lists[i] = chunk;
-    pthread_mutex_unlock(&kept.lock);
-    return true;
+    return room;
 }
 
 // at: where the first of them ends; NULL: they are used to their ends.
@@ -241,12 +239,18 @@ static void *alloc_large(struct arena *arena, size_t size)
     return chunk + 1;
 }
 
+// What an allocation takes of its chunk.
+static size_t round_small(size_t size)
+{
+    return (size + REDZONE + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+}
+
 void *arena_alloc(struct arena *arena, size_t size)
 {
     if (size >= LARGE)
         return alloc_large(arena, size);
     size_t asked = size;
-    size = (size + REDZONE + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+    size = round_small(size);
     if ((size_t)(arena->end - arena->at) < size) {
         struct chunk *chunk = chunk_new(arena, &arena->small,
                                         arena->next_chunk < size + sizeof *chunk
@@ -306,6 +310,14 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_siz
         return old;
     if (old && old_size >= LARGE)
         return grow_large(arena, old, new_size);
+    // The last one of its chunk stays where it is.
+    size_t more = round_small(new_size) - round_small(old_size);
+    if (old && new_size < LARGE && (char *)old + round_small(old_size) == arena->at &&
+        more <= (size_t)(arena->end - arena->at)) {
+        arena->at += more;
+        UNPOISON(old, new_size);
+        return old;
+    }
     void *p = arena_alloc(arena, new_size);
     if (old_size)
         memcpy(p, old, old_size);

@@ -8,7 +8,7 @@
 #include "codec/proto.h"
 #include "model/builder.h"
 
-enum { RELEASE_STEP = 8 << 20, RECENT_SETS = 4096 };
+enum { RELEASE_STEP = 8 << 20, RECENT_SETS = 4096, GUESS_MOST = 2048 };
 
 struct reader {
     struct arena *arena;
@@ -269,6 +269,21 @@ static enum pprof_result read_tables(struct reader *r, struct pending *pending)
             return not_pprof(r, at, "malformed submessage");
     }
     return PPROF_OK;
+}
+
+// Room for what a message of this size has as a rule, so that its tables are seldom moved.
+static void guess_tables(struct reader *r, struct pending *pending)
+{
+    struct model_profile *p = r->p;
+    size_t n = r->size / 64 < GUESS_MOST ? r->size / 64 + 8 : GUESS_MOST;
+    r->cap_locations = r->cap_lines = r->cap_functions = r->cap_raw = n;
+    pending->cap_location_mappings = pending->cap_line_functions = n;
+    p->locations = arena_array(r->arena, n, sizeof *p->locations);
+    p->lines = arena_array(r->arena, n, sizeof *p->lines);
+    p->functions = arena_array(r->arena, n, sizeof *p->functions);
+    r->raw_strings = arena_array(r->arena, n, sizeof *r->raw_strings);
+    pending->location_mappings = arena_array(r->arena, n, sizeof *pending->location_mappings);
+    pending->line_functions = arena_array(r->arena, n, sizeof *pending->line_functions);
 }
 
 static void intern_strings(struct reader *r)
@@ -635,6 +650,7 @@ enum pprof_result pprof_read(struct arena *arena, uint8_t *data, size_t n, bool 
     model_build(&r.b, arena);
     r.p = r.b.p;
     struct pending pending = {0};
+    guess_tables(&r, &pending);
     enum pprof_result result = read_tables(&r, &pending);
     if (result == PPROF_OK) {
         intern_strings(&r);

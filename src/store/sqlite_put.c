@@ -228,6 +228,14 @@ static int put_into(struct batch *batch, struct day *day, const struct store_put
 
 // --- requests and transactions ---
 
+// sql is a literal.
+static int step(struct day *day, const char *sql, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&day->db, sql, &code, e);
+    return q ? db_run(&day->db, q, e) : code;
+}
+
 // The day of a put, in a transaction, with a savepoint of this request.
 static int day_for(struct lite *lite, const struct store_put *put, struct day **found,
                    struct err *e)
@@ -239,11 +247,11 @@ static int day_for(struct lite *lite, const struct store_put *put, struct day **
         return day->code;
     }
     if (!code && !day->in_transaction) {
-        code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
+        code = step(day, "BEGIN IMMEDIATE", e);
         day->in_transaction = !code;
     }
     if (!code && !day->in_request) {
-        code = db_exec(&day->db, "SAVEPOINT request", e);
+        code = step(day, "SAVEPOINT request", e);
         day->in_request = !code;
     }
     return code;
@@ -284,7 +292,7 @@ static void put_request(struct batch *batch, struct store_request *r)
         db_reset(&d->db);
         int undone = code ? db_exec(&d->db, "ROLLBACK TO request", &e) : 0;
         if (!undone)
-            undone = db_exec(&d->db, "RELEASE request", &e);
+            undone = step(d, "RELEASE request", &e);
         if (undone && !d->failed)
             fail_day(d, undone, &e);
     }

@@ -19,7 +19,8 @@ struct store {
     // All of these under lock.
     bool stopping;
     struct store_request *first, **last;
-    size_t n_waiting;
+    size_t n_waiting, expected; // expected: of the last commit, who may well come again
+    int64_t last_commit;        // when it began
     struct store_counters counters;
 };
 
@@ -46,6 +47,22 @@ static bool wait_until(struct store *s, pthread_cond_t *cond, int64_t until)
 {
     struct timespec t = {until / 1000000000, until % 1000000000};
     return pthread_cond_timedwait(cond, &s->lock, &t) != ETIMEDOUT;
+}
+
+// Waits for company. Clients that wait for their answers before they send more all came when as
+// many have come as last time; a commit for every profile of a steady stream, which would cost more
+// than it gains, is kept away by the least distance of two commits. lock is held.
+static void wait_for_company(struct store *s)
+{
+    int64_t most = s->options.commit_nanos, t = now(CLOCK_MONOTONIC);
+    int64_t until = t + most, least = s->last_commit + most * 2 / 5;
+    while (most > 0 && !s->stopping && t < until) {
+        bool all = s->n_waiting >= s->expected;
+        if (all && t >= least)
+            break;
+        wait_until(s, &s->work, all && least < until ? least : until);
+        t = now(CLOCK_MONOTONIC);
+    }
 }
 
 static void finish(struct store *s, struct store_request **requests, size_t n, int64_t nanos)
@@ -81,9 +98,7 @@ static void *commit_loop(void *arg)
             pthread_cond_wait(&s->work, &s->lock);
         if (!s->first)
             break;
-        int64_t until = now(CLOCK_MONOTONIC) + s->options.commit_nanos;
-        while (s->options.commit_nanos > 0 && !s->stopping && wait_until(s, &s->work, until))
-            ;
+        wait_for_company(s);
         struct store_request **requests = malloc(s->n_waiting * sizeof *requests);
         struct store_request *only[1];
         size_t n = 0, most = requests ? s->n_waiting : 1;
@@ -96,8 +111,10 @@ static void *commit_loop(void *arg)
         if (!s->first)
             s->last = &s->first;
         s->n_waiting -= n;
-        pthread_mutex_unlock(&s->lock);
         int64_t start = now(CLOCK_MONOTONIC);
+        s->expected = n;
+        s->last_commit = start;
+        pthread_mutex_unlock(&s->lock);
         s->driver->commit(s->state, requests, n);
         finish(s, requests, n, now(CLOCK_MONOTONIC) - start);
         if (requests != only)
@@ -295,7 +312,7 @@ int store_submit(struct store *s, const struct store_put *puts, size_t n, store_
     s->counters.waiting_bytes += bytes;
     *s->last = r;
     s->last = &r->next;
-    if (s->n_waiting++ == 0)
+    if (++s->n_waiting == 1 || s->n_waiting == s->expected)
         pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
     return 0;

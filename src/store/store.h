@@ -37,7 +37,7 @@ struct store_trace {
 
 struct store_options {
     size_t memory;          // bytes that the store may hold, all caches included; 0: 128 MiB
-    int64_t commit_nanos;   // how long a commit waits for company; 0: 50 ms; negative: not at all
+    int64_t commit_nanos;   // how long a commit waits for company at most; 0: 50 ms; negative: not
     int64_t maintain_nanos; // how often hours are closed and old days dropped by a thread of the
                             // store; 0: every 30 s; negative: only by store_maintain
     int64_t keep_nanos;     // days that ended longer ago than this are dropped; 0: kept

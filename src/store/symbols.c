@@ -464,10 +464,12 @@ static void add_stacks(struct translation *t, struct row *rows, size_t n, uint32
         const uint32_t *stack = model_stack(p, rows[i].sample);
         uint32_t depth = p->stack_len[rows[i].sample];
         uint64_t a = s->seed[0] + depth, b = s->seed[1];
-        for (uint32_t d = 0; d < depth; d++) {
-            uint64_t location = t->locations[stack[d]];
-            a = hash_mix(a ^ location, s->seed[2]);
-            b = hash_mix(b + location, s->seed[3]);
+        for (uint32_t d = 0; d < depth; d += 2) {
+            uint64_t two = t->locations[stack[d]];
+            if (d + 1 < depth)
+                two |= (uint64_t)t->locations[stack[d + 1]] << 32;
+            a = hash_mix(a ^ two, s->seed[2]);
+            b = hash_mix(b + two, s->seed[3]);
         }
         wanted[i] = (struct symbols_stack){a, b, 0};
         __builtin_prefetch(&s->stacks[a & s->stack_mask]);
