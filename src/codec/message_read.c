@@ -52,6 +52,9 @@ bool message_is_utf8(struct str s)
                 i += sizeof eight;
                 continue;
             }
+        } else if (!(s.p[i] & 0x80)) {
+            i++;
+            continue;
         }
         size_t length = json_utf8_length((const unsigned char *)s.p + i, s.n - i);
         if (!length)

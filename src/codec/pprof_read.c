@@ -292,6 +292,7 @@ static void intern_strings(struct reader *r)
     for (size_t i = 0; i < r->n_raw; i++)
         total += r->raw_strings[i].n;
     char *text = arena_alloc(r->arena, total ? total : 1);
+    model_strings_expect(r->p->strings, r->n_raw);
     r->string_ids = arena_array(r->arena, r->n_raw ? r->n_raw : 1, sizeof *r->string_ids);
     for (size_t i = 0; i < r->n_raw; i++) {
         struct str s = r->raw_strings[i];

@@ -33,6 +33,17 @@ static uint32_t add(struct model_strings *s, struct str text, uint64_t hash)
     return (uint32_t)s->n++;
 }
 
+void model_strings_expect(struct model_strings *s, size_t n)
+{
+    struct hash_table larger;
+    hash_init(&larger, s->arena, n);
+    if (larger.mask <= s->index.mask)
+        return;
+    for (size_t i = 0; i < s->n; i++)
+        hash_add(&larger, s->arena, hash_bytes(s->items[i].p, s->items[i].n, 0), (uint32_t)i);
+    s->index = larger;
+}
+
 uint32_t model_intern_borrowed(struct model_strings *s, struct str text)
 {
     uint64_t hash = hash_bytes(text.p, text.n, 0);

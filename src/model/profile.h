@@ -125,6 +125,8 @@ static inline const struct model_label *model_labels(const struct model_profile 
 }
 
 struct model_strings *model_strings_new(struct arena *arena);
+// Room for n strings in all, so that their index does not grow step by step.
+void model_strings_expect(struct model_strings *strings, size_t n);
 // Copies the text if it is new.
 uint32_t model_intern(struct model_strings *strings, struct str text);
 // The same for text that lives at least as long as the arena: not copied.

@@ -54,9 +54,12 @@ bool ingest_is_go(const struct model_profile *p, const struct store_label *label
         struct str s = p->strings->items[i];
         if (!s.n || (!first[(unsigned char)s.p[0]] && !last[(unsigned char)s.p[s.n - 1]]))
             continue;
-        for (size_t k = 0; k < sizeof signs / sizeof *signs; k++)
-            if (str_starts(s, signs[k].text) || str_ends(s, signs[k].text))
+        for (size_t k = 0; k < sizeof signs / sizeof *signs; k++) {
+            struct str sign = signs[k].text;
+            if ((s.p[0] == sign.p[0] && str_starts(s, sign)) ||
+                (s.p[s.n - 1] == sign.p[sign.n - 1] && str_ends(s, sign)))
                 return signs[k].go;
+        }
     }
     return false;
 }
