@@ -21,9 +21,9 @@ def free_port():
 
 
 class Daemon:
-    def __init__(self, command, folder):
-        self.binary, self.folder = command, folder
-        os.makedirs(folder)
+    def __init__(self, binary, folder, *options):
+        self.binary, self.folder, self.options = binary, folder, options
+        os.makedirs(folder, exist_ok=True)
         self.process, self.spent, self.rss = None, 0, []
         self.ports = [free_port() for _ in range(4)]
         self.port = self.ports[0]
@@ -105,7 +105,8 @@ class Kiln(Daemon):
     name = 'kiln'
 
     def command(self):
-        return [self.binary, 'server', '--listen', f'127.0.0.1:{self.port}', '--data', f'{self.folder}/data']
+        return [self.binary, 'server', '--listen', f'127.0.0.1:{self.port}', '--data', f'{self.folder}/data',
+                *self.options]
 
 
 class Pyroscope(Daemon):

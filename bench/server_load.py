@@ -1,6 +1,8 @@
 """What bench/server sends: profiles drawn from a record of a real program, and connections that
 push them."""
 import gzip
+import heapq
+import itertools
 import os
 import random
 import selectors
@@ -170,11 +172,12 @@ class Connection:
         self.due, self.make = next(self.jobs, (None, None))
         self.out, self.answer, self.sent = None, b'', 0
 
+    def connect(self):
+        self.socket = socket.create_connection(('127.0.0.1', self.port), timeout=60)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.setblocking(False)
+
     def send(self):
-        if not self.socket:
-            self.socket = socket.create_connection(('127.0.0.1', self.port), timeout=60)
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.socket.setblocking(False)
         data = self.make()
         self.start = time.perf_counter()
         self.out = (b'POST /push.v1.PusherService/Push HTTP/1.1\r\nHost: localhost\r\n'
@@ -204,42 +207,47 @@ class Connection:
 
 def push(port, jobs, each=None):
     """Seconds that each push took; jobs has a list for each connection. One that came late because an
-    earlier one was not answered counts from when it was due. each(): called after each answer; its
-    True ends all. A broken connection ends all, too, when there is an each."""
-    took = []
-    waiting = [c for c in (Connection(port, j) for j in jobs) if c.make]
-    open_connections = []
+    earlier one was not answered counts from when it was due. each(): called after each answer; a broken
+    connection ends all where there is one."""
+    took, sockets = [], []
+    order = itertools.count()
+    waiting = []
     selector = selectors.DefaultSelector()
+
+    def wait(c):
+        if c.make:
+            heapq.heappush(waiting, (c.due or 0, next(order), c))
+    for j in jobs:
+        wait(Connection(port, j))
     try:
         while waiting or selector.get_map():
             now = time.perf_counter()
-            for c in [c for c in waiting if c.due is None or c.due <= now]:
-                waiting.remove(c)
-                fresh = c.socket is None
+            while waiting and waiting[0][0] <= now:
+                c = heapq.heappop(waiting)[2]
+                if not c.socket:
+                    c.connect()
+                    sockets.append(c.socket)
                 c.send()
-                if fresh:
-                    open_connections.append(c.socket)
                 selector.register(c.socket, selectors.EVENT_WRITE, c)
-            soonest = min((c.due for c in waiting), default=now + 1)
+            soonest = waiting[0][0] if waiting else now + 1
             for key, _ in selector.select(max(0, min(soonest - now, 1))):
                 c = key.data
                 if key.events == selectors.EVENT_WRITE:
                     if c.write():
                         selector.modify(c.socket, selectors.EVENT_READ, c)
                 elif c.read():
-                    took.append(time.perf_counter() - (c.start if c.due is None else min(c.due, c.start)))
+                    took.append(time.perf_counter() - min(c.due or c.start, c.start))
                     selector.unregister(c.socket)
                     c.next()
-                    if c.make:
-                        waiting.append(c)
-                    if each and each():
-                        return took
+                    wait(c)
+                    if each:
+                        each()
     except OSError:
         if not each:
             raise
     finally:
         selector.close()
-        for s in open_connections:
+        for s in sockets:
             s.close()
     return took
 

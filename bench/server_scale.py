@@ -1,0 +1,201 @@
+"""bench/server --scale and --targets: many services, a long time, many targets. kiln alone."""
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+sys.path.append('tests/server')
+from harness import profile  # noqa: E402
+from server_daemons import TYPE, Kiln, free_port  # noqa: E402
+from server_load import PODS, VARIANTS, Record, body, push, record  # noqa: E402
+
+missed, wrong = [], []  # goals; what must not be, however slow the machine
+
+
+def fail(text):
+    wrong.append(text)
+    print(text, flush=True)
+
+
+def row(what, value, unit, goal=None):
+    over = goal is not None and value > goal
+    print(f'{what:52}{value:>12.4g} {unit:4}' + (f' goal <= {goal}{" MISSED" if over else ""}' if goal else ''),
+          flush=True)
+    if over:
+        missed.append(what)
+
+
+def flat(rss):
+    """MiB: the highest of the first half, after what it takes to begin, and of the second."""
+    rest = rss[len(rss) // 10:]
+    return max(rest[:len(rest) // 2]), max(rest[len(rest) // 2:])
+
+
+def soak(kiln, folder, made, services, interval, seconds):
+    """Each service pushes once an interval, and is asked about in turn, once a second."""
+    server = Kiln(kiln, folder)
+    began, failed = time.perf_counter(), []
+
+    def jobs(service):
+        for k in range(int(seconds / interval)):
+            drawn = made[(service + k) % VARIANTS]
+            yield (began + interval * (k + service / services),
+                   lambda drawn=drawn: body((f'service-{service}', 'pod-0', drawn.at(time.time_ns()))))
+
+    def ask():
+        for i in range(int(seconds)):
+            time.sleep(max(0, began + i + 1 - time.perf_counter()))
+            now = time.time_ns() // 10**6
+            try:
+                server.ask('SelectMergeStacktraces', {
+                    'profileTypeID': TYPE, 'labelSelector': '{service_name="service-%d"}' % (i % services),
+                    'start': now - 3600 * 1000, 'end': now})
+            except (OSError, RuntimeError) as e:
+                failed.append(e)
+    asker = threading.Thread(target=ask, daemon=True)
+    asker.start()
+    before = server.cpu()
+    took = push(server.port, [jobs(i) for i in range(services)])
+    lasted = time.perf_counter() - began
+    asker.join()
+    spent = server.cpu() - before
+    first, second = flat(server.rss)
+    print(f'\n{services} services that push every {interval} s, for {lasted:.0f} s; '
+          f'load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores')
+    row('profiles, each with its answer 200', len(took), '')
+    row('server CPU for 1,000 profiles, queries included', spent * 1000 / len(took), 's')
+    row('cores used', spent / lasted, '')
+    row('push latency, p50', statistics.median(took) * 1000, 'ms', 100)
+    row('push latency, p99', sorted(took)[int(len(took) * .99)] * 1000, 'ms')
+    row('RSS, the highest of the first half', first, 'MiB')
+    row('RSS, the highest of the second half', second, 'MiB', 256)
+    row('disk a profile at once', server.disk() / len(took), 'B')
+    if failed:
+        fail(f'{len(failed)} queries failed: {failed[0]}')
+    # What a leak of requests would exceed many times over.
+    if second > first * 1.25 + 16:
+        fail(f'memory grows: {first:.0f} to {second:.0f} MiB')
+    server.stop()
+
+
+def day(kiln, folder, made, pods, every):
+    """24 h of so many pods, back-dated, and queries over it once its hours are closed."""
+    server = Kiln(kiln, folder)
+    end = time.time_ns() // 3600 // 10**9 * 3600 * 10**9
+    start = end - 24 * 3600 * 10**9
+    times = range(start, end, every * 10**9)
+    before = server.cpu()
+    push(server.port, [[(None, lambda t=t, i=i, p=p: body(*(
+        ('shop', f'pod-{pod}', made[(i + pod) % VARIANTS].at(t)) for pod in range(p, p + PODS))))
+        for i, t in enumerate(times) for p in range(0, pods, PODS)][c::4] for c in range(4)])
+    n = len(times) * pods
+    print(f'\n24 h of {pods} pods, a profile every {every} s, back-dated')
+    row('profiles', n, '')
+    row('server CPU for 1,000 profiles', (server.cpu() - before) * 1000 / n, 's')
+    row('RSS, the highest', max(server.rss), 'MiB', 256)
+    row('disk a profile at once', server.disk() / n, 'B')
+    ask = {'profileTypeID': TYPE, 'labelSelector': '{service_name="shop"}', 'start': start // 10**6,
+           'end': end // 10**6 - 1, 'maxNodes': 8192}
+    middle = (start + end) // 2 // 10**6
+    halves = {'left': {**ask, 'end': middle - 1}, 'right': {**ask, 'start': middle}}
+
+    def measure(what, method, request, goal=None, repeats=5):
+        row(what, statistics.median(server.ask(method, request)[1] for _ in range(repeats)) * 1000, 'ms', goal)
+    measure('merge of 24 h, hours not all closed', 'SelectMergeStacktraces', ask, repeats=2)
+    for _ in range(120):  # the server looks for hours to close every 30 s
+        time.sleep(1)
+        if metric(server, 'kiln_store_hours_closed_total') >= 24:
+            break
+    row('disk a profile, hours closed', server.disk() / n, 'B', 450)
+    measure('merge of 24 h from roll-ups', 'SelectMergeStacktraces', ask, 50)
+    measure('series by pod, 240 points', 'SelectSeries', {**ask, 'step': 360, 'groupBy': ['pod']})
+    measure('diff of two halves', 'Diff', halves)
+    total = int(server.ask('SelectMergeStacktraces', ask)[0]['flamegraph']['total'])
+    if total != sum(made[(i + pod) % VARIANTS].total for i in range(len(times)) for pod in range(pods)):
+        fail('the merge of 24 h is not what was sent')
+    row('RSS, the highest, queries included', max(server.rss), 'MiB', 256)
+    server.stop()
+
+
+def metric(server, name):
+    with urllib.request.urlopen(f'http://127.0.0.1:{server.port}/metrics') as answer:
+        lines = answer.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(name + ' '))
+
+
+# --- targets ---
+
+def heap(times):
+    """A heap profile of counters that have grown so many times."""
+    types = [('alloc_objects', 'count'), ('alloc_space', 'bytes'), ('inuse_objects', 'count'), ('inuse_space', 'bytes')]
+    stacks = {('main', *(f'frame_{i % (d * 7 + 2)}_{d}' for d in range(12)), f'leaf_{i}'):
+              [times * (i + 1), times * (i + 1) * 64, i + 1, (i + 1) * 64] for i in range(400)}
+    return profile(types, ('space', 'bytes', 524288), stacks, time.time())
+
+
+async def serve(port, made):
+    """All targets are addresses of this machine: each says which one it was asked as."""
+    asked, heaps = {}, {}
+
+    async def answer(reader, writer):
+        try:
+            while True:
+                head = (await reader.readuntil(b'\r\n\r\n')).decode()
+                path = head.split()[1]
+                if 'heap' in path:
+                    host = writer.get_extra_info('sockname')[0]
+                    asked[host] = times = asked.get(host, 0) + 1
+                    heaps[times] = data = heaps.get(times) or heap(times)
+                else:
+                    await asyncio.sleep(float(path.partition('seconds=')[2].partition('&')[0] or 1))
+                    data = made[hash(writer) % VARIANTS].at(time.time_ns())
+                writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n' % len(data) + data)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+    await (await asyncio.start_server(answer, '0.0.0.0', port, backlog=1024)).serve_forever()
+
+
+def targets(kiln, folder, made, n, seconds):
+    os.makedirs(folder)
+    port = free_port()
+    threading.Thread(target=lambda: asyncio.run(serve(port, made)), daemon=True).start()
+    time.sleep(0.5)
+    results = []
+    for count in (1, n):
+        listed = ', '.join(f'"127.1.{i // 200}.{i % 200 + 1}:{port}"' for i in range(count))
+        with open(f'{folder}/{count}.yaml', 'w') as f:
+            f.write('scrape_configs:\n  - {job_name: fleet, scrape_interval: 10s, static_configs: '
+                    f'[{{targets: [{listed}]}}]}}\n')
+        server = Kiln(kiln, f'{folder}/{count}', '--config', f'{folder}/{count}.yaml')
+        before = server.cpu()
+        time.sleep(seconds)
+        spent = server.cpu() - before
+        results.append((max(server.rss), server.rss[-1], spent, metric(server, 'kiln_profiles_received_total')))
+        server.stop()
+    (one, _, _, _), (most, last, spent, stored) = results
+    print(f'\n{n} targets, CPU and heap profiles every 10 s, for {seconds} s; '
+          f'load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores')
+    row('RSS with one target', one, 'MiB')
+    row(f'RSS with {n} targets, the highest', most, 'MiB')
+    row(f'RSS with {n} targets, at the end', last, 'MiB')
+    row('a target', (most - one) / (n - 1), 'MiB')
+    row('profiles stored', stored, '')
+    row('cores used', spent / seconds, '')
+
+
+def main(option):
+    kiln = os.path.abspath(option('--kiln', 'build/kiln'))
+    with tempfile.TemporaryDirectory(prefix='kiln-bench-') as folder:
+        taken = Record(option('--record', '') or record(kiln, folder, 20))
+        made = [taken.draw(i) for i in range(VARIANTS)]
+        if '--targets' in sys.argv:
+            targets(kiln, f'{folder}/targets', made, option('--targets', 300), option('--seconds', 60))
+        else:
+            soak(kiln, f'{folder}/soak', made, option('--services', 1000), 10, option('--seconds', 600))
+            day(kiln, f'{folder}/day', made, option('--pods', 100), option('--every', 15))
+    return 1 if missed or wrong else 0
