@@ -118,6 +118,7 @@ const { base, proxy, check, open, idle, close, shot, param, about, finish } = aw
   await page.goBack();
   await idle(page);
   await page.selectOption("label:has-text('Compare and diff with') select", "us");
+  await row("eu").locator("a[href*='base=us']:has-text('Diff')").waitFor();
   check(new URL(await row("eu").locator("a:has-text('Diff')").getAttribute("href"), base).searchParams.get("left_query").includes('region="us"'), "labels: diff with one of them",
     await row("eu").locator("a:has-text('Diff')").getAttribute("href"));
   await row("eu").locator("a:has-text('Explore')").click();
