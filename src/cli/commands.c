@@ -218,7 +218,8 @@ const struct command commands[] = {
      .about =
          "types, labels and series list what a server has; top, flame, tree, diff and the\n"
          "other commands that read a profile show what it merges, and take their options;\n"
-         "pprof FILE saves it. TIME is now-1h (the default of --from), 1700000000 or\n"
+         "pprof FILE saves it. Without --type it is CPU time, or what there is instead, which is\n"
+         "then told. TIME is now-1h (the default of --from), 1700000000 or\n"
          "20240131. --label NAME lists a label's values; --step SECONDS and --by LABEL are of\n"
          "series; diff compares with --base-from, --base-until and --base {SELECTOR}.\n"
          "--server, --token, --tenant and --ca as for push.",

@@ -50,34 +50,53 @@ static void print_names(const struct message_list *names)
         printf("%.*s\n", (int)items[i].n, items[i].p);
 }
 
-static int print_types(const struct query *q, struct err *e)
-{
-    struct range_request r = {milliseconds(q->from), milliseconds(q->until)};
-    struct types_answer *a =
-        call(q, "ProfileTypes", &range_request_message, &r, &types_answer_message, e);
-    const struct profile_type *types = a ? a->types.items : NULL;
-    for (size_t i = 0; a && i < a->types.n; i++)
-        printf("%.*s\n", (int)types[i].id.n, types[i].id.p);
-    return a ? 0 : -1;
-}
-
-// The names of labels, or with --label the values of one.
-static int print_labels(const struct query *q, struct err *e)
+// The names of labels, or the values of one.
+static const struct message_list *ask_labels(const struct query *q, const char *label,
+                                             struct err *e)
 {
     struct str selector = str_from(q->selector);
     struct labels_request r = {
         .start = milliseconds(q->from),
         .end = milliseconds(q->until),
-        .name = q->label ? str_from(q->label) : STR(""),
+        .name = label ? str_from(label) : STR(""),
         .matchers = {&selector, 1, 1, false},
     };
     struct names_answer *a =
-        q->label
-            ? call(q, "LabelValues", &label_values_request_message, &r, &names_answer_message, e)
-            : call(q, "LabelNames", &label_names_request_message, &r, &names_answer_message, e);
-    if (a)
-        print_names(&a->names);
-    return a ? 0 : -1;
+        label ? call(q, "LabelValues", &label_values_request_message, &r, &names_answer_message, e)
+              : call(q, "LabelNames", &label_names_request_message, &r, &names_answer_message, e);
+    return a ? &a->names : NULL;
+}
+
+static int print_labels(const struct query *q, const char *label, struct err *e)
+{
+    const struct message_list *names = ask_labels(q, label, e);
+    if (names)
+        print_names(names);
+    return names ? 0 : -1;
+}
+
+// The type that is shown where nobody says which: CPU time, else what comes closest.
+static int choose_type(struct query *q, struct err *e)
+{
+    static const char *const best[] = {
+        "process_cpu:cpu:", ":cpu:", ":wall:", ":samples:", ":inuse_space:", ":alloc_space:", ":"};
+    if (q->type)
+        return 0;
+    const struct message_list *types = ask_labels(q, "__profile_type__", e);
+    if (!types)
+        return -1;
+    const struct str *ids = types->items;
+    for (size_t k = 0; k < sizeof best / sizeof *best && !q->type; k++)
+        for (size_t i = 0; i < types->n && !q->type; i++)
+            if (str_find(ids[i], str_from(best[k]), 0) != SIZE_MAX)
+                q->type = arena_copy(q->arena, ids[i].p, ids[i].n);
+    if (!q->type)
+        return err_set(e, "no profiles with %s from %s until %s", q->selector, q->from, q->until);
+    if (!strstr(q->type, best[0]))
+        fprintf(stderr,
+                "kiln query: shows %s; --type shows another, `kiln query types` lists them\n",
+                q->type);
+    return 0;
 }
 
 static int print_series(const struct query *q, struct err *e)
@@ -212,7 +231,6 @@ int command_query(int argc, char **argv)
     struct err e = {""};
     struct query q = {
         .remote = remote_default(),
-        .type = "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
         .from = "now-1h",
         .until = "now",
         .base_from = "now-2h",
@@ -223,8 +241,9 @@ int command_query(int argc, char **argv)
     };
     int result = q.arena ? parse(&q, argc, argv, &e) : err_set(&e, "out of memory");
     if (!result)
-        result = strcmp(q.what, "types") == 0    ? print_types(&q, &e)
-                 : strcmp(q.what, "labels") == 0 ? print_labels(&q, &e)
+        result = strcmp(q.what, "types") == 0    ? print_labels(&q, "__profile_type__", &e)
+                 : strcmp(q.what, "labels") == 0 ? print_labels(&q, q.label, &e)
+                 : choose_type(&q, &e)           ? -1
                  : strcmp(q.what, "series") == 0 ? print_series(&q, &e)
                                                  : show(&q, &e);
     arena_free(q.arena);

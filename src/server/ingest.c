@@ -42,15 +42,11 @@ struct batch {
 static int64_t plausible_time(struct batch *batch, const struct ingest_item *item)
 {
     const int64_t year = (int64_t)365 * 86400 * 1000000000;
-    int64_t now = server_now(), time = item->profile->time_nanos;
-    int64_t fallback = item->fallback_time > year ? item->fallback_time : now;
-    if (time == 0)
-        return fallback;
-    if (time < year || time > now + year) {
-        batch->corrected++;
-        return fallback;
-    }
-    return time;
+    int64_t now = server_now(), time = item->profile->time_nanos, other = item->fallback_time;
+    bool is_good = time >= year && time <= now + year;
+    bool is_other_good = other >= year && other <= now + year;
+    batch->corrected += !is_good && (time || (other && !is_other_good));
+    return is_good ? time : is_other_good ? other : now;
 }
 
 // Without the types that have no value other than zero: they would be series of nothing.

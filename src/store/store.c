@@ -261,7 +261,8 @@ static int check_put(const struct store_put *put, struct err *e)
                 KIND_MAX_TYPES);
         return STORE_BAD_INPUT;
     }
-    if (put->time <= 0) {
+    // The end of its day must be a time as well.
+    if (put->time <= 0 || put->time > INT64_MAX - INT64_C(2) * 86400 * 1000000000) {
         err_set(e, "a profile's time is %lld: nanoseconds since 1970 are expected",
                 (long long)put->time);
         return STORE_BAD_INPUT;
@@ -401,7 +402,8 @@ int store_lines(struct store *s, const struct store_select *select, int64_t step
 bool store_type_is_gauge(struct str type_id)
 {
     struct type_id id;
-    return type_id_parse(type_id, &id) && str_starts(id.type, STR("inuse_"));
+    return type_id_parse(type_id, &id) &&
+           (str_starts(id.type, STR("inuse_")) || str_starts(id.type, STR("goroutine")));
 }
 
 int store_stats(struct store *s, struct str tenant, struct store_stats *stats, struct err *e)

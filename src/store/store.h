@@ -184,7 +184,7 @@ int store_lines(struct store *store, const struct store_select *select, int64_t 
                 struct arena *arena, struct store_line **lines, size_t *n,
                 struct store_answer *answer, struct err *e);
 
-// inuse_* and the like: averaged over time, never added up.
+// inuse_* and goroutines: averaged over time, never added up.
 bool store_type_is_gauge(struct str type_id);
 
 struct store_stats {

@@ -1,0 +1,195 @@
+// The server as its clients meet it: libmicrohttpd, routes, bodies, decoders, store and answers,
+// over a socket. An input is `METHOD PATH`, lines of headers, an empty line and a body, which is
+// sent as a request that is right in form; or, behind a NUL, bytes that are sent as they are. What
+// is right in form is answered, and never with 500.
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "net/listen.h"
+#include "reader.h"
+#include "server/debuginfo.h"
+#include "server/routes.h"
+#include "server/scrape.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+// What a running server holds is reached through mappings that the search for leaks does not see.
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "detect_leaks=0";
+}
+
+static struct server server;
+static struct listener listener;
+static char folder[64];
+
+static void remove_folder(void)
+{
+    char command[100];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    fuzz_require(system(command) == 0);
+}
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc, (void)argv;
+    struct err e = {""};
+    char address[100];
+    // In memory: every push is synced.
+    strcpy(folder,
+           access("/dev/shm", W_OK) == 0 ? "/dev/shm/kiln-fuzz-XXXXXX" : "/tmp/kiln-fuzz-XXXXXX");
+    fuzz_require(mkdtemp(folder) != NULL);
+    atexit(remove_folder);
+    signal(SIGPIPE, SIG_IGN);
+    fuzz_require((server.config = server_config_read(NULL, &e)) != NULL);
+    server.config->data = folder;
+    server.config->limits.body = 1 << 20;
+    server.config->limits.profile = 1 << 20;
+    server.config->n_debuginfo_directories = 0;
+    struct store_options store = server.config->store;
+    store.commit_nanos = -1;
+    store.keep_bytes = 32 << 20;
+    fuzz_require((server.store = store_open(folder, &store, &e)) != NULL);
+    const struct debuginfo_options debuginfo = {
+        .data = folder, .store = server.store, .file_limit = 1 << 20, .total_limit = 16 << 20};
+    fuzz_require((server.debuginfo = debuginfo_open(&debuginfo, &e)) != NULL);
+    snprintf(address, sizeof address, "unix:%s/socket", folder);
+    fuzz_require(listener_open(&listener, address, &e) == 0);
+    const struct web_options web = {.context = &server,
+                                    .handle = routes_handle,
+                                    .workers = 2,
+                                    .body_limit = 1 << 20,
+                                    .arena_limit = 256 << 20};
+    fuzz_require((server.web = web_start(&listener, &web, &e)) != NULL);
+    fuzz_require((server.scraper = scraper_start(&server, server.config)) != NULL);
+    return 0;
+}
+
+static int begin(void)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    strcpy(to.sun_path, listener.path);
+    fuzz_require(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+    return fd;
+}
+
+// It may have had enough before the end.
+static void put(int fd, const void *data, size_t n)
+{
+    for (const char *p = data; n;) {
+        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) // the fuzzer's own clock
+            continue;
+        if (sent <= 0)
+            return;
+        p += sent;
+        n -= (size_t)sent;
+    }
+}
+
+// Until the server closes, or is silent for so long. The first bytes of what it says are kept.
+static size_t take(int fd, char *first, size_t room, int ms)
+{
+    size_t kept = 0;
+    char buffer[16384];
+    for (;;) {
+        struct pollfd p = {fd, POLLIN, 0};
+        int ready = poll(&p, 1, ms);
+        ssize_t n = ready > 0 ? recv(fd, buffer, sizeof buffer, 0) : ready;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return kept;
+        size_t some = (size_t)n < room - kept ? (size_t)n : room - kept;
+        memcpy(first + kept, buffer, some);
+        kept += some;
+    }
+}
+
+static bool is_plain(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] < 33 || (unsigned char)s.p[i] > 126)
+            return false;
+    return s.n > 0;
+}
+
+// A header that does not change where the request ends.
+static bool is_header(struct str line)
+{
+    static const char *const not_ours[] = {
+        "content-length", "transfer-encoding", "connection", "expect", "host", "upgrade"};
+    size_t colon = str_find(line, STR(":"), 0);
+    if (colon == SIZE_MAX || !is_plain(str_from_to(line, 0, colon)))
+        return false;
+    for (size_t i = 0; i < line.n; i++)
+        if ((unsigned char)line.p[i] < 32)
+            return false;
+    for (size_t i = 0; i < sizeof not_ours / sizeof *not_ours; i++)
+        if (colon == strlen(not_ours[i]) && strncasecmp(line.p, not_ours[i], colon) == 0)
+            return false;
+    return true;
+}
+
+static void send_request(struct str rest)
+{
+    struct str line = {"", 0};
+    struct out out;
+    str_next_line(&rest, &line);
+    size_t space = str_find(line, STR(" "), 0);
+    if (space == SIZE_MAX || line.n > 4000 || !is_plain(str_from_to(line, space + 1, line.n)))
+        return;
+    struct str method = str_from_to(line, 0, space);
+    static const char *const methods[] = {"GET", "POST", "HEAD", "DELETE", "PUT", "OPTIONS"};
+    bool known = false;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        known |= str_eq(method, str_from(methods[i]));
+    if (!known || line.p[space + 1] != '/')
+        return;
+    out_init_memory(&out, 1 << 20);
+    out_printf(&out, "%.*s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n", (int)line.n, line.p);
+    for (int i = 0; i < 16 && str_next_line(&rest, &line) && line.n; i++)
+        if (line.n < 1000 && is_header(line))
+            out_printf(&out, "%.*s\r\n", (int)line.n, line.p);
+    out_printf(&out, "Content-Length: %zu\r\n\r\n", rest.n);
+    out_str(&out, rest);
+    int fd = begin();
+    put(fd, out.p, out.n);
+    out_fini(&out);
+    char answer[16] = "";
+    size_t n = take(fd, answer, sizeof answer - 1, -1);
+    close(fd);
+    unsigned status = 0;
+    if (n < 12 || sscanf(answer, "HTTP/1.1 %u", &status) != 1 || status < 200 || status == 500 ||
+        status > 503) {
+        fprintf(stderr, "answer: %zu bytes, %.*s\n", n, (int)n, answer);
+        abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (!n)
+        return 0;
+    if (data[0]) {
+        send_request((struct str){(const char *)data, n});
+        return 0;
+    }
+    // It may never become a request: nobody waits for an answer for long.
+    char answer[16];
+    int fd = begin();
+    put(fd, data + 1, n - 1);
+    if (n > 1 && data[1] & 1)
+        shutdown(fd, SHUT_WR);
+    take(fd, answer, sizeof answer, 2);
+    close(fd);
+    return 0;
+}
