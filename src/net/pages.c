@@ -135,7 +135,7 @@ static void put_data(struct out *out, struct str json)
 }
 
 void pages_write_document(struct out *out, const char *title, const char *base, struct str meta,
-                          const char *first)
+                          const char *first, const char *part)
 {
     static const char *const styles[] = {"palette.css", "app.css"};
     out_text(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -151,7 +151,8 @@ void pages_write_document(struct out *out, const char *title, const char *base, 
         out_printf(out, "<link rel=\"preload\" as=\"fetch\" crossorigin href=\"%s\">\n", first);
     // What app.js imports at once; other parts are for pages that may never be opened.
     for (const struct web_asset *asset = web_assets; asset->name; asset++)
-        if (str_starts(str_from(asset->name), STR("chunk-")))
+        if (str_starts(str_from(asset->name), STR("chunk-")) ||
+            (part && str_starts(str_from(asset->name), str_from(part))))
             out_printf(out, "<link rel=\"modulepreload\" href=\"%s%s\">\n", base, asset->name);
     out_printf(out, "<script type=\"module\" src=\"%sapp.js?v=%s\"></script>\n", base,
                web_assets_version);
@@ -167,6 +168,6 @@ void pages_document(const struct http_request *q, struct http_answer *a, const c
 {
     a->type = "text/html; charset=utf-8";
     http_answer_header(a, "Cache-Control", "no-store");
-    pages_write_document(&a->body, title, base, meta, first);
+    pages_write_document(&a->body, title, base, meta, first, NULL);
     pages_compress(q, a);
 }

@@ -15,9 +15,10 @@ struct pages_asset {
 bool pages_find(struct str name, struct pages_asset *asset);
 // The same, inflated, or made now; -1 with e filled.
 int pages_write_file(struct str name, struct out *out, struct err *e);
-// As pages_document, without an answer around it.
+// As pages_document, without an answer around it. part (may be NULL) is how the file begins that
+// this home's pages are in.
 void pages_write_document(struct out *out, const char *title, const char *base, struct str meta,
-                          const char *first);
+                          const char *first, const char *part);
 extern const char pages_policy[]; // Content-Security-Policy
 
 // For answers of http_server.h:

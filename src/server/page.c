@@ -20,7 +20,8 @@ void page_document(struct call *c)
         out_char(&c->x->body_out, '\n');
     } else {
         c->x->type = "text/html; charset=utf-8";
-        pages_write_document(&c->x->body_out, "kiln", "ui/", STR("{\"home\":\"server\"}"), NULL);
+        pages_write_document(&c->x->body_out, "kiln", "ui/", STR("{\"home\":\"server\"}"), NULL,
+                             "main-");
     }
     call_finish(c);
 }

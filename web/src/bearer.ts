@@ -19,7 +19,7 @@ function hash(text: string): number {
 
 // Where the telling end of a name begins: after its package, which gives it its colour.
 function packageEnd(name: string): number {
-  const plain = name.replace(/<[^<>]*>|\([^()]*\)/g, (part) => " ".repeat(part.length));
+  const plain = /[<(]/.test(name) ? name.replace(/<[^<>]*>|\([^()]*\)/g, (part) => " ".repeat(part.length)) : name;
   const cut = Math.max(plain.lastIndexOf("::", plain.length - 3), plain.lastIndexOf("/"), plain.lastIndexOf("."));
   return cut > 0 && cut < plain.length - 2 ? cut : 0;
 }
@@ -27,8 +27,9 @@ function packageEnd(name: string): number {
 function describeFrames(names: string[], type: string, unit: string, diff: boolean): FlameData {
   const groups: [string, number, number][] = [["", 0, 0]];
   const known = new Map<string, number>();
-  const group = names.map((name) => {
-    const own = name.slice(0, packageEnd(name)).split(/::|\/|\./).slice(0, 2).join("::");
+  const ends = names.map(packageEnd);
+  const group = names.map((name, i) => {
+    const own = ends[i] ? name.slice(0, ends[i]).split(/::|\/|\./, 2).join("::") : "";
     if (!own && !MUTED.test(name)) return 0;
     const key = own || "runtime";
     if (!known.has(key)) known.set(key, groups.push([key, MUTED.test(name) ? 1 : 0, hash(key) % HUES]) - 1);
@@ -38,73 +39,67 @@ function describeFrames(names: string[], type: string, unit: string, diff: boole
   return {
     title: "", diff: diff ? 1 : 0, reverse: 0, normalise: 0, merged: 0, types: [[type, unit, 0]], names,
     file: zeros, module: zeros, line: zeros, texts: [""],
-    short: names.map((name) => {
-      const at = packageEnd(name);
-      return at ? at + (name[at] === ":" ? 2 : 1) : 0;
-    }),
+    short: names.map((name, i) => (ends[i] ? ends[i] + (name[ends[i]] === ":" ? 2 : 1) : 0)),
     ...{ shade: names.map((name) => hash(name) % 3), group, groups, functions: "", flip: 0 },
   } as FlameData;
 }
 
 export function fromFlamebearer(bearer: Flamebearer, type: string, unit: string, diff = false): Tree {
   const step = diff ? 7 : 4;
-  const frameOf = bearer.names.map((name, i) => (i === 0 ? 0 : name === "other" ? 1 : i + 1));
-  const names = ["all", "other", ...bearer.names.slice(1)];
   const columns = diff ? 2 : 1;
-  interface Node { frame: number; x: number; end: number; self: number[]; total: number[]; below: Node[] }
-  const at = (values: (string | number)[], i: number) => Number(values[i]);
-  let above: Node[] = [];
-  let root: Node | null = null;
-  let n = 0;
-  for (const { values } of bearer.levels) {
-    const row: Node[] = [];
-    let x = 0;
-    let up = 0;
-    for (let i = 0; i + step <= values.length; i += step) {
-      const total = diff ? [at(values, i + 1), at(values, i + 4)] : [at(values, i + 1)];
-      const self = diff ? [at(values, i + 2), at(values, i + 5)] : [at(values, i + 2)];
-      x += at(values, i) + (diff ? at(values, i + 3) : 0);
-      const end = x + total.reduce((a, b) => a + b, 0);
-      const node: Node = { frame: frameOf[at(values, i + step - 1)], x, end, self, total, below: [] };
-      x = end;
-      while (up < above.length && above[up].end < end) up++;
-      if (root) above[up]?.below.push(node);
-      else root = node;
-      row.push(node);
-      n++;
-    }
-    above = row;
-  }
+  const n = bearer.levels.reduce((sum, { values }) => sum + Math.floor(values.length / step), 0);
+  const names = ["all", "other", ...bearer.names.slice(1)];
   const data = describeFrames(names, type, unit, diff);
+  const make = () => Array.from({ length: columns }, () => new Float64Array(n));
   const tree: Tree = {
     n, data, frame: new Uint32Array(n), parent: new Int32Array(n), depth: new Uint16Array(n), end: new Uint32Array(n),
-    flags: new Uint8Array(n), maxDepth: 0,
-    self: Array.from({ length: columns }, () => new Float64Array(n)),
-    total: Array.from({ length: columns }, () => new Float64Array(n)),
+    flags: new Uint8Array(n), maxDepth: 0, self: make(), total: make(),
     isOther: (i) => tree.frame[i] === 1,
     name: (i) => data.names[tree.frame[i]],
   };
-  let next = 0;
-  const open: [node: Node, parent: number][] = root ? [[root, -1]] : [];
-  while (open.length) {
-    const [node, parent] = open.pop()!;
-    const i = next++;
-    tree.frame[i] = node.frame;
-    tree.parent[i] = parent;
-    tree.depth[i] = parent < 0 ? 0 : tree.depth[parent] + 1;
-    tree.maxDepth = Math.max(tree.maxDepth, tree.depth[i]);
-    if (node.frame === 1) data.merged++;
-    for (let c = 0; c < columns; c++) {
-      tree.self[c][i] = node.self[c];
-      tree.total[c][i] = node.total[c];
+  // Level by level: who is above whom, by where they end.
+  const up = new Int32Array(n).fill(-1);
+  const right = new Float64Array(n);
+  const size = new Uint32Array(n).fill(1);
+  let row = 0;
+  let at = 0;
+  for (const { values } of bearer.levels) {
+    const above = row;
+    row = at;
+    let parent = above;
+    let x = 0;
+    for (let i = 0; i + step <= values.length; i += step, at++) {
+      x += Number(values[i]) + Number(values[i + 1]) + (diff ? Number(values[i + 3]) + Number(values[i + 4]) : 0);
+      right[at] = x;
+      while (parent < row - 1 && right[parent] < x) parent++;
+      if (row) up[at] = parent;
     }
-    for (let k = node.below.length - 1; k >= 0; k--) open.push([node.below[k], i]);
   }
-  tree.n = next;
-  for (let i = next - 1; i >= 0; i--) {
-    if (!tree.end[i]) tree.end[i] = i + 1;
-    const up = tree.parent[i];
-    if (up >= 0 && !tree.end[up]) tree.end[up] = tree.end[i];
+  for (let i = n - 1; i > 0; i--) size[up[i]] += size[i];
+  // Then depth first, as the component wants them: a node's place is behind those of its elder siblings.
+  const place = new Uint32Array(n);
+  const next = new Uint32Array(n);
+  let i = 0;
+  for (const { values } of bearer.levels) {
+    for (let v = 0; v + step <= values.length; v += step, i++) {
+      const above = up[i];
+      const to = above < 0 ? 0 : next[above];
+      place[i] = to;
+      next[i] = to + 1;
+      if (above >= 0) next[above] += size[i];
+      const name = Number(values[v + step - 1]);
+      const frame = name === 0 ? 0 : bearer.names[name] === "other" ? 1 : name + 1;
+      tree.frame[to] = frame;
+      if (frame === 1) data.merged++;
+      tree.parent[to] = above < 0 ? -1 : place[above];
+      tree.depth[to] = above < 0 ? 0 : tree.depth[place[above]] + 1;
+      tree.maxDepth = Math.max(tree.maxDepth, tree.depth[to]);
+      tree.end[to] = to + size[i];
+      for (let c = 0; c < columns; c++) {
+        tree.total[c][to] = Number(values[v + 1 + 3 * c]);
+        tree.self[c][to] = Number(values[v + 2 + 3 * c]);
+      }
+    }
   }
   return tree;
 }

@@ -123,10 +123,10 @@ export function virtualTable(scroll, hooks) {
     body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
-  function gap(rows, columns) {
+  // One cell: columns may be hidden where there is little room.
+  function gap(rows) {
     const tr = element("tr", undefined, "gap");
     const td = element("td");
-    td.colSpan = columns;
     td.style.height = rows * ROW_HEIGHT + "px";
     tr.setAttribute("aria-hidden", "true");
     tr.append(td);
@@ -141,9 +141,9 @@ export function virtualTable(scroll, hooks) {
     if (want === drawn) return;
     drawn = want;
     const lines = [];
-    if (from) lines.push(gap(from, columns.length));
+    if (from) lines.push(gap(from));
     for (let i = from; i < to; i++) lines.push(line(i, columns));
-    if (to < sorted.length) lines.push(gap(sorted.length - to, columns.length));
+    if (to < sorted.length) lines.push(gap(sorted.length - to));
     if (!sorted.length) {
       const tr = element("tr", undefined, "rest");
       const td = element("td", hooks.empty || "No function matches.");

@@ -9,6 +9,12 @@ export interface ProfileType {
   sampleType: string;
   sampleUnit: string;
 }
+// An id has all of it.
+export function typeOf(id = ""): ProfileType | undefined {
+  const [name, sampleType, sampleUnit, ...rest] = id.split(":");
+  return rest.length === 2 ? { ID: id, name, sampleType, sampleUnit } : undefined;
+}
+
 export interface Series {
   labels: { name: string; value: string }[];
   points: { value: number; timestamp: string }[];

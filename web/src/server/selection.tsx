@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useLoaded } from "../api";
 import { Notice, Popover } from "../ui";
 import { go, type Params } from "../url";
-import { labelNames, labelValues, type ProfileType, profileTypes, type Range, selectSeries, type Series } from "./querier";
+import { labelNames, labelValues, type ProfileType, profileTypes, type Range, selectSeries, type Series, typeOf } from "./querier";
 import { formatSelector, type Matcher, parseSelector, parseTime, PRESETS } from "./selector";
 
 export interface Selection {
@@ -92,7 +92,8 @@ export function useSelection(params: Params, tick: number, prefix = ""): Selecti
   const services = data?.services ?? [];
   const selector = query || (services.length ? formatSelector([{ name: "service_name", op: "=", value: chosen.current || services[0] }]) : "");
   const matchers = useMemo(() => parseSelector(selector) ?? [], [selector]);
-  const type = usualType(data?.types ?? [], params.type);
+  // The address may say enough not to wait for the lists.
+  const type = usualType(data?.types ?? [], params.type) ?? (data ? undefined : typeOf(params.type));
   const empty = data !== null && !error && data.types.length === 0;
   return { prefix, from, until, range, matchers, services, types: data?.types ?? [], type, selector, empty, error };
 }

@@ -72,6 +72,8 @@ export function Shell({ page, props, about, tools, bars, children }: {
   const { params, theme, nextTheme } = props;
   const busy = useBusy();
   const [keys, setKeys] = useState(false);
+  // In a narrow window not all of them are in sight.
+  useEffect(() => document.querySelector(".head .tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [page]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
