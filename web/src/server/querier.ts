@@ -37,11 +37,12 @@ export const labelNames = async (matchers: string[], range: Range) =>
 export const labelValues = async (name: string, matchers: string[], range: Range) =>
   (await call<{ names?: string[] }>("LabelValues", { name, matchers, ...range })).names ?? [];
 export const selectSeries = async (type: string, selector: string, range: Range, step: number, groupBy: string[] = []) =>
-  (await call<{ series?: Series[] }>("SelectSeries", { profileTypeID: type, labelSelector: selector, groupBy, step, ...range })).series ?? [];
+  ((await call<{ series?: Series[] }>("SelectSeries", { profileTypeID: type, labelSelector: selector, groupBy, step, ...range })).series ?? [])
+    .map((one) => ({ ...one, labels: one.labels ?? [] })); // what lacks the label comes without any
 // Label sets of all series.
 export const series = async (labels: string[], range: Range) =>
-  ((await call<{ labelsSet?: { labels: { name: string; value: string }[] }[] }>("Series", { matchers: ["{}"], labelNames: labels, ...range })).labelsSet ?? [])
-    .map((set) => Object.fromEntries(set.labels.map(({ name, value }) => [name, value])) as Record<string, string>);
+  ((await call<{ labelsSet?: { labels?: { name: string; value: string }[] }[] }>("Series", { matchers: ["{}"], labelNames: labels, ...range })).labelsSet ?? [])
+    .map((set) => Object.fromEntries((set.labels ?? []).map(({ name, value }) => [name, value])) as Record<string, string>);
 
 const NODES = 16384;
 
