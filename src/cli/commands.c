@@ -221,7 +221,8 @@ const struct command commands[] = {
          "pprof FILE saves it. Without --type it is CPU time, or what there is instead, which is\n"
          "then told. TIME is now-1h (the default of --from), 1700000000 or\n"
          "20240131. --label NAME lists a label's values; --step SECONDS and --by LABEL are of\n"
-         "series; diff compares with --base-from, --base-until and --base {SELECTOR}.\n"
+         "series; diff compares with --base {SELECTOR} of the same time, or with --base-from\n"
+         "and --base-until, by default the hour before.\n"
          "--server, --token, --tenant and --ca as for push.",
      .examples = EXAMPLES("kiln query types", "", "kiln query labels --label service_name",
                           "which services there are",

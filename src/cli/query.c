@@ -177,8 +177,10 @@ static int show(const struct query *q, struct err *e)
     argv[argc++] = command->name;
     for (size_t i = 0; i < q->n_rest; i++)
         argv[argc++] = q->rest[i];
-    if (diff &&
-        !(argv[argc++] = fetch(q, q->base ? q->base : q->selector, q->base_from, q->base_until, e)))
+    // Another selector is compared over the same time, the same one with the hour before.
+    const char *from = q->base_from ? q->base_from : q->base ? q->from : "now-2h";
+    const char *until = q->base_until ? q->base_until : q->base ? q->until : "now-1h";
+    if (diff && !(argv[argc++] = fetch(q, q->base ? q->base : q->selector, from, until, e)))
         return -1;
     if (!(argv[argc++] = fetch(q, q->selector, q->from, q->until, e)))
         return -1;
@@ -233,8 +235,6 @@ int command_query(int argc, char **argv)
         .remote = remote_default(),
         .from = "now-1h",
         .until = "now",
-        .base_from = "now-2h",
-        .base_until = "now-1h",
         .step = "60",
         .selector = "{}",
         .arena = source_arena_new(),
