@@ -16,9 +16,9 @@ build:
 	@test -f build/build.ninja || meson setup build --prefix=$(PREFIX)
 	@ninja -C build --quiet
 
-# A generated profile, drawn in the terminal and as an HTML flame graph.
+# A server, a rideshare service in three regions and a load on it; see docs/tutorial.md.
 run: build
-	@tools/example build/kiln
+	@tools/demo build
 
 # Everything, in order, with one line a part; see tests/run.
 test: build
