@@ -16,7 +16,8 @@ auth:
 '''
 JSON = {'Content-Type': 'application/json'}
 QUERIER = '/querier.v1.QuerierService/'
-PUBLIC = {'/api/v1/status/buildinfo', '/', '/explore', '/diff', '/ready', '/healthz'}
+PAGES = {'/', '/explore', '/diff', '/tags', '/compare', '/targets', '/files'}
+PUBLIC = PAGES | {'/api/v1/status/buildinfo', '/ready', '/healthz'}
 PUSH = {'/push.v1.PusherService/Push', '/ingest', '/v1development/profiles', '/api/v1/debuginfo/upload'}
 ADMIN = {'/api/v1/debuginfo/upload', '/api/v1/debuginfo/delete', '/api/v1/services/delete'}
 NOW = int(time.time())
