@@ -123,7 +123,7 @@ export function Timeline(props: Props) {
       width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [16, 8, 0, 0],
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
-      axes: [{ ...axis, size: 24, values: (_u, ticks) => ticks.map((t) => clock(t, seconds())) },
+      axes: [{ ...axis, size: 24, space: 72, values: (_u, ticks) => ticks.map((t) => clock(t, ticks.length > 1 && ticks[1] - ticks[0] < 60 ? 0 : seconds())) },
         { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatRate(v, type)) }],
       series: [{}, ...lines.map(line)],
       hooks: {
