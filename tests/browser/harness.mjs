@@ -86,8 +86,34 @@ export async function harness(name, server, shots) {
     check(page.foreign.length === 0, what + ": nothing is asked of others", page.foreign.join("; "));
     await page.context().close();
   }
+  // Text that is hard to read (less than 4.5 to 1), and controls without a name.
+  const faults = (page) => page.evaluate(() => {
+    const parse = (colour) => colour.match(/[\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = (e) => {
+      for (; e; e = e.parentElement) {
+        const colour = parse(getComputedStyle(e).backgroundColor);
+        if (colour[3] !== 0) return colour;
+      }
+      return [255, 255, 255];
+    };
+    const found = [];
+    for (const e of document.querySelectorAll("#app *")) {
+      const own = [...e.childNodes].filter((n) => n.nodeType === 3).map((n) => n.textContent.trim()).join("");
+      const style = getComputedStyle(e);
+      if (own && e.checkVisibility({ visibilityProperty: true }) && !e.closest("svg, :disabled, [aria-hidden=true]")) {
+        const [a, b] = [light(parse(style.color)), light(behind(e))].sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 4.5) found.push(`${own.slice(0, 30)}: ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
+      }
+      if (e.matches("button, a[href], input, select, canvas[tabindex]") && e.checkVisibility({ visibilityProperty: true })) {
+        const name = e.getAttribute("aria-label") || e.textContent.trim() || e.title || e.closest("label")?.textContent.trim();
+        if (!name) found.push("no name: " + e.outerHTML.slice(0, 80));
+      }
+    }
+    return found.join("; ");
+  });
   return {
-    base, proxy, check, until, eventually, open, idle, close,
+    base, proxy, faults, check, until, eventually, open, idle, close,
     shot: async (page, file) => shots && page.screenshot({ path: resolve(shots, file + ".png") }),
     param: (page, key) => new URL(page.url()).searchParams.get(key),
     path: (page) => new URL(page.url()).pathname,

@@ -8,7 +8,7 @@ import { resolve } from "node:path";
 import { harness } from "./harness.mjs";
 
 const given = JSON.parse(process.argv[2]);
-const { base, proxy, check, until, eventually, open, idle, close, shot, param, path, about, finish } = await harness("pages", given.server, process.argv[3]);
+const { base, proxy, faults, check, until, eventually, open, idle, close, shot, param, path, about, finish } = await harness("pages", given.server, process.argv[3]);
 const query = (region) => encodeURIComponent(region ? `{service_name="shop", region="${region}"}` : '{service_name="shop"}');
 const rows = (page) => page.locator(".rows tbody tr");
 const row = (page, text) => page.locator(".rows tbody tr", { hasText: text });
@@ -156,11 +156,16 @@ const row = (page, text) => page.locator(".rows tbody tr", { hasText: text });
   check(zoom && (await page.textContent(".crumbs button[aria-current]")) === zoom, "live: what was zoomed stays so", zoom);
   await close(page, "live");
 }
-for (const [name, where] of [["services", "/"], ["labels", `/tags?query=${query()}`], ["compare", `/compare?query=${query()}`], ["diff", `/diff?query=${query()}`], ["targets", "/targets"], ["files", "/files"]]) {
-  const page = await open(where, { width: 390, height: 780, dark: true });
-  check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), name + ": nothing sticks out on a phone");
-  await shot(page, name + "-phone-dark");
-  await close(page, name + " on a phone");
+for (const [name, where] of [["services", "/"], ["explore", `/explore?query=${query()}`], ["labels", `/tags?query=${query()}`], ["compare", `/compare?query=${query()}`], ["diff", `/diff?query=${query()}`], ["targets", "/targets"], ["files", "/files"]]) {
+  for (const dark of [false, true]) {
+    const page = await open(where, { width: 390, height: 780, dark });
+    check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), name + ": nothing sticks out on a phone");
+    await shot(page, name + "-phone" + (dark ? "-dark" : ""));
+    await page.setViewportSize({ width: 1280, height: 760 });
+    const bad = await faults(page);
+    check(bad === "", name + `: ${dark ? "dark" : "light"}, all can be read and has a name`, bad);
+    await close(page, name + " on a phone");
+  }
 }
 {
   const page = await open("/");

@@ -38,7 +38,7 @@ function columnsOf(top: Top): Column[] {
 }
 
 // Rows of anything, by their numbers. order is a column's key, after a minus if it falls.
-export function Rows({ columns, rows, order, onOrder, picked = -1, onPick, onOpen, onMenu, label, empty }: {
+export function Rows({ columns, rows, order, onOrder, picked = -1, onPick, onOpen, onMenu, label, many, empty }: {
   columns: Column[];
   rows: number[];
   order: string;
@@ -48,6 +48,7 @@ export function Rows({ columns, rows, order, onOrder, picked = -1, onPick, onOpe
   onOpen?(row: number): void;
   onMenu?(row: number, x: number, y: number): void;
   label: string;
+  many?: boolean; // columns, beyond the window's width
   empty?: string;
 }) {
   const box = useRef<HTMLDivElement>(null);
@@ -74,7 +75,7 @@ export function Rows({ columns, rows, order, onOrder, picked = -1, onPick, onOpe
     table.current!.fill();
   }, [columns, rows, order, picked]);
   return (
-    <div class={"rows" + (columns.length > 5 ? " many" : "")} ref={box} role="region" aria-label={label} tabIndex={-1}>
+    <div class={"rows" + (many ? " many" : "")} ref={box} role="region" aria-label={label} tabIndex={-1}>
       <table>
         <thead />
         <tbody />
@@ -101,7 +102,7 @@ export function FunctionTable({ top, filter, order, onOrder, picked, onPick, onO
     return list;
   }, [top, filter]);
   return (
-    <Rows label="Functions" columns={columns} rows={rows} order={order || (top.cum && !top.columns ? "-change" : "-self")} onOrder={onOrder}
+    <Rows label="Functions" many={columns.length > 5} columns={columns} rows={rows} order={order || (top.cum && !top.columns ? "-change" : "-self")} onOrder={onOrder}
       picked={picked ? top.names.indexOf(picked) : -1} onPick={(row) => onPick(top.names[row])} onOpen={(row) => onOpen(top.names[row])}
       onMenu={onMenu && ((row, x, y) => onMenu(top.names[row], x, y))} />
   );
