@@ -3,6 +3,7 @@
 // sent as a request that is right in form; or, behind a NUL, bytes that are sent as they are. What
 // is right in form is answered, and never with 500.
 #include <errno.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,11 +31,15 @@ static struct server server;
 static struct listener listener;
 static char folder[64];
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st, (void)kind, (void)at;
+    return remove(path);
+}
+
 static void remove_folder(void)
 {
-    char command[100];
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    fuzz_require(system(command) == 0);
+    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
@@ -43,8 +48,8 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     struct err e = {""};
     char address[100];
     // In memory: every push is synced.
-    strcpy(folder,
-           access("/dev/shm", W_OK) == 0 ? "/dev/shm/kiln-fuzz-XXXXXX" : "/tmp/kiln-fuzz-XXXXXX");
+    snprintf(folder, sizeof folder, "%s/kiln-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     fuzz_require(mkdtemp(folder) != NULL);
     atexit(remove_folder);
     signal(SIGPIPE, SIG_IGN);
@@ -76,7 +81,7 @@ static int begin(void)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    strcpy(to.sun_path, listener.path);
+    memcpy(to.sun_path, listener.path, sizeof to.sun_path);
     fuzz_require(fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
     return fd;
 }
@@ -167,8 +172,10 @@ static void send_request(struct str rest)
     char answer[16] = "";
     size_t n = take(fd, answer, sizeof answer - 1, -1);
     close(fd);
-    unsigned status = 0;
-    if (n < 12 || sscanf(answer, "HTTP/1.1 %u", &status) != 1 || status < 200 || status == 500 ||
+    uint64_t status = 0;
+    struct str head = {answer, n};
+    if (n < 12 || !str_starts(head, STR("HTTP/1.1 ")) ||
+        !str_to_u64(str_from_to(head, 9, 12), 10, &status) || status < 200 || status == 500 ||
         status > 503) {
         fprintf(stderr, "answer: %zu bytes, %.*s\n", n, (int)n, answer);
         abort();
