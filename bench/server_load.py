@@ -188,27 +188,26 @@ class Connection:
         return self.sent == len(self.out)
 
     def read(self):
-        """Whether the answer is there."""
+        """The status, once the answer is there."""
         got = self.socket.recv(65536)
         if not got:
             raise ConnectionError('the server has closed the connection')
         self.answer += got
         head, empty, rest = self.answer.partition(b'\r\n\r\n')
         if not empty:
-            return False
+            return 0
         lines = head.lower().split(b'\r\n')
         size = next((int(line.split(b':')[1]) for line in lines if line.startswith(b'content-length:')), None)
         if not (rest.endswith(b'0\r\n\r\n') if size is None else len(rest) >= size):
-            return False
-        if int(lines[0].split()[1]) != 200:
-            raise RuntimeError(self.answer[:400].decode(errors='replace'))
-        return True
+            return 0
+        return int(lines[0].split()[1])
 
 
-def push(port, jobs, each=None):
+def push(port, jobs, each=None, refused=None):
     """Seconds that each push took; jobs has a list for each connection. One that came late because an
     earlier one was not answered counts from when it was due. each(): called after each answer; a broken
-    connection ends all where there is one."""
+    connection ends all where there is one. refused: a list of those that were told to come again (429), which
+    they do after a second; without it that is an error."""
     took, sockets = [], []
     order = itertools.count()
     waiting = []
@@ -235,13 +234,24 @@ def push(port, jobs, each=None):
                 if key.events == selectors.EVENT_WRITE:
                     if c.write():
                         selector.modify(c.socket, selectors.EVENT_READ, c)
-                elif c.read():
-                    took.append(time.perf_counter() - min(c.due or c.start, c.start))
-                    selector.unregister(c.socket)
-                    c.next()
-                    wait(c)
-                    if each:
-                        each()
+                    continue
+                status = c.read()
+                if not status:
+                    continue
+                selector.unregister(c.socket)
+                if status == 429 and refused is not None:
+                    refused.append(c)
+                    c.due = c.due or c.start
+                    c.answer, c.sent = b'', 0
+                    heapq.heappush(waiting, (time.perf_counter() + 1, next(order), c))
+                    continue
+                if status != 200:
+                    raise RuntimeError(c.answer[:400].decode(errors='replace'))
+                took.append(time.perf_counter() - min(c.due or c.start, c.start))
+                c.next()
+                wait(c)
+                if each:
+                    each()
     except OSError:
         if not each:
             raise

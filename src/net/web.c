@@ -35,9 +35,10 @@ static struct {
 } lib;
 
 enum {
-    GZIP_LEAST = 1400,      // smaller answers fit a packet as they are
-    ANSWER_MAX = 1 << 30,   // bytes
-    DISCARD_MAX = 64 << 20, // of a body that is refused, read so that the client reads why
+    CONNECTION_MEMORY = 32 << 10, // of each: its request's head must fit
+    GZIP_LEAST = 1400,            // smaller answers fit a packet as they are
+    ANSWER_MAX = 1 << 30,         // bytes
+    DISCARD_MAX = 64 << 20,       // of a body that is refused, read so that the client reads why
     SWEEP_SECONDS = 1,
     STOP_SECONDS = 5, // for what is being received and sent; what is being done is waited for
 };
@@ -531,7 +532,7 @@ static struct MHD_Daemon *start_daemon(struct web_server *s)
         MHD_OPTION_NOTIFY_CONNECTION, notify, s, MHD_OPTION_URI_LOG_CALLBACK, begin, s,
         MHD_OPTION_NOTIFY_COMPLETED, completed, s, MHD_OPTION_CONNECTION_LIMIT, s->o.connections,
         MHD_OPTION_CONNECTION_TIMEOUT, s->o.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)65536, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+        (size_t)CONNECTION_MEMORY, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
 
 static void join_threads(struct web_server *s)

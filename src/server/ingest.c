@@ -31,6 +31,15 @@ struct model_profile *ingest_pprof(const struct server_limits *limits, struct ar
     return profile;
 }
 
+bool ingest_may_begin(struct call *c)
+{
+    struct err e;
+    int result = store_expect(c->server->store, c->x->body.n, &e);
+    if (result)
+        call_fail_store(c, result, &e);
+    return !result;
+}
+
 struct batch {
     struct store_put *puts;
     size_t n, cap;

@@ -11,6 +11,9 @@ struct ingest_item {
     int64_t fallback_time; // ns, for a profile without one; 0: now
 };
 
+// Before anything of the call's body is decoded; false: it is answered (429).
+bool ingest_may_begin(struct call *c);
+
 // Checks all of them, splits them by the labels of their samples and stores all or none; the call
 // is answered when they are durable: 200 with what x->body_out holds. bad_profile is the status
 // for a profile that is no good.

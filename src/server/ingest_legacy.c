@@ -296,7 +296,7 @@ void ingest_legacy(struct call *c)
     l.until = until.n ? ingest_time(until, now) : now;
     l.rate = read_rate(call_parameter(c, "sampleRate"));
     l.spy = spy.n ? spy : STR("unknown");
-    if (call_body(c, &body))
+    if (!ingest_may_begin(c) || call_body(c, &body))
         return;
     if (read_body(&l, body) == 0)
         ingest_items(c, l.items, l.n, 422);

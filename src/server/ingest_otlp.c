@@ -73,7 +73,7 @@ void ingest_otlp(struct call *c)
         call_empty(c, 415);
         return;
     }
-    if (call_body(c, &body))
+    if (!ingest_may_begin(c) || call_body(c, &body))
         return;
     if (otlp_read(c->arena, (const uint8_t *)body.p, body.n, json, &profiles, &n, &e)) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s", e.message);

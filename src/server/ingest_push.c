@@ -44,7 +44,7 @@ static const struct message push_message = MESSAGE(struct push_request, push_fie
 
 void ingest_push(struct call *c)
 {
-    struct push_request *request = call_connect(c, &push_message);
+    struct push_request *request = ingest_may_begin(c) ? call_connect(c, &push_message) : NULL;
     if (!request)
         return;
     struct raw_series *series = request->series.items;

@@ -305,7 +305,7 @@ void day_trim(struct lite *lite, bool in_transaction)
         pthread_mutex_unlock(&lite->read);
         if (n > OPEN_DAYS && !in_transaction) {
             day_close(lite, oldest_day);
-        } else if (bytes > lite->options.memory / 8 * 3 && oldest) {
+        } else if (bytes > lite->options.memory / 16 * 5 && oldest) {
             struct writer_symbols *w = *oldest;
             *oldest = w->next;
             free_symbols(lite, w);

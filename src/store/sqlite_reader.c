@@ -214,7 +214,7 @@ void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
             if ((*at)->users == 0 && (!oldest || (*at)->used < (*oldest)->used))
                 oldest = at;
         }
-        if (!oldest || (bytes <= lite->options.memory / 8 * 3 && (*oldest)->epoch == lite->epoch))
+        if (!oldest || (bytes <= lite->options.memory / 16 * 5 && (*oldest)->epoch == lite->epoch))
             break;
         struct reader_symbols *s = *oldest;
         *oldest = s->next;

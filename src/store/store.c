@@ -270,15 +270,39 @@ static int check_put(const struct store_put *put, struct err *e)
     return 0;
 }
 
-// About what a profile holds in memory. Parts of one profile share its tables: they count once.
+// About what a profile holds in memory, what its decoder left behind included. Parts of one profile
+// share its tables: they count once.
 static size_t weight(const struct model_profile *p, const struct model_profile *before)
 {
     size_t n = 1024 + p->n_samples * (24 + 8 * (size_t)p->n_types);
     if (!before || before->strings != p->strings || before->locations != p->locations)
-        n += (size_t)p->n_locations * 64 + (size_t)p->n_functions * 32 + p->strings->n * 48;
+        n += (size_t)p->n_locations * 192 + (size_t)p->n_functions * 128 + p->strings->n * 160;
     for (size_t i = 0; i < p->n_samples; i++)
-        n += 4 * (size_t)p->stack_len[i];
+        n += 6 * (size_t)p->stack_len[i];
     return n;
+}
+
+// Whether n puts of so many bytes are too much beside what waits; then e is filled. lock is held.
+static bool is_over_budget(struct store *s, size_t bytes, size_t n, struct err *e)
+{
+    size_t limit = s->options.memory / 8 * 3;
+    uint64_t waiting = s->counters.waiting_bytes;
+    if (!waiting || waiting + bytes <= limit)
+        return false;
+    s->counters.refused += n;
+    err_set(e,
+            "profiles of %llu bytes wait to be stored and %zu more would be above the limit of "
+            "%zu: try again in a second",
+            (unsigned long long)waiting, bytes, limit);
+    return true;
+}
+
+int store_expect(struct store *s, size_t bytes, struct err *e)
+{
+    pthread_mutex_lock(&s->lock);
+    bool over = is_over_budget(s, bytes < SIZE_MAX / 4 ? bytes * 4 : bytes, 1, e);
+    pthread_mutex_unlock(&s->lock);
+    return over ? STORE_BUSY : 0;
 }
 
 int store_submit(struct store *s, const struct store_put *puts, size_t n, store_done_fn *done,
@@ -297,17 +321,10 @@ int store_submit(struct store *s, const struct store_put *puts, size_t n, store_
         return STORE_BUSY;
     }
     *r = (struct store_request){.puts = puts, .n = n, .done = done, .ctx = ctx, .bytes = bytes};
-    size_t limit = s->options.memory / 4;
     pthread_mutex_lock(&s->lock);
-    uint64_t waiting = s->counters.waiting_bytes;
-    if (waiting && waiting + bytes > limit) {
-        s->counters.refused += n;
+    if (is_over_budget(s, bytes, n, e)) {
         pthread_mutex_unlock(&s->lock);
         free(r);
-        err_set(e,
-                "profiles of %llu bytes wait to be stored and %zu more would be above the limit "
-                "of %zu: try again in a second",
-                (unsigned long long)waiting, bytes, limit);
         return STORE_BUSY;
     }
     s->counters.waiting_bytes += bytes;

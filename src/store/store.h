@@ -90,6 +90,10 @@ typedef void store_done_fn(void *ctx, int code, const struct err *e);
 int store_submit(struct store *store, const struct store_put *puts, size_t n, store_done_fn *done,
                  void *ctx, struct err *e);
 
+// STORE_BUSY if what is made of so many compressed bytes would not be taken now: asked before they
+// are decoded, so that a server with too much to do does not do it in vain.
+int store_expect(struct store *store, size_t bytes, struct err *e);
+
 // The series of a profile whose samples carry string labels: one for each different set of them,
 // span_id, trace_id and profile_id aside. Names that labels already has are not overridden, names
 // that the store owns are left out; of several values of one key the first counts. A profile
