@@ -106,7 +106,9 @@ def day(kiln, folder, made, pods, every):
     halves = {'left': {**ask, 'end': middle - 1}, 'right': {**ask, 'start': middle}}
 
     def measure(what, method, request, goal=None, repeats=5):
+        before = server.cpu()
         row(what, statistics.median(server.ask(method, request)[1] for _ in range(repeats)) * 1000, 'ms', goal)
+        row('    server CPU for one', (server.cpu() - before) * 1000 / repeats, 'ms')
     measure('merge of 24 h, hours not all closed', 'SelectMergeStacktraces', ask, repeats=2)
     for _ in range(120):  # the server looks for hours to close every 30 s
         time.sleep(1)
