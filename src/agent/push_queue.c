@@ -142,7 +142,9 @@ static uint64_t send_one(struct item *item, uint64_t pause)
         return 0;
     }
     queue.counts.failed++;
-    memcpy(queue.counts.error, why, sizeof why);
+    // That there was no time left at the end says less than what went wrong before.
+    if (!time_is_up() || !*queue.counts.error)
+        memcpy(queue.counts.error, why, sizeof why);
     if (outcome == REFUSED) {
         give_up(item);
         return 0;
