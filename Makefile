@@ -5,10 +5,11 @@
 KILN_SETUP ?= yes
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
+SOAK_SERVER_SECONDS ?= 3600
 PREFIX ?= /usr/local
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run test bench fuzz soak format install clean
+.PHONY: build run test bench fuzz soak soak-server format install clean
 
 # Leaves build/kiln.
 build:
@@ -38,6 +39,10 @@ fuzz:
 soak: build
 	$(call setup,test)
 	@tests/soak/run $(SOAK_SECONDS)
+
+# An hour of 1,000 services that push to a server, which is asked meanwhile: its memory must not grow.
+soak-server: build
+	@bench/server --scale --pods 0 --seconds $(SOAK_SERVER_SECONDS)
 
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
