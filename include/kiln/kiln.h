@@ -272,6 +272,7 @@ struct kiln_statistics {
     uint64_t labels_dropped; /* labels that were not added: too many sets */
     uint64_t frequency;      /* now; 0: not running */
     uint64_t windows;        /* open now */
+    uint64_t name_memory;    /* bytes of names that were found, kept for the next profile */
 };
 void kiln_get_statistics(struct kiln_statistics *statistics);
 

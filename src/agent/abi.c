@@ -414,6 +414,7 @@ EXPORT void kiln_get_statistics(struct kiln_statistics *statistics)
         .labels_dropped = c.labels.dropped,
         .frequency = settings.running ? settings.hz : 0,
         .windows = settings.windows,
+        .name_memory = c.name_memory,
     };
     for (int i = UNWIND_END_TRUNCATED; i < UNWIND_END_COUNT; i++)
         s.truncated += c.capture.ended[i];

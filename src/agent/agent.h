@@ -109,6 +109,7 @@ struct agent_counts {
     uint64_t stacks;   // distinct ones held
     size_t memory;     // that they and the counts take
     struct agent_label_counts labels;
+    size_t name_memory; // names that were found, kept for the next profile
 };
 void agent_get_counts(struct agent_counts *counts);
 

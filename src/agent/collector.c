@@ -13,6 +13,7 @@
 #include "agent/hooks.h"
 #include "agent/labels.h"
 #include "agent/names.h"
+#include "agent/names_cache.h"
 
 enum {
     LEAST_DRAIN_MS = 100,
@@ -384,5 +385,6 @@ void agent_get_counts(struct agent_counts *counts)
     };
     capture_get_counts(&counts->capture);
     labels_get_counts(&counts->labels);
+    counts->name_memory = names_cache_memory();
     pthread_mutex_unlock(&collector.lock);
 }

@@ -59,6 +59,7 @@ static void write_profiler(struct out *out)
             c.filtered);
     gauge(out, "label_sets", "Label sets held.", c.labels.sets);
     gauge(out, "label_memory_bytes", "Memory that they take.", c.labels.memory);
+    gauge(out, "name_memory_bytes", "Memory that names which were found take.", c.name_memory);
     counter(out, "dropped_labels_total", "Labels for which there was no room.", c.labels.dropped);
     counter(out, "unsampled_threads_total", "Threads that could not be sampled.",
             c.capture.no_slot);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent/names_cache.h"
 #include "symbol/perf_map.h"
 #include "symbol/symbol_profile.h"
 
@@ -229,7 +230,14 @@ static struct model_profile *fill(const struct model_profile *p, size_t memory, 
         .demangle = DEMANGLE_DEFAULT,
         .open = open_own,
     };
+    struct names_recall *recall = names_cache_begin(p, arena);
+    if (recall) {
+        o.known = names_cache_known;
+        o.known_ctx = recall;
+    }
     struct model_profile *q = symbol_symbolize(p, &o, arena, e);
+    if (recall && q)
+        names_cache_learn(recall, q);
     int fd = q ? open_perf_map() : -1;
     if (fd < 0)
         return q;
@@ -355,6 +363,7 @@ void names_idle(void)
             symbol_free(kept.files[i]);
             kept.files[i] = NULL;
         }
+    names_cache_idle();
     pthread_mutex_unlock(&lock);
 }
 
@@ -362,4 +371,5 @@ void names_after_fork_in_child(void)
 {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     memset(kept.files, 0, sizeof kept.files);
+    names_cache_after_fork_in_child();
 }

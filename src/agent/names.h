@@ -7,10 +7,11 @@
 // The limit that the collector was started with.
 size_t agent_symbol_memory(void);
 
-// A profile in arena with names, sharing with p what did not change. NULL with e filled.
+// A profile in arena with names, sharing with p what did not change. What was found is kept for the
+// next one (names_cache.h). NULL with e filled.
 struct model_profile *names_fill(const struct model_profile *p, size_t memory, struct arena *arena,
                                  struct err *e);
-// Gives back what was kept for agent_symbol if nobody asked for a while.
+// Gives back what was kept if nobody asked for a while.
 void names_idle(void);
 // What another thread was doing is not finished in the child.
 void names_after_fork_in_child(void);

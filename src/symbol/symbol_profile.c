@@ -15,6 +15,7 @@ struct work {
     size_t cap_functions, cap_lines;
     struct symbol_file *file; // open while a mapping is resolved
     char *shown;              // what demangle gave, until it is interned
+    bool *recalled;           // of locations: nothing is to be looked up
 };
 
 static void note(const struct work *w, const char *format, ...)
@@ -60,14 +61,15 @@ static uint64_t hash_function(const struct model_function *f)
     return hash_mix(h, (uint64_t)f->start_line);
 }
 
-// The function with this name, file and start; names are not demangled yet.
+// The function with this name, file and start; a new one is not demangled yet, unless it was
+// before.
 static uint32_t add_function(struct work *w, const struct symbol_frame *frame)
 {
     struct model_profile *q = w->q;
     struct model_function f = {.start_line = frame->start_line,
                                .system_name = intern(w, frame->name),
                                .filename = intern(w, frame->file)};
-    f.name = f.system_name;
+    f.name = frame->shown != frame->name ? intern(w, frame->shown) : f.system_name;
     uint64_t h = hash_function(&f);
     for (struct hash_probe at = hash_find(&w->functions, h); hash_hit(&w->functions, &at);
          hash_next(&w->functions, &at)) {
@@ -84,12 +86,10 @@ static uint32_t add_function(struct work *w, const struct symbol_frame *frame)
     return q->n_functions++;
 }
 
-static void resolve(struct work *w, struct model_mapping *m, struct model_location *l,
-                    uint64_t vaddr)
+static void set_lines(struct work *w, struct model_mapping *m, struct model_location *l,
+                      struct symbol_frame *frames, int n)
 {
     struct model_profile *q = w->q;
-    struct symbol_frame frames[SYMBOL_FRAMES_MAX];
-    int n = symbol_lookup(w->file, vaddr, frames, SYMBOL_FRAMES_MAX);
     if (n == 0)
         return;
     l->first_line = q->n_lines;
@@ -106,6 +106,33 @@ static void resolve(struct work *w, struct model_mapping *m, struct model_locati
         q->lines[q->n_lines++] = (struct model_line){frames[i].line, frames[i].column, function};
     }
     m->has_inline_frames = true;
+}
+
+static void resolve(struct work *w, struct model_mapping *m, struct model_location *l,
+                    uint64_t vaddr)
+{
+    struct symbol_frame frames[SYMBOL_FRAMES_MAX];
+    set_lines(w, m, l, frames, symbol_lookup(w->file, vaddr, frames, SYMBOL_FRAMES_MAX));
+}
+
+// Sets what is known of the locations of a mapping already, and marks them.
+static uint32_t recall(struct work *w, uint32_t mapping)
+{
+    struct model_profile *q = w->q;
+    struct symbol_frame frames[SYMBOL_FRAMES_MAX];
+    uint32_t recalled = 0;
+    for (uint32_t i = 0; i < q->n_locations; i++) {
+        struct model_location *l = &q->locations[i];
+        if (l->mapping != mapping)
+            continue;
+        int n = w->options->known(w->options->known_ctx, mapping, l->address, frames);
+        if (n < 0)
+            continue;
+        set_lines(w, &q->mappings[mapping], l, frames, n);
+        w->recalled[i] = true;
+        recalled++;
+    }
+    return recalled;
 }
 
 // A debug file by build id serves where the binary itself is not on this machine.
@@ -251,7 +278,7 @@ static void symbolize_mapping(struct work *w, uint32_t mapping, struct target *t
     struct elf_mapping place = {.start = m->start, .limit = m->limit, .offset = m->offset};
     elf_mapping_kernel(symbol_elf(w->file), &place, m->starts_at_text ? "_text" : "_stext");
     for (uint32_t i = 0; i < q->n_locations; i++)
-        if (q->locations[i].mapping == mapping &&
+        if (q->locations[i].mapping == mapping && !w->recalled[i] &&
             elf_vaddr(symbol_elf(w->file), &place, q->locations[i].address, &targets[n].vaddr,
                       &e) == 0)
             targets[n++].location = i;
@@ -268,6 +295,7 @@ static void symbolize_all(struct work *w)
         if (q->locations[i].mapping < q->n_mappings)
             used[q->locations[i].mapping]++;
     struct target *targets = arena_array(w->arena, q->n_locations + 1, sizeof *targets);
+    w->recalled = arena_array(w->arena, q->n_locations + 1, sizeof *w->recalled);
     bool missing = false;
     for (uint32_t i = 0; i < q->n_mappings; i++) {
         struct model_mapping *m = &q->mappings[i];
@@ -285,6 +313,8 @@ static void symbolize_all(struct work *w)
         if (is_unsymbolizable(file) && !w->options->open)
             continue;
         if (m->build_id == 0 && is_url(file))
+            continue;
+        if (w->options->known && recall(w, i) == used[i])
             continue;
         w->file = open_mapping(w, m, &missing);
         if (!w->file)

@@ -18,6 +18,12 @@ struct symbol_profile_options {
     struct symbol_file *(*open)(void *ctx, struct str file, const struct model_mapping *mapping,
                                 const struct symbol_options *options, bool *refuse);
     void *open_ctx;
+    // What is known of an address of p's mapping without looking into a file: how many frames, 0 if
+    // it is known to have no name; -1: not known. A file is opened only for what is not known. What
+    // frames point to lives as long as the call of symbol_symbolize. May be NULL.
+    int (*known)(void *ctx, uint32_t mapping, uint64_t address,
+                 struct symbol_frame frames[SYMBOL_FRAMES_MAX]);
+    void *known_ctx;
     // Brings "debuginfo" or "executable" of a build id into one of files.debug_dirs, below
     // .build-id; false if it cannot be had. NULL: nothing is brought.
     bool (*fetch)(void *ctx, const char *what, struct str build_id);

@@ -85,6 +85,7 @@ pub struct Statistics {
     pub labels_dropped: u64,
     pub frequency: u64,
     pub windows: u64,
+    pub name_memory: u64,
 }
 
 #[repr(C)]
