@@ -82,6 +82,7 @@ int command_server(int argc, char **argv)
     const struct flag flags[] = {
         {"listen", FLAG_STRING, &o.listen, NULL},
         {"data", FLAG_STRING, &o.data, NULL},
+        {"store", FLAG_STRING, &o.store, NULL},
         {"config", FLAG_STRING, &o.config, NULL},
         {"base-path", FLAG_STRING, &o.base_path, NULL},
     };

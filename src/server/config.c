@@ -149,6 +149,7 @@ static const struct yaml_table config_table = {
     (const struct yaml_key[]){
         KEY("listen", YAML_CTEXT, struct server_config, listen),
         KEY("data", YAML_CTEXT, struct server_config, data),
+        KEY("store", YAML_CTEXT, struct server_config, place),
         {"base_path", YAML_OTHER, 0, NULL, read_base_path},
         {"tls", YAML_MAPPING, 0, &tls_table, NULL},
         {"limits", YAML_MAPPING, 0, &limits_table, NULL},

@@ -71,6 +71,24 @@ void metrics_answer(struct call *c)
     put(out, "gauge", "kiln_store_bytes", "On disk.", stats.bytes);
     put(out, "gauge", "kiln_store_days", "Days kept.", stats.days);
     put(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.", stats.damaged_days);
+    if (store.remote) {
+        put(out, "gauge", "kiln_store_remote_up", "Whether ClickHouse took the last batch.",
+            store.remote_up);
+        put(out, "counter", "kiln_store_remote_batches_total", "Batches that ClickHouse took.",
+            store.remote_batches);
+        put(out, "counter", "kiln_store_remote_failures_total",
+            "Batches that it did not take and that were kept for another try.",
+            store.remote_failures);
+        put(out, "gauge", "kiln_store_spool_bytes", "Acknowledged and not in ClickHouse yet.",
+            store.spool_bytes);
+        put(out, "gauge", "kiln_store_spool_limit_bytes", "From here on pushes are refused.",
+            store.spool_limit);
+        put(out, "gauge", "kiln_store_spool_batches", "Batches in the spool.", store.spool_batches);
+        out_printf(out,
+                   "# HELP kiln_store_lag_seconds How long the oldest of the spool waits.\n"
+                   "# TYPE kiln_store_lag_seconds gauge\nkiln_store_lag_seconds %.3f\n",
+                   (double)store.spool_nanos / 1e9);
+    }
     put(out, "gauge", "process_resident_memory_bytes", "Memory in use.", resident_bytes());
     put(out, "gauge", "process_start_time_seconds", "When the server started.",
         (uint64_t)(s->started / 1000000000));

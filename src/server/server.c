@@ -106,7 +106,8 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     arena_keep(ARENAS_KEPT);
     struct store_options store = s->config->store;
     store.note = store_note;
-    if (!(s->store = store_open(s->config->data, &store, e)))
+    store.directory = s->config->data;
+    if (!(s->store = store_open(s->config->place ? s->config->place : s->config->data, &store, e)))
         return -1;
     const struct debuginfo_options debuginfo = {
         .data = s->config->data,
@@ -158,6 +159,8 @@ int server_run(const struct server_options *options)
             s->config->listen = options->listen;
         if (options->data)
             s->config->data = options->data;
+        if (options->store)
+            s->config->place = options->store;
         if (options->base_path)
             s->config->base_path = options->base_path;
         result = serve(s, options, &e);

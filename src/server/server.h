@@ -43,6 +43,7 @@ struct server {
 struct server_options {
     const char *listen; // NULL: the configuration's
     const char *data;
+    const char *store;
     const char *config;
     const char *base_path;
 };

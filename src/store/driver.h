@@ -52,3 +52,6 @@ struct store_driver {
 // something else) and are copied.
 int store_sqlite_open(const char *directory, const struct store_options *options,
                       const struct store_driver **driver, void **state, struct err *e);
+// clickhouse://...: profiles as rows of ClickHouse, any number of servers over one.
+int store_clickhouse_open(const char *url, const struct store_options *options,
+                          const struct store_driver **driver, void **state, struct err *e);

@@ -64,6 +64,19 @@ bool labels_unpack(struct str bytes, struct arena *arena, struct store_label **l
     return !b.bad;
 }
 
+void kind_of_profile(const struct model_profile *p, struct kind *kind)
+{
+    *kind = (struct kind){.period_type = model_str(p, p->period_type.type),
+                          .period_unit = model_str(p, p->period_type.unit),
+                          .default_type = model_str(p, p->default_type),
+                          .period = p->period,
+                          .k = p->n_types};
+    for (uint32_t i = 0; i < p->n_types; i++) {
+        kind->types[i].type = model_str(p, p->types[i].type);
+        kind->types[i].unit = model_str(p, p->types[i].unit);
+    }
+}
+
 void kind_pack(struct pack *to, const struct kind *kind)
 {
     pack_str(to, kind->period_type);

@@ -25,6 +25,8 @@ struct kind {
 };
 enum { KIND_MAX_TYPES = 62 };
 
+// Of a profile with KIND_MAX_TYPES at the most.
+void kind_of_profile(const struct model_profile *p, struct kind *kind);
 void kind_pack(struct pack *to, const struct kind *kind);
 bool kind_unpack(struct str bytes, struct kind *kind);
 

@@ -83,15 +83,8 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
 
 static struct str kind_of(const struct model_profile *p, struct arena *arena)
 {
-    struct kind kind = {.period_type = model_str(p, p->period_type.type),
-                        .period_unit = model_str(p, p->period_type.unit),
-                        .default_type = model_str(p, p->default_type),
-                        .period = p->period,
-                        .k = p->n_types};
-    for (uint32_t i = 0; i < p->n_types; i++) {
-        kind.types[i].type = model_str(p, p->types[i].type);
-        kind.types[i].unit = model_str(p, p->types[i].unit);
-    }
+    struct kind kind;
+    kind_of_profile(p, &kind);
     struct pack b = {.arena = arena};
     kind_pack(&b, &kind);
     return (struct str){(const char *)b.p, b.n};

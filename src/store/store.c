@@ -168,7 +168,9 @@ struct store *store_open(const char *where, const struct store_options *options,
     pthread_cond_init(&s->care, &attr);
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_destroy(&attr);
-    if (store_sqlite_open(where, o, &s->driver, &s->state, e)) {
+    bool remote =
+        strncmp(where, "clickhouse://", 13) == 0 || strncmp(where, "clickhouse+https://", 19) == 0;
+    if ((remote ? store_clickhouse_open : store_sqlite_open)(where, o, &s->driver, &s->state, e)) {
         store_close(s);
         return NULL;
     }

@@ -43,6 +43,7 @@ struct store_options {
     int64_t keep_nanos;     // days that ended longer ago than this are dropped; 0: kept
     uint64_t keep_bytes;    // the oldest days are dropped above this size; 0: no bound
     uint64_t keep_free;     // and when less than this is free on the disk; 0: no bound
+    const char *directory;  // of a store that is elsewhere: where what waits for it is kept
     int64_t (*clock)(void); // now; NULL: CLOCK_REALTIME
     // Only to be looked at, also while another process has it open: everything that asks, and
     // store_backup and store_check. Nothing else may be called.
@@ -52,8 +53,9 @@ struct store_options {
     void *note_ctx;
 };
 
-// Opens what is at where: a directory, made if it is missing. It takes milliseconds however much
-// is in it. One process at a time: a second one gets an error. NULL with e filled.
+// Opens what is at where: a directory, made if it is missing, or clickhouse://...
+// (docs/clickhouse.md). It takes milliseconds however much is in it. One process at a time: a
+// second one gets an error. NULL with e filled.
 struct store *store_open(const char *where, const struct store_options *options, struct err *e);
 // Commits what was submitted, then closes. No other call may be under way.
 void store_close(struct store *store);
@@ -208,6 +210,11 @@ struct store_counters {
     uint64_t waiting_bytes;   // now, of submitted puts
     uint64_t cache_bytes;     // now
     uint64_t days_dropped, hours_closed;
+    // Of a store that is elsewhere.
+    bool remote, remote_up;                           // up: it took the last batch
+    uint64_t spool_bytes, spool_limit, spool_batches; // acknowledged, and not there yet
+    uint64_t spool_nanos;                             // how long the oldest of it waits
+    uint64_t remote_batches, remote_failures;
 };
 void store_counters(struct store *store, struct store_counters *counters);
 

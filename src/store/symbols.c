@@ -332,8 +332,7 @@ static void add_symbols(struct translation *t, const struct used *locations)
     add_locations(t, locations, n_lines);
 }
 
-// The id of a string label span_id: its hexadecimal digits; 0: there is none.
-static uint64_t span_of(const struct model_profile *p, size_t sample, uint32_t key)
+uint64_t symbols_span(const struct model_profile *p, size_t sample, uint32_t key)
 {
     uint32_t n;
     const struct model_label *labels = model_labels(p, sample, &n);
@@ -346,7 +345,7 @@ static uint64_t span_of(const struct model_profile *p, size_t sample, uint32_t k
 }
 
 // profile_id is what older tracing packages call it.
-static uint32_t span_label(const struct model_profile *p)
+uint32_t symbols_span_key(const struct model_profile *p)
 {
     if (!p->label_set)
         return MODEL_NONE;
@@ -504,7 +503,7 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     struct used used = {arena_array(scratch, p->n_locations, sizeof *used.items), 0};
     struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
     uint32_t deepest = 0, max = 0;
-    uint32_t span_key = span_label(p);
+    uint32_t span_key = symbols_span_key(p);
     struct store_trace *traces = traces_of(p, scratch);
     bool any_span = traces != NULL;
     size_t n_rows = 0;
@@ -515,7 +514,7 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
             c++;
         if (c == p->n_types)
             continue;
-        uint64_t span = span_key == MODEL_NONE ? 0 : span_of(p, i, span_key);
+        uint64_t span = span_key == MODEL_NONE ? 0 : symbols_span(p, i, span_key);
         any_span |= span != 0;
         deepest = p->stack_len[i] > deepest ? p->stack_len[i] : deepest;
         for (uint32_t d = p->stack_len[i]; d-- > 0;)

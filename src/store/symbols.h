@@ -108,3 +108,8 @@ struct symbols_values {
 };
 void symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
                  struct symbols_values *values);
+
+// The key of the label that holds span ids, MODEL_NONE if a profile has none; and the id that a
+// sample has under it: its hexadecimal digits; 0: there is none.
+uint32_t symbols_span_key(const struct model_profile *p);
+uint64_t symbols_span(const struct model_profile *p, size_t sample, uint32_t key);

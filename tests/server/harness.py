@@ -68,6 +68,10 @@ class Server:
         self.kiln, self.folder, self.base, self.tls = kiln, folder, base, tls
         self.port = free_port()
         self.options = list(options)
+        # Every server with a database of its own, if tests/clickhouse says where.
+        if os.environ.get('KILN_TEST_CLICKHOUSE') and '--store' not in options:
+            self.options += ['--store', '%s/k%s' % (os.environ['KILN_TEST_CLICKHOUSE'],
+                                                   os.path.basename(folder).replace('-', '_'))]
         if config is not None:
             self.config = os.path.join(folder, 'kiln.yaml')
             self.write(config)

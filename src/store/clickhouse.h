@@ -1,0 +1,260 @@
+// The distributed driver: profiles as rows of ClickHouse, over its HTTP interface
+// (docs/clickhouse.md, docs/decisions/0015). What is acknowledged is in a local spool first, then
+// in ClickHouse; a query waits for what was acknowledged before it.
+//
+// clickhouse.c         open, close, what others call
+// clickhouse_http.c    requests, and the one place where values become SQL
+// clickhouse_schema.c  tables and their versions
+// clickhouse_rows.c    a profile as rows
+// clickhouse_spool.c   rows on disk until ClickHouse has them
+// clickhouse_send.c    from the spool into ClickHouse, each batch once
+// clickhouse_series.c  series and time series
+// clickhouse_stacks.c  stacks by their ids, cached
+// clickhouse_merge.c   sums
+// clickhouse_care.c    retention, deletion, what there is
+#pragma once
+
+#include <pthread.h>
+
+#include "base/out.h"
+#include "net/client.h"
+#include "store/driver.h"
+#include "store/labels.h"
+#include "store/symbols.h"
+
+#define HOUR_NANOS (INT64_C(3600) * 1000000000)
+#define DAY_NANOS (24 * HOUR_NANOS)
+
+// In the order in which they are sent: what others refer to comes first.
+enum table { T_LOCATIONS, T_STACKS, T_SERIES, T_SAMPLES, T_PROFILES, N_TABLES };
+extern const char *const clickhouse_tables[N_TABLES];
+
+// Rows of these two are numbers only, so their place in a batch is known by counting.
+enum {
+    SAMPLE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 8,
+    PROFILE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 4 + 8,
+};
+
+struct clickhouse_client {
+    struct net_client *net;
+    struct clickhouse_client *next;
+};
+
+// Where it is, from its URL.
+struct clickhouse_place {
+    char base[512]; // http://host:port
+    char user[128], password[256], database[64], cluster[64];
+    char ca_file[512];
+    uint64_t spool_bytes;
+};
+
+// A file of rows that go into ClickHouse together. batch is in each of their rows.
+struct segment_file {
+    uint64_t seq, batch;
+    int fd; // -1: not open for writing any more
+    uint64_t bytes, rows;
+    int64_t first; // when its first rows came, CLOCK_REALTIME
+    bool attempted;
+    struct segment_file *next;
+};
+
+struct spool {
+    char directory[4000];
+    int lock_fd;
+    pthread_mutex_t lock;
+    pthread_cond_t work, sent;
+    // All of these under lock.
+    struct segment_file *first, **last, *open;
+    uint64_t next_seq, done_seq; // everything up to done_seq is in ClickHouse
+    uint64_t bytes, n_segments;
+    bool flush, stopping, failing;
+    char why[512]; // of failing
+    uint64_t sends, failures, sent_rows, repeated;
+};
+
+// What was written already: a lossy set of hashes. Of the committing thread.
+struct known {
+    uint64_t *slots;
+    size_t mask;
+};
+
+struct stacks_cache;
+
+struct clickhouse {
+    struct clickhouse_place at;
+    struct store_options options;
+    unsigned version; // 18016, 26009
+    bool migrated;    // by the sender, if ClickHouse was not there at first
+    pthread_mutex_t lock;
+    struct clickhouse_client *idle; // under lock
+    struct stacks_cache *caches;    // under lock
+    uint64_t cache_tick, days_dropped;
+    struct known known;
+    struct spool spool;
+    pthread_t sender;
+    bool has_sender, has_lock;
+};
+
+void clickhouse_note(struct clickhouse *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// --- clickhouse_http.c ---
+
+// Runs a statement; its rows are in arena, which may be NULL when nothing is expected.
+// STORE_FULL: ClickHouse cannot be reached; STORE_FAILED: it refused.
+int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
+                   struct err *e);
+int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+// A number.
+int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
+// Rows in RowBinary. id names the query: ClickHouse runs no two of one id at a time.
+int clickhouse_insert(struct clickhouse *c, enum table table, const char *id, struct str rows,
+                      struct err *e);
+
+// The one place where a value becomes part of a statement.
+void sql_text(struct out *sql, struct str value);
+// a, b, c
+void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n);
+// Rows: fixed-size numbers; strings and counts are varints, as in pack.h.
+uint64_t row_u64(struct unpack *b);
+uint32_t row_u32(struct unpack *b);
+uint8_t row_u8(struct unpack *b);
+
+// --- clickhouse_schema.c ---
+
+int clickhouse_migrate(struct clickhouse *c, struct err *e);
+
+// --- clickhouse_rows.c ---
+
+struct put_rows {
+    uint16_t day;
+    struct out rows[N_TABLES];
+    uint32_t n[N_TABLES];
+};
+// Everything is in arena, out of which it may jump. What is written becomes known.
+void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t batch,
+                     struct arena *arena, struct put_rows *to);
+int known_init(struct known *k, size_t bytes);
+void known_clear(struct known *k);
+void known_fini(struct known *k);
+
+// --- clickhouse_spool.c ---
+
+int spool_open(struct spool *s, const char *directory, struct err *e);
+void spool_close(struct spool *s);
+// These three are called with the lock held. Puts are durable after spool_sync; when that fails,
+// what is in the segment from its byte before on is taken back.
+int spool_begin(struct spool *s, struct segment_file **open, struct err *e);
+int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct err *e);
+int spool_sync(struct spool *s, uint64_t before, struct err *e);
+// The next segment to send, closed for writing; NULL when it is time to stop.
+struct segment_file *spool_take(struct spool *s);
+// It was sent (and is gone) or not.
+void spool_give(struct spool *s, struct segment_file *segment, bool sent, const struct err *e);
+// Its bytes, malloc'd.
+int spool_read(struct spool *s, const struct segment_file *segment, uint8_t **bytes, size_t *n,
+               struct err *e);
+// Appends to a segment that is not open, behind its whole records; durable.
+int spool_decide(struct spool *s, const struct segment_file *segment, uint64_t whole,
+                 struct str record, struct err *e);
+// Waits until what is in the spool now was sent; not when ClickHouse does not take it.
+void spool_flush(struct spool *s, int64_t nanos);
+int64_t spool_lag(struct spool *s, int64_t now); // lock is held
+
+// One record of a segment at a time.
+enum record { RECORD_END, RECORD_PUTS, RECORD_DECISION };
+struct spool_put {
+    uint16_t day;
+    struct str rows[N_TABLES];
+    uint32_t n[N_TABLES];
+};
+enum record spool_next(struct unpack *b, uint64_t batch, struct unpack *record);
+bool spool_next_put(struct unpack *record, struct spool_put *put);
+
+// --- clickhouse_send.c ---
+
+void *clickhouse_send_loop(void *clickhouse);
+
+// --- clickhouse_series.c ---
+
+// A series of one sample type that matches.
+struct found_series {
+    uint64_t id, family, scope;
+    uint32_t line; // the number of its labels, for those that differ in their kind only
+    struct store_series series;
+    struct str type, unit, period_type, period_unit;
+    int64_t period;
+    uint64_t n; // profiles
+};
+
+struct finding {
+    struct found_series *found; // by (family, id)
+    size_t n;
+    uint32_t n_lines;
+    uint64_t *families;
+    size_t n_families;
+    uint64_t *scopes;
+    size_t n_scopes;
+    bool whole; // every series of the families was found
+};
+int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,
+                    struct finding *f, struct err *e);
+// WHERE of the found rows in samples, profiles and hourly: days, families, series.
+void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f);
+struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t series);
+// Any of a family.
+struct found_series *finding_family(struct finding *f, uint64_t family);
+
+int clickhouse_series(void *driver, const struct store_select *select, struct arena *arena,
+                      struct store_series **series, size_t *n, struct store_answer *answer,
+                      struct err *e);
+int clickhouse_lines(void *driver, const struct store_select *select, int64_t step,
+                     struct arena *arena, struct store_line **lines, size_t *n,
+                     struct store_answer *answer, struct err *e);
+
+// --- clickhouse_stacks.c ---
+
+// The stacks of one service that were asked for. Between take and give it is the caller's alone.
+struct stacks_cache {
+    uint64_t scope;
+    struct symbols *symbols;
+    struct hash_table index; // in symbols' arena
+    uint64_t *ids;
+    uint32_t *nodes;
+    size_t n, cap_ids, cap_nodes;
+    pthread_mutex_t use;
+    unsigned users;
+    uint64_t used;
+    size_t size;
+    struct stacks_cache *next;
+};
+int stacks_take(struct clickhouse *c, uint64_t scope, struct stacks_cache **cache, struct err *e);
+void stacks_give(struct clickhouse *c, struct stacks_cache *cache, bool broken);
+// Sees to it that all ids have nodes. When it fails, the cache is broken.
+int stacks_need(struct clickhouse *c, struct stacks_cache *cache, const struct store_select *select,
+                const uint64_t *ids, size_t n, struct err *e);
+// UINT32_MAX: ClickHouse has no such stack.
+uint32_t stacks_node(const struct stacks_cache *cache, uint64_t id);
+void stacks_forget(struct clickhouse *c);
+
+// --- clickhouse_merge.c ---
+
+int clickhouse_merge(void *driver, const struct store_select *select, struct arena *arena,
+                     struct store_stacks **stacks, struct store_answer *answer, struct err *e);
+
+// --- clickhouse_care.c ---
+
+int clickhouse_maintain(void *driver, bool all, struct err *e);
+int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
+                              struct err *e);
+int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
+                     struct err *e);
+int clickhouse_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e);
+int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
+                       struct err *e);
+int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int64_t start,
+                       int64_t end, struct arena *arena, struct store_address **addresses,
+                       size_t *n, struct err *e);
+int clickhouse_name(void *driver, struct str tenant, const struct store_name *names, size_t n,
+                    struct err *e);

@@ -1,0 +1,243 @@
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "store/clickhouse.h"
+
+enum {
+    ASK_MS = 120000,
+    INSERT_MS = 60000,
+    STATEMENT_MAX = 256 << 20,
+};
+#define ANSWER_MAX ((size_t)2 << 30)
+
+void sql_text(struct out *sql, struct str value)
+{
+    static const char digits[] = "0123456789abcdef";
+    out_char(sql, '\'');
+    for (size_t i = 0; i < value.n; i++) {
+        unsigned char c = (unsigned char)value.p[i];
+        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+            c == '_' || c == '-' || c == '.' || c == '/') {
+            out_char(sql, (char)c);
+        } else {
+            const char escaped[] = {'\\', 'x', digits[c >> 4], digits[c & 15]};
+            out_write(sql, escaped, sizeof escaped);
+        }
+    }
+    out_char(sql, '\'');
+}
+
+void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            out_char(sql, ',');
+        out_u64(sql, numbers[i]);
+    }
+    if (!n) // An empty list is no list to ClickHouse.
+        out_text(sql, "NULL");
+}
+
+uint64_t row_u64(struct unpack *b)
+{
+    uint64_t v = 0;
+    struct str s = unpack_bytes(b, sizeof v);
+    if (s.n == sizeof v)
+        memcpy(&v, s.p, sizeof v);
+    return v;
+}
+
+uint32_t row_u32(struct unpack *b)
+{
+    uint32_t v = 0;
+    struct str s = unpack_bytes(b, sizeof v);
+    if (s.n == sizeof v)
+        memcpy(&v, s.p, sizeof v);
+    return v;
+}
+
+uint8_t row_u8(struct unpack *b)
+{
+    struct str s = unpack_bytes(b, 1);
+    return s.n ? (uint8_t)s.p[0] : 0;
+}
+
+// Connections are kept: a client for each request that is under way.
+static struct clickhouse_client *client_take(struct clickhouse *c, struct err *e)
+{
+    pthread_mutex_lock(&c->lock);
+    struct clickhouse_client *client = c->idle;
+    if (client)
+        c->idle = client->next;
+    pthread_mutex_unlock(&c->lock);
+    if (client)
+        return client;
+    client = calloc(1, sizeof *client);
+    if (!client) {
+        err_set(e, "no memory to ask ClickHouse");
+        return NULL;
+    }
+    if (!(client->net = net_client_new(e))) {
+        free(client);
+        return NULL;
+    }
+    return client;
+}
+
+static void client_give(struct clickhouse *c, struct clickhouse_client *client)
+{
+    pthread_mutex_lock(&c->lock);
+    client->next = c->idle;
+    c->idle = client;
+    pthread_mutex_unlock(&c->lock);
+}
+
+struct exchange {
+    int status;
+    uint8_t *data;
+    size_t n;
+    struct err error;
+};
+
+static void keep(void *context, const struct net_answer *answer)
+{
+    struct exchange *x = context;
+    x->status = answer->status;
+    x->error = answer->error;
+    x->n = answer->n;
+    if (!answer->n)
+        return;
+    x->data = malloc(answer->n);
+    if (x->data) {
+        memcpy(x->data, answer->data, answer->n);
+    } else {
+        x->status = 0;
+        err_set(&x->error, "no memory for an answer of %zu bytes", answer->n);
+    }
+}
+
+// The first line of what ClickHouse says, without what would break a log.
+static int refused(struct clickhouse *c, const struct exchange *x, struct err *e)
+{
+    char text[320];
+    size_t n = 0;
+    for (size_t i = 0; i < x->n && n < sizeof text - 1 && x->data[i] != '\n'; i++)
+        text[n++] = isprint(x->data[i]) ? (char)x->data[i] : ' ';
+    text[n] = 0;
+    err_set(e, "ClickHouse at %s answers %d: %s", c->at.base, x->status,
+            n ? text : "it says nothing more");
+    return STORE_FAILED;
+}
+
+static int exchange(struct clickhouse *c, const char *url, struct str body, int64_t ms,
+                    struct exchange *x, struct err *e)
+{
+    static const char *const headers[] = {"Expect:", "Content-Type: application/octet-stream",
+                                          NULL};
+    *x = (struct exchange){0};
+    struct clickhouse_client *client = client_take(c, e);
+    if (!client)
+        return STORE_FAILED;
+    struct net_request r = {.url = url,
+                            .headers = headers,
+                            .body = body.p,
+                            .n_body = body.n,
+                            .user = c->at.user,
+                            .password = c->at.password,
+                            .ca_file = c->at.ca_file,
+                            .timeout_ms = ms,
+                            .limit = ANSWER_MAX};
+    int code = net_client_begin(client->net, &r, keep, x, e) ? STORE_FAILED : 0;
+    while (!code && net_client_wait(client->net, 1000) > 0)
+        ;
+    client_give(c, client);
+    if (!code && !x->status) {
+        err_set(e, "ClickHouse at %s: %s", c->at.base, x->error.message);
+        code = STORE_FULL;
+    } else if (!code && x->status != 200) {
+        code = refused(c, x, e);
+    }
+    if (code) {
+        free(x->data);
+        x->data = NULL;
+    }
+    return code;
+}
+
+int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
+                   struct err *e)
+{
+    char url[1024];
+    struct exchange x;
+    // Errors come as a status, not in the middle of the rows; lists of ids may be long.
+    snprintf(url, sizeof url,
+             "%s/?wait_end_of_query=1&max_query_size=%d&max_ast_elements=50000000"
+             "&max_expanded_ast_elements=50000000",
+             c->at.base, STATEMENT_MAX);
+    int code = exchange(c, url, sql, ASK_MS, &x, e);
+    struct arena_trap trap;
+    if (code || !arena) {
+        free(x.data);
+        return code;
+    }
+    if (ARENA_TRY(arena, trap)) {
+        free(x.data);
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    uint8_t *copy = arena_array(arena, x.n + 1, 1);
+    if (x.n)
+        memcpy(copy, x.data, x.n);
+    *rows = (struct unpack){copy, copy + x.n, false};
+    arena_try_end(arena);
+    free(x.data);
+    return 0;
+}
+
+int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
+{
+    char *sql;
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(&sql, format, args);
+    va_end(args);
+    if (n < 0)
+        return err_set(e, "no memory for a statement");
+    int code = clickhouse_ask(c, (struct str){sql, (size_t)n}, NULL, NULL, e);
+    free(sql);
+    return code;
+}
+
+int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct unpack rows;
+    *n = 0;
+    int code = arena ? clickhouse_ask(c, sql, arena, &rows, e) : err_set(e, "no memory");
+    if (!code) {
+        *n = row_u64(&rows);
+        if (rows.bad)
+            code = err_set(e, "ClickHouse at %s answers no number", c->at.base);
+    }
+    arena_free(arena);
+    return code;
+}
+
+int clickhouse_insert(struct clickhouse *c, enum table table, const char *id, struct str rows,
+                      struct err *e)
+{
+    char url[1024];
+    struct exchange x;
+    snprintf(url, sizeof url,
+             "%s/?query_id=%s&insert_distributed_sync=1%s&query=INSERT%%20INTO%%20%s.%s"
+             "%%20FORMAT%%20RowBinary",
+             c->at.base, id, c->version >= 22000 ? "&async_insert=0" : "", c->at.database,
+             clickhouse_tables[table]);
+    int code = exchange(c, url, rows, INSERT_MS, &x, e);
+    free(x.data);
+    if (code)
+        err_prefix(e, "rows for %s: ", clickhouse_tables[table]);
+    return code;
+}

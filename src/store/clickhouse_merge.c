@@ -1,0 +1,316 @@
+// Sums: ClickHouse adds up, only stacks and their sums come back.
+//
+// Whole hours are taken from the roll-up where it is complete: the view that fills it works after
+// the rows are stored, so a server that is killed in between leaves an hour that lacks some. The
+// profiles say how many rows an hour has, the roll-up how many it was made from.
+#include <math.h>
+#include <stdlib.h>
+
+#include "store/clickhouse.h"
+#include "store/fold.h"
+
+struct sum {
+    uint64_t scope, stack;
+    double value; // of a gauge
+    int64_t sum;
+};
+
+struct merging {
+    struct clickhouse *c;
+    const struct store_select *select;
+    struct arena *arena;
+    struct finding found;
+    struct fold fold;
+    struct db no_names;
+    bool gauge, all_stacks_found;
+    uint64_t n_profiles;
+    int64_t duration;
+    uint64_t *counts; // of a gauge: profiles of each line
+    struct sum *sums;
+    size_t n_sums, cap_sums;
+    uint64_t *hours; // of the roll-up that can be used
+    size_t n_hours, cap_hours;
+};
+
+static bool is_whole(const struct store_select *s, uint64_t hour)
+{
+    return (int64_t)hour * HOUR_NANOS >= s->start && ((int64_t)hour + 1) * HOUR_NANOS - 1 <= s->end;
+}
+
+static void in_range(struct out *sql, const struct store_select *s)
+{
+    out_printf(sql, " AND ts >= %lld AND ts <= %lld", (long long)s->start, (long long)s->end);
+}
+
+// How many profiles there are, by series; what a mean is divided by.
+static int ask_counts(struct merging *m, struct err *e)
+{
+    struct out sql;
+    struct unpack rows;
+    out_init_arena(&sql, m->arena);
+    out_printf(&sql, "SELECT family, series, count(), sum(duration) FROM %s.profiles",
+               m->c->at.database);
+    clickhouse_where(&sql, m->select, &m->found);
+    in_range(&sql, m->select);
+    out_text(&sql, " GROUP BY family, series FORMAT RowBinary");
+    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
+    m->counts = arena_array(m->arena, m->found.n_lines, sizeof *m->counts);
+    while (!code && rows.p < rows.end && !rows.bad) {
+        uint64_t family = row_u64(&rows), series = row_u64(&rows), n = row_u64(&rows);
+        int64_t duration = (int64_t)row_u64(&rows);
+        const struct found_series *f = finding_at(&m->found, family, series);
+        if (!f || rows.bad)
+            continue;
+        m->counts[f->line] += n;
+        m->n_profiles += n;
+        m->duration = pack_add(m->duration, duration);
+    }
+    return code;
+}
+
+struct hour_rows {
+    uint64_t hour, rows;
+};
+
+// Rows of each hour, in the order of hours.
+static int ask_hours(struct merging *m, const char *table, struct hour_rows **hours, size_t *n,
+                     struct err *e)
+{
+    struct out sql;
+    struct unpack rows;
+    size_t cap = 0;
+    out_init_arena(&sql, m->arena);
+    out_printf(&sql, "SELECT toUInt64(hour), toUInt64(sum(n)) FROM %s.%s", m->c->at.database,
+               table);
+    clickhouse_where(&sql, m->select, &m->found);
+    out_text(&sql, " GROUP BY hour ORDER BY hour FORMAT RowBinary");
+    *hours = NULL;
+    *n = 0;
+    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
+    while (!code && rows.p < rows.end && !rows.bad) {
+        *hours = arena_push(m->arena, *hours, *n, &cap, sizeof **hours);
+        (*hours)[*n].hour = row_u64(&rows);
+        (*hours)[(*n)++].rows = row_u64(&rows);
+    }
+    return code;
+}
+
+static int find_hours(struct merging *m, struct err *e)
+{
+    struct hour_rows *raw, *rolled;
+    size_t n_raw, n_rolled;
+    const struct store_select *s = m->select;
+    int64_t first = s->start / HOUR_NANOS, last = s->end / HOUR_NANOS;
+    // The roll-up knows nothing of spans.
+    if (s->n_spans ||
+        (last - first < 2 && !is_whole(s, (uint64_t)first) && !is_whole(s, (uint64_t)last)))
+        return 0;
+    int code = ask_hours(m, "profiles", &raw, &n_raw, e);
+    if (!code)
+        code = ask_hours(m, "hourly", &rolled, &n_rolled, e);
+    for (size_t i = 0, j = 0; !code && i < n_raw; i++) {
+        while (j < n_rolled && rolled[j].hour < raw[i].hour)
+            j++;
+        if (j == n_rolled || rolled[j].hour != raw[i].hour || rolled[j].rows != raw[i].rows ||
+            !is_whole(s, raw[i].hour))
+            continue;
+        m->hours = arena_push(m->arena, m->hours, m->n_hours, &m->cap_hours, sizeof *m->hours);
+        m->hours[m->n_hours++] = raw[i].hour;
+    }
+    return code;
+}
+
+static int ask_sums(struct merging *m, bool rolled, struct err *e)
+{
+    struct out sql;
+    struct unpack rows;
+    const struct store_select *s = m->select;
+    bool one_family = m->found.n_families == 1 && !m->gauge;
+    out_init_arena(&sql, m->arena);
+    out_printf(&sql, "SELECT %sstack, sum(%s) FROM %s.%s",
+               m->gauge     ? "family, series, "
+               : one_family ? ""
+                            : "family, ",
+               rolled ? "total" : "value", m->c->at.database, rolled ? "hourly" : "samples");
+    clickhouse_where(&sql, s, &m->found);
+    if (!rolled)
+        in_range(&sql, s);
+    if (m->n_hours) {
+        out_text(&sql, rolled ? " AND hour IN (" : " AND hour NOT IN (");
+        sql_numbers(&sql, m->hours, m->n_hours);
+        out_text(&sql, ")");
+    }
+    if (s->n_spans) {
+        out_text(&sql, " AND span IN (");
+        sql_numbers(&sql, s->spans, s->n_spans);
+        out_text(&sql, ")");
+    }
+    out_printf(&sql, " GROUP BY %sstack FORMAT RowBinary",
+               m->gauge     ? "family, series, "
+               : one_family ? ""
+                            : "family, ");
+    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
+    while (!code && rows.p < rows.end) {
+        uint64_t family = one_family ? m->found.families[0] : row_u64(&rows);
+        uint64_t series = m->gauge ? row_u64(&rows) : 0;
+        uint64_t stack = row_u64(&rows);
+        int64_t sum = (int64_t)row_u64(&rows);
+        // A family is of one scope: any of its series tells which.
+        const struct found_series *f =
+            m->gauge ? finding_at(&m->found, family, series) : finding_family(&m->found, family);
+        if (rows.bad || !f)
+            continue;
+        m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
+        m->sums[m->n_sums++] = (struct sum){
+            f->scope, stack, m->gauge ? (double)sum / (double)m->counts[f->line] : 0, sum};
+    }
+    return code;
+}
+
+static int sum_order(const void *a, const void *b)
+{
+    const struct sum *x = a, *y = b;
+    if (x->scope != y->scope)
+        return x->scope < y->scope ? -1 : 1;
+    return x->stack < y->stack ? -1 : x->stack > y->stack;
+}
+
+// Sorted, each stack of a scope once.
+static void gather(struct merging *m)
+{
+    size_t n = 0;
+    if (m->n_sums)
+        qsort(m->sums, m->n_sums, sizeof *m->sums, sum_order);
+    for (size_t i = 0; i < m->n_sums; i++)
+        if (n && sum_order(&m->sums[n - 1], &m->sums[i]) == 0) {
+            m->sums[n - 1].value += m->sums[i].value;
+            m->sums[n - 1].sum = pack_add(m->sums[n - 1].sum, m->sums[i].sum);
+        } else {
+            m->sums[n++] = m->sums[i];
+        }
+    m->n_sums = n;
+    for (size_t i = 0; i < n && m->gauge; i++)
+        m->sums[i].sum = llround(m->sums[i].value);
+}
+
+static int fold_scope(struct merging *m, struct stacks_cache *cache, const struct sum *sums,
+                      size_t n, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(m->arena, trap)) {
+        arena_caught(m->arena, e);
+        return STORE_BUSY;
+    }
+    uint64_t *ids = arena_array(m->arena, n, sizeof *ids);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = sums[i].stack;
+    int code = stacks_need(m->c, cache, m->select, ids, n, e);
+    if (!code) {
+        const struct symbols *s = cache->symbols;
+        int64_t *values = arena_array(m->arena, s->n.nodes, sizeof *values);
+        for (size_t i = 0; i < n; i++) {
+            uint32_t node = stacks_node(cache, sums[i].stack);
+            m->all_stacks_found &= node != UINT32_MAX;
+            if (node != UINT32_MAX)
+                values[node] = pack_add(values[node], sums[i].sum);
+        }
+        fold_add(&m->fold, s, values, s->n.nodes);
+    }
+    arena_try_end(m->arena);
+    return code;
+}
+
+static int fold_all(struct merging *m, struct err *e)
+{
+    int code = 0;
+    for (size_t at = 0, end; at < m->n_sums && !code; at = end) {
+        struct stacks_cache *cache;
+        for (end = at; end < m->n_sums && m->sums[end].scope == m->sums[at].scope; end++)
+            ;
+        code = stacks_take(m->c, m->sums[at].scope, &cache, e);
+        if (!code) {
+            code = fold_scope(m, cache, m->sums + at, end - at, e);
+            stacks_give(m->c, cache, code != 0);
+        }
+    }
+    return code;
+}
+
+static void name_type(struct merging *m)
+{
+    struct model_builder *b = &m->fold.b;
+    struct found_series of = {0};
+    struct type_id id;
+    if (m->found.n)
+        of = m->found.found[0];
+    else if (type_id_parse(m->select->type, &id))
+        of = (struct found_series){.type = id.type,
+                                   .unit = id.unit,
+                                   .period_type = id.period_type,
+                                   .period_unit = id.period_unit};
+    model_build_type(b, of.type, of.unit);
+    b->p->period_type = (struct model_value_type){model_build_string(b, of.period_type),
+                                                  model_build_string(b, of.period_unit)};
+    b->p->period = of.period;
+}
+
+static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(m->arena, trap)) {
+        arena_caught(m->arena, e);
+        return STORE_BUSY;
+    }
+    fold_init(&m->fold, m->arena, &m->no_names);
+    int code = 0;
+    if (m->found.n) {
+        code = ask_counts(m, e);
+        if (!code)
+            code = find_hours(m, e);
+        if (!code && m->n_hours)
+            code = ask_sums(m, true, e);
+        if (!code)
+            code = ask_sums(m, false, e);
+    }
+    if (!code)
+        gather(m);
+    *stacks = arena_alloc(m->arena, sizeof **stacks);
+    arena_try_end(m->arena);
+    return code;
+}
+
+static int finish(struct merging *m, struct store_stacks *s, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(m->arena, trap)) {
+        arena_caught(m->arena, e);
+        return STORE_BUSY;
+    }
+    name_type(m);
+    *s = (struct store_stacks){.n_nodes = m->fold.n,
+                               .parent = m->fold.parent,
+                               .location = m->fold.location,
+                               .self = m->fold.self,
+                               .symbols = m->fold.b.p,
+                               .n_profiles = m->n_profiles,
+                               .duration = m->duration};
+    arena_try_end(m->arena);
+    return 0;
+}
+
+int clickhouse_merge(void *driver, const struct store_select *select, struct arena *arena,
+                     struct store_stacks **stacks, struct store_answer *answer, struct err *e)
+{
+    struct merging m = {.c = driver, .select = select, .arena = arena, .all_stacks_found = true};
+    m.gauge = store_type_is_gauge(select->type);
+    int code = clickhouse_find(driver, select, arena, &m.found, e);
+    if (!code)
+        code = ask_all(&m, stacks, e);
+    if (!code)
+        code = fold_all(&m, e);
+    if (!code && !m.all_stacks_found) {
+        clickhouse_note(driver, "stacks of samples are missing in %s.stacks", m.c->at.database);
+        answer->damaged_days = 1;
+    }
+    return code ? code : finish(&m, *stacks, e);
+}

@@ -1,0 +1,459 @@
+// Rows on disk until ClickHouse has them. A segment is a file of records:
+//
+//     length u32, kind u32, hash of the payload u64, payload
+//
+// The payload of RECORD_PUTS is the puts of one request: each its day (u16), rows and bytes of
+// each table (u32 both), then these bytes. RECORD_DECISION: see clickhouse_send.c. What follows
+// the last whole record was never acknowledged.
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "store/clickhouse.h"
+
+// When a segment is sent: with so many rows or after so long, whichever is first. While ClickHouse
+// is busy with the one before, it grows.
+enum { ENOUGH_ROWS = 10000, LARGEST_SEGMENT = 16 << 20 };
+#define LONGEST_WAIT INT64_C(1000000000)
+
+struct head {
+    uint32_t length, kind;
+    uint64_t hash;
+};
+
+static int64_t now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static void path_of(const struct spool *s, const struct segment_file *f, char path[PATH_MAX])
+{
+    snprintf(path, PATH_MAX, "%s/%016llx-%016llx.rows", s->directory, (unsigned long long)f->seq,
+             (unsigned long long)f->batch);
+}
+
+static int failed(const struct spool *s, const char *what, struct err *e)
+{
+    int error = errno;
+    err_set(e, "cannot %s in the spool %s: %s", what, s->directory, strerror(error));
+    return error == ENOSPC || error == EDQUOT || error == EFBIG || error == EROFS ? STORE_FULL
+                                                                                  : STORE_FAILED;
+}
+
+static int sync_directory(const struct spool *s, struct err *e)
+{
+    int fd = open(s->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int result = fd < 0 || fsync(fd) ? failed(s, "sync", e) : 0;
+    if (fd >= 0)
+        close(fd);
+    return result;
+}
+
+static int by_seq(const void *a, const void *b)
+{
+    const struct segment_file *x = *(struct segment_file *const *)a;
+    const struct segment_file *y = *(struct segment_file *const *)b;
+    return x->seq < y->seq ? -1 : x->seq > y->seq;
+}
+
+// What an earlier process left.
+static int find_segments(struct spool *s, struct err *e)
+{
+    struct segment_file **all = NULL;
+    size_t n = 0;
+    DIR *d = opendir(s->directory);
+    if (!d)
+        return failed(s, "read", e);
+    for (const struct dirent *entry; (entry = readdir(d));) {
+        unsigned long long seq, batch;
+        int end = 0;
+        struct stat st;
+        if (sscanf(entry->d_name, "%16llx-%16llx.rows%n", &seq, &batch, &end) != 2 ||
+            end != (int)strlen(entry->d_name) || fstatat(dirfd(d), entry->d_name, &st, 0))
+            continue;
+        struct segment_file *f = calloc(1, sizeof *f);
+        struct segment_file **more = realloc(all, (n + 1) * sizeof *more);
+        all = more ? more : all;
+        if (!f || !more) {
+            free(f);
+            closedir(d);
+            free(all);
+            return err_set(e, "no memory to open the spool");
+        }
+        *f = (struct segment_file){.seq = seq,
+                                   .batch = batch,
+                                   .fd = -1,
+                                   .bytes = (uint64_t)st.st_size,
+                                   .first = st.st_mtim.tv_sec * INT64_C(1000000000),
+                                   .attempted = true};
+        all[n++] = f;
+    }
+    closedir(d);
+    if (n)
+        qsort(all, n, sizeof *all, by_seq);
+    for (size_t i = 0; i < n; i++) {
+        *s->last = all[i];
+        s->last = &all[i]->next;
+        s->bytes += all[i]->bytes;
+        s->next_seq = all[i]->seq + 1;
+    }
+    s->done_seq = n ? all[0]->seq - 1 : 0;
+    s->n_segments = n;
+    free(all);
+    return 0;
+}
+
+static int make_directories(struct spool *s, struct err *e)
+{
+    for (char *p = s->directory + 1;; p++) {
+        if (*p && *p != '/')
+            continue;
+        char c = *p;
+        *p = 0;
+        int made = mkdir(s->directory, 0750);
+        *p = c;
+        if (made && errno != EEXIST)
+            return failed(s, "make a directory", e);
+        if (!c)
+            return 0;
+    }
+}
+
+int spool_open(struct spool *s, const char *directory, struct err *e)
+{
+    *s = (struct spool){.lock_fd = -1, .next_seq = 1};
+    s->last = &s->first;
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_cond_init(&s->work, &attr);
+    pthread_cond_init(&s->sent, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&s->lock, NULL);
+    char path[PATH_MAX];
+    if (snprintf(s->directory, sizeof s->directory, "%s/spool", directory) >= 3900)
+        return err_set(e, "the name of the spool's directory is too long");
+    int code = make_directories(s, e);
+    if (code)
+        return code;
+    snprintf(path, sizeof path, "%s/lock", s->directory);
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
+    if (s->lock_fd < 0)
+        return failed(s, "write", e);
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB))
+        return err_set(e, "%s is in use by another process: each server needs a --data of its own",
+                       s->directory);
+    return find_segments(s, e);
+}
+
+void spool_close(struct spool *s)
+{
+    for (struct segment_file *f = s->first, *next; f; f = next) {
+        next = f->next;
+        if (f->fd >= 0)
+            close(f->fd);
+        free(f);
+    }
+    if (s->lock_fd >= 0)
+        close(s->lock_fd);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->sent);
+    pthread_mutex_destroy(&s->lock);
+}
+
+// --- writing; lock is held ---
+
+static void seal(struct spool *s)
+{
+    if (s->open && s->open->fd >= 0)
+        close(s->open->fd);
+    if (s->open)
+        s->open->fd = -1;
+    s->open = NULL;
+}
+
+int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
+{
+    char path[PATH_MAX];
+    *to = s->open;
+    if (s->open)
+        return 0;
+    struct segment_file *f = calloc(1, sizeof *f);
+    if (!f || getrandom(&f->batch, sizeof f->batch, 0) != sizeof f->batch) {
+        free(f);
+        return err_set(e, "no memory for the spool");
+    }
+    f->seq = s->next_seq++;
+    path_of(s, f, path);
+    f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    int code = f->fd < 0 ? failed(s, "make a file", e) : sync_directory(s, e);
+    if (code) {
+        if (f->fd >= 0)
+            close(f->fd);
+        free(f);
+        return code;
+    }
+    *s->last = f;
+    s->last = &f->next;
+    s->n_segments++;
+    s->open = *to = f;
+    return 0;
+}
+
+static bool write_all(int fd, const void *data, size_t n, uint64_t at)
+{
+    for (const char *p = data; n;) {
+        ssize_t done = pwrite(fd, p, n, (off_t)at);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return false;
+        p += done;
+        at += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct err *e)
+{
+    struct segment_file *f = s->open;
+    struct out out;
+    struct head head = {.kind = RECORD_PUTS};
+    uint64_t rows = 0;
+    out_init_memory(&out, (size_t)1 << 31);
+    out_write(&out, &head, sizeof head);
+    for (size_t i = 0; i < n; i++) {
+        out_write(&out, &puts[i].day, sizeof puts[i].day);
+        for (int t = 0; t < N_TABLES; t++) {
+            uint32_t size[2] = {puts[i].n[t], (uint32_t)puts[i].rows[t].n};
+            out_write(&out, size, sizeof size);
+            rows += t == T_SAMPLES ? puts[i].n[t] : 0;
+        }
+        for (int t = 0; t < N_TABLES; t++)
+            out_str(&out, out_result(&puts[i].rows[t]));
+    }
+    int code = 0;
+    if (out.error || out.n > UINT32_MAX) {
+        err_set(e, "no memory for the rows of a profile");
+        code = STORE_BUSY;
+    } else {
+        head.length = (uint32_t)(out.n - sizeof head);
+        head.hash = hash_bytes(out.p + sizeof head, head.length, f->batch ^ head.kind);
+        memcpy(out.p, &head, sizeof head);
+        if (!write_all(f->fd, out.p, out.n, f->bytes)) {
+            code = failed(s, "write", e);
+            // What is there of it must not be followed by anything.
+            if (ftruncate(f->fd, (off_t)f->bytes))
+                seal(s);
+        } else {
+            f->bytes += out.n;
+            f->rows += rows;
+            s->bytes += out.n;
+            if (!f->first)
+                f->first = now();
+        }
+    }
+    out_fini(&out);
+    return code;
+}
+
+int spool_sync(struct spool *s, uint64_t before, struct err *e)
+{
+    struct segment_file *f = s->open;
+    if (!f)
+        return 0;
+    if (fdatasync(f->fd)) {
+        int code = failed(s, "sync", e);
+        if (ftruncate(f->fd, (off_t)before) == 0) {
+            s->bytes -= f->bytes - before;
+            f->bytes = before;
+        }
+        seal(s); // Nothing is to follow in a file that did not take everything.
+        pthread_cond_signal(&s->work);
+        return code;
+    }
+    if (f->bytes >= LARGEST_SEGMENT)
+        seal(s);
+    pthread_cond_signal(&s->work);
+    return 0;
+}
+
+// --- sending ---
+
+static void wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
+{
+    struct timespec t = {until / 1000000000, until % 1000000000};
+    pthread_cond_timedwait(cond, lock, &t);
+}
+
+struct segment_file *spool_take(struct spool *s)
+{
+    struct segment_file *f;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        f = s->first;
+        if (s->stopping && (!f || s->failing)) {
+            f = NULL;
+            break;
+        }
+        if (!f || (f == s->open && !f->bytes)) {
+            if (s->stopping) {
+                f = NULL;
+                break;
+            }
+            s->flush = false;
+            pthread_cond_wait(&s->work, &s->lock);
+            continue;
+        }
+        if (f != s->open)
+            break;
+        int64_t due = f->first + LONGEST_WAIT;
+        if (s->flush || s->stopping || f->rows >= ENOUGH_ROWS || now() >= due || now() < f->first) {
+            seal(s);
+            break;
+        }
+        wait_until(&s->work, &s->lock, due);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return f;
+}
+
+void spool_give(struct spool *s, struct segment_file *f, bool sent, const struct err *e)
+{
+    char path[PATH_MAX];
+    if (sent) {
+        path_of(s, f, path);
+        unlink(path);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->sends += sent;
+    s->failures += !sent;
+    s->failing = !sent;
+    if (sent) {
+        s->first = f->next;
+        if (!s->first)
+            s->last = &s->first;
+        s->done_seq = f->seq;
+        s->bytes -= f->bytes;
+        s->n_segments--;
+        s->sent_rows += f->rows;
+        free(f);
+    } else {
+        snprintf(s->why, sizeof s->why, "%s", e->message);
+    }
+    pthread_cond_broadcast(&s->sent);
+    pthread_mutex_unlock(&s->lock);
+}
+
+int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, size_t *n,
+               struct err *e)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    path_of(s, f, path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *n = 0;
+    *bytes = NULL;
+    if (fd < 0 || fstat(fd, &st)) {
+        int code = failed(s, "read", e);
+        if (fd >= 0)
+            close(fd);
+        return code;
+    }
+    int code = 0;
+    *bytes = malloc((size_t)st.st_size + 1);
+    if (!*bytes)
+        code = err_set(e, "no memory to send %lld bytes", (long long)st.st_size);
+    for (ssize_t got; !code && *n < (size_t)st.st_size; *n += (size_t)got)
+        if ((got = pread(fd, *bytes + *n, (size_t)st.st_size - *n, (off_t)*n)) <= 0)
+            code = failed(s, "read", e);
+    close(fd);
+    if (code) {
+        free(*bytes);
+        *bytes = NULL;
+    }
+    return code;
+}
+
+int spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole, struct str record,
+                 struct err *e)
+{
+    char path[PATH_MAX];
+    struct head head = {(uint32_t)record.n, RECORD_DECISION,
+                        hash_bytes(record.p, record.n, f->batch ^ RECORD_DECISION)};
+    path_of(s, f, path);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    int code = 0;
+    // What a crash left behind the whole records is overwritten.
+    if (fd < 0 || ftruncate(fd, (off_t)whole) || !write_all(fd, &head, sizeof head, whole) ||
+        !write_all(fd, record.p, record.n, whole + sizeof head) || fdatasync(fd))
+        code = failed(s, "write", e);
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+void spool_flush(struct spool *s, int64_t nanos)
+{
+    int64_t until = now() + nanos;
+    pthread_mutex_lock(&s->lock);
+    uint64_t target = s->next_seq - 1;
+    if (s->open && s->open->seq == target && !s->open->bytes)
+        target--;
+    while (s->done_seq < target && !s->failing && !s->stopping && now() < until) {
+        s->flush = true;
+        pthread_cond_signal(&s->work);
+        wait_until(&s->sent, &s->lock, until);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+int64_t spool_lag(struct spool *s, int64_t at)
+{
+    const struct segment_file *f = s->first;
+    return f && f->bytes && at > f->first ? at - f->first : 0;
+}
+
+// --- reading ---
+
+enum record spool_next(struct unpack *b, uint64_t batch, struct unpack *record)
+{
+    struct head head;
+    if ((size_t)(b->end - b->p) < sizeof head)
+        return RECORD_END;
+    memcpy(&head, b->p, sizeof head);
+    if (head.length > (size_t)(b->end - b->p) - sizeof head ||
+        (head.kind != RECORD_PUTS && head.kind != RECORD_DECISION) ||
+        head.hash != hash_bytes(b->p + sizeof head, head.length, batch ^ head.kind))
+        return RECORD_END;
+    *record = (struct unpack){b->p + sizeof head, b->p + sizeof head + head.length, false};
+    b->p = record->end;
+    return (enum record)head.kind;
+}
+
+bool spool_next_put(struct unpack *record, struct spool_put *put)
+{
+    uint32_t bytes[N_TABLES];
+    if (record->p == record->end)
+        return false;
+    struct str day = unpack_bytes(record, sizeof put->day);
+    if (day.n == sizeof put->day)
+        memcpy(&put->day, day.p, sizeof put->day);
+    for (int t = 0; t < N_TABLES; t++) {
+        put->n[t] = row_u32(record);
+        bytes[t] = row_u32(record);
+    }
+    for (int t = 0; t < N_TABLES; t++)
+        put->rows[t] = unpack_bytes(record, bytes[t]);
+    return !record->bad;
+}

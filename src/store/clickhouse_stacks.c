@@ -1,0 +1,361 @@
+// Stacks by their ids. Those of a service that were asked for are kept as one tree, which is what
+// a merge adds its sums to; services that were not asked for lately go when memory is short.
+#include <stdlib.h>
+
+#include "model/builder.h"
+#include "store/clickhouse.h"
+
+// Above so many ids all stacks of the service are asked for.
+enum { IDS_MAX = 100000 };
+
+static void cache_free(struct stacks_cache *s)
+{
+    symbols_free(s->symbols);
+    pthread_mutex_destroy(&s->use);
+    free(s);
+}
+
+static struct stacks_cache *cache_new(uint64_t scope)
+{
+    struct stacks_cache *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    s->scope = scope;
+    pthread_mutex_init(&s->use, NULL);
+    s->symbols = symbols_new(0);
+    if (!s->symbols) {
+        cache_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+int stacks_take(struct clickhouse *c, uint64_t scope, struct stacks_cache **cache, struct err *e)
+{
+    pthread_mutex_lock(&c->lock);
+    struct stacks_cache *s = c->caches;
+    while (s && s->scope != scope)
+        s = s->next;
+    if (!s && (s = cache_new(scope))) {
+        s->next = c->caches;
+        c->caches = s;
+    }
+    if (s) {
+        s->users++;
+        s->used = ++c->cache_tick;
+    }
+    pthread_mutex_unlock(&c->lock);
+    *cache = s;
+    if (!s) {
+        err_set(e, "no memory for stacks");
+        return STORE_BUSY;
+    }
+    pthread_mutex_lock(&s->use);
+    return 0;
+}
+
+void stacks_give(struct clickhouse *c, struct stacks_cache *s, bool broken)
+{
+    size_t size = symbols_size(s->symbols);
+    pthread_mutex_unlock(&s->use);
+    pthread_mutex_lock(&c->lock);
+    s->size = size;
+    s->users--;
+    if (broken) { // Found no more; the last user frees it.
+        s->scope = 0;
+        s->used = 0;
+    }
+    for (;;) {
+        size_t bytes = 0;
+        struct stacks_cache **oldest = NULL;
+        for (struct stacks_cache **at = &c->caches; *at; at = &(*at)->next) {
+            bytes += (*at)->size;
+            if ((*at)->users == 0 && (!oldest || (*at)->used < (*oldest)->used))
+                oldest = at;
+        }
+        if (!oldest || (bytes <= c->options.memory / 8 * 3 && (*oldest)->scope))
+            break;
+        struct stacks_cache *old = *oldest;
+        *oldest = old->next;
+        cache_free(old);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void stacks_forget(struct clickhouse *c)
+{
+    while (c->caches) {
+        struct stacks_cache *s = c->caches;
+        c->caches = s->next;
+        cache_free(s);
+    }
+}
+
+uint32_t stacks_node(const struct stacks_cache *s, uint64_t id)
+{
+    if (!s->index.slots)
+        return UINT32_MAX;
+    for (struct hash_probe at = hash_find(&s->index, id); hash_hit(&s->index, &at);
+         hash_next(&s->index, &at))
+        if (s->ids[at.item] == id)
+            return s->nodes[at.item];
+    return UINT32_MAX;
+}
+
+// --- what is missing ---
+
+struct fetching {
+    struct clickhouse *c;
+    struct stacks_cache *s;
+    struct arena *arena;
+    uint32_t first_day, last_day;
+    struct model_builder b;
+    struct hash_table index; // of locations, by their id
+    uint64_t *location_ids;
+    uint32_t *locations;
+    size_t n_locations, cap_ids, cap_locations;
+    uint32_t *flags; // of b's mappings
+    size_t cap_flags;
+};
+
+static void select_ids(struct fetching *f, struct out *sql, const char *what, const char *table,
+                       const char *id, const uint64_t *ids, size_t n)
+{
+    out_init_arena(sql, f->arena);
+    out_printf(sql,
+               "SELECT %s, %s FROM %s.%s WHERE day >= toDate(%u) AND day <= toDate(%u) AND scope = "
+               "%llu",
+               id, what, f->c->at.database, table, f->first_day, f->last_day,
+               (unsigned long long)f->s->scope);
+    if (n <= IDS_MAX) {
+        out_printf(sql, " AND %s IN (", id);
+        sql_numbers(sql, ids, n);
+        out_text(sql, ")");
+    }
+    out_printf(sql, " GROUP BY %s FORMAT RowBinary", id);
+}
+
+static uint32_t mapping_of(struct fetching *f, const struct symbols_mapping *m, uint32_t file,
+                           uint32_t build_id)
+{
+    struct model_profile *p = f->b.p;
+    for (uint32_t i = 0; i < p->n_mappings; i++) {
+        const struct model_mapping *o = &p->mappings[i];
+        if (o->file == file && o->build_id == build_id && o->offset == m->offset &&
+            o->limit - o->start == m->size && f->flags[i] == m->flags &&
+            (!(m->flags & SYMBOLS_FIXED) || o->start == m->start))
+            return i;
+    }
+    f->flags = arena_push(f->arena, f->flags, p->n_mappings, &f->cap_flags, sizeof *f->flags);
+    f->flags[p->n_mappings] = m->flags;
+    return model_build_mapping(
+        &f->b, (struct model_mapping){.start = m->start,
+                                      .limit = m->start + m->size,
+                                      .offset = m->offset,
+                                      .file = file,
+                                      .build_id = build_id,
+                                      .has_functions = m->flags & SYMBOLS_HAS_FUNCTIONS,
+                                      .has_filenames = m->flags & SYMBOLS_HAS_FILENAMES,
+                                      .has_line_numbers = m->flags & SYMBOLS_HAS_LINE_NUMBERS,
+                                      .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
+}
+
+static void read_location(struct fetching *f, struct unpack *b)
+{
+    struct symbols_mapping m = {0};
+    uint64_t id = row_u64(b), address = row_u64(b);
+    bool folded = row_u8(b), mapped = row_u8(b);
+    m.size = row_u64(b);
+    m.offset = row_u64(b);
+    uint32_t file = model_build_string(&f->b, unpack_str(b));
+    uint32_t build_id = model_build_string(&f->b, unpack_str(b));
+    m.flags = row_u32(b);
+    size_t n = unpack_count(b);
+    uint32_t *texts[3];
+    int64_t *numbers[3];
+    for (int column = 0; column < 6; column++) {
+        if (column && unpack_count(b) != n)
+            unpack_fail(b);
+        if (column < 3)
+            texts[column] = arena_array(f->arena, n, sizeof **texts);
+        else
+            numbers[column - 3] = arena_array(f->arena, n, sizeof **numbers);
+        for (size_t i = 0; i < n; i++)
+            if (column < 3)
+                texts[column][i] = model_build_string(&f->b, unpack_str(b));
+            else
+                numbers[column - 3][i] = (int64_t)row_u64(b);
+    }
+    m.start = row_u64(b);
+    if (b->bad)
+        return;
+    struct model_line *lines = arena_array(f->arena, n, sizeof *lines);
+    for (size_t i = 0; i < n; i++)
+        lines[i] = (struct model_line){
+            numbers[1][i], numbers[2][i],
+            model_build_function(&f->b, texts[0][i], texts[1][i], texts[2][i], numbers[0][i])};
+    uint32_t mapping = mapped ? mapping_of(f, &m, file, build_id) : MODEL_NONE;
+    if (mapped)
+        address += f->b.p->mappings[mapping].start;
+    uint32_t made = model_build_location(&f->b, mapping, address, lines, (uint32_t)n);
+    f->b.p->locations[made].is_folded |= folded;
+    f->location_ids =
+        arena_push(f->arena, f->location_ids, f->n_locations, &f->cap_ids, sizeof *f->location_ids);
+    f->locations =
+        arena_push(f->arena, f->locations, f->n_locations, &f->cap_locations, sizeof *f->locations);
+    f->location_ids[f->n_locations] = id;
+    f->locations[f->n_locations] = made;
+    hash_add(&f->index, f->arena, id, (uint32_t)f->n_locations++);
+}
+
+static uint32_t location_of(const struct fetching *f, uint64_t id)
+{
+    for (struct hash_probe at = hash_find(&f->index, id); hash_hit(&f->index, &at);
+         hash_next(&f->index, &at))
+        if (f->location_ids[at.item] == id)
+            return f->locations[at.item];
+    return MODEL_NONE;
+}
+
+static int number_order(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// All locations of the stacks in rows.
+static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e)
+{
+    uint64_t *ids = NULL;
+    size_t n = 0, cap = 0, kept = 0;
+    while (rows.p < rows.end && !rows.bad) {
+        row_u64(&rows);
+        for (size_t left = unpack_count(&rows); left > 0; left--) {
+            ids = arena_push(f->arena, ids, n, &cap, sizeof *ids);
+            ids[n++] = row_u64(&rows);
+        }
+    }
+    if (n)
+        qsort(ids, n, sizeof *ids, number_order);
+    for (size_t i = 0; i < n; i++)
+        if (!kept || ids[kept - 1] != ids[i])
+            ids[kept++] = ids[i];
+    if (!kept)
+        return 0;
+    struct out sql;
+    struct unpack found;
+    select_ids(f, &sql,
+               "any(address), any(folded), any(mapped), any(size), any(offset), any(file), "
+               "any(build_id), any(flags), any(names), any(system_names), any(files), "
+               "any(start_lines), any(lines), any(columns), any(start)",
+               "locations", "location", ids, kept);
+    int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &found, e);
+    while (!code && found.p < found.end && !found.bad)
+        read_location(f, &found);
+    return code;
+}
+
+static void add_stack(struct stacks_cache *s, uint64_t id, uint32_t node)
+{
+    s->ids = arena_push(s->symbols->arena, s->ids, s->n, &s->cap_ids, sizeof *s->ids);
+    s->nodes = arena_push(s->symbols->arena, s->nodes, s->n, &s->cap_nodes, sizeof *s->nodes);
+    s->ids[s->n] = id;
+    s->nodes[s->n] = node;
+    hash_add(&s->index, s->symbols->arena, id, (uint32_t)s->n++);
+}
+
+// The stacks in rows as samples whose value is their number: so their nodes tell which they are.
+static void add_stacks(struct fetching *f, struct unpack rows)
+{
+    struct stacks_cache *s = f->s;
+    uint64_t *ids = NULL;
+    size_t n = 0, cap = 0, cap_frames = 0;
+    uint32_t *frames = NULL;
+    while (rows.p < rows.end && !rows.bad) {
+        uint64_t id = row_u64(&rows);
+        size_t depth = unpack_count(&rows);
+        bool whole = true;
+        if (depth > cap_frames) {
+            cap_frames = depth * 2;
+            frames = arena_array(f->arena, cap_frames, sizeof *frames);
+        }
+        for (size_t i = 0; i < depth; i++) {
+            frames[i] = location_of(f, row_u64(&rows));
+            whole &= frames[i] != MODEL_NONE;
+        }
+        if (rows.bad || !whole || stacks_node(s, id) != UINT32_MAX)
+            continue;
+        ids = arena_push(f->arena, ids, n, &cap, sizeof *ids);
+        ids[n++] = id;
+        model_build_sample(&f->b, frames, depth, (const int64_t[]){1, (int64_t)n});
+    }
+    if (!s->index.slots)
+        hash_init(&s->index, s->symbols->arena, 256);
+    struct symbols_values v;
+    symbols_add(s->symbols, f->b.p, f->arena, &v);
+    for (uint32_t i = 0; i < v.n; i++)
+        if (v.values[i] == 1)
+            add_stack(s, ids[v.values[(size_t)v.n + i] - 1], v.nodes[i]);
+    // Stacks that are told apart by nothing that a tree knows share a node: one by one.
+    for (size_t i = 0; i < n; i++) {
+        if (stacks_node(s, ids[i]) != UINT32_MAX)
+            continue;
+        struct model_profile one = *f->b.p;
+        one.n_samples = 1;
+        one.stacks += i;
+        one.stack_len += i;
+        one.values += i * one.n_types;
+        symbols_add(s->symbols, &one, f->arena, &v);
+        add_stack(s, ids[i], v.nodes[0]);
+    }
+}
+
+static int fetch(struct fetching *f, const uint64_t *ids, size_t n, struct err *e)
+{
+    struct out sql;
+    struct unpack rows;
+    model_build(&f->b, f->arena);
+    model_build_type(&f->b, STR("n"), STR("count"));
+    model_build_type(&f->b, STR("id"), STR("count"));
+    hash_init(&f->index, f->arena, n * 4);
+    select_ids(f, &sql, "any(locations)", "stacks", "stack", ids, n);
+    int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &rows, e);
+    if (!code)
+        code = fetch_locations(f, rows, e);
+    if (!code)
+        add_stacks(f, rows);
+    return code;
+}
+
+int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
+                const uint64_t *ids, size_t n, struct err *e)
+{
+    struct fetching f = {.c = c, .s = s, .arena = arena_new(0)};
+    int64_t last = select->end / DAY_NANOS;
+    if (!f.arena)
+        return err_set(e, "no memory to read stacks");
+    f.first_day = (uint32_t)(select->start / DAY_NANOS);
+    f.last_day = last > 65535 ? 65535 : (uint32_t)last;
+    struct arena_trap trap, symbols_trap;
+    if (ARENA_TRY(s->symbols->arena, symbols_trap)) {
+        arena_caught(s->symbols->arena, e);
+        arena_free(f.arena);
+        return STORE_BUSY;
+    }
+    if (ARENA_TRY(f.arena, trap)) {
+        arena_try_end(s->symbols->arena);
+        arena_caught(f.arena, e);
+        arena_free(f.arena);
+        return STORE_BUSY;
+    }
+    uint64_t *missing = arena_array(f.arena, n, sizeof *missing);
+    size_t n_missing = 0;
+    for (size_t i = 0; i < n; i++)
+        if (stacks_node(s, ids[i]) == UINT32_MAX)
+            missing[n_missing++] = ids[i];
+    int code = n_missing ? fetch(&f, missing, n_missing, e) : 0;
+    arena_try_end(f.arena);
+    arena_try_end(s->symbols->arena);
+    arena_free(f.arena);
+    return code;
+}
