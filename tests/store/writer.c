@@ -6,6 +6,7 @@
 //        writer DIRECTORY list
 //            `N TIMES` for every number that is there, `total T`, `damaged D`
 //        writer DIRECTORY check | maintain
+// DIRECTORY may be clickhouse://...: then the environment's KILN_TEST_SPOOL is the directory.
 //
 // Profile N is one millisecond after N - 1, has the value N + 1, and an id, so that it can be sent
 // again by somebody who does not know whether it was stored.
@@ -176,8 +177,10 @@ int main(int argc, char **argv)
         return 2;
     signal(SIGXFSZ, SIG_IGN);
     setvbuf(stdout, NULL, _IOLBF, 0);
-    struct store_options options = {
-        .commit_nanos = 5 * MILLISECOND, .maintain_nanos = -1, .note = note};
+    struct store_options options = {.commit_nanos = 5 * MILLISECOND,
+                                    .maintain_nanos = -1,
+                                    .note = note,
+                                    .directory = getenv("KILN_TEST_SPOOL")};
     store = store_open(argv[1], &options, &e);
     if (!store)
         return fprintf(stderr, "%s\n", e.message), 1;

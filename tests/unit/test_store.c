@@ -41,11 +41,24 @@ struct fixture {
 
 static void reopen(struct fixture *f)
 {
+    // tests/clickhouse runs the same over ClickHouse, each test with a database of its own.
+    const char *clickhouse = getenv("KILN_TEST_CLICKHOUSE");
+    char where[300];
     struct err e;
     store_close(f->store);
-    f->store = store_open(f->dir, &f->options, &e);
+    f->options.directory = f->dir;
+    snprintf(where, sizeof where, clickhouse ? "%s/t%s" : "%s%s", clickhouse ? clickhouse : f->dir,
+             clickhouse ? strrchr(f->dir, '-') + 1 : "");
+    f->store = store_open(where, &f->options, &e);
     if (!f->store)
         fail_msg("%s", e.message);
+}
+
+// Of files, which ClickHouse looks after itself.
+static void only_embedded(void)
+{
+    if (getenv("KILN_TEST_CLICKHOUSE"))
+        skip();
 }
 
 static int set_up(void **state)
@@ -485,6 +498,7 @@ static void test_retention(void **state)
     must(store_maintain(f->store, false, &e), &e);
     must(store_stats(f->store, STR(""), &stats, &e), &e);
     assert_in_range(stats.days, 2, 5);
+    only_embedded();
     // Nothing is ever free enough: all but today go.
     f->options.keep_bytes = 0;
     f->options.keep_free = UINT64_MAX;
@@ -497,6 +511,7 @@ static void test_retention(void **state)
 
 static void test_backup(void **state)
 {
+    only_embedded();
     struct fixture *f = *state;
     struct err e;
     put(f, "api", "a", T0, PROFILE_CPU, 1, STR(""));
@@ -516,6 +531,7 @@ static void test_backup(void **state)
 
 static void test_one_process_at_a_time(void **state)
 {
+    only_embedded();
     struct fixture *f = *state;
     struct err e;
     assert_null(store_open(f->dir, &f->options, &e));
@@ -632,6 +648,7 @@ static void test_many_services(void **state)
 
 static void test_a_damaged_day(void **state)
 {
+    only_embedded();
     struct fixture *f = *state;
     struct err e;
     struct store_answer answer;
@@ -666,6 +683,7 @@ static void test_a_damaged_day(void **state)
 // Bytes of bodies that change are noticed, never a crash.
 static void test_damaged_bodies(void **state)
 {
+    only_embedded();
     struct fixture *f = *state;
     struct err e;
     for (uint64_t i = 0; i < 20; i++)
