@@ -10,6 +10,7 @@
 // clickhouse_send.c    from the spool into ClickHouse, each batch once
 // clickhouse_series.c  series and time series
 // clickhouse_stacks.c  stacks by their ids, cached
+// clickhouse_names.c   names that come late
 // clickhouse_merge.c   sums
 // clickhouse_care.c    retention, deletion, what there is
 #pragma once
@@ -17,6 +18,7 @@
 #include <pthread.h>
 
 #include "base/out.h"
+#include "model/builder.h"
 #include "net/client.h"
 #include "store/driver.h"
 #include "store/labels.h"
@@ -89,6 +91,7 @@ struct clickhouse {
     struct clickhouse_client *idle; // under lock
     struct stacks_cache *caches;    // under lock
     uint64_t cache_tick, days_dropped;
+    uint64_t names_version; // of the maintaining thread
     struct known known;
     struct spool spool;
     pthread_t sender;
@@ -109,7 +112,7 @@ int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
 // A number.
 int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
 // Rows in RowBinary. id names the query: ClickHouse runs no two of one id at a time.
-int clickhouse_insert(struct clickhouse *c, enum table table, const char *id, struct str rows,
+int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, struct str rows,
                       struct err *e);
 
 // The one place where a value becomes part of a statement.
@@ -224,9 +227,11 @@ struct stacks_cache {
     uint32_t *nodes;
     size_t n, cap_ids, cap_nodes;
     pthread_mutex_t use;
+    // Under the lock of all.
     unsigned users;
     uint64_t used;
     size_t size;
+    bool expired; // not to be found; the last user frees it
     struct stacks_cache *next;
 };
 int stacks_take(struct clickhouse *c, uint64_t scope, struct stacks_cache **cache, struct err *e);
@@ -234,6 +239,8 @@ void stacks_give(struct clickhouse *c, struct stacks_cache *cache, bool broken);
 // Sees to it that all ids have nodes. When it fails, the cache is broken.
 int stacks_need(struct clickhouse *c, struct stacks_cache *cache, const struct store_select *select,
                 const uint64_t *ids, size_t n, struct err *e);
+// What is cached is not used again; what is in use stays until it is given back.
+void stacks_expire(struct clickhouse *c);
 // UINT32_MAX: ClickHouse has no such stack.
 uint32_t stacks_node(const struct stacks_cache *cache, uint64_t id);
 void stacks_forget(struct clickhouse *c);
@@ -253,6 +260,21 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
 int clickhouse_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e);
 int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                        struct err *e);
+
+// --- clickhouse_names.c ---
+
+// Names of addresses, in an arena out of which these may jump.
+struct late_names {
+    struct late_name *items;
+    size_t n;
+};
+int names_ask(struct clickhouse *c, struct str tenant, const uint64_t *places, size_t n,
+              struct arena *arena, struct late_names *names, struct err *e);
+// Of an address: how many lines; 0: it has no name.
+uint32_t names_lines(const struct late_names *names, struct str build_id, uint64_t place,
+                     struct model_builder *b, struct model_line **lines);
+// Forgets stacks if another server wrote names.
+int clickhouse_watch_names(struct clickhouse *c, struct err *e);
 int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int64_t start,
                        int64_t end, struct arena *arena, struct store_address **addresses,
                        size_t *n, struct err *e);

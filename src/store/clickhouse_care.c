@@ -106,6 +106,8 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
         code = drop_day(c, days[i].day, why, e);
         bytes -= days[i].bytes;
     }
+    if (!code)
+        code = clickhouse_watch_names(c, e);
     arena_free(arena);
     return code;
 }
@@ -290,22 +292,4 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
         code = STORE_CORRUPT;
     }
     return code;
-}
-
-// --- names that come late ---
-
-int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int64_t start,
-                       int64_t end, struct arena *arena, struct store_address **addresses,
-                       size_t *n, struct err *e)
-{
-    *addresses = NULL;
-    *n = 0;
-    return 0;
-}
-
-int clickhouse_name(void *driver, struct str tenant, const struct store_name *names, size_t n,
-                    struct err *e)
-{
-    err_set(e, "a store in ClickHouse takes no names after the fact: symbolize before pushing");
-    return STORE_BAD_INPUT;
 }

@@ -225,19 +225,19 @@ int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct 
     return code;
 }
 
-int clickhouse_insert(struct clickhouse *c, enum table table, const char *id, struct str rows,
+int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, struct str rows,
                       struct err *e)
 {
     char url[1024];
     struct exchange x;
     snprintf(url, sizeof url,
-             "%s/?query_id=%s&insert_distributed_sync=1%s&query=INSERT%%20INTO%%20%s.%s"
+             "%s/?%s%s%sinsert_distributed_sync=1%s&query=INSERT%%20INTO%%20%s.%s"
              "%%20FORMAT%%20RowBinary",
-             c->at.base, id, c->version >= 22000 ? "&async_insert=0" : "", c->at.database,
-             clickhouse_tables[table]);
+             c->at.base, *id ? "query_id=" : "", id, *id ? "&" : "",
+             c->version >= 22000 ? "&async_insert=0" : "", c->at.database, table);
     int code = exchange(c, url, rows, INSERT_MS, &x, e);
     free(x.data);
     if (code)
-        err_prefix(e, "rows for %s: ", clickhouse_tables[table]);
+        err_prefix(e, "rows for %s: ", table);
     return code;
 }

@@ -9,7 +9,7 @@ const char *const clickhouse_tables[N_TABLES] = {"locations", "stacks", "series"
 // A table of one version of the schema. On a cluster NAME_local is replicated and NAME spreads
 // over the shards; a batch goes to one shard as a whole, so that it is there or not.
 struct definition {
-    const char *name, *columns, *engine, *order, *shard;
+    const char *name, *columns, *engine, *version, *order, *shard;
     bool once; // a block that looks like an earlier one is another one, not a repetition
 };
 
@@ -19,24 +19,27 @@ static const struct definition definitions[] = {
      " size UInt64, offset UInt64, file String, build_id String, flags UInt32,"
      " names Array(String), system_names Array(String), files Array(String),"
      " start_lines Array(Int64), lines Array(Int64), columns Array(Int64), start UInt64",
-     "ReplacingMergeTree", "scope, location", "location", false},
+     "ReplacingMergeTree", "", "scope, location", "location", false},
     {"stacks", "day Date, scope UInt64, stack UInt64, locations Array(UInt64)",
-     "ReplacingMergeTree", "scope, stack", "stack", false},
+     "ReplacingMergeTree", "", "scope, stack", "stack", false},
     {"series",
      "day Date, tenant String, scope UInt64, series UInt64, service String, kind String,"
      " label_names Array(String), label_values Array(String), families Array(UInt64)",
-     "ReplacingMergeTree", "tenant, service, series", "series", false},
+     "ReplacingMergeTree", "", "tenant, service, series", "series", false},
     {"samples",
      "day Date, family UInt64, hour UInt32, series UInt64, stack UInt64, ts Int64, span UInt64,"
      " value Int64, batch UInt64",
-     "MergeTree", "family, hour, series, stack", "batch", false},
+     "MergeTree", "", "family, hour, series, stack", "batch", false},
     {"profiles",
      "day Date, family UInt64, hour UInt32, series UInt64, ts Int64, id UInt64, total Int64,"
      " duration Int64, n UInt32, batch UInt64",
-     "MergeTree", "family, hour, series, ts", "batch", false},
+     "MergeTree", "", "family, hour, series, ts", "batch", false},
+    {"names",
+     "day Date, tenant String, build_id String, place UInt64, version UInt64, frames String",
+     "ReplacingMergeTree", "version", "tenant, build_id, place", "place", true},
     {"hourly",
      "day Date, family UInt64, hour UInt32, series UInt64, stack UInt64, total Int64, n UInt64",
-     "SummingMergeTree", "family, hour, series, stack", "series", true},
+     "SummingMergeTree", "", "family, hour, series, stack", "series", true},
 };
 
 static int create(struct clickhouse *c, const struct definition *d, struct err *e)
@@ -45,17 +48,18 @@ static int create(struct clickhouse *c, const struct definition *d, struct err *
     if (!*cluster)
         return clickhouse_run(
             c, e,
-            "CREATE TABLE IF NOT EXISTS %s.%s (%s) ENGINE = %s PARTITION BY day "
+            "CREATE TABLE IF NOT EXISTS %s.%s (%s) ENGINE = %s(%s) PARTITION BY day "
             "ORDER BY (%s) SETTINGS index_granularity = 8192%s",
-            db, d->name, d->columns, d->engine, d->order,
+            db, d->name, d->columns, d->engine, d->version, d->order,
             // Only newer ones know repeated blocks without ZooKeeper.
             c->version >= 22000 && !d->once ? ", non_replicated_deduplication_window = 1000" : "");
     int code = clickhouse_run(
         c, e,
         "CREATE TABLE IF NOT EXISTS %s.%s_local ON CLUSTER %s (%s) ENGINE = "
-        "Replicated%s('/clickhouse/tables/{shard}/%s/%s', '{replica}') PARTITION BY day "
+        "Replicated%s('/clickhouse/tables/{shard}/%s/%s', '{replica}'%s%s) PARTITION BY day "
         "ORDER BY (%s) SETTINGS index_granularity = 8192, replicated_deduplication_window = %d",
-        db, d->name, cluster, d->columns, d->engine, db, d->name, d->order, d->once ? 0 : 1000);
+        db, d->name, cluster, d->columns, d->engine, db, d->name, *d->version ? ", " : "",
+        d->version, d->order, d->once ? 0 : 1000);
     return code ? code
                 : clickhouse_run(c, e,
                                  "CREATE TABLE IF NOT EXISTS %s.%s ON CLUSTER %s (%s) ENGINE = "
@@ -103,29 +107,45 @@ static int find_version(struct clickhouse *c, struct err *e)
     return code;
 }
 
+// 0: there is nothing yet. Statements for a whole cluster wait for each of its nodes, so they are
+// left out where nothing is to be done.
+static int have_version(struct clickhouse *c, uint64_t *have, struct err *e)
+{
+    char sql[256];
+    snprintf(sql, sizeof sql,
+             "SELECT count() FROM system.tables WHERE database = '%s' AND name = 'kiln_schema' "
+             "FORMAT RowBinary",
+             c->at.database);
+    int code = clickhouse_number(c, str_from(sql), have, e);
+    if (code || !*have)
+        return code;
+    snprintf(sql, sizeof sql, "SELECT max(version) FROM %s.kiln_schema FORMAT RowBinary",
+             c->at.database);
+    return clickhouse_number(c, str_from(sql), have, e);
+}
+
 int clickhouse_migrate(struct clickhouse *c, struct err *e)
 {
     const char *db = c->at.database, *cluster = c->at.cluster;
     const char *on = *cluster ? " ON CLUSTER " : "";
     uint64_t have = 0;
-    char sql[256];
     int code = find_version(c, e);
     if (!code)
-        code = clickhouse_run(c, e, "CREATE DATABASE IF NOT EXISTS %s%s%s", db, on, cluster);
+        code = have_version(c, &have, e);
+    if (code || have == VERSION)
+        return code;
+    if (have > VERSION)
+        return err_set(e,
+                       "database %s at %s was made by a newer kiln (schema %llu, this one knows "
+                       "%d): update this server",
+                       db, c->at.base, (unsigned long long)have, VERSION);
+    code = clickhouse_run(c, e, "CREATE DATABASE IF NOT EXISTS %s%s%s", db, on, cluster);
     // On every node, so that a server may ask any of them.
     if (!code)
         code = clickhouse_run(c, e,
                               "CREATE TABLE IF NOT EXISTS %s.kiln_schema%s%s (day Date, version "
                               "UInt64) ENGINE = MergeTree PARTITION BY day ORDER BY version",
                               db, on, cluster);
-    snprintf(sql, sizeof sql, "SELECT max(version) FROM %s.kiln_schema FORMAT RowBinary", db);
-    if (!code)
-        code = clickhouse_number(c, str_from(sql), &have, e);
-    if (!code && have > VERSION)
-        return err_set(e,
-                       "database %s at %s was made by a newer kiln (schema %llu, this one knows "
-                       "%d): update this server",
-                       db, c->at.base, (unsigned long long)have, VERSION);
     for (uint64_t v = have; v < VERSION && !code; v++) {
         code = steps[v](c, e);
         if (!code)

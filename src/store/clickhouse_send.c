@@ -259,7 +259,7 @@ static int send_table(struct sending *s, enum table table, uint16_t day, struct 
     }
     char id[64];
     snprintf(id, sizeof id, "kiln-%016llx-%d-%u", (unsigned long long)s->f->batch, table, day);
-    return clickhouse_insert(s->c, table, id, body, e);
+    return clickhouse_insert(s->c, clickhouse_tables[table], id, body, e);
 }
 
 static int send_puts(struct sending *s, struct err *e)

@@ -2,7 +2,6 @@
 // a merge adds its sums to; services that were not asked for lately go when memory is short.
 #include <stdlib.h>
 
-#include "model/builder.h"
 #include "store/clickhouse.h"
 
 // Above so many ids all stacks of the service are asked for.
@@ -34,7 +33,7 @@ int stacks_take(struct clickhouse *c, uint64_t scope, struct stacks_cache **cach
 {
     pthread_mutex_lock(&c->lock);
     struct stacks_cache *s = c->caches;
-    while (s && s->scope != scope)
+    while (s && (s->scope != scope || s->expired))
         s = s->next;
     if (!s && (s = cache_new(scope))) {
         s->next = c->caches;
@@ -61,23 +60,37 @@ void stacks_give(struct clickhouse *c, struct stacks_cache *s, bool broken)
     pthread_mutex_lock(&c->lock);
     s->size = size;
     s->users--;
-    if (broken) { // Found no more; the last user frees it.
-        s->scope = 0;
-        s->used = 0;
-    }
+    s->expired |= broken;
     for (;;) {
         size_t bytes = 0;
         struct stacks_cache **oldest = NULL;
         for (struct stacks_cache **at = &c->caches; *at; at = &(*at)->next) {
             bytes += (*at)->size;
-            if ((*at)->users == 0 && (!oldest || (*at)->used < (*oldest)->used))
+            if ((*at)->users == 0 && (!oldest || (*at)->expired ||
+                                      (!(*oldest)->expired && (*at)->used < (*oldest)->used)))
                 oldest = at;
         }
-        if (!oldest || (bytes <= c->options.memory / 8 * 3 && (*oldest)->scope))
+        if (!oldest || (bytes <= c->options.memory / 8 * 3 && !(*oldest)->expired))
             break;
         struct stacks_cache *old = *oldest;
         *oldest = old->next;
         cache_free(old);
+    }
+    pthread_mutex_unlock(&c->lock);
+}
+
+void stacks_expire(struct clickhouse *c)
+{
+    pthread_mutex_lock(&c->lock);
+    for (struct stacks_cache **at = &c->caches; *at;) {
+        struct stacks_cache *s = *at;
+        s->expired = true;
+        if (s->users == 0) {
+            *at = s->next;
+            cache_free(s);
+        } else {
+            at = &s->next;
+        }
     }
     pthread_mutex_unlock(&c->lock);
 }
@@ -108,6 +121,7 @@ struct fetching {
     struct clickhouse *c;
     struct stacks_cache *s;
     struct arena *arena;
+    struct str tenant;
     uint32_t first_day, last_day;
     struct model_builder b;
     struct hash_table index; // of locations, by their id
@@ -160,52 +174,92 @@ static uint32_t mapping_of(struct fetching *f, const struct symbols_mapping *m, 
                                       .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
 }
 
-static void read_location(struct fetching *f, struct unpack *b)
-{
-    struct symbols_mapping m = {0};
-    uint64_t id = row_u64(b), address = row_u64(b);
-    bool folded = row_u8(b), mapped = row_u8(b);
-    m.size = row_u64(b);
-    m.offset = row_u64(b);
-    uint32_t file = model_build_string(&f->b, unpack_str(b));
-    uint32_t build_id = model_build_string(&f->b, unpack_str(b));
-    m.flags = row_u32(b);
-    size_t n = unpack_count(b);
-    uint32_t *texts[3];
+// A row of locations as it is.
+struct raw_location {
+    uint64_t id, address;
+    bool folded, mapped;
+    struct symbols_mapping m;
+    struct str file, build_id;
+    size_t n;
+    struct str *texts[3];
     int64_t *numbers[3];
+};
+
+static bool parse_location(struct fetching *f, struct unpack *b, struct raw_location *l)
+{
+    l->id = row_u64(b);
+    l->address = row_u64(b);
+    l->folded = row_u8(b);
+    l->mapped = row_u8(b);
+    l->m = (struct symbols_mapping){.size = row_u64(b)};
+    l->m.offset = row_u64(b);
+    l->file = unpack_str(b);
+    l->build_id = unpack_str(b);
+    l->m.flags = row_u32(b);
+    l->n = unpack_count(b);
     for (int column = 0; column < 6; column++) {
-        if (column && unpack_count(b) != n)
+        if (column && unpack_count(b) != l->n)
             unpack_fail(b);
         if (column < 3)
-            texts[column] = arena_array(f->arena, n, sizeof **texts);
+            l->texts[column] = arena_array(f->arena, l->n, sizeof **l->texts);
         else
-            numbers[column - 3] = arena_array(f->arena, n, sizeof **numbers);
-        for (size_t i = 0; i < n; i++)
+            l->numbers[column - 3] = arena_array(f->arena, l->n, sizeof **l->numbers);
+        for (size_t i = 0; i < l->n; i++)
             if (column < 3)
-                texts[column][i] = model_build_string(&f->b, unpack_str(b));
+                l->texts[column][i] = unpack_str(b);
             else
-                numbers[column - 3][i] = (int64_t)row_u64(b);
+                l->numbers[column - 3][i] = (int64_t)row_u64(b);
     }
-    m.start = row_u64(b);
-    if (b->bad)
-        return;
-    struct model_line *lines = arena_array(f->arena, n, sizeof *lines);
-    for (size_t i = 0; i < n; i++)
+    l->m.start = row_u64(b);
+    return !b->bad;
+}
+
+static void build_location(struct fetching *f, const struct raw_location *l,
+                           const struct late_names *names)
+{
+    struct model_builder *b = &f->b;
+    struct model_line *lines = arena_array(f->arena, l->n, sizeof *lines);
+    uint32_t n = (uint32_t)l->n;
+    for (uint32_t i = 0; i < n; i++)
         lines[i] = (struct model_line){
-            numbers[1][i], numbers[2][i],
-            model_build_function(&f->b, texts[0][i], texts[1][i], texts[2][i], numbers[0][i])};
-    uint32_t mapping = mapped ? mapping_of(f, &m, file, build_id) : MODEL_NONE;
-    if (mapped)
-        address += f->b.p->mappings[mapping].start;
-    uint32_t made = model_build_location(&f->b, mapping, address, lines, (uint32_t)n);
-    f->b.p->locations[made].is_folded |= folded;
+            l->numbers[1][i], l->numbers[2][i],
+            model_build_function(b, model_build_string(b, l->texts[0][i]),
+                                 model_build_string(b, l->texts[1][i]),
+                                 model_build_string(b, l->texts[2][i]), l->numbers[0][i])};
+    if (!n && l->mapped)
+        n = names_lines(names, l->build_id, l->address + l->m.offset, b, &lines);
+    uint32_t mapping = l->mapped ? mapping_of(f, &l->m, model_build_string(b, l->file),
+                                              model_build_string(b, l->build_id))
+                                 : MODEL_NONE;
+    uint64_t start = l->mapped ? b->p->mappings[mapping].start : 0;
+    uint32_t made = model_build_location(b, mapping, l->address + start, lines, n);
+    b->p->locations[made].is_folded |= l->folded;
     f->location_ids =
         arena_push(f->arena, f->location_ids, f->n_locations, &f->cap_ids, sizeof *f->location_ids);
     f->locations =
         arena_push(f->arena, f->locations, f->n_locations, &f->cap_locations, sizeof *f->locations);
-    f->location_ids[f->n_locations] = id;
+    f->location_ids[f->n_locations] = l->id;
     f->locations[f->n_locations] = made;
-    hash_add(&f->index, f->arena, id, (uint32_t)f->n_locations++);
+    hash_add(&f->index, f->arena, l->id, (uint32_t)f->n_locations++);
+}
+
+static int build_locations(struct fetching *f, struct unpack rows, struct err *e)
+{
+    struct raw_location *all = NULL, l;
+    size_t n = 0, cap = 0, n_places = 0;
+    while (rows.p < rows.end && parse_location(f, &rows, &l)) {
+        all = arena_push(f->arena, all, n, &cap, sizeof *all);
+        all[n++] = l;
+    }
+    uint64_t *places = arena_array(f->arena, n, sizeof *places);
+    for (size_t i = 0; i < n; i++)
+        if (!all[i].n && all[i].mapped && all[i].build_id.n)
+            places[n_places++] = all[i].address + all[i].m.offset;
+    struct late_names names;
+    int code = names_ask(f->c, f->tenant, places, n_places, f->arena, &names, e);
+    for (size_t i = 0; i < n && !code; i++)
+        build_location(f, &all[i], &names);
+    return code;
 }
 
 static uint32_t location_of(const struct fetching *f, uint64_t id)
@@ -250,9 +304,7 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
                "any(start_lines), any(lines), any(columns), any(start)",
                "locations", "location", ids, kept);
     int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &found, e);
-    while (!code && found.p < found.end && !found.bad)
-        read_location(f, &found);
-    return code;
+    return code ? code : build_locations(f, found, e);
 }
 
 static void add_stack(struct stacks_cache *s, uint64_t id, uint32_t node)
@@ -330,7 +382,7 @@ static int fetch(struct fetching *f, const uint64_t *ids, size_t n, struct err *
 int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
                 const uint64_t *ids, size_t n, struct err *e)
 {
-    struct fetching f = {.c = c, .s = s, .arena = arena_new(0)};
+    struct fetching f = {.c = c, .s = s, .arena = arena_new(0), .tenant = select->tenant};
     int64_t last = select->end / DAY_NANOS;
     if (!f.arena)
         return err_set(e, "no memory to read stacks");

@@ -79,6 +79,10 @@ class ClickHouse:
         with open(os.path.join(self.folder, 'stderr')) as file:
             raise RuntimeError('clickhouse-server does not start: ' + file.read()[-2000:])
 
+    def errors(self):
+        with open(os.path.join(self.folder, 'error.log')) as file:
+            return file.read()[-1500:]
+
     def stop(self, how=signal.SIGTERM):
         self.process.send_signal(how)
         self.process.wait(60)
