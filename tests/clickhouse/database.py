@@ -71,10 +71,8 @@ class ClickHouse:
             try:
                 if self.ask('SELECT 1') == '1':
                     return
-            except OSError:
+            except (OSError, RuntimeError):
                 pass
-            if self.process.poll() is not None:
-                break
             time.sleep(0.05)
         with open(os.path.join(self.folder, 'stderr')) as file:
             raise RuntimeError('clickhouse-server does not start: ' + file.read()[-2000:])
