@@ -181,10 +181,11 @@ const struct command commands[] = {
                           "kiln run --heap -- ./app", "what it allocates, what it keeps"),
      .main = command_run},
     {.name = "server",
-     .arguments = "[--listen ADDRESS] [--data DIRECTORY] [--config FILE] [--base-path PATH]\n"
+     .arguments = "[--listen ADDRESS] [--data DIRECTORY] [--store URL] [--config FILE] [--base-path PATH]\n"
                   "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
                   "       kiln server check [--data DIRECTORY] [--config FILE]\n"
-                  "       kiln server delete-service [--server URL] [--token TOKEN] NAME",
+                  "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
+                  "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
      .summary = "Collect profiles from services and answer questions about them",
      .about =
          "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"
@@ -193,7 +194,9 @@ const struct command commands[] = {
          "stops it, SIGHUP reads the scrape targets again. docs/server.md has the rest.\n"
          "backup copies the data into a new directory, check reads all of it and says what is\n"
          "damaged (exit status 1): on the server's machine, also while it runs.\n"
-         "delete-service asks a server to forget everything of a service.",
+         "delete-service asks a server to forget everything of a service.\n"
+         "--store clickhouse://USER@HOST:8123/DATABASE keeps profiles in ClickHouse, migrate\n"
+         "moves them there: docs/clickhouse.md.",
      .examples = EXAMPLES("kiln server", "on this machine, without configuration",
                           "kiln server --listen 0.0.0.0:4040 --config kiln.yaml",
                           "for a fleet; the file has TLS, tokens, scrape targets",

@@ -76,6 +76,7 @@ int command_completion(int argc, char **argv);
 int command_addr2line(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_server(int argc, char **argv);
+int command_server_migrate(int argc, char **argv);
 int command_push(int argc, char **argv);
 int command_debuginfo(int argc, char **argv);
 int command_query(int argc, char **argv);

@@ -78,6 +78,8 @@ int command_server(int argc, char **argv)
         return care(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "delete-service") == 0)
         return delete_service(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "migrate") == 0)
+        return command_server_migrate(argc - 1, argv + 1);
     struct server_options o = {0};
     const struct flag flags[] = {
         {"listen", FLAG_STRING, &o.listen, NULL},

@@ -248,6 +248,12 @@ static int clickhouse_backup(void *driver, const char *to, struct err *e)
     return STORE_BAD_INPUT;
 }
 
+static int clickhouse_each(void *driver, store_each_fn *give, void *ctx, struct err *e)
+{
+    err_set(e, "profiles move into ClickHouse, not out of it: copy its tables");
+    return STORE_BAD_INPUT;
+}
+
 static void clickhouse_close(void *driver)
 {
     struct clickhouse *c = driver;
@@ -287,6 +293,7 @@ static const struct store_driver driver_functions = {
     .delete_service = clickhouse_delete_service,
     .backup = clickhouse_backup,
     .check = clickhouse_check,
+    .each = clickhouse_each,
     .unnamed = clickhouse_unnamed,
     .name = clickhouse_name,
 };

@@ -94,6 +94,7 @@ static const struct store_driver DRIVER = {
     .delete_service = sqlite_delete_service,
     .backup = sqlite_backup,
     .check = sqlite_check,
+    .each = sqlite_each,
     .unnamed = sqlite_unnamed,
     .name = sqlite_name,
 };

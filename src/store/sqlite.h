@@ -158,6 +158,7 @@ int sqlite_delete_service(void *driver, struct str tenant, struct str service, u
 int sqlite_backup(void *driver, const char *to, struct err *e);
 int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
                  struct err *e);
+int sqlite_each(void *driver, store_each_fn *give, void *ctx, struct err *e);
 int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t start, int64_t end,
                    struct arena *arena, struct store_address **addresses, size_t *n, struct err *e);
 int sqlite_name(void *driver, struct str tenant, const struct store_name *names, size_t n,

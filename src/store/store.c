@@ -470,6 +470,11 @@ int store_check(struct store *s, void (*found)(void *ctx, const char *text), voi
     return s->driver->check(s->state, found, ctx, e);
 }
 
+int store_each(struct store *s, store_each_fn *give, void *ctx, struct err *e)
+{
+    return s->driver->each(s->state, give, ctx, e);
+}
+
 int store_unnamed(struct store *s, struct str tenant, struct str build_id, int64_t start,
                   int64_t end, struct arena *arena, struct store_address **addresses, size_t *n,
                   struct err *e)

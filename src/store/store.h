@@ -235,6 +235,12 @@ int store_backup(struct store *store, const char *to, struct err *e);
 int store_check(struct store *store, void (*found)(void *ctx, const char *text), void *ctx,
                 struct err *e);
 
+// Every profile that there is, some together: as they were put, names that came late included, with
+// an id that is the same each time. They are good until give returns, whose result other than 0
+// ends it.
+typedef int store_each_fn(void *ctx, const struct store_put *puts, size_t n, struct err *e);
+int store_each(struct store *store, store_each_fn *give, void *ctx, struct err *e);
+
 // --- names that come late ---
 
 // An address that has no function name: what a debug file can repair. offset is the address's

@@ -1,0 +1,83 @@
+// kiln server migrate: the profiles of one store into another.
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/commands.h"
+#include "cli/flags.h"
+#include "store/store.h"
+
+struct moving {
+    struct store *to;
+    uint64_t profiles, samples;
+};
+
+static int move(void *ctx, const struct store_put *puts, size_t n, struct err *e)
+{
+    struct moving *m = ctx;
+    int code;
+    while ((code = store_put(m->to, puts, n, e)) == STORE_BUSY)
+        nanosleep(&(struct timespec){0, 200 * 1000000}, NULL);
+    for (size_t i = 0; i < n && !code; i++) {
+        m->profiles++;
+        m->samples += puts[i].profile->n_samples;
+    }
+    return code;
+}
+
+static void note(void *ctx, const char *text)
+{
+    (void)ctx;
+    fprintf(stderr, "kiln server migrate: %s\n", text);
+}
+
+static int fail(const struct err *e)
+{
+    fprintf(stderr, "kiln server migrate: %s\n", e->message);
+    return 2;
+}
+
+int command_server_migrate(int argc, char **argv)
+{
+    const char *from = NULL, *to = NULL, *data = "kiln-migrate";
+    const struct flag flags[] = {
+        {"from", FLAG_STRING, &from, NULL},
+        {"to", FLAG_STRING, &to, NULL},
+        {"data", FLAG_STRING, &data, NULL},
+    };
+    struct err e = {""};
+    int rest;
+    int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
+    if (parsed < 0)
+        return fail(&e);
+    if (parsed > 0)
+        return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
+    if (rest || !from || !to) {
+        err_set(&e, "--from DIRECTORY --to clickhouse://USER@HOST:8123/DATABASE are expected");
+        return fail(&e);
+    }
+    struct store_options options = {
+        .maintain_nanos = -1, .commit_nanos = -1, .directory = data, .note = note};
+    struct store *source = store_open(from, &options, &e);
+    if (!source)
+        return fail(&e);
+    struct moving m = {.to = store_open(to, &options, &e)};
+    int code = m.to ? store_each(source, move, &m, &e) : -1;
+    // Closing sends what is in the spool; what is not there afterwards is told.
+    struct store_counters left = {0};
+    if (!code && !(code = store_maintain(m.to, true, &e)))
+        store_counters(m.to, &left);
+    store_close(m.to);
+    store_close(source);
+    if (!code && left.spool_bytes)
+        code = err_set(&e,
+                       "%llu bytes wait in %s: run it again with the same --data when ClickHouse "
+                       "takes them",
+                       (unsigned long long)left.spool_bytes, data);
+    if (code)
+        return fail(&e);
+    printf("%llu profiles with %llu samples; %llu of them were there already\n",
+           (unsigned long long)m.profiles, (unsigned long long)m.samples,
+           (unsigned long long)left.repeated);
+    return 0;
+}
