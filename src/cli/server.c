@@ -82,10 +82,8 @@ int command_server(int argc, char **argv)
         return command_server_migrate(argc - 1, argv + 1);
     struct server_options o = {0};
     const struct flag flags[] = {
-        {"listen", FLAG_STRING, &o.listen, NULL},
-        {"data", FLAG_STRING, &o.data, NULL},
-        {"store", FLAG_STRING, &o.store, NULL},
-        {"config", FLAG_STRING, &o.config, NULL},
+        {"listen", FLAG_STRING, &o.listen, NULL},       {"data", FLAG_STRING, &o.data, NULL},
+        {"store", FLAG_STRING, &o.store, NULL},         {"config", FLAG_STRING, &o.config, NULL},
         {"base-path", FLAG_STRING, &o.base_path, NULL},
     };
     struct err e = {""};

@@ -91,7 +91,7 @@ struct scrape_config {
 struct server_config {
     struct arena *arena;
     const char *listen, *data, *base_path;
-    const char *place; // of the store, if it is not data: clickhouse://...
+    const char *place;              // of the store, if it is not data: clickhouse://...
     const char *tls_cert, *tls_key; // files
     struct server_limits limits;
     struct store_options store;

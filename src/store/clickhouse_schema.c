@@ -92,18 +92,19 @@ static int find_version(struct clickhouse *c, struct err *e)
 {
     struct arena *arena = arena_new(0);
     struct unpack rows;
-    unsigned major = 0, minor = 0;
-    char text[64] = "";
+    uint64_t major = 0, minor = 0;
     int code = arena ? clickhouse_ask(c, STR("SELECT version() FORMAT RowBinary"), arena, &rows, e)
                      : err_set(e, "no memory");
     if (!code) {
         struct str v = unpack_str(&rows);
-        memcpy(text, v.p, v.n < sizeof text ? v.n : sizeof text - 1);
-        if (sscanf(text, "%u.%u", &major, &minor) != 2)
+        size_t dot = str_find(v, STR("."), 0);
+        size_t end = dot == SIZE_MAX ? SIZE_MAX : str_find(v, STR("."), dot + 1);
+        if (end == SIZE_MAX || !str_to_u64(str_from_to(v, 0, dot), 10, &major) ||
+            !str_to_u64(str_from_to(v, dot + 1, end), 10, &minor))
             code = err_set(e, "%s does not answer as ClickHouse does", c->at.base);
     }
     arena_free(arena);
-    c->version = major * 1000 + minor;
+    c->version = (unsigned)(major * 1000 + minor);
     return code;
 }
 

@@ -75,11 +75,13 @@ static int find_segments(struct spool *s, struct err *e)
     if (!d)
         return failed(s, "read", e);
     for (const struct dirent *entry; (entry = readdir(d));) {
-        unsigned long long seq, batch;
-        int end = 0;
+        uint64_t seq, batch;
         struct stat st;
-        if (sscanf(entry->d_name, "%16llx-%16llx.rows%n", &seq, &batch, &end) != 2 ||
-            end != (int)strlen(entry->d_name) || fstatat(dirfd(d), entry->d_name, &st, 0))
+        struct str name = str_from(entry->d_name); // seq-batch.rows, 16 digits each
+        if (name.n != 38 || name.p[16] != '-' || !str_ends(name, STR(".rows")) ||
+            !str_to_u64(str_from_to(name, 0, 16), 16, &seq) ||
+            !str_to_u64(str_from_to(name, 17, 33), 16, &batch) ||
+            fstatat(dirfd(d), entry->d_name, &st, 0))
             continue;
         struct segment_file *f = calloc(1, sizeof *f);
         struct segment_file **more = realloc(all, (n + 1) * sizeof *more);
