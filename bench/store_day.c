@@ -263,10 +263,8 @@ int main(int argc, char **argv)
     printf("put_wall_1000 %.3f s\n", (double)wall / 1e6 / (double)n);
     int64_t sent = now(CLOCK_MONOTONIC);
     struct store_counters counters;
-    do {
-        must(store_maintain(store, strstr(argv[1], "://") != NULL, &e), &e);
-        store_counters(store, &counters);
-    } while (counters.spool_bytes);
+    while (store_counters(store, &counters), counters.spool_bytes)
+        must(store_maintain(store, true, &e), &e);
     printf("put_sent_1000 %.3f s\n",
            (double)(wall + now(CLOCK_MONOTONIC) - sent) / 1e6 / (double)n);
     printf("disk_fresh %.0f B\n", (double)disk_bytes(argv[1], store) / (double)n);
