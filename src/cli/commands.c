@@ -181,11 +181,12 @@ const struct command commands[] = {
                           "kiln run --heap -- ./app", "what it allocates, what it keeps"),
      .main = command_run},
     {.name = "server",
-     .arguments = "[--listen ADDRESS] [--data DIRECTORY] [--store URL] [--config FILE] [--base-path PATH]\n"
-                  "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
-                  "       kiln server check [--data DIRECTORY] [--config FILE]\n"
-                  "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
-                  "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
+     .arguments =
+         "[--listen ADDRESS] [--data DIRECTORY] [--store URL] [--config FILE] [--base-path PATH]\n"
+         "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
+         "       kiln server check [--data DIRECTORY] [--config FILE]\n"
+         "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
+         "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
      .summary = "Collect profiles from services and answer questions about them",
      .about =
          "Takes profiles from Pyroscope's agents, OpenTelemetry and `kiln push`, scrapes\n"

@@ -168,6 +168,12 @@ static void put_request(struct clickhouse *c, struct store_request *r, struct ar
         arena_free(*arena);
         *arena = NULL;
     }
+    for (size_t i = 0; i < r->n; i++)
+        if (r->puts[i].time / DAY_NANOS > 65535) { // what a Date holds
+            err_set(e, "a profile's time is %lld: later than 2149", (long long)r->puts[i].time);
+            r->code = STORE_BAD_INPUT;
+            return;
+        }
     if (!*arena)
         *arena = arena_new(c->options.memory);
     r->code = *arena ? spool_begin(&c->spool, &open, e) : err_set(e, "no memory for a profile");
@@ -323,6 +329,8 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
     c->options = *options;
     *driver = &driver_functions;
     int code = parse_place(&c->at, str_from(url), e);
+    if (!code && options->look_only)
+        code = err_set(e, "a store in ClickHouse is looked at with ClickHouse's own tools");
     if (!code && known_init(&c->known, options->memory / 16))
         code = err_set(e, "no memory to open the store");
     if (!code) {

@@ -33,7 +33,7 @@ extern const char *const clickhouse_tables[N_TABLES];
 
 // Rows of these two are numbers only, so their place in a batch is known by counting.
 enum {
-    SAMPLE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 8,
+    SAMPLE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 16 + 8 + 8,
     PROFILE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 4 + 8,
 };
 

@@ -101,8 +101,8 @@ static int find_hours(struct merging *m, struct err *e)
     size_t n_raw, n_rolled;
     const struct store_select *s = m->select;
     int64_t first = s->start / HOUR_NANOS, last = s->end / HOUR_NANOS;
-    // The roll-up knows nothing of spans.
-    if (s->n_spans ||
+    // The roll-up knows nothing of spans and traces.
+    if (s->n_spans || s->n_traces ||
         (last - first < 2 && !is_whole(s, (uint64_t)first) && !is_whole(s, (uint64_t)last)))
         return 0;
     int code = ask_hours(m, "profiles", &raw, &n_raw, e);
@@ -145,6 +145,10 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
         sql_numbers(&sql, s->spans, s->n_spans);
         out_text(&sql, ")");
     }
+    for (size_t i = 0; i < s->n_traces; i++)
+        out_printf(&sql, "%s(trace_high = %llu AND trace_low = %llu)%s", i ? " OR " : " AND (",
+                   (unsigned long long)s->traces[i].high, (unsigned long long)s->traces[i].low,
+                   i + 1 == s->n_traces ? ")" : "");
     out_printf(&sql, " GROUP BY %sstack FORMAT RowBinary",
                m->gauge     ? "family, series, "
                : one_family ? ""

@@ -213,6 +213,7 @@ static void write_series(struct writer *w, const struct kind *kind, const uint64
 
 struct row {
     uint64_t stack, span;
+    struct store_trace trace;
     size_t sample;
 };
 
@@ -221,7 +222,11 @@ static int row_order(const void *a, const void *b)
     const struct row *x = a, *y = b;
     if (x->stack != y->stack)
         return x->stack < y->stack ? -1 : 1;
-    return x->span < y->span ? -1 : x->span > y->span;
+    if (x->span != y->span)
+        return x->span < y->span ? -1 : 1;
+    if (x->trace.high != y->trace.high)
+        return x->trace.high < y->trace.high ? -1 : 1;
+    return x->trace.low < y->trace.low ? -1 : x->trace.low > y->trace.low;
 }
 
 static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n, uint32_t column,
@@ -244,6 +249,8 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
         put_u64(out, rows[i].stack);
         put_u64(out, (uint64_t)w->put->time);
         put_u64(out, rows[i].span);
+        put_u64(out, rows[i].trace.high);
+        put_u64(out, rows[i].trace.low);
         put_u64(out, (uint64_t)value);
         put_u64(out, w->batch);
         written++;
@@ -294,6 +301,7 @@ void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t 
     write_series(&w, &kind, families);
     struct row *rows = arena_array(arena, p->n_samples, sizeof *rows);
     uint32_t span_key = symbols_span_key(p);
+    const struct store_trace *traces = symbols_traces(p, arena);
     size_t n = 0;
     for (size_t i = 0; i < p->n_samples; i++) {
         const int64_t *values = model_values(p, i);
@@ -303,7 +311,8 @@ void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t 
         if (c == p->n_types)
             continue;
         rows[n++] = (struct row){write_stack(&w, i),
-                                 span_key == MODEL_NONE ? 0 : symbols_span(p, i, span_key), i};
+                                 span_key == MODEL_NONE ? 0 : symbols_span(p, i, span_key),
+                                 traces ? traces[i] : (struct store_trace){0}, i};
     }
     qsort(rows, n, sizeof *rows, row_order);
     for (uint32_t c = 0; c < kind.k; c++) {

@@ -28,7 +28,7 @@ static const struct definition definitions[] = {
      "ReplacingMergeTree", "", "tenant, service, series", "series", false},
     {"samples",
      "day Date, family UInt64, hour UInt32, series UInt64, stack UInt64, ts Int64, span UInt64,"
-     " value Int64, batch UInt64",
+     " trace_high UInt64, trace_low UInt64, value Int64, batch UInt64",
      "MergeTree", "", "family, hour, series, stack", "batch", false},
     {"profiles",
      "day Date, family UInt64, hour UInt32, series UInt64, ts Int64, id UInt64, total Int64,"

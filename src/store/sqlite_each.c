@@ -161,13 +161,24 @@ static void build_stack(struct each *x, uint32_t node, uint32_t **stack, uint32_
         (*stack)[n++] = x->locations[s->nodes[at].location];
 }
 
-static uint32_t span_set(struct each *x, uint64_t span)
+// The labels of a sample in a request: its span, its trace.
+static uint32_t request_set(struct each *x, uint64_t span, struct store_trace trace)
 {
-    char digits[17];
-    snprintf(digits, sizeof digits, "%016llx", (unsigned long long)span);
-    struct model_label label = {.key = model_build_string(&x->b, STR("span_id")),
-                                .str = model_build_string(&x->b, str_from(digits))};
-    return model_build_label_set(&x->b, &label, 1);
+    char digits[33];
+    struct model_label labels[2];
+    size_t n = 0;
+    if (span) {
+        snprintf(digits, sizeof digits, "%016llx", (unsigned long long)span);
+        labels[n++] = (struct model_label){.key = model_build_string(&x->b, STR("span_id")),
+                                           .str = model_build_string(&x->b, str_from(digits))};
+    }
+    if (trace.high || trace.low) {
+        snprintf(digits, sizeof digits, "%016llx%016llx", (unsigned long long)trace.high,
+                 (unsigned long long)trace.low);
+        labels[n++] = (struct model_label){.key = model_build_string(&x->b, STR("trace_id")),
+                                           .str = model_build_string(&x->b, str_from(digits))};
+    }
+    return n ? model_build_label_set(&x->b, labels, n) : 0;
 }
 
 static struct model_profile *build_profile(struct each *x, const struct kind *kind,
@@ -176,7 +187,7 @@ static struct model_profile *build_profile(struct each *x, const struct kind *ki
     struct model_profile *p = arena_alloc(x->profiles, sizeof *p);
     uint32_t *sets = v->spans ? arena_array(x->profiles, v->n, sizeof *sets) : NULL;
     for (uint32_t i = 0; v->spans && i < v->n; i++)
-        sets[i] = v->spans[i] ? span_set(x, v->spans[i]) : 0;
+        sets[i] = request_set(x, v->spans[i], v->traces ? v->traces[i] : (struct store_trace){0});
     struct model_value_type *types = arena_array(x->profiles, kind->k, sizeof *types);
     for (uint32_t c = 0; c < kind->k; c++)
         types[c] = (struct model_value_type){model_build_string(&x->b, kind->types[c].type),

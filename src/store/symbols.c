@@ -353,9 +353,7 @@ uint32_t symbols_span_key(const struct model_profile *p)
     return key != MODEL_NONE ? key : model_find_string(p->strings, STR("profile_id"));
 }
 
-// The traces of the samples, from the label trace_id of 32 hexadecimal digits, or fewer; NULL:
-// there is none.
-static struct store_trace *traces_of(const struct model_profile *p, struct arena *arena)
+struct store_trace *symbols_traces(const struct model_profile *p, struct arena *arena)
 {
     uint32_t key = p->label_set ? model_find_string(p->strings, STR("trace_id")) : MODEL_NONE;
     if (key == MODEL_NONE)
@@ -504,7 +502,7 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
     uint32_t deepest = 0, max = 0;
     uint32_t span_key = symbols_span_key(p);
-    struct store_trace *traces = traces_of(p, scratch);
+    struct store_trace *traces = symbols_traces(p, scratch);
     bool any_span = traces != NULL;
     size_t n_rows = 0;
     for (size_t i = 0; i < p->n_samples; i++) {

@@ -113,3 +113,6 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
 // sample has under it: its hexadecimal digits; 0: there is none.
 uint32_t symbols_span_key(const struct model_profile *p);
 uint64_t symbols_span(const struct model_profile *p, size_t sample, uint32_t key);
+// The traces of the samples, from the label trace_id of 32 hexadecimal digits, or fewer; NULL:
+// there is none.
+struct store_trace *symbols_traces(const struct model_profile *p, struct arena *arena);
