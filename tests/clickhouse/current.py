@@ -9,22 +9,28 @@ from harness import check, skip, temporary
 here = os.path.dirname(os.path.abspath(__file__))
 
 
-def python_with_chdb():
-    """KILN_CHDB_PYTHON, or this Python if it has the package."""
-    for python in (os.environ.get('KILN_CHDB_PYTHON'), sys.executable):
-        if python and subprocess.run([python, '-c', 'import chdb'], capture_output=True).returncode == 0:
-            return python
-    return None
+PACKAGE = 'chdb-core==26.9.0'
+
+
+def install(folder):
+    """An environment in which Python finds the package; None if it cannot be had."""
+    target = os.path.join(folder, 'site')
+    got = subprocess.run([sys.executable, '-m', 'pip', 'install', '-q', '--target', target, '--no-cache-dir',
+                          '--disable-pip-version-check', PACKAGE], capture_output=True, text=True)
+    if got.returncode:
+        last = (got.stderr.strip().splitlines() or ['pip fails'])[-1]
+        return skip(f'no {PACKAGE}, statements of a current ClickHouse are not tried: {last}')
+    return {**os.environ, 'PYTHONPATH': target}
 
 
 def current(build):
-    python = python_with_chdb()
-    if not python:
-        return skip('no chdb for statements of a current ClickHouse (pip install chdb-core, then KILN_CHDB_PYTHON=...)')
-    with temporary() as folder:
+    with temporary() as packages, temporary() as folder:
+        environment = install(packages)
+        if not environment:
+            return
         port = free_ports(1)[0]
-        front = subprocess.Popen([python, os.path.join(here, 'front.py'), str(port), folder], stdout=subprocess.PIPE,
-                                 stderr=subprocess.DEVNULL, text=True)
+        front = subprocess.Popen([sys.executable, os.path.join(here, 'front.py'), str(port), folder],
+                                 env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         try:
             version = front.stdout.readline().split()
             check('chdb starts', len(version) == 2, version)
