@@ -23,6 +23,7 @@ void api_analyze(struct call *c);
 // path (a frame, as many as lead to what is wanted): the flame graph as the pages read it. Nothing
 // is kept.
 void api_flame(struct call *c);
+// POST /api/v1/services/delete
 void api_delete_service(struct call *c);
 
 // The older endpoints.
