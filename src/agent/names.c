@@ -90,9 +90,10 @@ static struct symbol_file *open_own(void *ctx, struct str name, const struct mod
         *refuse = true;
         return NULL;
     }
-    if (!was_deleted(m->start, &start, &end))
-        return NULL;
-    struct symbol_file *file = open_deleted(m, start, end, options);
+    struct symbol_file *file = names_cache_open(ctx, m);
+    if (file || !was_deleted(m->start, &start, &end))
+        return file;
+    file = open_deleted(m, start, end, options);
     // What has taken its place is told apart by its build id, where there is one.
     *refuse = !file && m->build_id == 0;
     return file;
@@ -224,17 +225,17 @@ static int try_jitted(struct model_profile *p, int fd, struct arena *arena, stru
 static struct model_profile *fill(const struct model_profile *p, size_t memory, struct arena *arena,
                                   struct err *e)
 {
+    struct names_recall *recall = names_cache_begin(p, arena);
     struct symbol_profile_options o = {
         .files = {.cxx = demangle_cxx_own, .memory_limit = memory},
         .binary_path = ":", // nowhere but where it was loaded from
         .demangle = DEMANGLE_DEFAULT,
         .open = open_own,
+        .close = names_cache_close,
+        .open_ctx = recall,
+        .known = recall ? names_cache_known : NULL,
+        .known_ctx = recall,
     };
-    struct names_recall *recall = names_cache_begin(p, arena);
-    if (recall) {
-        o.known = names_cache_known;
-        o.known_ctx = recall;
-    }
     struct model_profile *q = symbol_symbolize(p, &o, arena, e);
     if (recall && q)
         names_cache_learn(recall, q);

@@ -2,20 +2,20 @@
 
 #include <limits.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
+
+#include "agent/names_files.h"
 
 enum {
     IDLE_S = 120,
     AGE_S = 600, // debug files may be installed meanwhile, and what could not be opened may be now
 };
 
-// One that was loaded, told apart from what may be loaded in its place later on.
+// A names_module.
 struct module {
     uint64_t start, limit, offset;
     uint32_t file, build_id;
-    uint64_t state; // of the file, where there is no build id
+    uint64_t state;
 };
 
 struct line {
@@ -67,7 +67,7 @@ static void drop(void)
 
 size_t names_cache_memory(void)
 {
-    return atomic_load_explicit(&held, memory_order_relaxed);
+    return atomic_load_explicit(&held, memory_order_relaxed) + names_files_memory();
 }
 
 // --- modules ---
@@ -76,18 +76,11 @@ size_t names_cache_memory(void)
 static bool look_at_file(struct str file, uint64_t *state)
 {
     char path[PATH_MAX];
-    struct stat st;
     if (file.n >= sizeof path)
         return false;
     memcpy(path, file.p, file.n);
     path[file.n] = '\0';
-    if (stat(path, &st))
-        return false;
-    uint64_t h = hash_mix(st.st_dev, st.st_ino);
-    h = hash_mix(h, (uint64_t)st.st_size);
-    h = hash_mix(h, (uint64_t)st.st_mtim.tv_sec);
-    *state = hash_mix(h, (uint64_t)st.st_mtim.tv_nsec);
-    return true;
+    return names_file_state(path, state);
 }
 
 // Code that was made at run time gives way to other code at the same address.
@@ -136,8 +129,10 @@ static struct names_recall *recall_new(const struct model_profile *p, struct are
 struct names_recall *names_cache_begin(const struct model_profile *p, struct arena *arena)
 {
     uint64_t now = seconds();
-    if (cache.arena && now - cache.begun > AGE_S)
+    if (cache.arena && now - cache.begun > AGE_S) {
         drop();
+        names_files_drop();
+    }
     cache.used = now;
     struct names_recall *r = recall_new(p, arena);
     for (uint32_t i = 0; r && i < p->n_mappings; i++) {
@@ -147,6 +142,41 @@ struct names_recall *names_cache_begin(const struct model_profile *p, struct are
             known->may_be_kept ? find_module(p, &p->mappings[i], known->state) : MODEL_NONE;
     }
     return r;
+}
+
+// --- files ---
+
+static bool module_of(const struct names_recall *r, const struct model_mapping *m,
+                      struct names_module *module)
+{
+    for (uint32_t i = 0; i < r->p->n_mappings; i++)
+        if (r->p->mappings[i].id == m->id) {
+            const struct model_mapping *its = &r->p->mappings[i];
+            *module = (struct names_module){its->start,
+                                            its->limit,
+                                            its->offset,
+                                            r->mappings[i].state,
+                                            model_str(r->p, its->file),
+                                            model_str(r->p, its->build_id)};
+            return r->mappings[i].may_be_kept;
+        }
+    return false;
+}
+
+struct symbol_file *names_cache_open(void *ctx, const struct model_mapping *mapping)
+{
+    struct names_module module;
+    return ctx && module_of(ctx, mapping, &module) ? names_files_take(&module) : NULL;
+}
+
+void names_cache_close(void *ctx, const struct model_mapping *mapping, struct symbol_file *file)
+{
+    struct names_module module;
+    // The vdso is no file, and read in no time.
+    if (ctx && module_of(ctx, mapping, &module) && module.file.p[0] == '/')
+        names_files_give(&module, file);
+    else
+        symbol_free(file);
 }
 
 // --- addresses ---
@@ -301,12 +331,15 @@ void names_cache_learn(struct names_recall *recall, const struct model_profile *
 
 void names_cache_idle(void)
 {
-    if (cache.arena && seconds() - cache.used > IDLE_S)
+    if (cache.used && seconds() - cache.used > IDLE_S) {
         drop();
+        names_files_drop();
+    }
 }
 
 void names_cache_after_fork_in_child(void)
 {
+    names_files_after_fork_in_child();
     if (!cache.changing)
         return;
     memset(&cache, 0, sizeof cache);

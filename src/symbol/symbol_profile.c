@@ -320,8 +320,12 @@ static void symbolize_all(struct work *w)
         if (!w->file)
             continue;
         symbolize_mapping(w, i, targets);
-        symbol_free(w->file);
+        struct symbol_file *done = w->file;
         w->file = NULL;
+        if (w->options->close)
+            w->options->close(w->options->open_ctx, m, done);
+        else
+            symbol_free(done);
     }
     if (missing)
         note(w, "Some binary filenames not available. Symbolization may be incomplete.\n"

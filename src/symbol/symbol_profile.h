@@ -17,7 +17,9 @@ struct symbol_profile_options {
     // path either. May be NULL.
     struct symbol_file *(*open)(void *ctx, struct str file, const struct model_mapping *mapping,
                                 const struct symbol_options *options, bool *refuse);
-    void *open_ctx;
+    // Takes the file when all was looked up in it. NULL: symbol_free.
+    void (*close)(void *ctx, const struct model_mapping *mapping, struct symbol_file *file);
+    void *open_ctx; // for both
     // What is known of an address of p's mapping without looking into a file: how many frames, 0 if
     // it is known to have no name; -1: not known. A file is opened only for what is not known. What
     // frames point to lives as long as the call of symbol_symbolize. May be NULL.

@@ -18,6 +18,7 @@
 #include "agent/agent.h"
 #include "agent/names.h"
 #include "agent/names_cache.h"
+#include "agent/names_files.h"
 #include "model/builder.h"
 
 enum { MEMORY = 64 << 20 };
@@ -151,7 +152,10 @@ static void places_are_told_apart(void **state)
 {
     install(&one);
     expect_at(&one, true, 0, 0, "named_one");
+    assert_true(names_files_memory() > 0);
     install(&two);
+    // The file that was kept is not that any more.
+    expect_at(&one, true, 0, 14, NULL);
     // Another file at the same address, by its build id; the first one again; and elsewhere.
     expect_at(&two, true, 0, 0, "named_two");
     expect_at(&one, true, 0, 0, "named_one");
@@ -195,7 +199,8 @@ static void memory_is_bounded(void **state)
         struct arena *arena = arena_new(0);
         struct model_profile *q = name(&one, true, shift << 32, 0, MANY, arena);
         assert_int_equal(q->locations[0].n_lines, 1);
-        assert_true(names_cache_memory() > 0 && names_cache_memory() <= NAMES_CACHE_BYTES);
+        assert_true(names_cache_memory() > 0 &&
+                    names_cache_memory() <= NAMES_CACHE_BYTES + NAMES_FILES_BYTES);
         arena_free(arena);
     }
     unlink(path);
