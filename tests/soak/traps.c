@@ -450,7 +450,7 @@ int main(int argc, char **argv)
     }
     libkiln = argv[2];
     slow_plugin = argv[3];
-    alarm(30);
+    alarm(120);
     for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++)
         if (strcmp(cases[i].name, argv[1]) == 0) {
             cases[i].run();
