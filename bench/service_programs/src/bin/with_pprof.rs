@@ -1,0 +1,38 @@
+use std::sync::mpsc;
+use std::time::Duration;
+
+use kiln_bench_service::{run, Options, Stop};
+use pprof::protos::Message;
+
+/// As long as the windows of the others are.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// A profile of every ten seconds, as an endpoint would be asked for it.
+fn take_profiles(hz: i32, folder: &str, stop: &mpsc::Receiver<()>) {
+    for n in 0.. {
+        let guard = pprof::ProfilerGuardBuilder::default().frequency(hz).build().unwrap();
+        let over = stop.recv_timeout(WINDOW).is_ok();
+        let profile = guard.report().build().unwrap().pprof().unwrap();
+        std::fs::write(format!("{folder}/{n}.pb"), profile.encode_to_vec()).unwrap();
+        if over {
+            return;
+        }
+    }
+}
+
+fn start(options: &Options) -> Stop {
+    if options.profiler == "none" {
+        return Box::new(|| ());
+    }
+    let (stop, stopped) = mpsc::channel();
+    let (hz, folder) = (options.hz as i32, options.folder.clone());
+    let thread = std::thread::spawn(move || take_profiles(hz, &folder, &stopped));
+    Box::new(move || {
+        stop.send(()).unwrap();
+        thread.join().unwrap();
+    })
+}
+
+fn main() -> std::io::Result<()> {
+    run(start)
+}

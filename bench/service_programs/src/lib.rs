@@ -1,0 +1,120 @@
+//! An axum service whose requests take some tens of microseconds each, under one profiler or none.
+//!
+//! usage: service none|kiln|pyroscope HZ tags|plain URL FOLDER, or with_pprof none|pprof ...
+//!
+//! Two programs, since pprof and pyroscope cannot be linked into one. It prints where it listens.
+//! Then it is told what to do, a line at a time: `start` and `stop` the profiler, `look`. Each is
+//! answered with: nanoseconds of CPU time, requests served, KiB resident now and at most since
+//! `start`. Profiles are pushed to URL; pprof's go to files in FOLDER.
+use std::collections::BTreeMap;
+use std::io::BufRead;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use axum::routing::get;
+use axum::Router;
+
+pub struct Options {
+    pub profiler: String,
+    pub hz: u32,
+    pub tags: bool,
+    pub url: String,
+    pub folder: String,
+}
+
+/// What stops the profiler.
+pub type Stop = Box<dyn FnOnce()>;
+/// Serves a request of so many units for a vehicle, with it as a tag.
+pub type Tagged = Box<dyn Fn(&'static str, u64, u64) -> u64 + Send + Sync>;
+
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+static TAGGED: OnceLock<Tagged> = OnceLock::new();
+
+/// From now on.
+pub fn tag_requests(tagged: Tagged) {
+    let _ = TAGGED.set(tagged);
+}
+
+#[inline(never)]
+fn parse(seed: u64) -> BTreeMap<String, u64> {
+    (0..60u64).map(|i| (format!("key{}", i.wrapping_mul(seed | 1) % 9973), i)).collect()
+}
+
+#[inline(never)]
+pub fn serve(units: u64, seed: u64) -> u64 {
+    (0..units).fold(seed, |hash, unit| {
+        let mut text = String::new();
+        for (key, value) in &parse(seed ^ unit) {
+            text.push_str(key);
+            text.push_str(&value.to_string());
+        }
+        text.bytes().fold(hash, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+    })
+}
+
+/// One in two is a bike, which takes a quarter of a car's time: a fifth of it all.
+async fn order() -> String {
+    let n = REQUESTS.fetch_add(1, Ordering::Relaxed);
+    let (vehicle, units) = if n % 2 == 0 { ("car", 4) } else { ("bike", 1) };
+    let result = match TAGGED.get() {
+        Some(tagged) => tagged(vehicle, units, n),
+        None => serve(units, n),
+    };
+    format!("{result:x}\n")
+}
+
+/// Not the process's CPU clock: that moves by the kernel's tick while ITIMER_PROF runs.
+fn cpu_ns() -> u64 {
+    // SAFETY: it is filled in.
+    let u = unsafe {
+        let mut u: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut u);
+        u
+    };
+    let (s, us) = (u.ru_utime.tv_sec + u.ru_stime.tv_sec, u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+    s as u64 * 1_000_000_000 + us as u64 * 1000
+}
+
+fn kib(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn obey(options: &Options, start: fn(&Options) -> Stop) {
+    let mut running: Option<Stop> = None;
+    for line in std::io::stdin().lock().lines() {
+        match line.unwrap().trim() {
+            "start" => {
+                std::fs::write("/proc/self/clear_refs", "5").unwrap();
+                running = Some(start(options));
+            }
+            "stop" => running.take().unwrap()(),
+            _ => (),
+        }
+        let requests = REQUESTS.load(Ordering::Relaxed);
+        println!("{} {requests} {} {}", cpu_ns(), kib("VmRSS"), kib("VmHWM"));
+    }
+    std::process::exit(0);
+}
+
+pub fn run(start: fn(&Options) -> Stop) -> std::io::Result<()> {
+    let mut args = std::env::args().skip(1);
+    let mut next = || args.next().unwrap();
+    let options = Options {
+        profiler: next(),
+        hz: next().parse().unwrap(),
+        tags: next() == "tags",
+        url: next(),
+        folder: next(),
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let app = Router::new().route("/order", get(order));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        println!("http://{}", listener.local_addr()?);
+        std::thread::spawn(move || obey(&options, start));
+        axum::serve(listener, app).await
+    })
+}
