@@ -11,7 +11,7 @@ static void check(const struct post_url *url)
     bool v6 = strchr(url->host, ':');
     struct post_url again;
     struct err e;
-    uint64_t port;
+    uint64_t port = 0;
     fuzz_require(*url->host && str_to_u64(str_from(url->port), 10, &port));
     fuzz_require(port >= 1 && port <= 65535);
     fuzz_require(!*url->path || *url->path == '/');
