@@ -117,6 +117,10 @@ int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, s
 
 // The one place where a value becomes part of a statement.
 void sql_text(struct out *sql, struct str value);
+// Sorts numbers; how many are left when each is there once.
+size_t sql_distinct(uint64_t *numbers, size_t n);
+// Of numbers in that order.
+bool sql_is_among(uint64_t number, const uint64_t *numbers, size_t n);
 // a, b, c
 void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n);
 // Rows: fixed-size numbers; strings and counts are varints, as in pack.h.

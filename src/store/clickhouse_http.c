@@ -29,6 +29,28 @@ void sql_text(struct out *sql, struct str value)
     out_char(sql, '\'');
 }
 
+static int number_order(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+size_t sql_distinct(uint64_t *numbers, size_t n)
+{
+    size_t kept = 0;
+    if (n)
+        qsort(numbers, n, sizeof *numbers, number_order);
+    for (size_t i = 0; i < n; i++)
+        if (!kept || numbers[kept - 1] != numbers[i])
+            numbers[kept++] = numbers[i];
+    return kept;
+}
+
+bool sql_is_among(uint64_t number, const uint64_t *numbers, size_t n)
+{
+    return n && bsearch(&number, numbers, n, sizeof number, number_order);
+}
+
 void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

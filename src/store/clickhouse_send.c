@@ -71,24 +71,6 @@ static uint32_t hour_at(struct str rows, size_t row, size_t size)
 
 enum { FAMILY_AT = 2, PROFILE_ID_AT = 30 };
 
-static int number_order(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Sorted, each once.
-static size_t distinct(uint64_t *numbers, size_t n)
-{
-    size_t kept = 0;
-    if (n)
-        qsort(numbers, n, sizeof *numbers, number_order);
-    for (size_t i = 0; i < n; i++)
-        if (!kept || numbers[kept - 1] != numbers[i])
-            numbers[kept++] = numbers[i];
-    return kept;
-}
-
 // The families and hours of rows: what an index of ClickHouse finds them by.
 static void where_rows(struct sending *s, struct out *sql, uint16_t day)
 {
@@ -107,7 +89,7 @@ static void where_rows(struct sending *s, struct out *sql, uint16_t day)
         }
     out_printf(sql, "day = toDate(%u) AND hour >= %u AND hour <= %u AND family IN (", day, first,
                last);
-    sql_numbers(sql, families, distinct(families, n));
+    sql_numbers(sql, families, sql_distinct(families, n));
     out_text(sql, ")");
 }
 
@@ -124,7 +106,7 @@ static int find_ids(struct sending *s, uint16_t day, struct err *e)
     for (size_t i = 0; i < s->n; i++)
         if (s->puts[i].day == day && put_id(&s->puts[i]))
             ids[n++] = put_id(&s->puts[i]);
-    n = distinct(ids, n);
+    n = sql_distinct(ids, n);
     out_init_arena(&sql, s->arena);
     out_printf(&sql, "SELECT id FROM %s.profiles WHERE ", s->c->at.database);
     where_rows(s, &sql, day);
@@ -142,7 +124,7 @@ static int find_ids(struct sending *s, uint16_t day, struct err *e)
         old[i] = row_u64(&rows);
     for (size_t i = 0; i < s->n; i++) {
         uint64_t id = s->puts[i].day == day ? put_id(&s->puts[i]) : 0;
-        if (id && n_old && bsearch(&id, old, n_old, sizeof id, number_order))
+        if (id && sql_is_among(id, old, n_old))
             s->repeated[i] = true;
     }
     return 0;

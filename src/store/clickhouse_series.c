@@ -119,24 +119,6 @@ static int found_order(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static int number_order(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Sorted, each once.
-static size_t distinct(uint64_t *numbers, size_t n)
-{
-    size_t kept = 0;
-    if (n)
-        qsort(numbers, n, sizeof *numbers, number_order);
-    for (size_t i = 0; i < n; i++)
-        if (!kept || numbers[kept - 1] != numbers[i])
-            numbers[kept++] = numbers[i];
-    return kept;
-}
-
 static void arrange(struct search *s)
 {
     struct finding *f = s->f;
@@ -154,12 +136,11 @@ static void arrange(struct search *s)
         f->families[i] = f->found[i].family;
         f->scopes[i] = f->found[i].scope;
     }
-    f->n_families = distinct(f->families, f->n);
-    f->n_scopes = distinct(f->scopes, f->n);
+    f->n_families = sql_distinct(f->families, f->n);
+    f->n_scopes = sql_distinct(f->scopes, f->n);
     f->whole = true;
     for (size_t i = 0; i < s->n_others && f->whole && f->n_families; i++)
-        f->whole =
-            !bsearch(&s->others[i], f->families, f->n_families, sizeof *f->families, number_order);
+        f->whole = !sql_is_among(s->others[i], f->families, f->n_families);
 }
 
 int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,

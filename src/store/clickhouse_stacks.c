@@ -271,17 +271,11 @@ static uint32_t location_of(const struct fetching *f, uint64_t id)
     return MODEL_NONE;
 }
 
-static int number_order(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 // All locations of the stacks in rows.
 static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e)
 {
     uint64_t *ids = NULL;
-    size_t n = 0, cap = 0, kept = 0;
+    size_t n = 0, cap = 0;
     while (rows.p < rows.end && !rows.bad) {
         row_u64(&rows);
         for (size_t left = unpack_count(&rows); left > 0; left--) {
@@ -289,11 +283,7 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
             ids[n++] = row_u64(&rows);
         }
     }
-    if (n)
-        qsort(ids, n, sizeof *ids, number_order);
-    for (size_t i = 0; i < n; i++)
-        if (!kept || ids[kept - 1] != ids[i])
-            ids[kept++] = ids[i];
+    size_t kept = sql_distinct(ids, n);
     if (!kept)
         return 0;
     struct out sql;
