@@ -44,7 +44,17 @@ struct kiln_options {
      * "worker-*,db" or "!kiln". One that begins with ! excludes; the last that matches decides;
      * what none matches is kept only if the first one excludes. Default: all. */
     const char *threads;
+    uint32_t clock; /* KILN_CLOCK_TIMER, ... */
 };
+
+/* A timer for each thread. The kernel looks at timers a few hundred times a second only
+ * (CONFIG_HZ); above that a sample stands for several periods, so that CPU time is right at any
+ * frequency. */
+#define KILN_CLOCK_TIMER 0u
+/* A perf event for each thread: as many samples as the frequency says, at several times the cost of
+ * each, a file descriptor a thread, and only where perf_event_open is permitted; else kiln_start
+ * fails. */
+#define KILN_CLOCK_PERF 1u
 
 /* options may be NULL. Starting what is running is an error. What options points to need not
  * outlive the call. */

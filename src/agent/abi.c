@@ -20,12 +20,17 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
 {
     struct kiln_options o = KNOWN(kiln_options, options);
     struct agent_options agent = {.hz = o.frequency,
+                                  .perf = o.clock == KILN_CLOCK_PERF,
                                   .depth = o.depth,
                                   .memory = o.memory,
                                   .symbol_memory = o.symbol_memory,
                                   .threads = o.threads};
     struct err e = {""};
     OURS;
+    if (o.clock > KILN_CLOCK_PERF) {
+        err_set(&e, "the clock must be timer or perf (KILN_CLOCK_TIMER, KILN_CLOCK_PERF)");
+        return tell(error, &e);
+    }
     return agent_start(&agent, &e) ? tell(error, &e) : 0;
 }
 

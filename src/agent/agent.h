@@ -21,6 +21,7 @@ enum {
 
 struct agent_options {
     uint32_t hz;          // 0: 100
+    bool perf;            // capture_options
     uint32_t depth;       // 0: 128
     size_t memory;        // for stacks and counts; 0: 32 MiB
     size_t symbol_memory; // for what turns addresses into names, at a time; 0: 64 MiB

@@ -271,8 +271,8 @@ static int take_options(const struct agent_options *o, struct err *e)
 
 static int start(const struct agent_options *o, struct err *e)
 {
-    struct capture_options capture = {.hz = o->hz ? o->hz : 100,
-                                      .depth = o->depth ? o->depth : 128};
+    struct capture_options capture = {
+        .hz = o->hz ? o->hz : 100, .depth = o->depth ? o->depth : 128, .perf = o->perf};
     if (collector.running)
         return err_set(e, "the profiler is running already");
     if (o->memory && o->memory < LEAST_MEMORY)

@@ -4,6 +4,7 @@
 //   KILN_OUTPUT     where the profile goes when the process ends; %p is the process id
 //   KILN_FREQUENCY  samples per CPU-second
 //   KILN_DEPTH      frames of a stack
+//   KILN_CLOCK      timer or perf
 //   KILN_FOLLOW     1: children are profiled too; their output gets .PID appended
 //   KILN_LISTEN     HOST:PORT, :PORT or unix:/PATH to serve the endpoints on
 //   KILN_TOKEN      that requests must carry
@@ -247,6 +248,14 @@ static uint32_t number_from(const char *name)
     return (uint32_t)long_number_from(name);
 }
 
+static uint32_t clock_from(const char *name)
+{
+    const char *text = getenv(name);
+    if (!text || !*text || strcmp(text, "timer") == 0)
+        return KILN_CLOCK_TIMER;
+    return strcmp(text, "perf") == 0 ? KILN_CLOCK_PERF : UINT32_MAX;
+}
+
 // Puts the process id where the pattern says so, or behind it.
 static void name_output(char output[sizeof run.output], const char *pattern, bool append)
 {
@@ -327,6 +336,7 @@ __attribute__((constructor)) static void start(void)
         .size = sizeof run.options,
         .frequency = number_from("KILN_FREQUENCY"),
         .depth = number_from("KILN_DEPTH"),
+        .clock = clock_from("KILN_CLOCK"),
     };
     run.heap_interval = long_number_from("KILN_HEAP_INTERVAL");
     run.heap_seed = long_number_from("KILN_HEAP_SEED");

@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/clock.h"
 #include "capture/scan.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
@@ -127,7 +128,7 @@ int capture_start(const struct capture_options *o, struct err *e)
                        CAPTURE_MAX_DEPTH);
     if (atomic_load(&capture_state.running))
         return err_set(e, "sampling has been started already");
-    if (handler_install(e))
+    if (handler_install(e) || (o->perf && clock_check_perf(e)))
         return -1;
     if (!atomic_load(&capture_state.cookie)) {
         uint32_t cookie;
@@ -137,6 +138,7 @@ int capture_start(const struct capture_options *o, struct err *e)
     }
     capture_state.hz = o->hz;
     capture_state.depth = o->depth;
+    capture_state.perf = o->perf;
     capture_state.period_ns = 1000000000u / o->hz;
     // A child of fork has its parent's tables. It may also have the loader's lock in the hands of a
     // thread that is not there: looking for news is left to the background thread.
@@ -231,6 +233,7 @@ void capture_after_fork_in_child(void)
         t->tid != atomic_load(&capture_state.refresher) &&
         t->tid != atomic_load(&capture_state.helper))
         unwind_avoid_loader();
+    clock_after_fork_in_child();
     EACH_SLOT(t)
     {
         atomic_store(&t->state, THREAD_FREE);
@@ -261,6 +264,7 @@ bool capture_before_exec(void)
     uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
     capture_disarm_self();
+    clock_before_exec();
     struct timespec zero = {0, 0};
     while (syscall(SYS_rt_sigtimedwait, &set, NULL, &zero, sizeof set) == SIGPROF)
         ;

@@ -1,7 +1,7 @@
 // Sampling the CPU time of this process: timers, the signal handler, and the rings that
 // carry samples out of it.
 //
-// One timer for each thread, on that thread's CPU clock, delivers SIGPROF to that thread.
+// One clock for each thread, a timer on its CPU time as a rule, delivers SIGPROF to that thread.
 // The handler unwinds the interrupted stack into a ring of the thread's own and returns;
 // somebody else (the agent's background thread) scans for threads, drains the rings and
 // keeps the unwind tables up to date by calling the functions below: capture_start,
@@ -31,6 +31,9 @@ enum {
 struct capture_options {
     uint32_t hz;    // 1 to 10000
     uint32_t depth; // frames of a sample at the most; up to CAPTURE_MAX_DEPTH
+    // Perf events instead of timers, which the kernel looks at a few hundred times a second only:
+    // as many samples as were asked for, at several times the cost of each.
+    bool perf;
 };
 
 // What was lost or cut, by cause; all since capture_start.

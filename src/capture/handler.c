@@ -196,7 +196,8 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
     atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
 }
 
-static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucontext_t *context)
+// Of a timer, which tells. Those that were taken or told otherwise are taken off.
+static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
 {
     uint64_t ticks = 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
     uint64_t settled = atomic_load_explicit(&t->settled, memory_order_relaxed);
@@ -205,15 +206,38 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
         atomic_store_explicit(&t->settled, settled - had, memory_order_relaxed);
         ticks -= had;
         if (ticks == 0)
-            return;
+            return 0;
     }
     uint64_t credit = atomic_exchange_explicit(&t->credit, 0, memory_order_relaxed);
     count(&t->ticks, ticks);
     if (credit >= ticks) {
         atomic_fetch_add_explicit(&t->credit, credit - ticks, memory_order_relaxed);
-        return;
+        return 0;
     }
-    ticks -= credit;
+    return ticks - credit;
+}
+
+// Of another clock. A thread that may not ask the kernel has one, and the rest at its end.
+static uint64_t ticks_used(struct capture_thread *t)
+{
+    uint32_t arming = atomic_load(&t->arming);
+    struct timespec cpu = {0};
+    uint64_t ticks = 1;
+    if (!capture_confined()) {
+        syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
+        ticks = thread_ticks_due(t, (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec);
+    }
+    if (arming % 2 || arming != atomic_load(&t->arming))
+        return 0;
+    count(&t->ticks, ticks);
+    return ticks;
+}
+
+static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucontext_t *context)
+{
+    uint64_t ticks = info->si_code == SI_TIMER ? ticks_told(t, info) : ticks_used(t);
+    if (ticks == 0)
+        return;
     uint64_t ns = ticks * atomic_load_explicit(&t->period_ns, memory_order_relaxed);
     if (atomic_load_explicit(&t->carried, memory_order_relaxed)) {
         ticks += atomic_exchange_explicit(&t->carried, 0, memory_order_relaxed);
@@ -244,28 +268,78 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
     ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
 }
 
+// The calling thread and its slot, as last looked for.
+static __thread struct capture_thread *own_slot INITIAL_EXEC;
+static __thread pid_t own_tid INITIAL_EXEC;
+
+static struct capture_thread *find_own_slot(void)
+{
+    struct capture_thread *t = own_slot;
+    if (t && t->tid == own_tid && atomic_load(&t->state) == THREAD_ARMED)
+        return t;
+    if (capture_confined())
+        return NULL;
+    own_tid = (pid_t)syscall(SYS_gettid);
+    return own_slot = thread_find(own_tid);
+}
+
+// Whether one of our clocks sent it, and the slot that it is for.
+static bool is_tick(const siginfo_t *info, struct capture_thread **slot)
+{
+    uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
+    switch (info->si_code) {
+    case SI_TIMER:
+        if (value >> 32 != atomic_load_explicit(&capture_state.cookie, memory_order_relaxed) ||
+            (value & 0xffff) >= CAPTURE_MAX_THREADS)
+            return false;
+        *slot = atomic_load_explicit(&capture_state.slots[value & 0xffff], memory_order_acquire);
+        return true;
+    case SI_KERNEL:
+        if (!atomic_load_explicit(&capture_state.process_period_us, memory_order_relaxed))
+            return false;
+        *slot = find_own_slot();
+        return true;
+    case POLL_IN:
+        if (!capture_state.perf)
+            return false;
+        *slot = find_own_slot();
+        return true;
+    default:
+        return false;
+    }
+}
+
+// Whether the slot is armed and has the clock that sent it, not one that is no more.
+static bool is_for(const siginfo_t *info, const struct capture_thread *t)
+{
+    uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
+    if (atomic_load(&t->state) != THREAD_ARMED)
+        return false;
+    switch (info->si_code) {
+    case SI_TIMER:
+        return (atomic_load(&t->generation) & 0xffff) == (value >> 16 & 0xffff);
+    case SI_KERNEL:
+        return t->tid == own_tid && atomic_load(&t->clock) == CLOCK_PROCESS;
+    default:
+        return t->tid == own_tid && atomic_load(&t->clock) == CLOCK_PERF;
+    }
+}
+
 // While it runs every signal is blocked: no other handler can interrupt it, nor leave it by
 // longjmp.
 void handler_on_signal(int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
-    uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
-    uint32_t index = value & 0xffff, generation = value >> 16 & 0xffff;
-    uint32_t cookie = atomic_load_explicit(&capture_state.cookie, memory_order_relaxed);
-    if (info->si_code == SI_TIMER && value >> 32 == cookie && index < CAPTURE_MAX_THREADS) {
-        struct capture_thread *t =
-            atomic_load_explicit(&capture_state.slots[index], memory_order_acquire);
-        if (t) {
-            // Before the state is looked at: who disarms the slot looks at them the other way
-            // round, so one of us sees the other.
-            atomic_fetch_add(&t->inside, 1);
-            if (atomic_load(&t->state) == THREAD_ARMED &&
-                (atomic_load(&t->generation) & 0xffff) == generation)
-                on_tick(t, info, context);
-            atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
-        }
-    } else {
+    struct capture_thread *t = NULL;
+    if (!is_tick(info, &t)) {
         forward(signal, info, context);
+    } else if (t) {
+        // Before the state is looked at: who disarms the slot looks at them the other way
+        // round, so one of us sees the other.
+        atomic_fetch_add(&t->inside, 1);
+        if (is_for(info, t))
+            on_tick(t, info, context);
+        atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
     }
     errno = saved;
 }

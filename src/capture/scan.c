@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "capture/clock.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
 
@@ -165,6 +166,7 @@ void scan_threads(void)
         else
             thread_disarm(t);
     }
+    clock_keep_process();
     pthread_mutex_unlock(&thread_slots_lock);
     scan_stacks();
 }

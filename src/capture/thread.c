@@ -9,9 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#ifndef sigev_notify_thread_id
-#define sigev_notify_thread_id _sigev_un._tid
-#endif
+#include "capture/clock.h"
 
 struct capture_state capture_state;
 pthread_mutex_t thread_slots_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -177,30 +175,22 @@ static uint64_t first_expiry(uint64_t period)
     return 1 + (x ^ (x >> 31)) % period;
 }
 
-static int create_timer(struct capture_thread *t)
+static int create_clock(struct capture_thread *t)
 {
-    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGPROF};
-    event.sigev_value.sival_ptr =
-        (void *)(uintptr_t)((uint64_t)capture_state.cookie << 32 |
-                            (atomic_load(&t->generation) & 0xffff) << 16 | t->index);
-    event.sigev_notify_thread_id = t->tid;
-    if (syscall(SYS_timer_create, thread_cpu_clock(t->tid), &event, &t->timer))
+    if (clock_open(t))
         return -1;
     uint64_t period = capture_state.period_ns, first = first_expiry(period);
+    atomic_fetch_add(&t->arming, 1);
     atomic_store(&t->period_ns, period);
     atomic_store(&t->credit, 0);
     atomic_store(&t->settled, 0);
-    t->cpu_seen = t->cpu_armed = thread_cpu_ns(t->tid);
-    t->ticks_seen = t->ticks_armed = atomic_load(&t->ticks);
-    t->first_ns = first;
-    struct itimerspec when = {
-        .it_interval = {(time_t)(period / 1000000000u), (long)(period % 1000000000u)},
-        .it_value = {(time_t)(first / 1000000000u), (long)(first % 1000000000u)},
-    };
-    if (syscall(SYS_timer_settime, t->timer, 0, &when, NULL) == 0)
-        return 0;
-    syscall(SYS_timer_delete, t->timer);
-    return -1;
+    t->cpu_seen = thread_cpu_ns(t->tid);
+    t->ticks_seen = atomic_load(&t->ticks);
+    atomic_store(&t->cpu_armed, t->cpu_seen);
+    atomic_store(&t->ticks_armed, t->ticks_seen);
+    atomic_store(&t->first_ns, first);
+    atomic_fetch_add(&t->arming, 1);
+    return clock_run(t, first, period);
 }
 
 struct capture_thread *thread_arm(pid_t tid)
@@ -223,21 +213,12 @@ struct capture_thread *thread_arm(pid_t tid)
     t->ring->name[0] = '\0';
     thread_read_name(t);
     atomic_store(&t->state, THREAD_ARMED);
-    if (create_timer(t)) {
+    if (create_clock(t)) {
         atomic_store(&t->state, THREAD_FREE);
         return NULL;
     }
     t->cpu_born = t->cpu_last = t->cpu_armed;
     return t;
-}
-
-uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t cpu)
-{
-    if (cpu < t->cpu_armed + t->first_ns)
-        return 0;
-    uint64_t due = 1 + (cpu - t->cpu_armed - t->first_ns) / atomic_load(&t->period_ns);
-    uint64_t had = atomic_load(&t->ticks) - t->ticks_armed + atomic_load(&t->credit);
-    return due > had ? due - had : 0;
 }
 
 static void retire(struct capture_thread *t, uint64_t cpu)
@@ -252,7 +233,7 @@ void thread_disarm(struct capture_thread *t)
     uint32_t armed = THREAD_ARMED;
     if (!atomic_compare_exchange_strong(&t->state, &armed, THREAD_ENDING))
         return;
-    syscall(SYS_timer_delete, t->timer);
+    clock_close(t);
     uint64_t cpu = latest_cpu_ns(t), due = thread_ticks_due(t, cpu);
     uint64_t ns = due * atomic_load(&t->period_ns) + atomic_exchange(&t->carried_ns, 0);
     due += atomic_exchange(&t->carried, 0);
@@ -267,25 +248,14 @@ void thread_rearm(struct capture_thread *t)
 {
     // A signal that is on its way counts as not had.
     atomic_fetch_add(&t->generation, 1);
-    syscall(SYS_timer_delete, t->timer);
+    clock_close(t);
     uint64_t cpu = latest_cpu_ns(t), due = thread_ticks_due(t, cpu);
     atomic_fetch_add(&t->carried_ns, due * atomic_load(&t->period_ns));
     atomic_fetch_add(&t->carried, due);
-    if (create_timer(t)) {
+    if (create_clock(t)) {
         capture_state.no_slot++;
         retire(t, cpu);
     }
-}
-
-struct capture_thread *thread_find(pid_t tid)
-{
-    uint32_t n = atomic_load(&capture_state.n_slots);
-    for (uint32_t i = 0; i < n; i++) {
-        struct capture_thread *t = atomic_load(&capture_state.slots[i]);
-        if (t->tid == tid && atomic_load(&t->state) == THREAD_ARMED)
-            return t;
-    }
-    return NULL;
 }
 
 static uint64_t take_count(_Atomic uint64_t *counter)

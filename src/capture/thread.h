@@ -14,6 +14,9 @@
 // Ending: what it is due is being counted. Disarmed: that was done, and the slot can be drained.
 enum thread_state { THREAD_FREE, THREAD_ARMED, THREAD_ENDING, THREAD_DISARMED };
 
+// Of the whole process: there is one for all threads that have it.
+enum thread_clock { CLOCK_TIMER, CLOCK_PERF, CLOCK_PROCESS };
+
 struct capture_thread {
     _Atomic uint32_t state;
     uint32_t index;
@@ -23,7 +26,9 @@ struct capture_thread {
     // Ticks that were due when the rate changed, and their CPU time: the next sample's.
     _Atomic uint64_t carried, carried_ns;
     pid_t tid;
-    int timer; // the kernel's id
+    _Atomic uint32_t clock; // enum thread_clock
+    int timer;              // the kernel's id, or the descriptor of a perf event
+    uint64_t perf_id;
     // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
     _Atomic uintptr_t stack_lo, stack_hi;
     _Atomic uintptr_t thread_pointer;
@@ -37,8 +42,10 @@ struct capture_thread {
     _Atomic uint64_t settled;
     _Atomic uint64_t ticks, samples, ring_full, no_snapshot;
     _Atomic uint64_t ended[UNWIND_END_COUNT];
-    uint64_t ticks_armed;          // ticks when the timer was made
-    uint64_t first_ns, cpu_armed;  // when the first tick is due, counted from arming
+    // Odd while these are being set: ticks when the clock was made, and its CPU time; when the
+    // first tick is due, counted from there.
+    _Atomic uint32_t arming;
+    _Atomic uint64_t ticks_armed, cpu_armed, first_ns;
     uint64_t cpu_seen, ticks_seen; // at the last scan
     uint64_t cpu_born, cpu_last;   // when the slot was taken, and when last looked at
     bool found;                    // by the scan under way
@@ -67,6 +74,8 @@ struct capture_state {
     _Atomic uint32_t cookie;
     uint32_t hz, depth;
     uint64_t period_ns;
+    bool perf;                          // perf events are wanted
+    _Atomic uint64_t process_period_us; // of the process's timer; 0: it is not ours
     _Atomic uint64_t no_slot;
     uint32_t last_serial;
     struct capture_counts retired; // of slots that were reused
@@ -98,11 +107,28 @@ struct capture_thread *thread_arm(pid_t tid);
 void thread_disarm(struct capture_thread *t);
 // What the thread was due but has not had: the kernel looks at timers a few hundred times a
 // second only. cpu: its CPU time.
-uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t cpu);
-// A new timer at the present rate for an armed thread.
+static inline uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t cpu)
+{
+    uint64_t first = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns);
+    if (cpu < first)
+        return 0;
+    uint64_t due = 1 + (cpu - first) / atomic_load(&t->period_ns);
+    uint64_t had = atomic_load(&t->ticks) - atomic_load(&t->ticks_armed) + atomic_load(&t->credit);
+    return due > had ? due - had : 0;
+}
+// A new clock at the present rate for an armed thread.
 void thread_rearm(struct capture_thread *t);
 uint64_t thread_cpu_ns(pid_t tid);
-struct capture_thread *thread_find(pid_t tid);
+static inline struct capture_thread *thread_find(pid_t tid)
+{
+    uint32_t n = atomic_load(&capture_state.n_slots);
+    for (uint32_t i = 0; i < n; i++) {
+        struct capture_thread *t = atomic_load(&capture_state.slots[i]);
+        if (t->tid == tid && atomic_load(&t->state) == THREAD_ARMED)
+            return t;
+    }
+    return NULL;
+}
 // Asks the kernel for the thread's name.
 void thread_read_name(struct capture_thread *t);
 // The periods of CPU time that the process used while no timer saw it and that were not told yet.

@@ -25,6 +25,7 @@ static const struct own_flag run_flags[] = {
     {"F", "HZ", "samples per CPU-second"},
     {"o", "FILE", "the profile"},
     {"depth", "N", "frames of a stack"},
+    {"clock", "timer|perf", "what samples"},
     {"heap", NULL, "profile what it allocates"},
     {"heap-interval", "BYTES", "mean distance of samples"},
     {"cpu", "FILE", "the CPU profile beside a heap profile"},

@@ -22,7 +22,7 @@
 struct run {
     int frequency, depth;
     bool follow, quiet, heap;
-    const char *output, *listen, *push, *app, *tags;
+    const char *output, *listen, *push, *app, *tags, *clock;
     const char *cpu_output; // beside a heap profile; empty: none
     const char *heap_interval;
     char **program;
@@ -43,6 +43,9 @@ static int usage(FILE *to)
           "  -F HZ       samples per CPU-second, 1 to 10000 (default 100)\n"
           "  -o FILE     the profile: .pb.gz, .svg, .html, .folded, ... (default PROGRAM.pb.gz)\n"
           "  --depth N   frames of a stack, up to 1024 (default 500)\n"
+          "  --clock perf\n"
+          "              perf events instead of timers, where permitted: as many samples as -F\n"
+          "              says, also above the kernel's CONFIG_HZ; each costs more\n"
           "  --heap      profile what it allocates instead: the file has what was allocated and\n"
           "              what was in use at the end, and the largest of that is told\n"
           "  --heap-interval BYTES\n"
@@ -232,6 +235,7 @@ static void prepare(void *context)
     setenv("KILN_RUN", harvest_where(run->harvest), 1);
     set_number("KILN_FREQUENCY", run->frequency);
     set_number("KILN_DEPTH", run->depth);
+    set_text("KILN_CLOCK", run->clock);
     set_number("KILN_FOLLOW", run->follow);
     if (*run->listen) {
         setenv("KILN_LISTEN", run->listen, 1);
@@ -486,6 +490,7 @@ int command_run(int argc, char **argv)
         .push = "",
         .app = "",
         .tags = "",
+        .clock = "",
         .cpu_output = "",
         .heap_interval = "",
         .depth = 500,
@@ -495,6 +500,7 @@ int command_run(int argc, char **argv)
         {"F", FLAG_INT, &run.frequency, ""},
         {"o", FLAG_STRING, &run.output, ""},
         {"depth", FLAG_INT, &run.depth, ""},
+        {"clock", FLAG_STRING, &run.clock, ""},
         {"follow", FLAG_BOOL, &run.follow, ""},
         {"q", FLAG_BOOL, &run.quiet, ""},
         {"listen", FLAG_STRING, &run.listen, ""},
@@ -523,6 +529,10 @@ int command_run(int argc, char **argv)
         run.output = name;
     }
     char interval[24], all[8192];
+    if (*run.clock && strcmp(run.clock, "timer") != 0 && strcmp(run.clock, "perf") != 0) {
+        err_set(&e, "--clock %s: it is timer or perf", run.clock);
+        return fail(&e);
+    }
     if (!run.heap && (*run.heap_interval || *run.cpu_output)) {
         err_set(&e, "%s is for a heap profile: add --heap",
                 *run.heap_interval ? "--heap-interval" : "--cpu");

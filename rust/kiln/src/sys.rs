@@ -14,7 +14,10 @@ pub struct Options {
     pub memory: usize,
     pub symbol_memory: usize,
     pub threads: *const c_char,
+    pub clock: u32,
 }
+
+pub const CLOCK_PERF: u32 = 1;
 
 pub const CONFLICT: c_int = -2;
 pub const FORCE: u32 = 1;

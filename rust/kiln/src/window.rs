@@ -18,6 +18,7 @@ pub struct Config {
     memory: usize,
     symbol_memory: usize,
     threads: Option<String>,
+    perf_events: bool,
 }
 
 impl Config {
@@ -52,6 +53,14 @@ impl Config {
         self
     }
 
+    /// Perf events instead of timers: as many samples as the frequency says, also above the kernel's
+    /// `CONFIG_HZ` (a timer's samples then stand for several periods each), at several times the cost
+    /// of each. Starting fails where `perf_event_open` is not permitted.
+    pub fn perf_events(mut self, wanted: bool) -> Self {
+        self.perf_events = wanted;
+        self
+    }
+
     fn start(&self) -> Result<()> {
         let threads = self.threads.as_deref().map(c_string);
         let options = sys::Options {
@@ -61,6 +70,7 @@ impl Config {
             memory: self.memory,
             symbol_memory: self.symbol_memory,
             threads: threads.as_ref().map_or(std::ptr::null(), |text| text.as_ptr()),
+            clock: if self.perf_events { sys::CLOCK_PERF } else { 0 },
         };
         // SAFETY: what options points to lives until the call returns.
         check(|e| unsafe { sys::kiln_start(&options, e) }).map(drop)
