@@ -18,8 +18,8 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ou
     uint32_t *children = arena_array(arena, t->n_nodes, sizeof *children);
     for (uint32_t i = 1; i < t->n_nodes; i++)
         children[t->parent[i]]++;
-    // Nodes stand depth first: this is the order of the format.
-    for (uint32_t i = 0; i < t->n_nodes; i++) {
+    // Nodes stand depth first: this is the order of the format. A tree of nothing has no root.
+    for (uint32_t i = 0; t->n_nodes > 1 && i < t->n_nodes; i++) {
         struct str name = i ? t->names[t->name[i]] : STR("");
         uint64_t numbers[3] = {name.n, (uint64_t)t->self[i], children[i]};
         for (int j = 0; j < 3; j++) {
@@ -185,7 +185,7 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
     }
     uint32_t *path = NULL;
     size_t cap = 0;
-    for (uint32_t i = 0; i < s->n_nodes; i++) {
+    for (uint32_t i = 1; i < s->n_nodes; i++) {
         if (!s->self[i])
             continue;
         uint32_t n = 0, cut = 0;

@@ -79,12 +79,46 @@ static int set_order(const void *a, const void *b)
     return (x->n_labels > y->n_labels) - (x->n_labels < y->n_labels);
 }
 
+static struct str service_of(const struct store_series *s)
+{
+    for (size_t i = 0; i < s->n_labels; i++)
+        if (str_eq(s->labels[i].name, STR("service_name")))
+            return s->labels[i].value;
+    return STR("");
+}
+
 static bool is_wanted(struct str name, const struct str *names, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (str_eq(names[i], name))
             return true;
     return n == 0;
+}
+
+// Which services have one of the names on any series at all: sorted.
+static int services_with(struct store *store, const struct store_select *select,
+                         const struct str *names, size_t n_names, struct arena *arena,
+                         struct str **services, size_t *n, struct store_answer *answer,
+                         struct err *e)
+{
+    struct store_select all = {
+        .tenant = select->tenant, .start = select->start, .end = select->end};
+    struct store_series *series;
+    size_t n_series;
+    *n = 0;
+    int code = store_series(store, &all, arena, &series, &n_series, answer, e);
+    if (code)
+        return code;
+    *services = arena_array(arena, n_series, sizeof **services);
+    for (size_t i = 0; i < n_series; i++) {
+        bool any = false;
+        for (size_t j = 0; j < series[i].n_labels; j++)
+            any |= is_wanted(series[i].labels[j].name, names, n_names);
+        if (any)
+            (*services)[(*n)++] = service_of(&series[i]);
+    }
+    sort_once(*services, n);
+    return 0;
 }
 
 int query_label_sets(struct store *store, const struct store_select *select,
@@ -103,22 +137,30 @@ int query_label_sets(struct store *store, const struct store_select *select,
         return STORE_BUSY;
     }
     struct store_series *made = arena_array(arena, n_series, sizeof *made);
-    for (size_t i = 0; i < n_series; i++) {
+    struct str *services = NULL;
+    size_t n_services = 0, n_made = 0;
+    if (n_names)
+        code =
+            services_with(store, select, names, n_names, arena, &services, &n_services, answer, e);
+    for (size_t i = 0; !code && i < n_series; i++) {
         struct store_label *labels = arena_array(arena, series[i].n_labels, sizeof *labels);
         size_t m = 0;
         for (size_t j = 0; j < series[i].n_labels; j++)
             if (is_wanted(series[i].labels[j].name, names, n_names))
                 labels[m++] = series[i].labels[j];
-        made[i] = (struct store_series){labels, m, series[i].type};
+        // A service that knows none of the names has nothing to say, not even that.
+        struct str service = service_of(&series[i]);
+        if (m || !n_names || bsearch(&service, services, n_services, sizeof service, str_compare))
+            made[n_made++] = (struct store_series){labels, m, series[i].type};
     }
     size_t kept = 0;
-    if (n_series)
-        qsort(made, n_series, sizeof *made, set_order);
-    for (size_t i = 0; i < n_series; i++)
+    if (n_made)
+        qsort(made, n_made, sizeof *made, set_order);
+    for (size_t i = 0; i < n_made; i++)
         if (kept == 0 || set_order(&made[kept - 1], &made[i]) != 0)
             made[kept++] = made[i];
     *sets = made;
     *n = kept;
     arena_try_end(arena);
-    return 0;
+    return code;
 }

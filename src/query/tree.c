@@ -166,7 +166,7 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
     // How many of keep the path down to a node has met; a stack counts when it met all.
     uint32_t *met = arena_array(g->arena, s->n_nodes, sizeof *met);
     bool *out = arena_array(g->arena, s->n_nodes, sizeof *out);
-    g->self[0] = n_keep ? 0 : s->self[0];
+    g->self[0] = 0; // samples without a stack: they count for series only
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         uint32_t parent = s->parent[i], node = to[parent];
         const struct model_location *l = &s->symbols->locations[s->location[i]];

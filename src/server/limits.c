@@ -161,7 +161,7 @@ static bool is_kept(const struct model_profile *p, size_t sample, bool any_lost)
     for (uint32_t i = 0; any_lost && i < p->stack_len[sample]; i++)
         if (is_lost(&p->locations[p->stacks[sample][i]]))
             return false;
-    return any && p->stack_len[sample] > 0;
+    return any;
 }
 
 static int check_sizes(const struct server_limits *limits, const struct model_profile *p,

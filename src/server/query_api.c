@@ -261,16 +261,47 @@ static struct pprof_profile *profile_message(struct call *c, const struct model_
     return message;
 }
 
+// Whether the selector names one service, which has profiles of whatever type then.
+static bool names_known_service(struct call *c, const struct merge_request *r)
+{
+    struct query_selector selector;
+    struct store_answer answer = {0};
+    struct err e = {""};
+    if (query_selector(r->selector, c->arena, &selector, &e))
+        return false;
+    struct store_matcher *kept = arena_array(c->arena, selector.n, sizeof *kept);
+    struct store_select select = {.tenant = c->tenant,
+                                  .matchers = kept,
+                                  .start = r->start * NANOS,
+                                  .end = r->end * NANOS + NANOS - 1};
+    for (size_t i = 0; i < selector.n; i++)
+        if (selector.matchers[i].op == STORE_EQ &&
+            str_eq(selector.matchers[i].name, STR("service_name")))
+            kept[select.n_matchers++] = selector.matchers[i];
+    struct store_series *series;
+    size_t n_series;
+    return select.n_matchers &&
+           !store_series(c->server->store, &select, c->arena, &series, &n_series, &answer, &e) &&
+           n_series;
+}
+
+// A profile without samples tells its types if its service is known, as Pyroscope's does.
+static struct pprof_profile *merged_message(struct call *c, const struct merge_request *r)
+{
+    struct model_profile *p;
+    if (merged_profile(c, r, r->max_nodes, &p))
+        return NULL;
+    return p->n_samples || names_known_service(c, r)
+               ? profile_message(c, p)
+               : arena_alloc(c->arena, sizeof(struct pprof_profile));
+}
+
 void api_merge_profile(struct call *c)
 {
     struct merge_request *r = call_connect(c, &profile_request_message);
-    struct model_profile *p;
-    if (!r || api_check_nodes(c, r->max_nodes) || merged_profile(c, r, r->max_nodes, &p))
-        return;
-    struct pprof_profile *message = arena_alloc(c->arena, sizeof *message);
-    if (p->n_samples && !(message = profile_message(c, p)))
-        return;
-    call_connect_answer(c, &pprof_message, message);
+    struct pprof_profile *message = r ? merged_message(c, r) : NULL;
+    if (message)
+        call_connect_answer(c, &pprof_message, message);
 }
 
 int api_dot(struct call *c, const struct merge_request *r, struct out *out)
@@ -314,25 +345,20 @@ static void answer_merge(struct call *c, const struct merge_request *r)
     struct merge_answer answer = {0};
     struct err e = {""};
     struct out out;
-    if (api_check_nodes(c, r->max_nodes))
-        return;
     out_init_arena(&out, c->arena);
     if (r->format == FORMAT_DOT) {
         if (api_dot(c, r, &out))
             return;
         answer.dot = out_result(&out);
     } else if (r->format == FORMAT_PPROF) {
-        struct model_profile *p;
-        if (merged_profile(c, r, r->max_nodes, &p))
-            return;
         answer.pprof = arena_alloc(c->arena, sizeof *answer.pprof);
-        answer.pprof->profile = arena_alloc(c->arena, sizeof *answer.pprof->profile);
-        if (p->n_samples && !(answer.pprof->profile = profile_message(c, p)))
+        answer.pprof->profile = merged_message(c, r);
+        if (!answer.pprof->profile)
             return;
     } else {
         struct query_tree *tree;
         struct query_flame flame = {0};
-        if (api_tree(c, r, &tree))
+        if (api_check_nodes(c, r->max_nodes) || api_tree(c, r, &tree))
             return;
         int result = r->format == FORMAT_TREE
                          ? query_tree_bytes(tree, r->max_nodes, &out, &e)

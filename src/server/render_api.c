@@ -59,6 +59,12 @@ static int64_t read_time(struct call *c, const char *name, int64_t now)
     return (text.n ? ingest_time(text, now) : now) / NANOS;
 }
 
+// A graph of so many nodes, or of some: none is too many to be asked for.
+static bool wants_dot(struct call *c)
+{
+    return str_eq(call_parameter(c, "format"), STR("dot"));
+}
+
 static int read_request(struct call *c, const char *query, const char *from, const char *until,
                         struct merge_request *r)
 {
@@ -72,7 +78,7 @@ static int read_request(struct call *c, const char *query, const char *from, con
         r->max_nodes = nodes;
     if (str_to_i64(call_parameter(c, "maxNodes"), &nodes) && nodes)
         r->max_nodes = nodes;
-    return api_check_nodes(c, r->max_nodes);
+    return wants_dot(c) ? 0 : api_check_nodes(c, r->max_nodes);
 }
 
 static bool is_post(struct call *c)
@@ -180,7 +186,7 @@ void api_render(struct call *c)
     if (is_post(c) || read_request(c, "query", "from", "until", &r))
         return;
     struct out *out = &c->x->body_out;
-    if (str_eq(call_parameter(c, "format"), STR("dot"))) {
+    if (wants_dot(c)) {
         c->x->type = "text/plain";
         if (!api_dot(c, &r, out))
             call_finish(c);
