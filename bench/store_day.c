@@ -1,7 +1,8 @@
 // What the store does with a day of a service: 19,220 profiles of 20 pods, some 480 samples each.
 //
-// usage: store_day DIRECTORY [PROFILES [STACKS DRAWS]]
+// usage: store_day DIRECTORY [PROFILES [STACKS DRAWS [DAYS]]]
 // STACKS: how many different ones the service has; DRAWS: samples taken for one profile.
+// DAYS: so many days of PROFILES each, and questions about an hour, a day and all of it.
 // DIRECTORY may be clickhouse://...: then KILN_BENCH_SPOOL is the directory of its spool.
 // Prints `name value unit` lines; bench/store puts goals beside them.
 #include <ftw.h>
@@ -186,23 +187,103 @@ static struct model_profile *decoded(const struct model_profile *p, struct arena
     return one;
 }
 
-static int64_t yesterday(void)
+static int64_t today = T0 + 2 * 86400 * SECOND;
+
+static int64_t clock_of_store(void)
 {
-    return T0 + 2 * 86400 * SECOND;
+    return today;
+}
+
+// --- an hour, a day, all of it ---
+
+static struct store_select window;
+static double answer_of_window; // the same in every store
+
+static void ask_window_merge(struct store *store)
+{
+    total = 0;
+    flame(store, window);
+    answer_of_window = (double)total;
+}
+
+static void ask_window_series(struct store *store)
+{
+    struct arena *arena = arena_new(0);
+    struct err e;
+    struct str pod = STR("pod");
+    struct query_series *series;
+    size_t n;
+    struct store_answer answer;
+    struct query_series_options options = {
+        .group_by = &pod, .n_group_by = 1, .step = (window.end - window.start) / 500};
+    must(query_series(store, &window, &options, arena, &series, &n, &answer, &e), &e);
+    answer_of_window = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < series[i].n_points; j++)
+            answer_of_window += series[i].points[j].value;
+    arena_free(arena);
+}
+
+static void ask_window_diff(struct store *store)
+{
+    struct arena *arena = arena_new(0);
+    struct err e;
+    struct query_flame f;
+    struct store_select left = window, right = window;
+    left.end = window.start + (window.end - window.start) / 2;
+    right.start = left.end + 1;
+    must(query_diff(tree_of(store, left, arena), tree_of(store, right, arena), 0, arena, &f, &e),
+         &e);
+    answer_of_window = (double)f.total;
+    arena_free(arena);
+}
+
+// Not in whole hours: that is how people ask.
+static void ask_windows(struct store *store, int64_t days)
+{
+    static const struct {
+        const char *name;
+        void (*ask)(struct store *store);
+    } questions[] = {
+        {"merge", ask_window_merge}, {"series", ask_window_series}, {"diff", ask_window_diff}};
+    const struct {
+        const char *name;
+        int64_t seconds;
+    } windows[] = {{"1h", 3600}, {"24h", 86400}, {"all", days * 86400}};
+    int64_t end = T0 + (days * 86400 - 600) * SECOND;
+    for (size_t i = 0; i < 3; i++)
+        for (size_t j = 0; j < 3; j++) {
+            char name[32];
+            window = day(end - windows[i].seconds * SECOND, end - 1);
+            snprintf(name, sizeof name, "%s_%s", questions[j].name, windows[i].name);
+            timed(name, store, questions[j].ask);
+            printf("answer_%s %.0f -\n", name, answer_of_window);
+        }
+}
+
+// What agents do when they are told to try later.
+static void wait_for_room(struct store *store)
+{
+    struct store_counters counters;
+    while (store_counters(store, &counters), counters.spool_bytes > UINT64_C(256) << 20)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
 }
 
 int main(int argc, char **argv)
 {
     struct err e;
-    int64_t n = 19220, stacks = 1500, draws = 780;
-    if (argc < 2 || argc > 5 || (argc > 2 && !str_to_i64(str_from(argv[2]), &n)) ||
+    int64_t n = 19220, stacks = 1500, draws = 780, days = 1;
+    if (argc < 2 || argc > 6 || (argc > 2 && !str_to_i64(str_from(argv[2]), &n)) ||
         (argc > 3 && !str_to_i64(str_from(argv[3]), &stacks)) ||
-        (argc > 4 && !str_to_i64(str_from(argv[4]), &draws)))
+        (argc > 4 && !str_to_i64(str_from(argv[4]), &draws)) ||
+        (argc > 5 && !str_to_i64(str_from(argv[5]), &days)))
         return 2;
+    int64_t between = 86400 * SECOND / n, a_day = n;
+    n *= days;
     arena_keep((size_t)24 << 20); // as the server does
     struct arena *arena = arena_new(0);
     struct store_options options = {
-        .maintain_nanos = -1, .clock = yesterday, .directory = getenv("KILN_BENCH_SPOOL")};
+        .maintain_nanos = -1, .clock = clock_of_store, .directory = getenv("KILN_BENCH_SPOOL")};
     struct store *store = store_open(argv[1], &options, &e);
     if (!store)
         must(-1, &e);
@@ -225,6 +306,12 @@ int main(int argc, char **argv)
     for (int64_t i = 0; i < n;) {
         struct arena *profiles = arena_new(0);
         size_t m = 0;
+        if (argc > 5 && i / a_day != (i - 1) / a_day && i) { // It is midnight.
+            int64_t start = now(CLOCK_PROCESS_CPUTIME_ID);
+            today = T0 + (i / a_day + 1) * 86400 * SECOND;
+            must(store_maintain(store, false, &e), &e);
+            cpu += now(CLOCK_PROCESS_CPUTIME_ID) - start;
+        }
         for (; m < BATCH && i < n; m++, i++) {
             struct model_profile *p =
                 profile_draw(profiles, services[i % PODS], (uint32_t)draws, (uint64_t)i);
@@ -232,14 +319,16 @@ int main(int argc, char **argv)
             // The first thousand come as they come to a server.
             if (i < 1000)
                 p = decoded(p, profiles, &decode, &bytes);
-            puts[m] = (struct store_put){.tenant = STR("anonymous"),
-                                         .labels = labels[i % PODS],
-                                         .n_labels = 3,
-                                         .time = T0 + i * (86400 * SECOND / n),
-                                         .duration = 15 * SECOND,
-                                         .profile = p};
+            puts[m] =
+                (struct store_put){.tenant = STR("anonymous"),
+                                   .labels = labels[i % PODS],
+                                   .n_labels = 3,
+                                   .time = T0 + i / a_day * 86400 * SECOND + i % a_day * between,
+                                   .duration = 15 * SECOND,
+                                   .profile = p};
         }
         int64_t cpu_start = now(CLOCK_PROCESS_CPUTIME_ID), wall_start = now(CLOCK_MONOTONIC);
+        wait_for_room(store);
         int waiting = (int)m;
         for (size_t j = 0; j < m; j++) {
             int code;
@@ -287,7 +376,9 @@ int main(int argc, char **argv)
     timed("merge_rollup", store, ask_day);
     timed("series", store, ask_series);
     timed("diff", store, ask_diff);
-    if (!strstr(argv[1], "://")) {
+    if (argc > 5)
+        ask_windows(store, days);
+    if (!strstr(argv[1], "://") && argc <= 5) {
         drop_rollups(argv[1]);
         timed("merge_raw", store, ask_day);
     }

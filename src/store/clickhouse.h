@@ -34,7 +34,7 @@ extern const char *const clickhouse_tables[N_TABLES];
 // Rows of these two are numbers only, so their place in a batch is known by counting.
 enum {
     SAMPLE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 16 + 8 + 8,
-    PROFILE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 4 + 8,
+    PROFILE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 4 + 1 + 8,
 };
 
 struct clickhouse_client {
@@ -185,9 +185,11 @@ void *clickhouse_send_loop(void *clickhouse);
 
 // --- clickhouse_series.c ---
 
-// A series of one sample type that matches.
+// A series of one sample type that matches. Its samples are those of base times factor; base is
+// family and factor 1, unless another type's samples stand for it.
 struct found_series {
-    uint64_t id, family, scope;
+    uint64_t id, family, scope, base;
+    int64_t factor;
     uint32_t line; // the number of its labels, for those that differ in their kind only
     struct store_series series;
     struct str type, unit, period_type, period_unit;
@@ -196,22 +198,27 @@ struct found_series {
 };
 
 struct finding {
-    struct found_series *found; // by (family, id)
+    struct found_series *found;   // by (family, id)
+    struct found_series *by_base; // the same by (base, id)
     size_t n;
     uint32_t n_lines;
     uint64_t *families;
     size_t n_families;
+    uint64_t *bases;
+    size_t n_bases;
     uint64_t *scopes;
     size_t n_scopes;
-    bool whole; // every series of the families was found
+    bool whole; // every series of the families and of the bases was found
 };
 int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,
                     struct finding *f, struct err *e);
-// WHERE of the found rows in samples, profiles and hourly: days, families, series.
-void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f);
+// WHERE of the found rows in profiles, or in samples and hourly: days, families, series.
+void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f,
+                      bool samples);
 struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t series);
-// Any of a family.
-struct found_series *finding_family(struct finding *f, uint64_t family);
+// The one that samples of a base and series are of; 0: any series, all of a base are of one scope
+// and factor.
+struct found_series *finding_base(struct finding *f, uint64_t base, uint64_t series);
 
 int clickhouse_series(void *driver, const struct store_select *select, struct arena *arena,
                       struct store_series **series, size_t *n, struct store_answer *answer,

@@ -143,6 +143,8 @@ static int delete_found(struct clickhouse *c, const struct finding *f, struct ar
     out_init_arena(&in, arena);
     out_text(&in, " WHERE family IN (");
     sql_numbers(&in, f->families, f->n_families);
+    out_char(&in, ',');
+    sql_numbers(&in, f->bases, f->n_bases);
     out_text(&in, ")");
     out_init_arena(&sql, arena);
     out_printf(&sql, "SELECT count() FROM %s.profiles", c->at.database);
@@ -277,7 +279,7 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
     uint64_t wrong = 0;
     snprintf(sql, sizeof sql,
              "SELECT count() FROM (SELECT day, sum(a) AS x, sum(b) AS y FROM (SELECT day, "
-             "toUInt64(n) AS a, toUInt64(0) AS b FROM %s.profiles UNION ALL SELECT day, "
+             "toUInt64(n) * own AS a, toUInt64(0) AS b FROM %s.profiles UNION ALL SELECT day, "
              "toUInt64(0) AS a, toUInt64(1) AS b FROM %s.samples) AS u GROUP BY day HAVING x != y) "
              "AS d FORMAT RowBinary",
              c->at.database, c->at.database);

@@ -50,7 +50,7 @@ static int ask_counts(struct merging *m, struct err *e)
     out_init_arena(&sql, m->arena);
     out_printf(&sql, "SELECT family, series, count(), sum(duration) FROM %s.profiles",
                m->c->at.database);
-    clickhouse_where(&sql, m->select, &m->found);
+    clickhouse_where(&sql, m->select, &m->found, false);
     in_range(&sql, m->select);
     out_text(&sql, " GROUP BY family, series FORMAT RowBinary");
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
@@ -73,7 +73,7 @@ struct hour_rows {
 };
 
 // Rows of each hour, in the order of hours.
-static int ask_hours(struct merging *m, const char *table, struct hour_rows **hours, size_t *n,
+static int ask_hours(struct merging *m, bool rolled, struct hour_rows **hours, size_t *n,
                      struct err *e)
 {
     struct out sql;
@@ -81,8 +81,8 @@ static int ask_hours(struct merging *m, const char *table, struct hour_rows **ho
     size_t cap = 0;
     out_init_arena(&sql, m->arena);
     out_printf(&sql, "SELECT toUInt64(hour), toUInt64(sum(n)) FROM %s.%s", m->c->at.database,
-               table);
-    clickhouse_where(&sql, m->select, &m->found);
+               rolled ? "hourly" : "profiles");
+    clickhouse_where(&sql, m->select, &m->found, rolled);
     out_text(&sql, " GROUP BY hour ORDER BY hour FORMAT RowBinary");
     *hours = NULL;
     *n = 0;
@@ -105,9 +105,9 @@ static int find_hours(struct merging *m, struct err *e)
     if (s->n_spans || s->n_traces ||
         (last - first < 2 && !is_whole(s, (uint64_t)first) && !is_whole(s, (uint64_t)last)))
         return 0;
-    int code = ask_hours(m, "profiles", &raw, &n_raw, e);
+    int code = ask_hours(m, false, &raw, &n_raw, e);
     if (!code)
-        code = ask_hours(m, "hourly", &rolled, &n_rolled, e);
+        code = ask_hours(m, true, &rolled, &n_rolled, e);
     for (size_t i = 0, j = 0; !code && i < n_raw; i++) {
         while (j < n_rolled && rolled[j].hour < raw[i].hour)
             j++;
@@ -125,14 +125,14 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
     struct out sql;
     struct unpack rows;
     const struct store_select *s = m->select;
-    bool one_family = m->found.n_families == 1 && !m->gauge;
+    bool one_family = m->found.n_bases == 1 && !m->gauge;
     out_init_arena(&sql, m->arena);
     out_printf(&sql, "SELECT %sstack, sum(%s) FROM %s.%s",
                m->gauge     ? "family, series, "
                : one_family ? ""
                             : "family, ",
                rolled ? "total" : "value", m->c->at.database, rolled ? "hourly" : "samples");
-    clickhouse_where(&sql, s, &m->found);
+    clickhouse_where(&sql, s, &m->found, true);
     if (!rolled)
         in_range(&sql, s);
     if (m->n_hours) {
@@ -155,18 +155,19 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
                             : "family, ");
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
     while (!code && rows.p < rows.end) {
-        uint64_t family = one_family ? m->found.families[0] : row_u64(&rows);
+        uint64_t base = one_family ? m->found.bases[0] : row_u64(&rows);
         uint64_t series = m->gauge ? row_u64(&rows) : 0;
         uint64_t stack = row_u64(&rows);
         int64_t sum = (int64_t)row_u64(&rows);
-        // A family is of one scope: any of its series tells which.
-        const struct found_series *f =
-            m->gauge ? finding_at(&m->found, family, series) : finding_family(&m->found, family);
+        const struct found_series *f = finding_base(&m->found, base, series);
         if (rows.bad || !f)
             continue;
+        int64_t times;
+        if (__builtin_mul_overflow(sum, f->factor, &times))
+            times = sum < 0 ? INT64_MIN : INT64_MAX;
         m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
         m->sums[m->n_sums++] = (struct sum){
-            f->scope, stack, m->gauge ? (double)sum / (double)m->counts[f->line] : 0, sum};
+            f->scope, stack, m->gauge ? (double)times / (double)m->counts[f->line] : 0, times};
     }
     return code;
 }

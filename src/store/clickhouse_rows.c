@@ -79,6 +79,7 @@ struct writer {
     struct arena *arena;
     struct put_rows *to;
     uint64_t batch, scope, series;
+    uint64_t base, derived;
     uint64_t *location; // hashes; 0: not used so far
     struct out content;
 };
@@ -188,8 +189,11 @@ static void write_series(struct writer *w, const struct kind *kind, const uint64
     struct pack labels = {.arena = w->arena}, body = {.arena = w->arena};
     labels_pack(&labels, put->labels, put->n_labels);
     kind_pack(&body, kind);
-    w->series =
-        hash_bytes(labels.p, labels.n, hash_bytes(body.p, body.n, hash_mix(w->scope, 5))) | 1;
+    if (w->derived)
+        w->base = hash_mix(hash_bytes(body.p, body.n, families[0]), w->derived) | 1;
+    w->series = hash_bytes(labels.p, labels.n,
+                           hash_bytes(body.p, body.n, hash_mix(w->scope, 5 + w->base))) |
+                1;
     if (is_known(w->known, w->series ^ 0x5555, w->to->day))
         return;
     struct out *out = &w->to->rows[T_SERIES];
@@ -208,6 +212,8 @@ static void write_series(struct writer *w, const struct kind *kind, const uint64
     put_varint(out, kind->k);
     for (uint32_t i = 0; i < kind->k; i++)
         put_u64(out, families[i]);
+    put_u64(out, w->base);
+    put_u64(out, w->derived);
     w->to->n[T_SERIES]++;
 }
 
@@ -229,8 +235,29 @@ static int row_order(const void *a, const void *b)
     return x->trace.low < y->trace.low ? -1 : x->trace.low > y->trace.low;
 }
 
+// The columns whose values are those of the first times the period, and with them the first: time
+// on a CPU beside the number of samples. Their rows are written once. Only this factor, because it
+// is part of the kind: a factor that may be another one in each profile would be a series each.
+static uint64_t find_derived(const struct model_profile *p)
+{
+    uint64_t derived = 0;
+    for (uint32_t c = 1; c < p->n_types && p->period > 1; c++) {
+        size_t i = 0;
+        for (; i < p->n_samples; i++) {
+            const int64_t *values = model_values(p, i);
+            int64_t product;
+            if (__builtin_mul_overflow(values[0], p->period, &product) || product != values[c])
+                break;
+        }
+        if (i == p->n_samples)
+            derived |= UINT64_C(1) << c;
+    }
+    return derived ? derived | 1 : 0;
+}
+
+// How many rows the values have; they are not written when others stand for them.
 static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n, uint32_t column,
-                              uint64_t family, int64_t *total)
+                              uint64_t family, bool others, int64_t *total)
 {
     struct out *out = &w->to->rows[T_SAMPLES];
     uint32_t written = 0;
@@ -241,6 +268,9 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
             value = pack_add(value, model_values(w->p, rows[end].sample)[column]);
         *total = pack_add(*total, value);
         if (!value)
+            continue;
+        written++;
+        if (others)
             continue;
         put_u16(out, w->to->day);
         put_u64(out, family);
@@ -253,9 +283,8 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
         put_u64(out, rows[i].trace.low);
         put_u64(out, (uint64_t)value);
         put_u64(out, w->batch);
-        written++;
     }
-    w->to->n[T_SAMPLES] += written;
+    w->to->n[T_SAMPLES] += others ? 0 : written;
     return written;
 }
 
@@ -265,7 +294,7 @@ static uint64_t id_of(const struct writer *w)
     return w->put->id.n ? hash_mix(hash_str(w->put->id, w->series), (uint64_t)w->put->time) | 1 : 0;
 }
 
-static void write_profile(struct writer *w, uint64_t family, int64_t total, uint32_t n)
+static void write_profile(struct writer *w, uint64_t family, int64_t total, uint32_t n, bool others)
 {
     struct out *out = &w->to->rows[T_PROFILES];
     put_u16(out, w->to->day);
@@ -277,6 +306,7 @@ static void write_profile(struct writer *w, uint64_t family, int64_t total, uint
     put_u64(out, (uint64_t)total);
     put_u64(out, (uint64_t)w->put->duration);
     put_u32(out, n);
+    put_u8(out, !others);
     put_u64(out, w->batch);
     w->to->n[T_PROFILES]++;
 }
@@ -298,6 +328,7 @@ void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t 
     uint64_t *families = arena_array(arena, kind.k, sizeof *families);
     for (uint32_t i = 0; i < kind.k; i++)
         families[i] = family_of(&w, &kind, i);
+    w.derived = find_derived(p);
     write_series(&w, &kind, families);
     struct row *rows = arena_array(arena, p->n_samples, sizeof *rows);
     uint32_t span_key = symbols_span_key(p);
@@ -317,7 +348,9 @@ void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t 
     qsort(rows, n, sizeof *rows, row_order);
     for (uint32_t c = 0; c < kind.k; c++) {
         int64_t total;
-        uint32_t written = write_samples(&w, rows, n, c, families[c], &total);
-        write_profile(&w, families[c], total, written);
+        bool shared = w.derived >> c & 1, others = shared && c > 0;
+        uint32_t written =
+            write_samples(&w, rows, n, c, shared ? w.base : families[c], others, &total);
+        write_profile(&w, families[c], total, written, others);
     }
 }

@@ -24,7 +24,8 @@ static const struct definition definitions[] = {
      "ReplacingMergeTree", "", "scope, stack", "stack", false},
     {"series",
      "day Date, tenant String, scope UInt64, series UInt64, service String, kind String,"
-     " label_names Array(String), label_values Array(String), families Array(UInt64)",
+     " label_names Array(String), label_values Array(String), families Array(UInt64),"
+     " base UInt64, derived UInt64",
      "ReplacingMergeTree", "", "tenant, service, series", "series", false},
     {"samples",
      "day Date, family UInt64, hour UInt32, series UInt64, stack UInt64, ts Int64, span UInt64,"
@@ -32,7 +33,7 @@ static const struct definition definitions[] = {
      "MergeTree", "", "family, hour, series, stack", "batch", false},
     {"profiles",
      "day Date, family UInt64, hour UInt32, series UInt64, ts Int64, id UInt64, total Int64,"
-     " duration Int64, n UInt32, batch UInt64",
+     " duration Int64, n UInt32, own UInt8, batch UInt64",
      "MergeTree", "", "family, hour, series, ts", "batch", false},
     {"names",
      "day Date, tenant String, build_id String, place UInt64, version UInt64, frames String",

@@ -71,21 +71,22 @@ static uint32_t hour_at(struct str rows, size_t row, size_t size)
 
 enum { FAMILY_AT = 2, PROFILE_ID_AT = 30 };
 
-// The families and hours of rows: what an index of ClickHouse finds them by.
-static void where_rows(struct sending *s, struct out *sql, uint16_t day)
+// The families and hours of rows: what an index of ClickHouse finds them by. They are in the same
+// place in samples and profiles.
+static void where_rows(struct sending *s, struct out *sql, enum table table, uint16_t day)
 {
-    size_t n = 0;
+    size_t n = 0, size = table == T_SAMPLES ? SAMPLE_ROW : PROFILE_ROW;
     uint32_t first = UINT32_MAX, last = 0;
     size_t most = 0;
     for (size_t i = 0; i < s->n; i++)
-        most += s->puts[i].day == day ? s->puts[i].n[T_PROFILES] : 0;
+        most += s->puts[i].day == day ? s->puts[i].n[table] : 0;
     uint64_t *families = arena_array(s->arena, most, sizeof *families);
     for (size_t i = 0; i < s->n; i++)
-        for (uint32_t j = 0; s->puts[i].day == day && j < s->puts[i].n[T_PROFILES]; j++) {
-            uint32_t hour = hour_at(s->puts[i].rows[T_PROFILES], j, PROFILE_ROW);
+        for (uint32_t j = 0; s->puts[i].day == day && j < s->puts[i].n[table]; j++) {
+            uint32_t hour = hour_at(s->puts[i].rows[table], j, size);
             first = hour < first ? hour : first;
             last = hour > last ? hour : last;
-            families[n++] = number_at(s->puts[i].rows[T_PROFILES], j, PROFILE_ROW, FAMILY_AT);
+            families[n++] = number_at(s->puts[i].rows[table], j, size, FAMILY_AT);
         }
     out_printf(sql, "day = toDate(%u) AND hour >= %u AND hour <= %u AND family IN (", day, first,
                last);
@@ -109,7 +110,7 @@ static int find_ids(struct sending *s, uint16_t day, struct err *e)
     n = sql_distinct(ids, n);
     out_init_arena(&sql, s->arena);
     out_printf(&sql, "SELECT id FROM %s.profiles WHERE ", s->c->at.database);
-    where_rows(s, &sql, day);
+    where_rows(s, &sql, T_PROFILES, day);
     out_text(&sql, " AND id IN (");
     sql_numbers(&sql, ids, n);
     out_printf(&sql, ") AND batch != %llu GROUP BY id ORDER BY id FORMAT RowBinary",
@@ -211,7 +212,7 @@ static int count_rows(struct sending *s, enum table table, uint16_t day, uint64_
     out_init_arena(&sql, s->arena);
     out_printf(&sql, "SELECT count() FROM %s.%s WHERE ", s->c->at.database,
                clickhouse_tables[table]);
-    where_rows(s, &sql, day);
+    where_rows(s, &sql, table, day);
     out_printf(&sql, " AND batch = %llu FORMAT RowBinary", (unsigned long long)s->f->batch);
     return clickhouse_number(s->c, out_result(&sql), n, e);
 }

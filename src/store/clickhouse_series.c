@@ -36,7 +36,7 @@ struct search {
     struct type_id type;
     bool typed;
     size_t cap;
-    uint64_t *others; // families of series that do not match
+    uint64_t *others; // families and bases of series that do not match
     size_t n_others, cap_others;
 };
 
@@ -48,7 +48,8 @@ static int ask_series(struct search *s, struct unpack *rows, struct err *e)
     out_init_arena(&sql, s->arena);
     out_printf(&sql,
                "SELECT series, any(scope), any(kind), any(label_names), any(label_values), "
-               "any(families) FROM %s.series WHERE day >= toDate(%u) AND day <= toDate(%u) AND "
+               "any(families), any(base), any(derived) FROM %s.series WHERE day >= toDate(%u) AND "
+               "day <= toDate(%u) AND "
                "tenant = ",
                s->c->at.database, day_number(s->select->start), day_number(s->select->end));
     sql_text(&sql, s->select->tenant);
@@ -58,6 +59,12 @@ static int ask_series(struct search *s, struct unpack *rows, struct err *e)
     }
     out_text(&sql, " GROUP BY series FORMAT RowBinary");
     return clickhouse_ask(s->c, out_result(&sql), s->arena, rows, e);
+}
+
+static void add_other(struct search *s, uint64_t family)
+{
+    s->others = arena_push(s->arena, s->others, s->n_others, &s->cap_others, sizeof *s->others);
+    s->others[s->n_others++] = family;
 }
 
 static bool read_one(struct search *s, struct unpack *b)
@@ -79,21 +86,26 @@ static bool read_one(struct search *s, struct unpack *b)
         return false;
     int column = s->typed ? type_id_column(&s->type, &kind) : 0;
     bool named = !s->typed || str_eq(labels_get(labels, n, STR("__name__")), s->type.name);
+    uint64_t *families = arena_array(s->arena, k, sizeof *families);
+    for (size_t i = 0; i < k; i++)
+        families[i] = row_u64(b);
+    uint64_t base = row_u64(b), derived = row_u64(b);
     for (uint32_t i = 0; i < kind.k; i++) {
-        uint64_t family = row_u64(b);
+        uint64_t family = families[i], samples = derived >> i & 1 ? base : family;
         if (!named || (s->typed && (int)i != column))
             continue;
         struct store_series series = labels_series(labels, n, &kind, i, s->arena);
         if (!labels_match(&series, s->select->matchers, s->select->n_matchers)) {
-            s->others =
-                arena_push(s->arena, s->others, s->n_others, &s->cap_others, sizeof *s->others);
-            s->others[s->n_others++] = family;
+            add_other(s, family);
+            add_other(s, samples);
             continue;
         }
         f->found = arena_push(s->arena, f->found, f->n, &s->cap, sizeof *f->found);
         f->found[f->n++] = (struct found_series){.id = id,
                                                  .family = family,
                                                  .scope = scope,
+                                                 .base = samples,
+                                                 .factor = i && samples != family ? kind.period : 1,
                                                  .series = series,
                                                  .type = kind.types[i].type,
                                                  .unit = kind.types[i].unit,
@@ -119,6 +131,14 @@ static int found_order(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
+static int base_order(const void *a, const void *b)
+{
+    const struct found_series *x = a, *y = b;
+    if (x->base != y->base)
+        return x->base < y->base ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
 static void arrange(struct search *s)
 {
     struct finding *f = s->f;
@@ -130,17 +150,26 @@ static void arrange(struct search *s)
     }
     if (f->n)
         qsort(f->found, f->n, sizeof *f->found, found_order);
+    f->by_base = arena_array(s->arena, f->n, sizeof *f->by_base);
+    if (f->n) {
+        memcpy(f->by_base, f->found, f->n * sizeof *f->found);
+        qsort(f->by_base, f->n, sizeof *f->by_base, base_order);
+    }
     f->families = arena_array(s->arena, f->n, sizeof *f->families);
+    f->bases = arena_array(s->arena, f->n, sizeof *f->bases);
     f->scopes = arena_array(s->arena, f->n, sizeof *f->scopes);
     for (size_t i = 0; i < f->n; i++) {
         f->families[i] = f->found[i].family;
+        f->bases[i] = f->found[i].base;
         f->scopes[i] = f->found[i].scope;
     }
+    f->n_bases = sql_distinct(f->bases, f->n);
     f->n_families = sql_distinct(f->families, f->n);
     f->n_scopes = sql_distinct(f->scopes, f->n);
     f->whole = true;
-    for (size_t i = 0; i < s->n_others && f->whole && f->n_families; i++)
-        f->whole = !sql_is_among(s->others[i], f->families, f->n_families);
+    for (size_t i = 0; i < s->n_others && f->whole; i++)
+        f->whole = !sql_is_among(s->others[i], f->families, f->n_families) &&
+                   !sql_is_among(s->others[i], f->bases, f->n_bases);
 }
 
 int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,
@@ -169,14 +198,15 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
     return code;
 }
 
-void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f)
+void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f,
+                      bool samples)
 {
     out_printf(sql,
                " WHERE day >= toDate(%u) AND day <= toDate(%u) AND hour >= %u AND hour <= %u AND "
                "family IN (",
                day_number(select->start), day_number(select->end), hour_number(select->start),
                hour_number(select->end));
-    sql_numbers(sql, f->families, f->n_families);
+    sql_numbers(sql, samples ? f->bases : f->families, samples ? f->n_bases : f->n_families);
     out_text(sql, ")");
     if (!f->whole) {
         out_text(sql, " AND series IN (");
@@ -195,16 +225,17 @@ struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t ser
     return f->n ? bsearch(&key, f->found, f->n, sizeof key, found_order) : NULL;
 }
 
-static int family_order(const void *a, const void *b)
+static int only_base_order(const void *a, const void *b)
 {
     const struct found_series *x = a, *y = b;
-    return x->family < y->family ? -1 : x->family > y->family;
+    return x->base < y->base ? -1 : x->base > y->base;
 }
 
-struct found_series *finding_family(struct finding *f, uint64_t family)
+struct found_series *finding_base(struct finding *f, uint64_t base, uint64_t series)
 {
-    struct found_series key = {.family = family};
-    return f->n ? bsearch(&key, f->found, f->n, sizeof key, family_order) : NULL;
+    struct found_series key = {.base = base, .id = series};
+    return f->n ? bsearch(&key, f->by_base, f->n, sizeof key, series ? base_order : only_base_order)
+                : NULL;
 }
 
 // --- answers ---
@@ -237,7 +268,7 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
                    "sum(toFloat64(total)), count()",
                    (long long)select->start, (long long)select->start, (long long)step);
     out_printf(&sql, " FROM %s.profiles", c->at.database);
-    clickhouse_where(&sql, select, f);
+    clickhouse_where(&sql, select, f, false);
     out_printf(&sql, " AND ts >= %lld AND ts <= %lld GROUP BY family, series%s FORMAT RowBinary",
                (long long)select->start, (long long)select->end, step ? ", i ORDER BY i" : "");
     int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
