@@ -8,6 +8,7 @@
 // clickhouse_rows.c    a profile as rows
 // clickhouse_spool.c   rows on disk until ClickHouse has them
 // clickhouse_send.c    from the spool into ClickHouse, each batch once
+// clickhouse_voids.c   what two servers stored at the same time
 // clickhouse_series.c  series and time series
 // clickhouse_stacks.c  stacks by their ids, cached
 // clickhouse_names.c   names that come late
@@ -91,6 +92,7 @@ struct clickhouse {
     struct clickhouse_client *idle; // under lock
     struct stacks_cache *caches;    // under lock
     uint64_t cache_tick, days_dropped;
+    int64_t no_voids_until; // under lock, CLOCK_MONOTONIC
     uint64_t names_version; // of the maintaining thread
     struct known known;
     struct spool spool;
@@ -183,6 +185,24 @@ bool spool_next_put(struct unpack *record, struct spool_put *put);
 
 void *clickhouse_send_loop(void *clickhouse);
 
+// --- clickhouse_voids.c ---
+
+// A put in a batch that does not count, because another batch has it, too.
+struct void_put {
+    uint64_t series;
+    int64_t ts;
+    uint64_t batch;
+};
+struct sent_id {
+    uint64_t id, series;
+    int64_t ts;
+};
+// found: rows of ids of these puts and the batches they are in. own: how many of batch are void.
+int voids_write(struct clickhouse *c, uint16_t day, struct unpack *found, struct sent_id *sent,
+                size_t n, uint64_t batch, struct arena *arena, uint64_t *own, struct err *e);
+int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struct arena *arena,
+              struct void_put **voids, size_t *n, struct err *e);
+
 // --- clickhouse_series.c ---
 
 // A series of one sample type that matches. Its samples are those of base times factor; base is
@@ -208,13 +228,16 @@ struct finding {
     size_t n_bases;
     uint64_t *scopes;
     size_t n_scopes;
+    struct void_put *voids;
+    size_t n_voids;
     bool whole; // every series of the families and of the bases was found
 };
 int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,
                     struct finding *f, struct err *e);
-// WHERE of the found rows in profiles, or in samples and hourly: days, families, series.
+// WHERE of the found rows of one of these tables: days, families, series.
+enum where { IN_PROFILES, IN_SAMPLES, IN_HOURLY };
 void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f,
-                      bool samples);
+                      enum where table);
 struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t series);
 // The one that samples of a base and series are of; 0: any series, all of a base are of one scope
 // and factor.

@@ -5,8 +5,8 @@
 
 #include "store/clickhouse.h"
 
-static const char *const everything[] = {"samples", "hourly", "profiles",
-                                         "series",  "stacks", "locations"};
+static const char *const everything[] = {"samples", "hourly",    "profiles", "series",
+                                         "stacks",  "locations", "voids"};
 enum { N_EVERYTHING = sizeof everything / sizeof *everything };
 
 static const char *local(const struct clickhouse *c)

@@ -50,7 +50,7 @@ static int ask_counts(struct merging *m, struct err *e)
     out_init_arena(&sql, m->arena);
     out_printf(&sql, "SELECT family, series, count(), sum(duration) FROM %s.profiles",
                m->c->at.database);
-    clickhouse_where(&sql, m->select, &m->found, false);
+    clickhouse_where(&sql, m->select, &m->found, IN_PROFILES);
     in_range(&sql, m->select);
     out_text(&sql, " GROUP BY family, series FORMAT RowBinary");
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
@@ -82,7 +82,7 @@ static int ask_hours(struct merging *m, bool rolled, struct hour_rows **hours, s
     out_init_arena(&sql, m->arena);
     out_printf(&sql, "SELECT toUInt64(hour), toUInt64(sum(n)) FROM %s.%s", m->c->at.database,
                rolled ? "hourly" : "profiles");
-    clickhouse_where(&sql, m->select, &m->found, rolled);
+    clickhouse_where(&sql, m->select, &m->found, rolled ? IN_HOURLY : IN_PROFILES);
     out_text(&sql, " GROUP BY hour ORDER BY hour FORMAT RowBinary");
     *hours = NULL;
     *n = 0;
@@ -132,7 +132,7 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
                : one_family ? ""
                             : "family, ",
                rolled ? "total" : "value", m->c->at.database, rolled ? "hourly" : "samples");
-    clickhouse_where(&sql, s, &m->found, true);
+    clickhouse_where(&sql, s, &m->found, rolled ? IN_HOURLY : IN_SAMPLES);
     if (!rolled)
         in_range(&sql, s);
     if (m->n_hours) {

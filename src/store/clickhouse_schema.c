@@ -35,6 +35,8 @@ static const struct definition definitions[] = {
      "day Date, family UInt64, hour UInt32, series UInt64, ts Int64, id UInt64, total Int64,"
      " duration Int64, n UInt32, own UInt8, batch UInt64",
      "MergeTree", "", "family, hour, series, ts", "batch", false},
+    {"voids", "day Date, series UInt64, ts Int64, batch UInt64", "ReplacingMergeTree", "",
+     "series, ts, batch", "batch", false},
     {"names",
      "day Date, tenant String, build_id String, place UInt64, version UInt64, frames String",
      "ReplacingMergeTree", "version", "tenant, build_id, place", "place", true},

@@ -185,7 +185,10 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = ask_series(&s, &rows, e);
+    int code = voids_ask(c, day_number(select->start), day_number(select->end), arena, &f->voids,
+                         &f->n_voids, e);
+    if (!code)
+        code = ask_series(&s, &rows, e);
     while (!code && rows.p < rows.end)
         if (!read_one(&s, &rows)) {
             err_set(e, "ClickHouse at %s: a row of %s.series cannot be read", c->at.base,
@@ -199,8 +202,9 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
 }
 
 void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f,
-                      bool samples)
+                      enum where table)
 {
+    bool samples = table != IN_PROFILES;
     out_printf(sql,
                " WHERE day >= toDate(%u) AND day <= toDate(%u) AND hour >= %u AND hour <= %u AND "
                "family IN (",
@@ -217,6 +221,12 @@ void clickhouse_where(struct out *sql, const struct store_select *select, const 
         }
         out_text(sql, ")");
     }
+    if (table == IN_HOURLY) // An hour with voids has more rows here than its profiles say.
+        return;
+    for (size_t i = 0; i < f->n_voids; i++)
+        out_printf(sql, "%s(%llu,%lld,%llu)%s", i ? "," : " AND (series, ts, batch) NOT IN (",
+                   (unsigned long long)f->voids[i].series, (long long)f->voids[i].ts,
+                   (unsigned long long)f->voids[i].batch, i + 1 == f->n_voids ? ")" : "");
 }
 
 struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t series)
@@ -268,7 +278,7 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
                    "sum(toFloat64(total)), count()",
                    (long long)select->start, (long long)select->start, (long long)step);
     out_printf(&sql, " FROM %s.profiles", c->at.database);
-    clickhouse_where(&sql, select, f, false);
+    clickhouse_where(&sql, select, f, IN_PROFILES);
     out_printf(&sql, " AND ts >= %lld AND ts <= %lld GROUP BY family, series%s FORMAT RowBinary",
                (long long)select->start, (long long)select->end, step ? ", i ORDER BY i" : "");
     int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
