@@ -184,7 +184,7 @@ const struct command commands[] = {
      .arguments =
          "[--listen ADDRESS] [--data DIRECTORY] [--store URL] [--config FILE] [--base-path PATH]\n"
          "       kiln server backup [--data DIRECTORY] [--config FILE] TO\n"
-         "       kiln server check [--data DIRECTORY] [--config FILE]\n"
+         "       kiln server check [--data DIRECTORY] [--store URL] [--config FILE]\n"
          "       kiln server delete-service [--server URL] [--token TOKEN] NAME\n"
          "       kiln server migrate --from DIRECTORY --to URL [--data DIRECTORY]",
      .summary = "Collect profiles from services and answer questions about them",

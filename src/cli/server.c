@@ -19,6 +19,7 @@ static int care(int argc, char **argv)
     struct server_options o = {0};
     const struct flag flags[] = {
         {"data", FLAG_STRING, &o.data, NULL},
+        {"store", FLAG_STRING, &o.store, NULL},
         {"config", FLAG_STRING, &o.config, NULL},
     };
     bool backup = strcmp(argv[0], "backup") == 0;
@@ -32,7 +33,7 @@ static int care(int argc, char **argv)
     if (rest != backup) {
         err_set(&e,
                 backup ? "backup: where to? kiln server backup [--data DIRECTORY] TO"
-                       : "check: '%s' is too much; it takes --data and --config",
+                       : "check: '%s' is too much; it takes --data, --store and --config",
                 rest ? argv[1] : "");
         return fail(&e);
     }

@@ -11,7 +11,7 @@
 
 struct care {
     struct server_config *config;
-    const char *data;
+    const char *data, *place; // place: of a store in ClickHouse, or NULL
     struct store *store;
     struct debuginfo *debuginfo;
     size_t noted;
@@ -30,9 +30,16 @@ static int open_care(struct care *c, const struct server_options *options, struc
     if (!c->config)
         return -1;
     c->data = options->data ? options->data : c->config->data;
+    c->place = options->store ? options->store : c->config->place;
     struct store_options look = {.look_only = true, .note = note, .note_ctx = c};
     struct debuginfo_options debuginfo = {.data = c->data};
     char path[4200];
+    if (c->place) { // Debug files are where the server runs, which may be elsewhere.
+        c->store = store_open(c->place, &look, e);
+        if (c->store && access(c->data, R_OK | X_OK) == 0)
+            return (c->debuginfo = debuginfo_open(&debuginfo, e)) ? 0 : -1;
+        return c->store ? 0 : -1;
+    }
     snprintf(path, sizeof path, "%.4000s/tenants", c->data);
     if (access(path, R_OK | X_OK) != 0)
         return err_set(e, "%s is not the data of a kiln server (%s: %s)", c->data, path,
@@ -56,6 +63,8 @@ static int close_care(struct care *c, int result, const struct err *e)
 static int backup(struct care *c, const char *to, struct err *e)
 {
     char part[4200], debuginfo[4300];
+    if (c->place)
+        return store_backup(c->store, to, e);
     if (snprintf(part, sizeof part, "%s.partial", to) >= 4000)
         return err_set(e, "the name of the backup is too long");
     snprintf(debuginfo, sizeof debuginfo, "%s/debuginfo", part);
@@ -91,13 +100,13 @@ int server_check(const struct server_options *options)
         result = store_check(c.store, note, &c, &e);
     if (result == STORE_CORRUPT)
         result = 0; // it was told
-    if (!result)
+    if (!result && c.debuginfo)
         debuginfo_check(c.debuginfo, note, &c);
     if (!result && !c.noted)
         result = store_stats(c.store, STR(""), &stats, &e);
     if (!result && !c.noted)
-        printf("%s: %u days, %llu bytes: nothing is wrong\n", c.data, stats.days,
-               (unsigned long long)stats.bytes);
+        printf("%s: %u days, %llu bytes: nothing is wrong\n", c.place ? c.place : c.data,
+               stats.days, (unsigned long long)stats.bytes);
     return close_care(&c, result, &e);
 }
 

@@ -250,7 +250,12 @@ static void clickhouse_counters(void *driver, struct store_counters *counters)
 
 static int clickhouse_backup(void *driver, const char *to, struct err *e)
 {
-    err_set(e, "a store in ClickHouse is backed up by ClickHouse: see docs/clickhouse.md");
+    struct clickhouse *c = driver;
+    err_set(e,
+            "profiles are in ClickHouse, which makes their backup: BACKUP DATABASE %s TO "
+            "Disk('backups', 'kiln.zip'), before 22.8 ALTER TABLE ... FREEZE; debug files are in "
+            "the --data of each server",
+            c->at.database);
     return STORE_BAD_INPUT;
 }
 
@@ -329,14 +334,20 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
     c->options = *options;
     *driver = &driver_functions;
     int code = parse_place(&c->at, str_from(url), e);
-    if (!code && options->look_only)
-        code = err_set(e, "a store in ClickHouse is looked at with ClickHouse's own tools");
+    spool_init(&c->spool);
+    c->has_lock = true;
+    if (!code && options->look_only) {
+        code = clickhouse_look(c, e);
+        if (code)
+            clickhouse_close(c);
+        else
+            *state = c;
+        return code;
+    }
     if (!code && known_init(&c->known, options->memory / 16))
         code = err_set(e, "no memory to open the store");
-    if (!code) {
-        c->has_lock = true;
+    if (!code)
         code = spool_open(&c->spool, options->directory ? options->directory : "kiln-data", e);
-    }
     if (!code)
         code = start(c, e);
     if (code) {

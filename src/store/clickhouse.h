@@ -133,6 +133,8 @@ uint8_t row_u8(struct unpack *b);
 // --- clickhouse_schema.c ---
 
 int clickhouse_migrate(struct clickhouse *c, struct err *e);
+// Changes nothing: whether there is a store of this version.
+int clickhouse_look(struct clickhouse *c, struct err *e);
 
 // --- clickhouse_rows.c ---
 
@@ -150,6 +152,7 @@ void known_fini(struct known *k);
 
 // --- clickhouse_spool.c ---
 
+void spool_init(struct spool *s);
 int spool_open(struct spool *s, const char *directory, struct err *e);
 void spool_close(struct spool *s);
 // These three are called with the lock held. Puts are durable after spool_sync; when that fails,
@@ -183,6 +186,9 @@ bool spool_next_put(struct unpack *record, struct spool_put *put);
 
 // --- clickhouse_send.c ---
 
+// The bytes of a segment.
+int clickhouse_send(struct clickhouse *c, struct segment_file *f, const uint8_t *bytes, size_t n,
+                    struct err *e);
 void *clickhouse_send_loop(void *clickhouse);
 
 // --- clickhouse_voids.c ---

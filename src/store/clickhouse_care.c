@@ -271,27 +271,75 @@ int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, 
     return code;
 }
 
+struct difference {
+    uint32_t day;
+    uint64_t said, there; // rows of samples
+};
+
+// Days whose profiles say another number of samples than there is.
+static int ask_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
+                           size_t *n, struct err *e)
+{
+    struct unpack rows;
+    struct arena_trap trap;
+    size_t cap = 0;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    char *sql = arena_printf(
+        arena,
+        "SELECT toUInt32(toUInt16(day)), sum(a) AS x, sum(b) AS y FROM (SELECT day, toUInt64(n) * "
+        "own AS a, toUInt64(0) AS b FROM %s.profiles UNION ALL SELECT day, toUInt64(0) AS a, "
+        "toUInt64(1) AS b FROM %s.samples) AS u GROUP BY day HAVING x != y ORDER BY day FORMAT "
+        "RowBinary",
+        c->at.database, c->at.database);
+    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    *found = NULL;
+    *n = 0;
+    while (!code && rows.p < rows.end && !rows.bad) {
+        *found = arena_push(arena, *found, *n, &cap, sizeof **found);
+        struct difference *d = &(*found)[(*n)++];
+        d->day = row_u32(&rows);
+        d->said = row_u64(&rows);
+        d->there = row_u64(&rows);
+    }
+    arena_try_end(arena);
+    return code;
+}
+
 int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
                      struct err *e)
 {
     struct clickhouse *c = driver;
-    char sql[512];
-    uint64_t wrong = 0;
-    snprintf(sql, sizeof sql,
-             "SELECT count() FROM (SELECT day, sum(a) AS x, sum(b) AS y FROM (SELECT day, "
-             "toUInt64(n) * own AS a, toUInt64(0) AS b FROM %s.profiles UNION ALL SELECT day, "
-             "toUInt64(0) AS a, toUInt64(1) AS b FROM %s.samples) AS u GROUP BY day HAVING x != y) "
-             "AS d FORMAT RowBinary",
-             c->at.database, c->at.database);
-    int code = clickhouse_number(c, str_from(sql), &wrong, e);
-    if (!code && wrong) {
-        char text[200];
+    struct arena *arena = arena_new(0);
+    struct difference *first, *then;
+    size_t n = 0, m = 0;
+    bool wrong = false;
+    int code = arena ? ask_differences(c, arena, &first, &n, e) : err_set(e, "no memory");
+    // Servers send samples before their profiles: what differs now may be under way.
+    if (!code && n) {
+        nanosleep(&(struct timespec){2, 0}, NULL);
+        code = ask_differences(c, arena, &then, &m, e);
+    }
+    for (size_t i = 0, j = 0; i < n && !code; i++) {
+        char day[16], text[200];
+        while (j < m && then[j].day < first[i].day)
+            j++;
+        if (j == m || then[j].day != first[i].day ||
+            then[j].there - then[j].said != first[i].there - first[i].said)
+            continue;
+        day_text(first[i].day, day);
         snprintf(text, sizeof text,
-                 "%llu days of %s have another number of samples than their profiles say",
-                 (unsigned long long)wrong, c->at.database);
+                 "%s: its profiles say %llu rows of samples, there are %llu (or a server that was "
+                 "stopped has some of them in its spool)",
+                 day, (unsigned long long)then[j].said, (unsigned long long)then[j].there);
         found(ctx, text);
         err_set(e, "%s", text);
-        code = STORE_CORRUPT;
+        wrong = true;
     }
+    if (!code && wrong)
+        code = STORE_CORRUPT;
+    arena_free(arena);
     return code;
 }

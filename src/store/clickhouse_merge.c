@@ -162,12 +162,10 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
         const struct found_series *f = finding_base(&m->found, base, series);
         if (rows.bad || !f)
             continue;
-        int64_t times;
-        if (__builtin_mul_overflow(sum, f->factor, &times))
-            times = sum < 0 ? INT64_MIN : INT64_MAX;
+        sum = (int64_t)((uint64_t)sum * (uint64_t)f->factor);
         m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
         m->sums[m->n_sums++] = (struct sum){
-            f->scope, stack, m->gauge ? (double)times / (double)m->counts[f->line] : 0, times};
+            f->scope, stack, m->gauge ? (double)sum / (double)m->counts[f->line] : 0, sum};
     }
     return code;
 }

@@ -128,6 +128,19 @@ static int have_version(struct clickhouse *c, uint64_t *have, struct err *e)
     return clickhouse_number(c, str_from(sql), have, e);
 }
 
+int clickhouse_look(struct clickhouse *c, struct err *e)
+{
+    uint64_t have = 0;
+    int code = find_version(c, e);
+    if (!code)
+        code = have_version(c, &have, e);
+    if (!code && have != VERSION)
+        code = err_set(e, "database %s at %s has tables of version %llu, this kiln knows %d%s",
+                       c->at.database, c->at.base, (unsigned long long)have, VERSION,
+                       have ? "" : "; no kiln server has used it yet");
+    return code;
+}
+
 int clickhouse_migrate(struct clickhouse *c, struct err *e)
 {
     const char *db = c->at.database, *cluster = c->at.cluster;

@@ -302,36 +302,40 @@ static int send_puts(struct sending *s, struct err *e)
     return code;
 }
 
-static int send_guarded(struct sending *s, const uint8_t *bytes, size_t n, struct err *e)
+int clickhouse_send(struct clickhouse *c, struct segment_file *f, const uint8_t *bytes, size_t n,
+                    struct err *e)
 {
+    struct sending s = {.c = c, .f = f, .arena = arena_new(0)};
     struct arena_trap trap;
-    if (ARENA_TRY(s->arena, trap)) {
-        arena_caught(s->arena, e);
-        return STORE_BUSY;
+    if (!s.arena)
+        return err_set(e, "no memory to send to ClickHouse");
+    int code = STORE_BUSY;
+    if (ARENA_TRY(s.arena, trap)) {
+        arena_caught(s.arena, e);
+    } else {
+        read_puts(&s, bytes, n);
+        code = send_puts(&s, e);
+        arena_try_end(s.arena);
     }
-    read_puts(s, bytes, n);
-    int code = send_puts(s, e);
-    arena_try_end(s->arena);
+    arena_free(s.arena);
     return code;
 }
 
 static int send_segment(struct clickhouse *c, struct segment_file *f, struct err *e)
 {
-    struct sending s = {.c = c, .f = f, .arena = arena_new(0)};
     uint8_t *bytes = NULL;
     size_t n = 0;
-    int code = s.arena ? 0 : err_set(e, "no memory to send to ClickHouse");
-    if (!code && !c->migrated) {
+    int code = 0;
+    if (!c->migrated) {
         code = clickhouse_migrate(c, e);
         c->migrated = !code;
     }
     if (!code)
         code = spool_read(&c->spool, f, &bytes, &n, e);
     if (!code)
-        code = send_guarded(&s, bytes, n, e);
+        code = clickhouse_send(c, f, bytes, n, e);
     f->attempted = true;
     free(bytes);
-    arena_free(s.arena);
     return code;
 }
 

@@ -131,7 +131,7 @@ static int make_directories(struct spool *s, struct err *e)
     }
 }
 
-int spool_open(struct spool *s, const char *directory, struct err *e)
+void spool_init(struct spool *s)
 {
     *s = (struct spool){.lock_fd = -1, .next_seq = 1};
     s->last = &s->first;
@@ -141,6 +141,10 @@ int spool_open(struct spool *s, const char *directory, struct err *e)
     pthread_cond_init(&s->sent, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&s->lock, NULL);
+}
+
+int spool_open(struct spool *s, const char *directory, struct err *e)
+{
     char path[PATH_MAX];
     if (snprintf(s->directory, sizeof s->directory, "%s/spool", directory) >= 3900)
         return err_set(e, "the name of the spool's directory is too long");
@@ -457,5 +461,9 @@ bool spool_next_put(struct unpack *record, struct spool_put *put)
     }
     for (int t = 0; t < N_TABLES; t++)
         put->rows[t] = unpack_bytes(record, bytes[t]);
+    // These are read by counting.
+    if (put->rows[T_SAMPLES].n != (size_t)put->n[T_SAMPLES] * SAMPLE_ROW ||
+        put->rows[T_PROFILES].n != (size_t)put->n[T_PROFILES] * PROFILE_ROW)
+        unpack_fail(record);
     return !record->bad;
 }

@@ -1,0 +1,95 @@
+// What waits for ClickHouse on disk: a segment as it is, then its records with hashes that are
+// right, read and sent to a ClickHouse that answers whatever is left of the input.
+#include <stdlib.h>
+
+#include "store/clickhouse.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+enum { BATCH = 77, HEAD = 16 };
+
+static const uint8_t *answers;
+static size_t n_answers;
+
+// The linker sends calls of the store here.
+int __wrap_clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena,
+                          struct unpack *rows, struct err *e);
+int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
+int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char *id,
+                             struct str rows, struct err *e);
+int __wrap_spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole,
+                        struct str record, struct err *e);
+
+int __wrap_clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena,
+                          struct unpack *rows, struct err *e)
+{
+    size_t part = n_answers / 2;
+    if (rows)
+        *rows = (struct unpack){answers, answers + part, false};
+    answers += part;
+    n_answers -= part;
+    return 0;
+}
+
+int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e)
+{
+    *n = n_answers ? *answers : 0;
+    if (str_find(sql, STR("system.processes"), 0) != SIZE_MAX)
+        *n = 0;
+    return 0;
+}
+
+int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char *id,
+                             struct str rows, struct err *e)
+{
+    if ((strcmp(table, "samples") == 0 && rows.n % SAMPLE_ROW) ||
+        (strcmp(table, "profiles") == 0 && rows.n % PROFILE_ROW))
+        abort();
+    return 0;
+}
+
+int __wrap_spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole,
+                        struct str record, struct err *e)
+{
+    return 0;
+}
+
+// The whole records of bytes get the hashes that they would have.
+static void sign(uint8_t *bytes, size_t n)
+{
+    for (size_t at = 0; n - at >= HEAD;) {
+        uint32_t head[2];
+        memcpy(head, bytes + at, sizeof head);
+        if (head[0] > n - at - HEAD)
+            return;
+        uint64_t hash = hash_bytes(bytes + at + HEAD, head[0], BATCH ^ head[1]);
+        memcpy(bytes + at + 8, &hash, sizeof hash);
+        at += HEAD + head[0];
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    if (n < 2)
+        return 0;
+    // The first byte: how much of the rest is the segment, and whether it was tried before.
+    size_t length = (n - 1) * (data[0] & 127) / 127;
+    uint8_t *bytes = malloc(length + 1);
+    struct clickhouse *c = calloc(1, sizeof *c);
+    struct segment_file f = {.batch = BATCH, .fd = -1, .attempted = data[0] & 128};
+    struct err e;
+    if (bytes && c) {
+        memcpy(bytes, data + 1, length);
+        pthread_mutex_init(&c->spool.lock, NULL);
+        for (int i = 0; i < 2; i++) {
+            answers = data + 1 + length;
+            n_answers = n - 1 - length;
+            clickhouse_send(c, &f, bytes, length, &e);
+            sign(bytes, length);
+        }
+        pthread_mutex_destroy(&c->spool.lock);
+    }
+    free(c);
+    free(bytes);
+    return 0;
+}
