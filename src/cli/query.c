@@ -1,6 +1,7 @@
 // kiln query: a server's profiles in the terminal. What the server merges is shown by the commands
 // that read files.
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -132,6 +133,50 @@ static int print_series(const struct query *q, struct err *e)
     return a ? 0 : -1;
 }
 
+// The sum of a type over a range, without what lies at its very start.
+static int sum_of(const struct query *q, struct str type, const struct merge_request *range,
+                  double *sum, struct err *e)
+{
+    struct series_request r = {.type = type,
+                               .selector = range->selector,
+                               .start = range->start,
+                               .end = range->end,
+                               .step = (double)(range->end - range->start) / 1000};
+    struct series_answer *a =
+        call(q, "SelectSeries", &series_request_message, &r, &series_answer_message, e);
+    const struct point_series *series = a ? a->series.items : NULL;
+    *sum = 0;
+    for (size_t i = 0; a && i < a->series.n; i++) {
+        const struct series_point *points = series[i].points.items;
+        for (size_t k = 0; k < series[i].points.n; k++)
+            *sum += points[k].time > range->start ? points[k].value : 0;
+    }
+    return a ? 0 : -1;
+}
+
+// What a sample stands for. The period of a merged profile is a constant that Pyroscope's clients
+// expect; what of a change is noise follows from the number of samples, which the server knows.
+static int weigh(const struct query *q, const struct merge_request *r, struct str *profile,
+                 struct err *e)
+{
+    struct str counts = query_count_type(r->type, q->arena);
+    double value, n;
+    if (!counts.n || str_eq(counts, r->type) || r->end - r->start < 2)
+        return 0;
+    if (sum_of(q, counts, r, &n, e) || sum_of(q, r->type, r, &value, e))
+        return -1;
+    if (!(n > 0) || !(value >= n))
+        return 0;
+    // Of a field that comes twice the last counts.
+    struct out out;
+    out_init_arena(&out, q->arena);
+    out_str(&out, *profile);
+    message_write_proto(&pprof_message, &(struct pprof_profile){.period = llround(value / n)},
+                        &out);
+    *profile = out_result(&out);
+    return 0;
+}
+
 // The merged profile in memory, by a name that the commands can open.
 static const char *fetch(const struct query *q, const char *selector, const char *from,
                          const char *until, struct err *e)
@@ -154,6 +199,8 @@ static const char *fetch(const struct query *q, const char *selector, const char
                 until);
         return NULL;
     }
+    if (weigh(q, &r, &bytes, e))
+        return NULL;
     int fd = memfd_create("kiln-query", 0);
     if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n) {
         err_set(e, "no memory for the profile: %s", strerror(errno));

@@ -24,6 +24,9 @@ int query_selector(struct str text, struct arena *arena, struct query_selector *
                    struct err *e);
 // A profile type id: five parts, the first three not empty. STORE_BAD_INPUT.
 int query_type(struct str id, struct err *e);
+// The type that counts the events of a type: `samples:count` beside time of the same name. Itself
+// if it is one; empty if there is none.
+struct str query_count_type(struct str id, struct arena *arena);
 
 // --- trees of function names ---
 

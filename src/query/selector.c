@@ -233,3 +233,20 @@ int query_type(struct str id, struct err *e)
             (int)(id.n < 200 ? id.n : 200), id.p);
     return STORE_BAD_INPUT;
 }
+
+struct str query_count_type(struct str id, struct arena *arena)
+{
+    size_t colons[4], n = 0;
+    for (size_t i = 0; i < id.n && n < 4; i++)
+        if (id.p[i] == ':')
+            colons[n++] = i;
+    if (n < 4)
+        return STR("");
+    struct str kind = str_from_to(id, colons[0] + 1, colons[2]);
+    if (str_eq(kind, STR("samples:count")))
+        return id;
+    if (!str_ends(kind, STR(":nanoseconds")))
+        return STR("");
+    return str_from(arena_printf(arena, "%.*s:samples:count%.*s", (int)colons[0], id.p,
+                                 (int)(id.n - colons[2]), id.p + colons[2]));
+}

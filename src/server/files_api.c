@@ -1,36 +1,56 @@
 // Files that somebody looks at: read, drawn, forgotten.
 #include "codec/codec.h"
-#include "codec/json.h"
 #include "model/events.h"
 #include "net/multipart.h"
-#include "report/flame.h"
 #include "server/query_api.h"
 
 enum { MOST_PATH = 2048 };
 
 struct upload {
-    struct str profile, base, type;
-    struct str path[MOST_PATH];
-    size_t n_path;
+    struct str profile, base;
+    struct flame_request request;
 };
 
 static int read_parts(struct call *c, struct str body, struct upload *u, struct err *e)
 {
+    struct flame_request *r = &u->request;
+    const struct {
+        const char *name;
+        struct str *value;
+    } parts[] = {
+        {"profile", &u->profile},
+        {"base", &u->base},
+        {"type", &r->type},
+        {"focus", &r->focus},
+        {"by", &r->by},
+        {"ignore", &r->ignore},
+        {"hide", &r->hide},
+        {"show", &r->show},
+        {"showFrom", &r->show_from},
+        {"pruneFrom", &r->prune_from},
+        {"title", &r->title},
+        {"format", &r->format},
+    };
     struct multipart m;
     struct str name, content, type = web_header(c->x, "Content-Type");
+    struct str *path = arena_array(c->arena, MOST_PATH, sizeof *path);
+    r->path.items = path;
     int more = multipart_begin(&m, type.p ? type : STR(""), body, e);
     while (!more && (more = multipart_next(&m, &name, &content, e)) == 1) {
         more = 0;
-        if (str_eq(name, STR("profile")))
-            u->profile = content;
-        else if (str_eq(name, STR("base")))
-            u->base = content;
-        else if (str_eq(name, STR("type")))
-            u->type = content;
-        else if (str_eq(name, STR("path")) && u->n_path < MOST_PATH)
-            u->path[u->n_path++] = content;
+        size_t i = 0;
+        while (i < sizeof parts / sizeof *parts && !str_eq(name, str_from(parts[i].name)))
+            i++;
+        if (i < sizeof parts / sizeof *parts)
+            *parts[i].value = content;
+        else if (str_eq(name, STR("path")) && r->path.n < MOST_PATH)
+            path[r->path.n++] = content;
+        else if (str_eq(name, STR("reverse")))
+            r->reverse = true;
+        else if (str_eq(name, STR("normalise")))
+            r->normalise = true;
         else
-            return err_set(e, "part \"%.*s\": expected profile, base, type or path",
+            return err_set(e, "part \"%.*s\": expected profile, base, type, path or a filter",
                            name.n < 64 ? (int)name.n : 64, name.p);
     }
     if (more < 0)
@@ -50,66 +70,35 @@ static struct model_profile *read_file(struct call *c, struct str content, const
     return p;
 }
 
-// Types of the profile, the one that is shown, and how much an event weighs on both sides of it.
-static int write_about(struct out *out, const struct model_profile *const sides[2], uint32_t type,
-                       struct err *e)
-{
-    const struct model_profile *p = sides[1];
-    out_text(out, "{\"types\":[");
-    for (uint32_t i = 0; i < p->n_types; i++) {
-        out_text(out, i ? ",[" : "[");
-        json_write_string(out, model_str(p, p->types[i].type));
-        out_char(out, ',');
-        json_write_string(out, model_str(p, p->types[i].unit));
-        out_char(out, ']');
-    }
-    out_printf(out, "],\"type\":%u,\"events\":[", type);
-    if (sides[0]) {
-        int base = model_type_index(sides[0], model_str(p, p->types[type].type), e);
-        if (base < 0)
-            return -1;
-        out_printf(out, "[%.9g,%.9g]", model_event_weight(sides[0], (uint32_t)base),
-                   model_event_weight(p, type));
-    }
-    out_text(out, "],\"flame\":");
-    return 0;
-}
-
 static int draw(struct call *c, const struct upload *u, struct err *e)
 {
     const struct model_profile *sides[2] = {NULL, read_file(c, u->profile, "profile", e)};
+    double weights[2] = {0, 0};
     if (!sides[1] || (u->base.n && !(sides[0] = read_file(c, u->base, "base", e))))
         return -1;
-    int type = model_type_index(sides[1], u->type, e);
-    if (type < 0 || write_about(&c->x->body_out, sides, (uint32_t)type, e))
+    int type = model_type_index(sides[1], u->request.type, e);
+    if (type < 0)
         return -1;
-    struct report_flame_options o = {
-        .type = (uint32_t)type, .base = sides[0], .path = u->path, .n_path = u->n_path};
-    struct report_flame *flame = report_flame_new(c->arena, sides[1], &o, e);
-    if (!flame)
-        return -1;
-    report_flame_json(flame, &(struct report_flame_style){.title = "kiln"}, &c->x->body_out);
-    out_char(&c->x->body_out, '}');
-    return 0;
+    if (sides[0]) {
+        int base = model_type_index(sides[0], model_str(sides[1], sides[1]->types[type].type), e);
+        if (base < 0)
+            return -1;
+        weights[0] = model_event_weight(sides[0], (uint32_t)base);
+        weights[1] = model_event_weight(sides[1], (uint32_t)type);
+    }
+    // Both files carry what they were taken with; the weight of an event is no period of theirs.
+    bool file = str_eq(u->request.format, STR("pprof"));
+    return api_draw(c, sides, &u->request, true, file ? (double[2]){0, 0} : weights, e);
 }
 
-void api_flame(struct call *c)
+void api_flame_files(struct call *c, struct str body)
 {
-    struct str body;
     struct err e = {""};
-    if (!str_eq(c->x->method, STR("POST"))) {
-        web_answer_header(c->x, "Allow", "POST");
-        call_empty(c, 405);
-        return;
-    }
-    if (call_body(c, &body))
-        return;
     struct upload *u = arena_alloc(c->arena, sizeof *u);
     *u = (struct upload){0};
     if (read_parts(c, body, u, &e) || draw(c, u, &e)) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s", e.message);
         return;
     }
-    c->x->type = "application/json";
     call_finish(c);
 }

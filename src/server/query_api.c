@@ -26,8 +26,8 @@ int api_check_nodes(struct call *c, int64_t max_nodes)
     return 0;
 }
 
-static int check_select(struct call *c, struct str type, struct str selector, int64_t start,
-                        int64_t end, struct store_select *select)
+int api_select(struct call *c, struct str type, struct str selector, int64_t start, int64_t end,
+               struct store_select *select)
 {
     struct err e = {""};
     struct query_selector matchers;
@@ -103,7 +103,7 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
                   "span_selector and trace_id_selector cannot be combined");
         return -1;
     }
-    if (check_select(c, r->type, r->selector, r->start, r->end, &select) ||
+    if (api_select(c, r->type, r->selector, r->start, r->end, &select) ||
         read_spans(c, r, &select) || read_traces(c, r, &select))
         return -1;
     if (r->profile_ids.n > 1) {
@@ -230,8 +230,8 @@ static void clear_addresses(struct model_profile *p, struct arena *arena)
     p->locations = locations;
 }
 
-static int merged_profile(struct call *c, const struct merge_request *r, int64_t max_nodes,
-                          struct model_profile **p)
+int api_profile(struct call *c, const struct merge_request *r, int64_t max_nodes,
+                struct model_profile **p)
 {
     struct store_stacks *stacks;
     struct err e = {""};
@@ -289,7 +289,7 @@ static bool names_known_service(struct call *c, const struct merge_request *r)
 static struct pprof_profile *merged_message(struct call *c, const struct merge_request *r)
 {
     struct model_profile *p;
-    if (merged_profile(c, r, r->max_nodes, &p))
+    if (api_profile(c, r, r->max_nodes, &p))
         return NULL;
     return p->n_samples || names_known_service(c, r)
                ? profile_message(c, p)
@@ -309,7 +309,7 @@ int api_dot(struct call *c, const struct merge_request *r, struct out *out)
     struct model_profile *p;
     struct err e = {""};
     int64_t shown = r->max_nodes > 0 ? r->max_nodes : 100;
-    if (merged_profile(c, r, shown > 512 ? shown : 512, &p))
+    if (api_profile(c, r, shown > 512 ? shown : 512, &p))
         return -1;
     if (!p->n_samples)
         return 0;
@@ -448,7 +448,7 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
     struct store_select select;
     struct store_answer answer = {0};
     struct err e = {""};
-    if (check_select(c, r->type, r->selector, r->start, r->end, &select))
+    if (api_select(c, r->type, r->selector, r->start, r->end, &select))
         return -1;
     if (!(r->step >= 0.001) || r->step > 1e9) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "step must be >= 1ms, in seconds");

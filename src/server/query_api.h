@@ -19,10 +19,12 @@ void api_diff(struct call *c);
 void api_stats(struct call *c);
 void api_analyze(struct call *c);
 
-// multipart/form-data with profile (a file), and perhaps base (another), type (a sample type) and
-// path (a frame, as many as lead to what is wanted): the flame graph as the pages read it. Nothing
-// is kept.
+// The flame graph as the pages read it, or as a file: of profiles that are stored (flame_request as
+// JSON), or of files that are sent along (multipart/form-data with profile, and perhaps base, and
+// the rest of flame_request's fields as parts). Nothing is kept.
 void api_flame(struct call *c);
+// The latter; the body is read.
+void api_flame_files(struct call *c, struct str body);
 // POST /api/v1/services/delete
 void api_delete_service(struct call *c);
 
@@ -36,11 +38,20 @@ void api_legacy_label_values(struct call *c);
 
 int api_check_range(struct call *c, int64_t start, int64_t end);
 int api_check_nodes(struct call *c, int64_t max_nodes);
+int api_select(struct call *c, struct str type, struct str selector, int64_t start, int64_t end,
+               struct store_select *select);
 // The stacks that r asks for, with range, type and selector checked.
 int api_stacks(struct call *c, const struct merge_request *r, struct store_stacks **stacks);
 int api_tree(struct call *c, const struct merge_request *r, struct query_tree **tree);
+// The same as a profile, cut as query_profile cuts; its period is what Pyroscope's clients expect.
+int api_profile(struct call *c, const struct merge_request *r, int64_t max_nodes,
+                struct model_profile **p);
 int api_points(struct call *c, const struct series_request *r, struct query_series **series,
                size_t *n);
 // The graph of r for Graphviz; empty if there is nothing.
 int api_dot(struct call *c, const struct merge_request *r, struct out *out);
+// Draws sides[1], compared with sides[0] unless that is NULL, and ends the call. types: all that
+// the profile has are carried; weights: of an event on each side, 0 if that is not known.
+int api_draw(struct call *c, const struct model_profile *sides[2], const struct flame_request *r,
+             bool types, const double weights[2], struct err *e);
 struct profile_type api_type_parts(struct str id);

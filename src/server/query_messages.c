@@ -135,6 +135,26 @@ static const struct message_field diff_request_fields[] = {
 };
 const struct message diff_request_message = MESSAGE(struct diff_request, diff_request_fields);
 
+static const struct message_field flame_request_fields[] = {
+    ONE(1, "base", NULL, flame_request, base, MESSAGE_MESSAGE, .message = &merge_request_message),
+    ONE(2, "profile", NULL, flame_request, profile, MESSAGE_MESSAGE,
+        .message = &merge_request_message),
+    ONE(3, "focus", NULL, flame_request, focus, MESSAGE_STRING, ),
+    ONE(4, "ignore", NULL, flame_request, ignore, MESSAGE_STRING, ),
+    ONE(5, "hide", NULL, flame_request, hide, MESSAGE_STRING, ),
+    ONE(6, "show", NULL, flame_request, show, MESSAGE_STRING, ),
+    ONE(7, "showFrom", "show_from", flame_request, show_from, MESSAGE_STRING, ),
+    ONE(8, "pruneFrom", "prune_from", flame_request, prune_from, MESSAGE_STRING, ),
+    MANY(9, "path", NULL, flame_request, path, MESSAGE_STRING, ),
+    ONE(10, "by", NULL, flame_request, by, MESSAGE_STRING, ),
+    ONE(11, "format", NULL, flame_request, format, MESSAGE_STRING, ),
+    ONE(12, "title", NULL, flame_request, title, MESSAGE_STRING, ),
+    ONE(13, "reverse", NULL, flame_request, reverse, MESSAGE_BOOL, ),
+    ONE(14, "normalise", NULL, flame_request, normalise, MESSAGE_BOOL, ),
+    ONE(15, "maxNodes", "max_nodes", flame_request, max_nodes, MESSAGE_INT, ),
+};
+const struct message flame_request_message = MESSAGE(struct flame_request, flame_request_fields);
+
 static const struct message_field profile_type_fields[] = {
     ONE(1, "ID", NULL, profile_type, id, MESSAGE_STRING, ),
     ONE(2, "name", NULL, profile_type, name, MESSAGE_STRING, ),

@@ -43,6 +43,18 @@ struct diff_request {
     struct merge_request *left, *right;
 };
 
+struct flame_request { // kiln's own: see api_flame
+    struct merge_request *base, *profile;
+    struct str type; // of a file: which of its sample types
+    struct str focus, ignore, hide, show, show_from, prune_from; // as pprof has them
+    struct message_list path; // frames from the root to what is wanted
+    struct str by;            // what a frame is: functions (or empty), files, lines, addresses
+    struct str format;        // json (or empty), html, pprof
+    struct str title;         // of a page
+    bool reverse, normalise;
+    int64_t max_nodes;
+};
+
 struct profile_type {
     struct str id, name, sample_type, sample_unit, period_type, period_unit;
 };
@@ -117,5 +129,5 @@ struct stats_answer {
 extern const struct message range_request_message, label_names_request_message,
     label_values_request_message, sets_request_message, merge_request_message,
     profile_request_message, span_request_message, series_request_message, diff_request_message,
-    types_answer_message, names_answer_message, sets_answer_message, merge_answer_message,
-    diff_answer_message, series_answer_message, stats_answer_message;
+    flame_request_message, types_answer_message, names_answer_message, sets_answer_message,
+    merge_answer_message, diff_answer_message, series_answer_message, stats_answer_message;

@@ -1,0 +1,262 @@
+// Flame graphs as kiln's own pages read them: with files, modules and inlined calls, which
+// Pyroscope's do not tell, filtered as pprof filters, and as files to keep.
+#include <math.h>
+
+#include "codec/codec.h"
+#include "codec/json.h"
+#include "model/transform.h"
+#include "report/flame.h"
+#include "server/query_api.h"
+
+// --- filters ---
+
+struct notes {
+    const char *items[8];
+    size_t n;
+};
+
+static int compile(struct arena *arena, const char *name, struct str pattern,
+                   struct model_regex **regex, struct err *e)
+{
+    *regex = pattern.n ? model_regex_new(arena, name, pattern, e) : NULL;
+    return pattern.n && !*regex ? -1 : 0;
+}
+
+static void note(struct notes *notes, bool wanted, bool matched, const char *text)
+{
+    for (size_t i = 0; i < notes->n; i++)
+        if (strcmp(notes->items[i], text) == 0)
+            return;
+    if (wanted && !matched)
+        notes->items[notes->n++] = text;
+}
+
+static const struct model_profile *filter(const struct model_profile *p,
+                                          const struct flame_request *r, struct arena *arena,
+                                          struct notes *notes, struct err *e)
+{
+    struct model_regex *focus, *ignore, *hide, *show, *from, *prune;
+    bool matched[4] = {false};
+    if (compile(arena, "focus", r->focus, &focus, e) ||
+        compile(arena, "ignore", r->ignore, &ignore, e) ||
+        compile(arena, "hide", r->hide, &hide, e) || compile(arena, "show", r->show, &show, e) ||
+        compile(arena, "show_from", r->show_from, &from, e) ||
+        compile(arena, "prune_from", r->prune_from, &prune, e))
+        return NULL;
+    if (focus || ignore || hide || show) {
+        p = model_filter_frames(p, focus, ignore, hide, show, matched, arena);
+        note(notes, focus, matched[0], "Focus matched no samples");
+        note(notes, ignore, matched[1], "Ignore matched no samples");
+        note(notes, hide, matched[2], "Hide matched no frames");
+        note(notes, show, matched[3], "Show matched no frames");
+    }
+    if (from) {
+        p = model_show_from(p, from, &matched[0], arena);
+        note(notes, true, matched[0], "Show from matched no frames");
+    }
+    return prune ? model_prune_from(p, prune, arena) : p;
+}
+
+// --- answers ---
+
+static void write_about(struct out *out, const struct model_profile *p, uint32_t type, bool diff,
+                        const double weights[2], const struct notes *notes)
+{
+    out_text(out, "{\"types\":[");
+    for (uint32_t i = 0; i < p->n_types; i++) {
+        out_text(out, i ? ",[" : "[");
+        json_write_string(out, model_str(p, p->types[i].type));
+        out_char(out, ',');
+        json_write_string(out, model_str(p, p->types[i].unit));
+        out_char(out, ']');
+    }
+    out_printf(out, "],\"type\":%u,\"events\":[", type);
+    if (diff && weights[0] > 0 && weights[1] > 0)
+        out_printf(out, "[%.9g,%.9g]", weights[0], weights[1]);
+    out_text(out, "],\"notes\":[");
+    for (size_t i = 0; i < notes->n; i++) {
+        out_text(out, i ? "," : "");
+        json_write_string(out, str_from(notes->items[i]));
+    }
+    out_text(out, "],\"flame\":");
+}
+
+// The difference as `pprof -diff_base` makes it: what is taken away carries a label.
+static int write_pprof(struct call *c, const struct model_profile *const sides[2],
+                       const double weights[2], struct err *e)
+{
+    struct arena *a = c->arena;
+    struct model_profile *parts[2] = {arena_alloc(a, sizeof *parts[0]), NULL};
+    *parts[0] = *sides[1];
+    if (sides[0]) {
+        double *ratios = arena_array(a, sides[0]->n_types + 1, sizeof *ratios);
+        for (uint32_t i = 0; i < sides[0]->n_types; i++)
+            ratios[i] = -1;
+        parts[1] =
+            model_set_label(model_scale(sides[0], ratios, a), STR("pprof::base"), STR("true"), a);
+        if (model_make_compatible(parts, 2, a, e) || !(parts[0] = model_merge(parts, 2, a, e)))
+            return -1;
+    }
+    if (weights[1] > 0)
+        parts[0]->period = (int64_t)llround(weights[1]);
+    return codec_write_pprof_gzip(parts[0], &c->x->body_out, e);
+}
+
+static int by_of(struct str text, enum report_flame_by *by, struct err *e)
+{
+    static const char *const names[] = {"functions", "files", "lines", "addresses"};
+    *by = REPORT_FLAME_FUNCTIONS;
+    for (size_t i = 0; text.n && i <= sizeof names / sizeof *names; i++) {
+        if (i == sizeof names / sizeof *names)
+            return err_set(e, "by: \"%.*s\" is none of functions, files, lines, addresses",
+                           text.n < 40 ? (int)text.n : 40, text.p);
+        *by = (enum report_flame_by)i;
+        if (str_eq(text, str_from(names[i])))
+            break;
+    }
+    return 0;
+}
+
+int api_draw(struct call *c, const struct model_profile *sides[2], const struct flame_request *r,
+             bool types, const double weights[2], struct err *e)
+{
+    struct notes notes = {.n = 0};
+    enum report_flame_by by;
+    bool html = str_eq(r->format, STR("html")), pprof = str_eq(r->format, STR("pprof"));
+    if (!html && !pprof && r->format.n && !str_eq(r->format, STR("json")))
+        return err_set(e, "format: \"%.*s\" is none of json, html, pprof",
+                       r->format.n < 40 ? (int)r->format.n : 40, r->format.p);
+    for (int i = 0; i < 2; i++)
+        if (sides[i] && !(sides[i] = filter(sides[i], r, c->arena, &notes, e)))
+            return -1;
+    int type = model_type_index(sides[1], r->type, e);
+    if (type < 0 || by_of(r->by, &by, e))
+        return -1;
+    if (sides[0] &&
+        model_type_index(sides[0], model_str(sides[1], sides[1]->types[type].type), e) < 0)
+        return -1;
+    c->x->type = html || pprof ? "application/octet-stream" : "application/json";
+    if (html || pprof)
+        web_answer_header(c->x, "Content-Disposition", "attachment");
+    if (pprof)
+        return write_pprof(c, sides, weights, e);
+    struct report_flame_options o = {
+        .type = (uint32_t)type,
+        .all_types = types,
+        .functions = true,
+        .reverse = r->reverse,
+        .base = sides[0],
+        .normalise = r->normalise,
+        .max_nodes = r->max_nodes > 0 ? (uint32_t)r->max_nodes : 0,
+        .by = by,
+        .path = r->path.items,
+        .n_path = r->path.n,
+    };
+    struct report_flame *flame = report_flame_new(c->arena, sides[1], &o, e);
+    if (!flame)
+        return -1;
+    const char *title =
+        r->title.n ? arena_printf(c->arena, "%.*s", (int)r->title.n, r->title.p) : "kiln";
+    struct report_flame_style style = {.title = title};
+    if (html) {
+        report_flame_html(flame, &style, &c->x->body_out);
+        return 0;
+    }
+    write_about(&c->x->body_out, sides[1], (uint32_t)type, sides[0] != NULL, weights, &notes);
+    report_flame_json(flame, &style, &c->x->body_out);
+    out_char(&c->x->body_out, '}');
+    return 0;
+}
+
+// --- what is stored ---
+
+static int sum_of(struct call *c, const struct merge_request *r, struct str type, double *sum)
+{
+    struct store_select select;
+    struct store_answer answer = {0};
+    struct query_series *series;
+    struct err e = {""};
+    size_t n;
+    *sum = 0;
+    if (api_select(c, type, r->selector, r->start, r->end, &select))
+        return -1;
+    struct query_series_options options = {.step = select.end - select.start + 1};
+    int result =
+        query_series(c->server->store, &select, &options, c->arena, &series, &n, &answer, &e);
+    if (result) {
+        call_fail_store(c, result, &e);
+        return -1;
+    }
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < series[i].n_points; k++)
+            *sum += series[i].points[k].value;
+    return 0;
+}
+
+// How much an event weighs on the average: what the type has by the number of samples.
+static int weigh(struct call *c, const struct merge_request *r, double *weight)
+{
+    struct str counts = query_count_type(r->type, c->arena);
+    double value, n;
+    *weight = str_eq(counts, r->type) ? 1 : 0;
+    if (!counts.n || *weight > 0)
+        return 0;
+    if (sum_of(c, r, counts, &n) || (n > 0 && sum_of(c, r, r->type, &value)))
+        return -1;
+    if (n > 0)
+        *weight = value / n;
+    return 0;
+}
+
+static void draw_stored(struct call *c)
+{
+    struct flame_request *r = call_connect(c, &flame_request_message);
+    const struct model_profile *sides[2] = {NULL, NULL};
+    double weights[2] = {0, 0};
+    struct err e = {""};
+    if (!r)
+        return;
+    struct merge_request *asked[2] = {r->base, r->profile};
+    if (!asked[1]) {
+        call_fail(
+            c, CALL_INVALID_ARGUMENT, 0,
+            "profile, a selection with profileTypeID, labelSelector, start and end, is missing");
+        return;
+    }
+    if (api_check_nodes(c, r->max_nodes))
+        return;
+    for (int i = 0; i < 2; i++) {
+        struct model_profile *p;
+        if (!asked[i])
+            continue;
+        if (api_profile(c, asked[i], 0, &p))
+            return;
+        sides[i] = p;
+        // Who does not ask what is noise, or for a period, is not made to wait for it.
+        if ((asked[0] || str_eq(r->format, STR("pprof"))) && weigh(c, asked[i], &weights[i]))
+            return;
+    }
+    // A side without samples has the other one's events: none of them is noise.
+    for (int i = 0; asked[0] && i < 2; i++)
+        if (!(weights[i] > 0))
+            weights[i] = weights[1 - i];
+    r->type = STR("");
+    if (api_draw(c, sides, r, false, weights, &e)) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s", e.message);
+        return;
+    }
+    call_finish(c);
+}
+
+void api_flame(struct call *c)
+{
+    struct str type = web_header(c->x, "Content-Type"), body;
+    if (!str_eq(c->x->method, STR("POST"))) {
+        web_answer_header(c->x, "Allow", "POST");
+        call_empty(c, 405);
+    } else if (call_is_type(type, "application/json")) {
+        draw_stored(c);
+    } else if (!call_body(c, &body)) {
+        api_flame_files(c, body);
+    }
+}
