@@ -11,16 +11,16 @@ export async function harness(name, server, shots) {
   // nodes of whole trees.
   const proxy = { server, asked: 0, late: null, nodes: 0 };
   const origin = http.createServer(async (request, answer) => {
-    const stacks = /SelectMerge|Diff/.test(request.url);
+    const stacks = /v1\/flame/.test(request.url);
     if (stacks) proxy.asked++;
     const hold = (stacks && proxy.late?.shift()) || 0;
     const chunks = [];
     for await (const chunk of request) chunks.push(chunk);
     let body = Buffer.concat(chunks);
     const { "content-length": _, ...headers } = request.headers;
-    if (stacks && proxy.nodes) {
+    if (stacks && proxy.nodes && body[0] === 0x7b) {
       const question = JSON.parse(body);
-      for (const q of [question, question.left, question.right]) if (q?.stackTraceSelector && !q.stackTraceSelector.callSite.length) q.maxNodes = proxy.nodes;
+      if (!question.path.length) question.maxNodes = proxy.nodes;
       body = Buffer.from(JSON.stringify(question));
     }
     const onward = http.request({ port: proxy.server, host: "127.0.0.1", path: request.url, method: request.method,

@@ -2,7 +2,7 @@
 import { decode, halfWidth, measure } from "../../src/report/flame/core.js";
 import { collapseRecursion, filterTree, graft, groupByModule, pathHashes, pivot } from "../../src/report/flame/transform.js";
 
-import { fromFlamebearer, subtree } from "../../web/src/bearer";
+import { graphOf, peekOf } from "../../web/src/graphs";
 import { formatSelector, parseSelector, withLabel } from "../../web/src/server/selector";
 import { align, alone, rates } from "../../web/src/server/timeline";
 
@@ -100,10 +100,6 @@ const matchers = parseSelector('{service_name="a", region="b", pod!~"x.*"}');
 equal(formatSelector(withLabel(matchers, "region", "=", 'c"')), '{service_name="a", pod!~"x.*", region="c\\""}', "a label is replaced");
 equal(formatSelector(withLabel(matchers, "pod", "!=", "y")), '{service_name="a", region="b", pod!~"x.*", pod!="y"}', "or taken out");
 equal(parseSelector('{a="b"'), null, "a selector that is none");
-const bearer = fromFlamebearer({ names: ["total", "main", "a", "b", "other"], total: 10, levels: [{ values: [0, 10, 0, 0] }, { values: [0, 10, 1, 1] }, { values: [0, 4, 4, 2, 0, 3, 0, 3, 0, 2, 2, 4] }, { values: [4, 3, 3, 2] }] }, "cpu", "nanoseconds");
-equal(show(bearer), lines("all 10/0", " main 10/1", "  a 4/4", "  b 3/0", "   a 3/3", "  other 2/2"), "levels become a tree");
-equal(show(subtree(bearer, ["main", "b"])), lines("b 3/0", " a 3/3"), "of which a part is cut out");
-equal(subtree(bearer, ["main", "c"]), null, "or is not there");
 equal(halfWidth([100, 100], [100, 100], [1, 1], true), 0, "all of it is never noise");
 equal(halfWidth([50, 50], [100, 100], [4, 4], true).toFixed(2), (1.96 * Math.sqrt(200)).toFixed(2), "the interval of a share");
 

@@ -20,6 +20,7 @@ export interface FlameData {
   line: number[];
   short: number[];
   texts: string[];
+  functions: string;
   events?: [number, number][] | null;
 }
 
@@ -133,6 +134,8 @@ export const signed = core.signed as (value: number, text: string) => string;
 export const halfWidth = core.halfWidth as unknown as
   (values: [number, number], totals: [number, number], events: [number, number], normalise: boolean) => number;
 export const flameGraph = graph.flameGraph as unknown as Make;
+export const copyText = graph.copyText as (text: string) => void;
+export const functionValues = table.functionValues as unknown as (data: FlameData) => { self: Float64Array[]; total: Float64Array[]; count: number };
 export const virtualTable = table.virtualTable as unknown as (scroll: HTMLElement, hooks: TableHooks) => VirtualTable;
 export const valueColumns = table.valueColumns as unknown as
   (unit: string, total: number, flat: Values, cum: Values, prefix?: string, suffix?: string) => Column[];
@@ -141,8 +144,6 @@ export const changeColumns = table.changeColumns as unknown as
     isFlatNoise?: (row: number) => boolean) => Column[];
 export const collapseRecursion = transform.collapseRecursion as unknown as (tree: Tree) => Tree;
 export const groupByModule = transform.groupByModule as unknown as (tree: Tree) => Tree;
-export const filterTree = transform.filterTree as unknown as
-  (tree: Tree, filters: { focus?: Test; ignore?: Test; hide?: Test }) => Tree;
 export const pivot = transform.pivot as unknown as
   (tree: Tree, frames: Uint8Array) => { callers: Tree; callees: Tree; found: number };
 export const graft = transform.graft as unknown as (tree: Tree, node: number, sub: Tree) => Tree;

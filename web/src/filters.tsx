@@ -17,7 +17,10 @@ export const FILTERS: [key: string, label: string, hint: string][] = [
   ["tagleaf", "Labels at the leaf", "label keys, separated by commas, become frames below the stack"],
 ];
 
-export function FilterPanel({ params }: { params: Params }) {
+// Those that need no labels of samples.
+export const FRAME_FILTERS = FILTERS.slice(0, 6);
+
+export function FilterPanel({ params, filters }: { params: Params; filters: typeof FILTERS }) {
   return (
     <form class="filters" onSubmit={(event) => {
       event.preventDefault();
@@ -25,7 +28,7 @@ export function FilterPanel({ params }: { params: Params }) {
       for (const [key, value] of new FormData(event.currentTarget)) changes[key] = String(value).trim();
       go(changes);
     }}>
-      {FILTERS.map(([key, label, hint]) => (
+      {filters.map(([key, label, hint]) => (
         <label key={key}>
           <span>{label}</span>
           <input name={key} defaultValue={params[key] ?? ""} placeholder={hint} title={hint} spellcheck={false} autocomplete="off" />
@@ -33,6 +36,18 @@ export function FilterPanel({ params }: { params: Params }) {
       ))}
       <button type="submit">Apply</button>
     </form>
+  );
+}
+
+// What is searched for becomes a filter.
+export function ApplySearch({ params: { q } }: { params: Params }) {
+  if (!q) return null;
+  return (
+    <span class="apply" role="group" aria-label="Use the search as a filter">
+      <button onClick={() => go({ f: q, q: "", z: "" })} title="Only stacks with a match">Focus</button>
+      <button onClick={() => go({ i: q, q: "", z: "" })} title="No stacks with a match">Ignore</button>
+      <button onClick={() => go({ h: q, q: "", z: "" })} title="Leave matches out of stacks">Hide</button>
+    </span>
   );
 }
 

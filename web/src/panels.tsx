@@ -1,34 +1,48 @@
 // How things are shown, what leaves the page, and what is kept.
 import { useEffect, useState } from "preact/hooks";
-import type { Flame } from "./component";
+import { copyText, type Flame } from "./component";
 import { meta } from "./meta";
 import { Check, Choice, Dialog, save } from "./ui";
-import { go, href, type Params, REPORT_KEYS, request } from "./url";
+import { go, href, type Params, REPORT_KEYS } from "./url";
 
 const switchTo = (key: string, value = "1") => (on: boolean) => go({ [key]: on ? value : "", z: "" });
+
+// How a flame graph is drawn. palette: the diff's colours can be chosen here.
+export function FlameChecks({ params, diff, palette = diff }: { params: Params; diff: boolean; palette?: boolean }) {
+  return (
+    <>
+      <Check label="Inverted: leaves first" hint="From the leaves to their callers (r)" on={Boolean(params.rev)} set={switchTo("rev")} />
+      <Check label="Root at the bottom" hint="(f)" on={Boolean(params.flip)} set={(on) => go({ flip: on ? "1" : "" })} />
+      <Check label="Collapse recursion" on={Boolean(params.rec)} set={switchTo("rec")} />
+      <Check label="Group by module" on={Boolean(params.mod)} set={switchTo("mod")} />
+      {!diff && <Check label="Colours by module" on={Boolean(params.col)} set={(on) => go({ col: on ? "1" : "" })} />}
+      {palette && <Check label="Blue instead of green" hint="For those who cannot tell green from red" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />}
+    </>
+  );
+}
+
+export function AllTypes({ params }: { params: Params }) {
+  return <Check label="All sample types" on={Boolean(params.all)} set={(on) => go({ all: on ? "1" : "" })} />;
+}
+
+export function GraphSize({ params }: { params: Params }) {
+  return (
+    <Choice label="Functions" value={params.n ?? ""} set={(n) => go({ n })} options={[["", "80"], ["20", "20"], ["40", "40"], ["160", "160"], ["400", "400"]]} />
+  );
+}
 
 export function ViewPanel({ params, view }: { params: Params; view: string }) {
   const flame = view === "flamegraph" || view === "both";
   return (
     <div class="options">
-      {flame && (
-        <>
-          <Check label="Inverted: leaves first" hint="From the leaves to their callers (r)" on={Boolean(params.rev)} set={switchTo("rev")} />
-          <Check label="Root at the bottom" hint="(f)" on={Boolean(params.flip)} set={(on) => go({ flip: on ? "1" : "" })} />
-          <Check label="Collapse recursion" on={Boolean(params.rec)} set={switchTo("rec")} />
-          <Check label="Group by module" on={Boolean(params.mod)} set={switchTo("mod")} />
-          {!meta.diff && <Check label="Colours by module" on={Boolean(params.col)} set={(on) => go({ col: on ? "1" : "" })} />}
-          {Boolean(meta.diff) && <Check label="Blue instead of green" hint="For those who cannot tell green from red" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />}
-        </>
-      )}
+      {flame && <FlameChecks params={params} diff={Boolean(meta.diff)} />}
       {Boolean(meta.diff) && <Check label="Normalised: compare shares" hint="(n)" on={Boolean(params.norm)} set={switchTo("norm", "t")} />}
-      {view === "top" && !meta.diff && meta.types.length > 1 && <Check label="All sample types" on={Boolean(params.all)} set={(on) => go({ all: on ? "1" : "" })} />}
+      {view === "top" && !meta.diff && meta.types.length > 1 && <AllTypes params={params} />}
       {view === "graph" && (
         <>
           <Check label="Calling contexts apart" hint="A function reached on different ways is several boxes" on={Boolean(params.calltree)} set={switchTo("calltree", "t")} />
           <Check label="Without Graphviz" on={Boolean(params.own)} set={(on) => go({ own: on ? "1" : "" })} />
-          <Choice label="Functions" value={params.n ?? ""} set={(n) => go({ n })}
-            options={[["", "80"], ["20", "20"], ["40", "40"], ["160", "160"], ["400", "400"]]} />
+          <GraphSize params={params} />
         </>
       )}
       <Choice label="A frame is" value={params.g ?? ""} set={(g) => go({ g, z: "" })}
@@ -40,13 +54,22 @@ export function ViewPanel({ params, view }: { params: Params; view: string }) {
   );
 }
 
-export function ExportPanel({ params, flame, title, close }: { params: Params; flame: Flame | null; title: string; close(): void }) {
+// file: gives the page, or the profile where there is no address to download it from. command: a line for a
+// terminal that gives the same answer.
+export function ExportPanel({ flame, title, close, file, download, command }: {
+  flame: Flame | null;
+  title: string;
+  close(): void;
+  file(format: string): Promise<Blob>;
+  download?: string;
+  command?: string;
+}) {
   const name = title.replace(/[^\w.-]+/g, "_").replace(/(\.(pb|gz|zst|pprof|prof))+$/, "") || "profile";
-  const file = async (format: string) => {
+  const [problem, setProblem] = useState("");
+  const fetched = (format: string, ending: string) => () => void file(format).then((content) => {
     close();
-    const answer = await fetch(request("export", params, { format, ...(params.rev ? { rev: "1" } : {}) }));
-    if (answer.ok) save(`${name}.${format}`, await answer.blob());
-  };
+    save(name + ending, content);
+  }, (error: Error) => setProblem(error.message));
   return (
     <div class="options buttons">
       {flame && <button onClick={() => {
@@ -57,13 +80,21 @@ export function ExportPanel({ params, flame, title, close }: { params: Params; f
         close();
         save(name + ".svg", new Blob([flame.graph.svg()], { type: "image/svg+xml" }));
       }}>SVG: this view</button>}
-      <button onClick={() => file("html")}>HTML: one file to zoom and search</button>
-      <a class="button" href={href("download", Object.fromEntries(REPORT_KEYS.filter((key) => params[key]).map((key) => [key, params[key]])))}
-        download onClick={close}>pprof: what the filters leave</a>
+      <button onClick={fetched("html", ".html")}>HTML: one file to zoom and search</button>
+      {download ? <a class="button" href={download} download onClick={close}>pprof: what the filters leave</a>
+        : <button onClick={fetched("pprof", ".pb.gz")}>pprof: what the filters leave</button>}
       <button onClick={() => {
         close();
-        void navigator.clipboard?.writeText(location.href);
+        copyText(location.href);
       }}>Copy link</button>
+      {command && <>
+        <button onClick={() => {
+          close();
+          copyText(command);
+        }}>Copy command: the same in a terminal</button>
+        <code>{command}</code>
+      </>}
+      {problem && <p class="problem" role="alert">{problem}</p>}
     </div>
   );
 }

@@ -37,6 +37,10 @@ function columnsOf(top: Top): Column[] {
     i ? "t" + i + "-" : "", top.columns!.length > 1 ? " " + c.type : ""))];
 }
 
+// The order that is asked for, if the table has such a column.
+export const orderOf = (columns: Column[], asked: string | undefined, usual: string) =>
+  (asked && columns.some(({ key }) => key === asked.replace(/^-/, "")) ? asked : usual);
+
 // Rows of anything, by their numbers. order is a column's key, after a minus if it falls.
 export function Rows({ columns, rows, order, onOrder, picked = -1, onPick, onOpen, onMenu, label, many, empty }: {
   columns: Column[];
@@ -102,7 +106,7 @@ export function FunctionTable({ top, filter, order, onOrder, picked, onPick, onO
     return list;
   }, [top, filter]);
   return (
-    <Rows label="Functions" many={columns.length > 5} columns={columns} rows={rows} order={order || (top.cum && !top.columns ? "-change" : "-self")} onOrder={onOrder}
+    <Rows label="Functions" many={columns.length > 5} columns={columns} rows={rows} order={orderOf(columns, order, top.cum && !top.columns ? "-change" : "-self")} onOrder={onOrder}
       picked={picked ? top.names.indexOf(picked) : -1} onPick={(row) => onPick(top.names[row])} onOpen={(row) => onOpen(top.names[row])}
       onMenu={onMenu && ((row, x, y) => onMenu(top.names[row], x, y))} />
   );

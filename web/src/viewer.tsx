@@ -3,18 +3,17 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Answer, ask, json, text, useAnswer, useBusy } from "./api";
 import { CodeView, SourceView } from "./code";
 import {
-  type Action, type Flame, type FlameData, type Tree, collapseRecursion, decode, formatValue, graft, groupByModule, matchFrames, matcher, pivot, signed,
-  formatPercent,
+  type Action, type Flame, type FlameData, type Tree, decode, formatPercent, formatValue, graft, signed,
 } from "./component";
-import { Chips, FilterPanel, FILTERS } from "./filters";
-import { FlameGraph } from "./flame";
+import { ApplySearch, Chips, FilterPanel, FILTERS } from "./filters";
 import { CallGraph, type Graph } from "./graph";
 import { meta } from "./meta";
+import { FlamePane, FloatingMenu, frameActions, functionActions, Notes, useShaped } from "./pane";
 import { type Peek, PeekView } from "./peek";
 import { FunctionTable, type Top } from "./table";
 import { ConfigPanel, ExportPanel, Keys, useTheme, ViewPanel } from "./panels";
 import { Notice, Popover } from "./ui";
-import { exactly, follow, go, href, type Params, request, usePlace } from "./url";
+import { exactly, follow, go, href, type Params, REPORT_KEYS, request, usePlace } from "./url";
 
 const VIEWS: [view: string, label: string][] = [
   ["flamegraph", "Flame graph"], ["both", "Both"], ["top", "Table"], ["graph", "Graph"], ["peek", "Peek"], ["source", "Source"],
@@ -32,58 +31,6 @@ async function readFlame(answer: Response): Promise<FlameAnswer> {
   return { notes, tree: decode(flame) };
 }
 
-// What can be done with a function, wherever it is shown.
-function functionActions(name: string, view: string, params: Params): Action[] {
-  const re = exactly(name);
-  const add = (old = "") => (old ? old + "|" + re : re);
-  const actions: Action[] = [
-    ["Pivot: callers and callees", () => go({ p: re, z: "", q: "" }, view === "both" ? view : "flamegraph")],
-    ["Focus: only stacks through it", () => go({ f: re, z: "" })],
-    ["Ignore: no stacks through it", () => go({ i: add(params.i), z: "" })],
-    ["Hide: leave it out of stacks", () => go({ h: add(params.h), z: "" })],
-    ["Show from it on", () => go({ sf: re, z: "" })],
-    ["Highlight", () => go({ q: re })],
-    ["Copy name", () => void navigator.clipboard?.writeText(name)],
-  ];
-  if (view !== "top" && view !== "both") actions.push(["Find in table", () => go({ q: re }, "top")]);
-  actions.push(["Peek", () => go({ f: re }, "peek")], ["Open source", () => go({ f: re }, "source")],
-    ["Disassembly", () => go({ f: re }, "disasm")]);
-  return actions;
-}
-
-// A menu of the page's own, for what is no flame graph.
-function FloatingMenu({ at, close }: { at: { actions: Action[]; x: number; y: number }; close(): void }) {
-  const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const menu = box.current!;
-    const left = Math.max(8, Math.min(at.x, innerWidth - menu.offsetWidth - 8));
-    const top = Math.max(8, Math.min(at.y, innerHeight - menu.offsetHeight - 8));
-    menu.style.transform = `translate(${left}px,${top}px)`;
-    (menu.firstChild as HTMLElement).focus();
-    const away = (event: Event) => menu.contains(event.target as Node) || close();
-    document.addEventListener("pointerdown", away);
-    return () => document.removeEventListener("pointerdown", away);
-  }, [at]);
-  return (
-    <div class="menu" role="menu" ref={box} onKeyDown={(event) => {
-      const items = [...box.current!.children] as HTMLElement[];
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (event.key === "Escape" || event.key === "Tab") close();
-      else if (step) items[(items.indexOf(document.activeElement as HTMLElement) + step + items.length) % items.length].focus();
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    }}>
-      {at.actions.map(([label, act]) => (
-        <button key={label} role="menuitem" onClick={() => {
-          close();
-          act();
-        }}>{label}</button>
-      ))}
-    </div>
-  );
-}
-
 const clearFilters = () => go(Object.fromEntries([...FILTERS.map(([key]) => [key, ""]), ["p", ""], ["z", ""]]));
 
 function Failure({ answer }: { answer: Answer<unknown> }) {
@@ -92,10 +39,6 @@ function Failure({ answer }: { answer: Answer<unknown> }) {
       {answer.error}
     </Notice>
   );
-}
-
-function Notes({ notes }: { notes: string[] }) {
-  return notes.length ? <p class="notes" role="status">{notes.join("; ")}</p> : null;
 }
 
 export function Viewer() {
@@ -124,17 +67,8 @@ export function Viewer() {
   // What "other" stood for, once it was opened.
   const [opened, setOpened] = useState<{ url: string; tree: Tree } | null>(null);
   const whole = opened && opened.url === flameUrl ? opened.tree : flames.data?.tree ?? null;
-  const shaped = useMemo(() => {
-    if (!whole) return null;
-    let tree = whole;
-    if (params.mod) tree = groupByModule(tree);
-    if (params.rec) tree = collapseRecursion(tree);
-    return tree;
-  }, [whole, params.mod, params.rec]);
-  const sandwich = useMemo(() => {
-    if (!shaped || !params.p) return null;
-    return pivot(shaped, matchFrames(shaped, matcher(params.p)));
-  }, [shaped, params.p]);
+  const shaped = useShaped(whole, params);
+  const sandwich = shaped?.sandwich;
 
   async function openOther(tree: Tree, node: number) {
     const parent = tree.parent[node];
@@ -147,13 +81,15 @@ export function Viewer() {
     if (whole && tree === whole) setOpened({ url: flameUrl, tree: graft(whole, parent, sub.tree) });
   }
 
-  const actions = (tree: Tree, node: number): Action[] => {
-    const zoom: Action = ["Zoom", () => flame.current?.zoomTo(node)];
-    if (tree.frame[node] < 2) return [zoom];
-    return [zoom, ...functionActions(tree.name(node), view, params),
-      [params.rec ? "Show recursion" : "Collapse recursion", () => go({ rec: params.rec ? "" : "1", z: "" })]];
-  };
-  const onMenu = (name: string, x: number, y: number) => setMenu({ actions: functionActions(name, view, params), x, y });
+  const actionsOf = (name: string): Action[] => [
+    ...functionActions(name, params, {
+      flame: (changes) => go(changes, view === "both" ? view : "flamegraph"),
+      table: withTable ? undefined : (changes) => go(changes, "top"),
+      peek: (changes) => go(changes, "peek"),
+    }),
+    ["Open source", () => go({ f: exactly(name) }, "source")], ["Disassembly", () => go({ f: exactly(name) }, "disasm")],
+  ];
+  const onMenu = (name: string, x: number, y: number) => setMenu({ actions: actionsOf(name), x, y });
 
   const total = useMemo(() => {
     if (withFlame && whole) {
@@ -203,10 +139,6 @@ export function Viewer() {
     return () => document.removeEventListener("keydown", onKey);
   });
 
-  const flameProps = {
-    search: params.q ?? "", byModule: Boolean(params.col), blue: Boolean(params.cb), theme, actions,
-    onMatched: setMatched, onMoved: setMoved,
-  };
   const body = () => {
     if (withFlame && flames.error) return <Failure answer={flames} />;
     if (withTable && top.error) return <Failure answer={top} />;
@@ -225,24 +157,12 @@ export function Viewer() {
     return (
       <>
         {withFlame && shaped && (
-          <div class="main-pane">
-            <Notes notes={flames.data?.notes ?? []} />
-            {!whole!.total.some((column) => column[0]) ? (
-              <Notice title="No samples are left" actions={[["Clear filters", clearFilters]]}>
-                {flames.data!.notes.join("; ") || "The profile has no value above zero of this type."}
-              </Notice>
-            ) : sandwich ? (
-              sandwich.found > 0 ? (
-                <div class="sandwich">
-                  <FlameGraph key="callers" tree={sandwich.callers} label="Callers" flip zoom="" {...flameProps} onMatched={undefined} />
-                  <FlameGraph key="callees" tree={sandwich.callees} label="Callees" flip={false} zoom="" {...flameProps} control={(f) => (flame.current = f)} />
-                </div>
-              ) : <Notice title="No function matches the pivot" actions={[["Leave it", () => go({ p: "" })]]}>{params.p}</Notice>
-            ) : (
-              <FlameGraph key="flame" tree={shaped} label="Flame graph" flip={Boolean(params.flip)} zoom={params.z ?? ""} {...flameProps}
-                onZoom={(z) => go({ z })} onOther={openOther} control={(f) => (flame.current = f)} />
-            )}
-          </div>
+          <FlamePane shaped={shaped} params={params} theme={theme} notes={flames.data?.notes ?? []} onMatched={setMatched} onMoved={setMoved} onOther={openOther}
+            control={(f) => (flame.current = f)} actions={(tree, node) => frameActions(tree, node, flame.current, params, actionsOf)}>
+            <Notice title="No samples are left" actions={[["Clear filters", clearFilters]]}>
+              {flames.data!.notes.join("; ") || "The profile has no value above zero of this type."}
+            </Notice>
+          </FlamePane>
         )}
         {withTable && top.data && (
           <div class="side-pane">
@@ -299,19 +219,15 @@ export function Viewer() {
               spellcheck={false} autocomplete="off" value={params.q ?? ""} onInput={(event) => go({ q: event.currentTarget.value }, undefined, true)} />
             <kbd>/</kbd>
           </div>
-          {params.q && (
-            <span class="apply" role="group" aria-label="Use the search as a filter">
-              <button onClick={() => go({ f: params.q, q: "", z: "" })} title="Only stacks with a match">Focus</button>
-              <button onClick={() => go({ i: params.q, q: "", z: "" })} title="No stacks with a match">Ignore</button>
-              <button onClick={() => go({ h: params.q, q: "", z: "" })} title="Leave matches out of stacks">Hide</button>
-            </span>
-          )}
+          <ApplySearch params={params} />
           <output class="matched">{params.q && withFlame ? matched : ""}</output>
           <span class="fill" />
           {withFlame && <button disabled={!moved} onClick={() => flame.current?.zoomTo(0)} title="Whole profile (Home)">Reset zoom</button>}
-          <Popover label="Filters" title="Which stacks and frames are shown"><FilterPanel params={params} /></Popover>
+          <Popover label="Filters" title="Which stacks and frames are shown"><FilterPanel params={params} filters={FILTERS} /></Popover>
           <Popover label="View" title="How they are shown"><ViewPanel params={params} view={view} /></Popover>
-          <Popover label="Export">{(close) => <ExportPanel params={params} flame={flame.current} title={meta.title} close={close} />}</Popover>
+          <Popover label="Export">{(close) => <ExportPanel flame={flame.current} title={meta.title} close={close}
+            file={(format) => ask(request("export", params, { format, ...(params.rev ? { rev: "1" } : {}) }), (answer) => answer.blob())}
+            download={href("download", Object.fromEntries(REPORT_KEYS.filter((key) => params[key]).map((key) => [key, params[key]])))} />}</Popover>
           <Popover label="Saved" title="Named settings, shared with pprof"><ConfigPanel params={params} /></Popover>
         </div>
         <Chips params={params} />

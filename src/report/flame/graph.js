@@ -14,6 +14,18 @@ export function element(name, text, className) {
   return e;
 }
 
+// Pages that came over plain HTTP from another machine have no clipboard but this.
+export function copyText(text) {
+  if (navigator.clipboard) return void navigator.clipboard.writeText(text);
+  const field = element("textarea", text, "unseen");
+  const focused = document.activeElement;
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
+  focused?.focus?.();
+}
+
 export function flameGraph(parts, data, hooks = {}) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   const ending = new AbortController();
@@ -175,10 +187,12 @@ export function flameGraph(parts, data, hooks = {}) {
     const title = (g) => (state.byModule ? d.texts[g] : d.groups[g][0]);
     const selves = new Map();
     const sample = new Map();
+    // From the leaves on, what a function spent itself is what begins with it.
+    const spent = (i) => (!d.reverse ? t.self[sizes.first][i] : t.depth[i] === 1 ? t.total[sizes.first][i] : 0);
     for (let i = 1; i < t.n; i++) {
       const g = of(t.frame[i]);
-      if (t.isOther(i) || !t.self[sizes.first][i]) continue;
-      selves.set(g, (selves.get(g) || 0) + t.self[sizes.first][i]);
+      if (t.isOther(i) || !spent(i)) continue;
+      selves.set(g, (selves.get(g) || 0) + spent(i));
       sample.set(g, t.frame[i]);
     }
     const top = [...selves.keys()].filter(title).sort((a, b) => selves.get(b) - selves.get(a)).slice(0, 8);
@@ -333,7 +347,7 @@ export function flameGraph(parts, data, hooks = {}) {
   }
 
   const atPointer = () => (state.hover >= 0 ? state.hover : Math.max(state.current, 0));
-  const copyName = (node = atPointer()) => navigator.clipboard?.writeText(state.tree.name(node));
+  const copyName = (node = atPointer()) => copyText(state.tree.name(node));
 
   // What the keys do; onCanvas: nothing else has the focus. True if it was one of them.
   function key(event, onCanvas) {

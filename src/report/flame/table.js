@@ -208,9 +208,8 @@ export function valueColumns(unit, total, flat, cum, prefix = "", suffix = "") {
   ];
 }
 
-// The functions that came with a flame graph. state is that of the graph; pick(frame).
-export function functionTable(list, state, pick) {
-  const { data } = state.tree;
+// Self and total of each frame's function in each column, whatever was merged into "other".
+export function functionValues(data) {
   const next = reader(base64(data.functions));
   const columns = data.types.length * (data.diff ? 2 : 1);
   const count = data.functions ? data.names.length : 0;
@@ -226,6 +225,13 @@ export function functionTable(list, state, pick) {
       total[c][f] = next();
     }
   }
+  return { self, total, count };
+}
+
+// The functions that came with a flame graph. state is that of the graph; pick(frame).
+export function functionTable(list, state, pick) {
+  const { data } = state.tree;
+  const { self, total, count } = functionValues(data);
   const name = { key: "name", label: "Function", value: (f) => data.names[f], text: (f) => data.names[f] };
   const table = virtualTable(list.querySelector(".rows"), {
     columns() {

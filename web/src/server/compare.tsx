@@ -1,6 +1,6 @@
 // Comparison: two selections side by side, each with its own range; they are zoomed and searched together.
 import { useState } from "preact/hooks";
-import { About, ProfileResult, ProfileTimeline, useProfile } from "./profile";
+import { About, exportsOf, ProfileResult, ProfileTimeline, useProfile } from "./profile";
 import { Nothing, Refresh, type Selection, SelectorBar, useSelection, useTick } from "./selection";
 import { type PageProps, Shell, type Tools, useTools } from "./shell";
 
@@ -12,7 +12,7 @@ function Half({ title, selection, props, tools, again, onFocus }: {
   again(): void;
   onFocus(): void;
 }) {
-  const { data: profile, error, retry } = useProfile(selection);
+  const { data: profile, error, retry } = useProfile(selection, props.params, tools.view);
   const { params, theme } = props;
   return (
     <section class="half" aria-label={title} onFocusIn={onFocus} onPointerEnter={onFocus}>
@@ -32,14 +32,15 @@ export function ComparePage(props: PageProps) {
   const { tick, again } = useTick(params);
   const left = useSelection(params, tick, "left_");
   const right = useSelection(params, tick);
-  const tools: [Tools, Tools] = [useTools(params, "flame"), useTools(params, "flame")];
+  const tools: [Tools, Tools] = [useTools(params, { usual: "flame" }), useTools(params, { usual: "flame" })];
   // Keys are for the side that was looked at last.
   const [side, setSide] = useState(1);
+  const sides = [{ ...left, type: right.type }, right];
   return (
-    <Shell page="compare" props={props} tools={tools[side]}
+    <Shell page="compare" props={props} tools={tools[side]} exports={exportsOf([sides[side]], params, tools[side].view)}
       bars={<SelectorBar selection={right} onlyType onRange={again}><Refresh params={params} again={again} /></SelectorBar>}>
       <main class="compare">
-        <Half title="Left" selection={{ ...left, type: right.type }} props={props} tools={tools[0]} again={again} onFocus={() => setSide(0)} />
+        <Half title="Left" selection={sides[0]} props={props} tools={tools[0]} again={again} onFocus={() => setSide(0)} />
         <Half title="Right" selection={right} props={props} tools={tools[1]} again={again} onFocus={() => setSide(1)} />
       </main>
     </Shell>

@@ -4,7 +4,8 @@ import { useLoaded } from "../api";
 import { formatPercent, formatValue, signed } from "../component";
 import { Check, Notice } from "../ui";
 import { go } from "../url";
-import { diffTree, eventsOf } from "./querier";
+import { exportsOf } from "./profile";
+import { drawStacks, isFiltered, shapeOf } from "./querier";
 import { Result } from "./result";
 import { Nothing, Refresh, SelectorBar, useSelection, useTick } from "./selection";
 import { type PageProps, Shell, useTools } from "./shell";
@@ -12,26 +13,26 @@ import { type PageProps, Shell, useTools } from "./shell";
 export function DiffPage(props: PageProps) {
   const { params, theme } = props;
   const { tick, again } = useTick(params);
-  const tools = useTools(params);
+  const tools = useTools(params, { diff: true });
   const left = useSelection(params, tick, "left_");
   const right = useSelection(params, tick);
   const type = right.type ?? left.type;
   const normalise = !params.abs;
+  const shape = shapeOf(params, tools.view);
   const key = type && left.selector && right.selector
-    ? [type.ID, ...[left, right].flatMap((s) => [s.selector, s.range.start, s.range.end])].join("\n") : null;
+    ? [type.ID, JSON.stringify(shape), ...[left, right].flatMap((s) => [s.selector, s.range.start, s.range.end])].join("\n") : null;
   const { data: loaded, error, retry } = useLoaded(key, async () => {
-    const [tree, events] = await Promise.all([diffTree(type!, [left, right]), eventsOf(type!, right.types, [left, right])]);
-    if (tree) tree.data.events = events && [events];
-    return { tree, open: (path: string[]) => diffTree(type!, [left, right], path) };
+    const sides = [left, right];
+    return { drawn: await drawStacks(type!, sides, shape), open: (path: string[]) => drawStacks(type!, sides, shape, path) };
   });
   const tree = useMemo(() => {
-    const made = loaded?.tree;
+    const made = loaded?.drawn.tree;
     return made ? { ...made, data: { ...made.data, normalise: normalise ? 1 : 0 } } : null;
   }, [loaded, normalise]);
 
   const [l, r] = tree ? [tree.total[0][0], tree.total[1][0]] : [0, 0];
   return (
-    <Shell page="diff" props={props} tools={tools}
+    <Shell page="diff" props={props} tools={tools} exports={exportsOf([{ ...left, type }, { ...right, type }], params, tools.view)}
       about={type && tree && <>
         {type.sampleType} <b>{formatValue(l, type.sampleUnit)} → {formatValue(r, type.sampleUnit)}</b>
         {l > 0 && ` (${signed(r - l, formatPercent(Math.abs(r - l) / l))})`}
@@ -47,8 +48,8 @@ export function DiffPage(props: PageProps) {
       <main class={tools.view}>
         {right.empty && left.empty && <Nothing />}
         {(error || right.error) && <Notice title="This cannot be shown" actions={[["Try again", right.error ? again : retry]]}>{error || right.error}</Notice>}
-        {loaded && !error && !loaded.tree && <Notice title="No samples on either side">Choose other labels or ranges.</Notice>}
-        {tree && <Result whole={tree} params={params} theme={theme} tools={tools} open={loaded!.open} />}
+        {tree && !error && (l + r === 0 && !isFiltered(shape) ? <Notice title="No samples on either side">Choose other labels or ranges.</Notice>
+          : <Result drawn={{ tree, notes: loaded!.drawn.notes }} params={params} theme={theme} tools={tools} open={loaded!.open} />)}
       </main>
     </Shell>
   );

@@ -1,5 +1,5 @@
 // Explore: one service, one profile type, a range of time; its timeline, flame graph and table.
-import { About, ProfileResult, ProfileTimeline, useProfile } from "./profile";
+import { About, exportsOf, ProfileResult, ProfileTimeline, useProfile } from "./profile";
 import { Nothing, Refresh, SelectorBar, useSelection, useTick } from "./selection";
 import { type PageProps, Shell, useTools } from "./shell";
 
@@ -8,9 +8,9 @@ export function Explore(props: PageProps) {
   const { tick, again } = useTick(params);
   const tools = useTools(params);
   const selection = useSelection(params, tick);
-  const { data: profile, error, retry } = useProfile(selection);
+  const { data: profile, error, retry } = useProfile(selection, params, tools.view);
   return (
-    <Shell page="explore" props={props} tools={tools} about={<About selection={selection} profile={profile} />}
+    <Shell page="explore" props={props} tools={tools} exports={exportsOf([selection], params, tools.view)} about={<About selection={selection} profile={profile} />}
       bars={<>
         <SelectorBar selection={selection} onRange={again}><Refresh params={params} again={again} /></SelectorBar>
         <ProfileTimeline selection={selection} profile={profile} theme={theme} />

@@ -1,31 +1,24 @@
 // Files: a profile, or two to compare, from this machine. The server reads them and keeps nothing; they stay
 // in this tab, so that a reload shows them again.
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { json, send, useLoaded } from "../api";
-import { decode, type FlameData, formatPercent, formatValue, signed } from "../component";
+import { send, useLoaded } from "../api";
+import { formatPercent, formatValue, signed } from "../component";
 import { Check, Notice } from "../ui";
 import { go } from "../url";
+import { fileCommand } from "./command";
 import { keep, type Kept, recall } from "./keep";
+import { isFiltered, readDrawn, type Shape, shapeOf } from "./querier";
 import { Result } from "./result";
 import { type PageProps, Shell, useTools } from "./shell";
 
-interface Answer {
-  types: [type: string, unit: string][];
-  type: number;
-  events: [number, number][];
-  flame: FlameData;
-}
-
-async function read(files: (Kept | null)[], type: string, path?: string[]) {
-  const form = new FormData();
-  const [base, file] = files;
-  form.append("profile", file!.content);
-  if (base) form.append("base", base.content);
-  if (type) form.append("type", type);
-  for (const name of path ?? []) form.append("path", name);
-  const { types, type: index, events, flame } = await send("api/v1/flame", json<Answer>, form);
-  flame.events = events.length ? events : null;
-  return { types, index, tree: decode(flame) };
+function form([base, file]: (Kept | null)[], type: string, shape: Shape, path: string[] = []): FormData {
+  const parts = new FormData();
+  parts.append("profile", file!.content);
+  if (base) parts.append("base", base.content);
+  if (type) parts.append("type", type);
+  for (const [name, value] of Object.entries(shape)) if (value) parts.append(name, String(value));
+  for (const name of path) parts.append("path", name);
+  return parts;
 }
 
 function Chooser({ title, file, choose, clear }: { title: string; file: Kept | null; choose(file: File): void; clear?(): void }) {
@@ -56,32 +49,44 @@ function Chooser({ title, file, choose, clear }: { title: string; file: Kept | n
 
 export function FilesPage(props: PageProps) {
   const { params, theme } = props;
-  const tools = useTools(params);
+  const tools = useTools(params, { diff: Boolean(params.base_file) });
   const [files, setFiles] = useState<(Kept | null)[]>([null, null]);
   const ids = [params.base_file ?? "", params.file ?? ""];
   useEffect(() => void Promise.all(ids.map((id) => (id ? recall(id) : null))).then(setFiles), [ids.join()]);
   const choose = (key: string) => async (file: File) => go({ [key]: await keep(file), z: "", type: "" });
   const [base, file] = files;
-  const key = file && file.id === params.file && (base?.id ?? "") === ids[0] ? [file.id, ids[0], params.type ?? ""].join(" ") : null;
-  const { data: loaded, error, retry } = useLoaded(key, async () => ({ ...await read(files, params.type ?? ""), open: async (path: string[]) => (await read(files, params.type ?? "", path)).tree }));
+  const shape = shapeOf(params, tools.view);
+  const type = params.type ?? "";
+  const key = file && file.id === params.file && (base?.id ?? "") === ids[0] ? [file.id, ids[0], type, JSON.stringify(shape)].join(" ") : null;
+  const { data: loaded, error, retry } = useLoaded(key, async () => {
+    const read = (path?: string[]) => send("api/v1/flame", readDrawn, form(files, type, shape, path));
+    return { drawn: await read(), open: read };
+  });
   const normalise = !params.abs;
-  const tree = useMemo(() => loaded && { ...loaded.tree, data: { ...loaded.tree.data, normalise: normalise ? 1 : 0 } }, [loaded, normalise]);
-  const shown = key && tree && tree.total.some((column) => column[0]) ? tree : null;
-  const [type, unit] = loaded?.types[loaded.index] ?? ["", ""];
+  const tree = useMemo(() => loaded && { ...loaded.drawn.tree, data: { ...loaded.drawn.tree.data, normalise: normalise ? 1 : 0 } }, [loaded, normalise]);
+  const shown = key && tree && (isFiltered(shape) || tree.total[0][0] || (tree.data.diff && tree.total[1][0])) ? tree : null;
+  const types = loaded?.drawn.types ?? [];
+  const [name, unit] = types[loaded?.drawn.type ?? 0] ?? ["", ""];
   const [l, r] = shown ? [shown.total[0][0], shown.total[1]?.[0] ?? 0] : [0, 0];
   const gone = params.file && !file;
+  const chosen = [base, file].filter((f) => f !== null);
+  const title = chosen.map((f) => f.name).join(" \u2192 ");
   return (
-    <Shell page="files" props={props} tools={shown ? tools : undefined}
+    <Shell page="files" props={props} tools={shown ? tools : undefined} types={types.length}
+      exports={shown ? {
+        title, command: fileCommand(params, tools.view, type, chosen.map((f) => f.name)),
+        file: (format) => send("api/v1/flame", (answer) => answer.blob(), form(files, type, { ...shape, format, title, normalise })),
+      } : undefined}
       about={shown && (shown.data.diff
-        ? <>{type} <b>{formatValue(l, unit)} → {formatValue(r, unit)}</b>{l > 0 && ` (${signed(r - l, formatPercent(Math.abs(r - l) / l))})`}</>
-        : <>{type} <b>{formatValue(l, unit)}</b></>)}
+        ? <>{name} <b>{formatValue(l, unit)} → {formatValue(r, unit)}</b>{l > 0 && ` (${signed(r - l, formatPercent(Math.abs(r - l) / l))})`}</>
+        : <>{name} <b>{formatValue(l, unit)}</b></>)}
       bars={
         <div class="bar selection files">
           <Chooser title="Profile" file={file} choose={choose("file")} clear={() => go({ file: "", z: "" })} />
           <Chooser title="Compare with" file={base} choose={choose("base_file")} clear={() => go({ base_file: "", z: "" })} />
-          {loaded && loaded.types.length > 1 && (
-            <select aria-label="Sample type" value={loaded.types[loaded.index][0]} onChange={(event) => go({ type: event.currentTarget.value, z: "" })}>
-              {loaded.types.map(([name]) => <option key={name} value={name}>{name}</option>)}
+          {types.length > 1 && (
+            <select aria-label="Sample type" value={name} onChange={(event) => go({ type: event.currentTarget.value, z: "" })}>
+              {types.map(([t]) => <option key={t} value={t}>{t}</option>)}
             </select>
           )}
           {shown && Boolean(shown.data.diff) && <>
@@ -92,7 +97,7 @@ export function FilesPage(props: PageProps) {
       }>
       <main class={shown ? tools.view : ""}>
         {error ? <Notice title="This cannot be read" actions={[["Try again", retry]]}>{error}</Notice>
-          : shown ? <Result whole={shown} params={params} theme={theme} tools={tools} open={loaded!.open} />
+          : shown ? <Result drawn={{ tree: shown, notes: loaded!.drawn.notes }} params={params} theme={theme} tools={tools} open={loaded!.open} />
           : loaded && key ? <Notice title="No samples">The profile has no value above zero of this type.</Notice>
           : <Notice title={gone ? "Choose the file again" : "A profile from this machine"}>
             {gone ? "It was chosen in another tab or browser; files are not kept on the server."

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { useLoaded } from "../api";
 import { type Column, formatPercent } from "../component";
-import { Rows } from "../table";
+import { orderOf, Rows } from "../table";
 import { Choice, link, Notice } from "../ui";
 import { go } from "../url";
 import { labelNames, labelValues, type ProfileType, type Range, selectSeries, type Series } from "./querier";
@@ -146,7 +146,7 @@ export function LabelsPage(props: PageProps) {
           ? <Notice title="Nothing in this range" actions={[["Last 24 hours", () => go({ from: "now-24h", until: "" })]]}>
             {selector} has nothing of {type?.name} between these times.
           </Notice>
-          : <Rows label={"Values of " + loaded.by} columns={columns} rows={rows} order={params.o ?? "-share"} onOrder={(o) => go({ o }, undefined, true)} picked={picked}
+          : <Rows label={"Values of " + loaded.by} columns={columns} rows={rows} order={orderOf(columns, params.o, "-share")} onOrder={(o) => go({ o }, undefined, true)} picked={picked}
             onPick={(i) => go({ only: i === picked ? "" : shown(groups[i].value) }, undefined, true)}
             onOpen={(i) => go({ query: formatSelector(withLabel(matchers, by, "=", groups[i].value)), only: "", by: "" }, "explore")} />)}
       </main>

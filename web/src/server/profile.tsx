@@ -1,36 +1,52 @@
 // One selection with its timeline, flame graph and table: Explore has one, Compare two.
 import { useLoaded } from "../api";
-import { formatValue, type Tree } from "../component";
+import { formatValue } from "../component";
 import { Notice } from "../ui";
 import { go, type Params } from "../url";
-import { mergeTree, type Range, selectSeries, type Series } from "./querier";
+import { queryCommand } from "./command";
+import { drawStacks, type Drawn, fileOf, isFiltered, type Range, selectSeries, type Series, shapeOf } from "./querier";
 import { Result } from "./result";
 import type { Selection } from "./selection";
 import { formatSelector } from "./selector";
-import type { Tools } from "./shell";
+import type { Exports, Tools } from "./shell";
 import { rates, span, stepOf, Timeline } from "./timeline";
 
 interface Profile {
   series: Series[];
-  tree: Tree | null;
+  drawn: Drawn;
   range: Range;
   step: number;
-  open(path: string[]): Promise<Tree | null>;
+  open(path: string[]): Promise<Drawn>;
 }
 
-export function useProfile({ type, selector, range }: Selection) {
-  const key = type && selector ? [type.ID, selector, range.start, range.end].join("\n") : null;
+export function useProfile({ type, selector, range }: Selection, params: Params, view: string) {
+  const shape = shapeOf(params, view);
+  const key = type && selector ? [type.ID, selector, range.start, range.end, JSON.stringify(shape)].join("\n") : null;
   return useLoaded<Profile>(key, async () => {
     const step = stepOf(range);
-    const [series, tree] = await Promise.all([selectSeries(type!.ID, selector, range, step), mergeTree(type!, selector, range)]);
-    return { series: rates(series, type!, step), tree, range, step, open: (path) => mergeTree(type!, selector, range, path) };
+    const sides = [{ selector, range }];
+    const [series, drawn] = await Promise.all([selectSeries(type!.ID, selector, range, step), drawStacks(type!, sides, shape)]);
+    return { series: rates(series, type!, step), drawn, range, step, open: (path) => drawStacks(type!, sides, shape, path) };
   });
+}
+
+// What leaves the page: of one selection, or of two, the left one first.
+export function exportsOf(selections: Selection[], params: Params, view: string): Exports | undefined {
+  const [left, right] = selections.length > 1 ? selections : [undefined, selections[0]];
+  const { type, selector } = right;
+  if (!type || !selector) return undefined;
+  const name = ({ matchers }: Selection) => matchers.map(({ value }) => value).join(" ");
+  const title = `${left ? `${name(left)} \u2192 ` : ""}${name(right)} ${type.sampleType}`;
+  return {
+    title, command: queryCommand(params, view, right, left),
+    file: (format) => fileOf(type, selections, shapeOf(params, view), format, { title, normalise: !params.abs }),
+  };
 }
 
 // Its total in words.
 export function About({ selection: { type }, profile }: { selection: Selection; profile: Profile | null }) {
   if (!type || !profile) return null;
-  return <>{type.sampleType} <b>{formatValue(profile.tree?.total[0][0] ?? 0, type.sampleUnit)}</b> · {span(profile.range)}</>;
+  return <>{type.sampleType} <b>{formatValue(profile.drawn.tree.total[0][0], type.sampleUnit)}</b> · {span(profile.range)}</>;
 }
 
 export function ProfileTimeline({ selection: { type, prefix }, profile, theme, label }: { selection: Selection; profile: Profile | null; theme: string; label?: string }) {
@@ -53,7 +69,7 @@ export function ProfileResult({ selection, profile, error, retry, params, theme,
 }) {
   const { prefix, matchers, selector, type } = selection;
   if (error) return <Notice title="This cannot be shown" actions={[["Try again", retry]]}>{error}</Notice>;
-  if (profile && !profile.tree) {
+  if (profile && !profile.drawn.tree.total[0][0] && !isFiltered(shapeOf(params, tools.view))) {
     return (
       <Notice title="No samples in this range" actions={[["Last 24 hours", () => go({ [prefix + "from"]: "now-24h", [prefix + "until"]: "" })],
         ["Without labels", () => go({ [prefix + "query"]: formatSelector(matchers.filter((m) => m.name === "service_name")) })]]}>
@@ -61,5 +77,5 @@ export function ProfileResult({ selection, profile, error, retry, params, theme,
       </Notice>
     );
   }
-  return profile?.tree ? <Result whole={profile.tree} params={params} theme={theme} tools={tools} open={profile.open} label={label} /> : null;
+  return profile ? <Result drawn={profile.drawn} params={params} theme={theme} tools={tools} open={profile.open} label={label} /> : null;
 }

@@ -1,7 +1,7 @@
 // What the server is asked: querier.v1.QuerierService in JSON, times in milliseconds.
 import { ask, json } from "../api";
-import { type Flamebearer, fromFlamebearer, subtree } from "../bearer";
-import type { Tree } from "../component";
+import { decode, type FlameData, type Tree } from "../component";
+import type { Params } from "../url";
 
 export interface ProfileType {
   ID: string;
@@ -46,48 +46,41 @@ export const series = async (labels: string[], range: Range) =>
 
 const NODES = 16384;
 
-// What is merged: of a tree below a path more is shown.
-const merged = (type: string, labelSelector: string, range: Range, path: string[]) => ({
-  profileTypeID: type, labelSelector, maxNodes: path.length ? NODES : 4 * NODES, ...range, stackTraceSelector: { callSite: path.map((name) => ({ name })) },
-});
-
-// The tree of stacks, or of what is below a path; null if there are none.
-export async function mergeTree(type: ProfileType, selector: string, range: Range, path?: string[]): Promise<Tree | null> {
-  const asked = { ...merged(type.ID, selector, range, path ?? []), ...(path ? {} : { maxNodes: NODES }) };
-  return treeOf((await call<{ flamegraph?: Flamebearer }>("SelectMergeStacktraces", asked)).flamegraph, type, false, path);
-}
-
 export interface Side {
   selector: string;
   range: Range;
 }
-export async function diffTree(type: ProfileType, sides: [Side, Side], path?: string[]): Promise<Tree | null> {
-  const [left, right] = sides.map(({ selector, range }) => ({ ...merged(type.ID, selector, range, path ?? []), ...(path ? {} : { maxNodes: NODES }) }));
-  return treeOf((await call<{ flamegraph?: Flamebearer }>("Diff", { left, right })).flamegraph, type, true, path);
+
+// What the server makes of stacks: pprof's filters, what a frame is, and from which end they grow.
+const SHAPES: [key: string, field: string][] = [["f", "focus"], ["i", "ignore"], ["h", "hide"], ["s", "show"], ["sf", "showFrom"], ["prunefrom", "pruneFrom"], ["g", "by"]];
+export type Shape = Record<string, string | boolean>;
+export function shapeOf(params: Params, view: string): Shape {
+  const shape: Shape = Object.fromEntries(SHAPES.filter(([key]) => params[key]).map(([key, field]) => [field, params[key]]));
+  return params.rev && (view === "flame" || view === "both") ? { ...shape, reverse: true } : shape;
+}
+export const isFiltered = (shape: Shape) => Object.keys(shape).some((field) => field !== "by" && field !== "reverse");
+
+export interface Drawn {
+  types: [type: string, unit: string][];
+  type: number;
+  notes: string[];
+  tree: Tree;
+}
+export async function readDrawn(answer: Response): Promise<Drawn> {
+  const { types, type, notes, events, flame } = await answer.json() as Omit<Drawn, "tree"> & { events: [number, number][]; flame: FlameData };
+  flame.events = events.length ? events : null;
+  return { types, type, notes, tree: decode(flame) };
 }
 
-function treeOf(bearer: Flamebearer | undefined, type: ProfileType, diff: boolean, path?: string[]): Tree | null {
-  if (!bearer || !(Number(bearer.total) > 0)) return null;
-  const tree = fromFlamebearer(bearer, type.sampleType, type.sampleUnit, diff);
-  return path ? subtree(tree, path) : tree;
+function question(type: ProfileType, sides: Side[], more: object): string {
+  const [profile, base] = [...sides].reverse().map(({ selector, range }) => ({ profileTypeID: type.ID, labelSelector: selector, ...range }));
+  return JSON.stringify({ profile, base, ...more });
 }
 
-// The sum over a range.
-async function sumOf(type: string, { selector, range }: Side): Promise<number> {
-  const all = await selectSeries(type, selector, range, Math.max(1, (range.end - range.start) / 1000));
-  return all.reduce((sum, { points }) => points.reduce((s, { value }) => s + value, sum), 0);
-}
+// The tree of stacks, or of what is below a path; of two sides, the left one first, their difference.
+export const drawStacks = (type: ProfileType, sides: Side[], shape: Shape, path: string[] = []): Promise<Drawn> =>
+  ask("api/v1/flame", readDrawn, question(type, sides, { ...shape, path, maxNodes: path.length ? 4 * NODES : NODES }));
 
-// How much an event weighs on each side: what noise may explain follows from it. Null where the
-// profiles do not tell how many events there were.
-export async function eventsOf(type: ProfileType, types: ProfileType[], sides: [Side, Side]): Promise<[number, number] | null> {
-  if (type.sampleUnit === "count" && type.sampleType === "samples") return [1, 1];
-  const counts = types.find((t) => t.name === type.name && t.sampleType === "samples" && t.sampleUnit === "count");
-  if (type.sampleUnit !== "nanoseconds" || !counts) return null;
-  const weights = await Promise.all(sides.map(async (side) => {
-    const [value, n] = await Promise.all([sumOf(type.ID, side), sumOf(counts.ID, side)]);
-    return n > 0 ? value / n : 0;
-  }));
-  // A side without samples has the other one's events: none of them is noise.
-  return weights.some((w) => w > 0) ? [weights[0] || weights[1], weights[1] || weights[0]] : null;
-}
+// The same as a file: html or pprof.
+export const fileOf = (type: ProfileType, sides: Side[], shape: Shape, format: string, more: object): Promise<Blob> =>
+  ask("api/v1/flame", (answer) => answer.blob(), question(type, sides, { ...shape, format, ...more }));

@@ -1,86 +1,103 @@
-// A tree, as flame graph and table: what every page of the server ends in.
+// A tree, as flame graph, table, call graph, callers and callees: what every page of the server ends in.
 import { useMemo, useState } from "preact/hooks";
-import { functionsOf } from "../bearer";
-import { type Action, filterTree, graft, halfWidth, matcher, type Tree } from "../component";
-import { FlameGraph } from "../flame";
+import { type Action, functionValues, graft, halfWidth, matcher, type Tree } from "../component";
+import { FRAME_FILTERS } from "../filters";
+import { CallGraph } from "../graph";
+import { graphOf, peekOf } from "../graphs";
+import { FlamePane, FloatingMenu, frameActions, functionActions, useShaped } from "../pane";
+import { PeekView } from "../peek";
 import { FunctionTable, type Top } from "../table";
+import { Notice } from "../ui";
 import { exactly, go, type Params } from "../url";
+import type { Drawn } from "./querier";
 import type { Tools } from "./shell";
 
-function topOf(tree: Tree): Top {
-  const { self, total } = functionsOf(tree);
-  const [type, unit] = tree.data.types[0];
-  const any = (f: number) => f > 1 && total.some((column, c) => column[f] || self[c][f]);
-  const rows = tree.data.names.map((_, f) => f).filter(any);
-  const names = rows.map((f) => tree.data.names[f]);
-  if (tree.data.diff) {
+// all: of every sample type that came.
+function topOf(tree: Tree, all: boolean): Top {
+  const { data } = tree;
+  const { self, total, count } = functionValues(data);
+  const shown = data.diff ? [0, 1] : [...(all ? data.types : [0]).keys()];
+  const rows: number[] = [];
+  for (let f = 2; f < count; f++) if (shown.some((c) => total[c][f] || self[c][f])) rows.push(f);
+  const names = rows.map((f) => data.names[f]);
+  if (data.diff) {
     // Normalised, the left side is scaled to the total of the right one, as the flame graph does it.
     const [l, r] = [tree.total[0][0], tree.total[1][0]];
-    const scale = tree.data.normalise && l && r ? r / l : 1;
-    const events = tree.data.events?.[0];
-    const side = (of: number[][]) => rows.map((f): [number, number, number, number] => {
-      const half = events ? halfWidth([of[0][f], of[1][f]], [l, r], events, Boolean(tree.data.normalise)) : 0;
+    const scale = data.normalise && l && r ? r / l : 1;
+    const events = data.events?.[0];
+    const side = (of: Float64Array[]) => rows.map((f): [number, number, number, number] => {
+      const half = events ? halfWidth([of[0][f], of[1][f]], [l, r], events, Boolean(data.normalise)) : 0;
       const before = Math.round(of[0][f] * scale);
       return [before, of[1][f], half, Math.abs(of[1][f] - before) > half ? 1 : 0];
     });
+    const [type, unit] = data.types[0];
     return { notes: [], names, type, unit, totals: [l, r], flat: side(self), cum: side(total) };
   }
-  return { notes: [], names, columns: [{ type, unit, total: tree.total[0][0], flat: rows.map((f) => self[0][f]), cum: rows.map((f) => total[0][f]) }] };
-}
-
-function actionsOf(tools: Tools) {
-  return (tree: Tree, node: number): Action[] => {
-    const zoom: Action = ["Zoom", () => tools.flame.current?.zoomTo(node)];
-    if (tree.frame[node] < 2) return [zoom];
-    const re = exactly(tree.name(node));
-    return [zoom, ["Focus: only stacks through it", () => go({ f: re, z: "" })], ["Ignore: no stacks through it", () => go({ i: re, z: "" })],
-      ["Hide: leave it out of stacks", () => go({ h: re, z: "" })], ["Highlight", () => go({ q: re })],
-      ["Copy name", () => void navigator.clipboard?.writeText(tree.name(node))]];
+  return {
+    notes: [], names,
+    columns: shown.map((c) => ({ type: data.types[c][0], unit: data.types[c][1], total: tree.total[c][0], flat: rows.map((f) => self[c][f]), cum: rows.map((f) => total[c][f]) })),
   };
 }
 
+const clearFilters = () => go(Object.fromEntries([...FRAME_FILTERS.map(([key]) => [key, ""]), ["p", ""], ["z", ""]]));
+
 // open: gives what is below a way from the root, for a click on "other".
-export function Result({ whole: answer, params, theme, tools, label = "Flame graph", open }: {
-  whole: Tree;
+export function Result({ drawn: { tree: answer, notes }, params, theme, tools, label, open }: {
+  drawn: Pick<Drawn, "tree" | "notes">;
   params: Params;
   theme: string;
   tools: Tools;
   label?: string;
-  open?(path: string[]): Promise<Tree | null>;
+  open?(path: string[]): Promise<Drawn>;
 }) {
   const { view } = tools;
   const [opened, setOpened] = useState<{ of: Tree; tree: Tree } | null>(null);
+  const [menu, setMenu] = useState<{ actions: Action[]; x: number; y: number } | null>(null);
   const whole = opened?.of === answer ? opened.tree : answer;
   const onOther = open && ((shown: Tree, node: number) => {
-    // Only in the tree as it came: what was made of it by filters follows.
+    // Only in the tree as it came: what was made of it follows.
     if (shown !== whole) return;
     const parent = whole.parent[node];
     const path: string[] = [];
     for (let i = parent; i > 0; i = whole.parent[i]) path.unshift(whole.name(i));
-    void open(path).then((sub) => sub && setOpened({ of: answer, tree: graft(whole, parent, sub) }), () => {});
+    void open(path).then((sub) => setOpened({ of: answer, tree: graft(whole, parent, sub.tree) }), () => {});
   });
-  const tree = useMemo(() => {
-    const test = (text?: string) => (text ? matcher(text) : undefined);
-    if (!params.f && !params.i && !params.h) return whole;
-    return filterTree(whole, { focus: test(params.f), ignore: test(params.i), hide: test(params.h) });
-  }, [whole, params.f, params.i, params.h]);
-  const top = useMemo(() => topOf(tree), [tree]);
+  const withFlame = view === "flame" || view === "both";
+  const withTable = view === "table" || view === "both";
+  const shaped = useShaped(withFlame ? whole : null, params);
+  const top = useMemo(() => (withTable ? topOf(answer, Boolean(params.all)) : null), [answer, withTable, params.all]);
+  const graph = useMemo(() => (view === "graph" ? graphOf(whole, Number(params.n) || 80) : null), [whole, view, params.n]);
+  const peek = useMemo(() => (view === "peek" ? peekOf(whole, params.f ? matcher(params.f) : null) : null), [whole, view, params.f]);
+  const actionsOf = (name: string) => functionActions(name, params, {
+    flame: (changes) => tools.show(view === "both" ? view : "flame", changes),
+    table: withTable ? undefined : (changes) => tools.show("table", changes),
+    peek: tools.views.includes("peek") ? (changes) => tools.show("peek", changes) : undefined,
+  });
+  const onMenu = (name: string, x: number, y: number) => setMenu({ actions: actionsOf(name), x, y });
   const q = params.q ?? "";
+  const nothing = (
+    <Notice title="No samples are left" actions={[["Clear filters", clearFilters]]}>{notes.join("; ") || "The filters leave none."}</Notice>
+  );
+  const left = answer.total[0][0] || (answer.data.diff && answer.total[1][0]);
+  if (!left && !withFlame) return nothing;
   return (
     <>
-      {view !== "table" && (
-        <div class="main-pane">
-          <FlameGraph tree={tree} label={label} onOther={onOther} flip={Boolean(params.flip)} search={q} byModule={false} blue={Boolean(params.cb)} zoom={params.z ?? ""} theme={theme}
-            onZoom={(z) => go({ z })} onMatched={tools.setMatched} onMoved={tools.setMoved} actions={actionsOf(tools)} control={(f) => (tools.flame.current = f)} />
-        </div>
+      {shaped && (
+        <FlamePane shaped={shaped} params={params} theme={theme} notes={notes} label={label} onOther={onOther} onMatched={tools.setMatched} onMoved={tools.setMoved}
+          actions={(tree, node) => frameActions(tree, node, tools.flame.current, params, actionsOf)} control={(f) => (tools.flame.current = f)}>
+          {nothing}
+        </FlamePane>
       )}
-      {view !== "flame" && (
+      {top && (
         <div class="side-pane">
-          <FunctionTable top={top} filter={q && !/^\^.*\$$/.test(q) ? q : ""} order={params.o ?? ""} onOrder={(o) => go({ o }, undefined, true)}
+          <FunctionTable top={top} filter={q && (view === "table" || !/^\^.*\$$/.test(q)) ? q : ""} order={params.o ?? ""} onOrder={(o) => go({ o }, undefined, true)} onMenu={onMenu}
             picked={top.names.find((name) => q && exactly(name) === q) ?? ""} onPick={(name) => go({ q: q === exactly(name) ? "" : exactly(name) }, undefined, true)}
-            onOpen={(name) => go({ f: exactly(name), q: "", z: "" })} />
+            onOpen={(name) => tools.show(view === "both" ? view : "flame", { p: exactly(name), q: "", z: "" })} />
         </div>
       )}
+      {graph && <CallGraph graph={graph} search={q} onMenu={onMenu} />}
+      {peek && <PeekView peek={peek} open={(name) => go({ f: exactly(name) })} />}
+      {menu && <FloatingMenu at={menu} close={() => setMenu(null)} />}
     </>
   );
 }

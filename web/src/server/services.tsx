@@ -2,7 +2,7 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { useLoaded } from "../api";
 import { type Column, formatPercent, signed } from "../component";
-import { Rows } from "../table";
+import { orderOf, Rows } from "../table";
 import { link, Notice } from "../ui";
 import { go } from "../url";
 import { labelValues, type ProfileType, profileTypes, type Range, selectSeries, series, type Series } from "./querier";
@@ -160,7 +160,7 @@ export function ServicesPage(props: PageProps) {
       <main class="list">
         {error ? <Notice title="This cannot be shown" actions={[["Try again", retry]]}>{error}</Notice>
           : empty ? <Welcome />
-          : data && <Rows label="Services" columns={columns} rows={rows} order={params.o ?? "-cpu"} onOrder={(o) => go({ o }, undefined, true)} onPick={open} onOpen={open} empty="No service has that in its name." />}
+          : data && <Rows label="Services" columns={columns} rows={rows} order={orderOf(columns, params.o, "-cpu")} onOrder={(o) => go({ o }, undefined, true)} onPick={open} onOpen={open} empty="No service has that in its name." />}
       </main>
     </Shell>
   );

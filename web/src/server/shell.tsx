@@ -3,8 +3,9 @@ import type { ComponentChildren, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { forgetToken, hasToken, useBusy } from "../api";
 import type { Flame } from "../component";
-import { Chips } from "../filters";
-import { Keys } from "../panels";
+import { ApplySearch, Chips, FilterPanel, FRAME_FILTERS } from "../filters";
+import { AllTypes, ExportPanel, FlameChecks, GraphSize, Keys } from "../panels";
+import { Choice, Popover } from "../ui";
 import { follow, go, href, type Params, read } from "../url";
 
 export interface PageProps {
@@ -17,55 +18,97 @@ export interface PageProps {
 const PAGES: [page: string, label: string][] = [["services", "Services"], ["explore", "Explore"], ["tags", "Labels"], ["compare", "Compare"], ["diff", "Diff"],
   ["targets", "Targets"], ["files", "Files"]];
 
+const VIEWS: [view: string, label: string][] = [["flame", "Flame graph"], ["both", "Both"], ["table", "Table"], ["graph", "Graph"], ["peek", "Peek"]];
+
 // The flame graph that search and keys are about, and what it says.
 export interface Tools {
   flame: RefObject<Flame | null>;
   matched: string;
   moved: boolean;
-  view: string; // flame, table or both
-  usual: string;
+  diff: boolean;
+  views: string[]; // that the page has
+  view: string; // one of them
   setMatched(text: string): void;
   setMoved(moved: boolean): void;
+  show(view: string, changes: Params): void;
+  changes(view: string): Params; // of the address, that show a view
 }
 
-export function useTools(params: Params, usual = "both"): Tools {
+export function useTools(params: Params, { usual = "both", diff = false } = {}): Tools {
   const [matched, setMatched] = useState("");
   const [moved, setMoved] = useState(false);
-  return { flame: useRef<Flame | null>(null), matched, moved, setMatched, setMoved, view: params.view ?? usual, usual };
+  // Of a difference the call graph has no picture.
+  const views = VIEWS.map(([view]) => view).filter((view) => !diff || view !== "graph" && view !== "peek");
+  const changes = (view: string) => ({ view: view === usual ? "" : view });
+  return {
+    flame: useRef<Flame | null>(null), matched, moved, diff, setMatched, setMoved, views, view: views.includes(params.view) ? params.view : usual, changes,
+    show: (view, more) => go({ ...more, ...changes(view) }),
+  };
 }
 
-function FlameBar({ params, tools }: { params: Params; tools: Tools }) {
+// What leaves a page.
+export interface Exports {
+  title: string;
+  command: string;
+  file(format: string): Promise<Blob>;
+}
+
+const isFlame = (view: string) => view === "flame" || view === "both";
+
+function ViewOptions({ params, tools: { view, diff }, types }: { params: Params; tools: Tools; types: number }) {
+  return (
+    <div class="options">
+      {isFlame(view) && <FlameChecks params={params} diff={diff} palette={false} />}
+      {(view === "table" || view === "both") && types > 1 && !diff && <AllTypes params={params} />}
+      {view === "graph" && <GraphSize params={params} />}
+      <Choice label="A frame is" value={params.g ?? ""} set={(g) => go({ g, z: "" })}
+        options={[["", "a function"], ["files", "a file"], ["lines", "a line"], ["addresses", "an address"]]} />
+    </div>
+  );
+}
+
+function FlameBar({ params, tools, exports, types }: { params: Params; tools: Tools; exports?: Exports; types: number }) {
   return (
     <>
       <div class="bar">
         <nav class="tabs" aria-label="Views">
-          {[["flame", "Flame graph"], ["both", "Both"], ["table", "Table"]].map(([v, label]) => {
-            const changes = { view: v === tools.usual ? "" : v };
-            return (
-              <a key={v} href={href(read().view, { ...params, ...changes })} aria-current={v === tools.view ? "page" : undefined}
-                onClick={(event) => follow(event, changes)}>{label}</a>
-            );
-          })}
+          {VIEWS.filter(([v]) => tools.views.includes(v)).map(([v, label]) => (
+            <a key={v} href={href(read().view, { ...params, ...tools.changes(v) })} aria-current={v === tools.view ? "page" : undefined}
+              onClick={(event) => follow(event, tools.changes(v))}>{label}</a>
+          ))}
         </nav>
         <div class="find">
           <input type="search" placeholder="Search: text or regex" aria-label="Search functions: text or a regular expression" spellcheck={false}
             autocomplete="off" value={params.q ?? ""} onInput={(event) => go({ q: event.currentTarget.value }, undefined, true)} />
           <kbd>/</kbd>
         </div>
-        <output class="matched">{params.q ? tools.matched : ""}</output>
+        <ApplySearch params={params} />
+        <output class="matched">{params.q && isFlame(tools.view) ? tools.matched : ""}</output>
         <span class="fill" />
-        <button disabled={!tools.moved} onClick={() => tools.flame.current?.zoomTo(0)}>Reset zoom</button>
+        {isFlame(tools.view) && <button disabled={!tools.moved} onClick={() => tools.flame.current?.zoomTo(0)} title="Whole profile (Home)">Reset zoom</button>}
+        <Popover label="Filters" title="Which stacks and frames are shown"><FilterPanel params={params} filters={FRAME_FILTERS} /></Popover>
+        <Popover label="View" title="How they are shown"><ViewOptions params={params} tools={tools} types={types} /></Popover>
+        {exports && <Popover label="Export">{(close) => <ExportPanel flame={tools.flame.current} close={close} {...exports} />}</Popover>}
       </div>
       <Chips params={params} />
     </>
   );
 }
 
-export function Shell({ page, props, about, tools, bars, children }: {
+// What another page does not have, or means something else by: a zoomed frame, and the order and search of another table.
+const ALIKE = ["explore", "compare"];
+export function leave(from: string, to: string): Params {
+  const same = from === to || (ALIKE.includes(from) && ALIKE.includes(to));
+  return { z: "", ...(same ? {} : { o: "" }), ...([from, to].includes("services") && from !== to ? { q: "" } : {}) };
+}
+
+export function Shell({ page, props, about, tools, exports, types = 1, bars, children }: {
   page: string;
   props: PageProps;
   about?: ComponentChildren;
   tools?: Tools; // of pages with a flame graph
+  exports?: Exports;
+  types?: number; // sample types that came along
   bars?: ComponentChildren; // between the head and the search
   children: ComponentChildren;
 }) {
@@ -82,7 +125,13 @@ export function Shell({ page, props, about, tools, bars, children }: {
       const find = document.querySelector<HTMLInputElement>(".find input");
       if (find) own["/"] = () => find.select();
       const digit = PAGES[Number(event.key) - 1];
-      if (digit) go({ z: "" }, digit[0]);
+      if (tools) {
+        own.f = () => go({ flip: params.flip ? "" : "1" });
+        own.r = () => go({ rev: params.rev ? "" : "1", z: "" });
+        own.t = () => tools.show(tools.view === "flame" ? "both" : "flame", {});
+        if (tools.diff) own.n = () => go({ abs: params.abs ? "" : "1" });
+      }
+      if (digit) go(leave(page, digit[0]), digit[0]);
       else if (Object.hasOwn(own, event.key)) own[event.key]();
       else if (!tools?.flame.current?.key(event, target.tagName === "CANVAS" || target === document.body)) return;
       event.preventDefault();
@@ -98,8 +147,8 @@ export function Shell({ page, props, about, tools, bars, children }: {
           <h1>kiln</h1>
           <nav class="tabs" aria-label="Pages">
             {PAGES.map(([p, label]) => (
-              <a key={p} href={href(p, { ...params, z: "" })} aria-current={p === page ? "page" : undefined}
-                onClick={(event) => follow(event, { z: "" }, p)}>{label}</a>
+              <a key={p} href={href(p, { ...params, ...leave(page, p) })} aria-current={p === page ? "page" : undefined}
+                onClick={(event) => follow(event, leave(page, p), p)}>{label}</a>
             ))}
           </nav>
           <p class="about">{about}</p>
@@ -109,7 +158,7 @@ export function Shell({ page, props, about, tools, bars, children }: {
           <button class="quiet" onClick={() => setKeys(true)} title="Keys (?)" aria-label="Keys">?</button>
         </div>
         {bars}
-        {tools && <FlameBar params={params} tools={tools} />}
+        {tools && <FlameBar params={params} tools={tools} exports={exports} types={types} />}
       </header>
       {children}
       <Keys open={keys} close={() => setKeys(false)} />

@@ -2,7 +2,7 @@
 import { useMemo } from "preact/hooks";
 import { ask, json, useLoaded } from "../api";
 import { type Column, formatValue } from "../component";
-import { Rows } from "../table";
+import { orderOf, Rows } from "../table";
 import { Notice } from "../ui";
 import { go } from "../url";
 import { Refresh, useTick } from "./selection";
@@ -74,7 +74,7 @@ export function TargetsPage(props: PageProps) {
           : data && targets.length === 0 ? <Notice title="Nothing is scraped">The server’s configuration has no scrape_configs with targets. Services may also send their profiles themselves.</Notice>
           : data && <>
             {picked >= 0 && <Details target={targets[picked]} />}
-            <Rows label="Targets" columns={columns} rows={rows} order={params.o ?? "-state"} onOrder={(o) => go({ o }, undefined, true)} picked={picked}
+            <Rows label="Targets" columns={columns} rows={rows} order={orderOf(columns, params.o, "-state")} onOrder={(o) => go({ o }, undefined, true)} picked={picked}
               onPick={(i) => go({ target: i === picked ? "" : targets[i].scrapeUrl }, undefined, true)} empty="None is in this state." />
           </>}
       </main>
