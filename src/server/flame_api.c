@@ -143,7 +143,7 @@ int api_draw(struct call *c, const struct model_profile *sides[2], const struct 
     struct report_flame_options o = {
         .type = (uint32_t)type,
         .all_types = types,
-        .functions = true,
+        .functions = r->path.n == 0,
         .reverse = r->reverse,
         .base = sides[0],
         .normalise = r->normalise,

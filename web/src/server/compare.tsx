@@ -1,5 +1,6 @@
 // Comparison: two selections side by side, each with its own range; they are zoomed and searched together.
 import { useState } from "preact/hooks";
+import { Overview } from "./overview";
 import { About, exportsOf, ProfileResult, ProfileTimeline, useProfile } from "./profile";
 import { Nothing, Refresh, type Selection, SelectorBar, useSelection, useTick } from "./selection";
 import { type PageProps, Shell, type Tools, useTools } from "./shell";
@@ -38,7 +39,10 @@ export function ComparePage(props: PageProps) {
   const sides = [{ ...left, type: right.type }, right];
   return (
     <Shell page="compare" props={props} tools={tools[side]} exports={exportsOf([sides[side]], params, tools[side].view)}
-      bars={<SelectorBar selection={right} onlyType onRange={again}><Refresh params={params} again={again} /></SelectorBar>}>
+      bars={<>
+        <SelectorBar selection={right} onlyType onRange={again}><Refresh params={params} again={again} /></SelectorBar>
+        {!right.empty && <Overview left={sides[0]} right={right} tick={tick} theme={props.theme} />}
+      </>}>
       <main class="compare">
         <Half title="Left" selection={sides[0]} props={props} tools={tools[0]} again={again} onFocus={() => setSide(0)} />
         <Half title="Right" selection={right} props={props} tools={tools[1]} again={again} onFocus={() => setSide(1)} />

@@ -4,6 +4,7 @@ import { useLoaded } from "../api";
 import { formatPercent, formatValue, signed } from "../component";
 import { Check, Notice } from "../ui";
 import { go } from "../url";
+import { Overview } from "./overview";
 import { exportsOf } from "./profile";
 import { drawStacks, isFiltered, shapeOf } from "./querier";
 import { Result } from "./result";
@@ -40,6 +41,7 @@ export function DiffPage(props: PageProps) {
       bars={<>
         <SelectorBar selection={left} withType={false} title="Left" onRange={again} />
         <SelectorBar selection={right} title="Right" onRange={again}><Refresh params={params} again={again} /></SelectorBar>
+        {!(right.empty && left.empty) && <Overview left={left} right={right} tick={tick} theme={theme} />}
         <div class="bar">
           <Check label="Compare shares" on={normalise} set={(on) => go({ abs: on ? "" : "1" })} />
           <Check label="Blue instead of green" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />

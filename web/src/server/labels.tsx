@@ -1,7 +1,7 @@
 // Labels: a profile type over time, one line for each value of a label, and what each amounts to.
 import { useMemo } from "preact/hooks";
 import { useLoaded } from "../api";
-import { type Column, formatPercent } from "../component";
+import { type Column, formatPercent, signed } from "../component";
 import { orderOf, Rows } from "../table";
 import { Choice, link, Notice } from "../ui";
 import { go } from "../url";
@@ -9,7 +9,7 @@ import { labelNames, labelValues, type ProfileType, type Range, selectSeries, ty
 import { Nothing, Refresh, SelectorBar, useSelection, useTick } from "./selection";
 import { formatSelector, type Matcher, withLabel } from "./selector";
 import { type PageProps, Shell } from "./shell";
-import { formatRate, rates, span, stepOf, Timeline } from "./timeline";
+import { formatRate, rates, span, sparkline, stepOf, Timeline } from "./timeline";
 
 const DRAWN = 10; // lines at most: as many colours can be told apart
 const COUNTED = 24; // labels whose values are counted
@@ -20,18 +20,23 @@ interface Group {
   sum: number;
   mean: number;
   max: number;
+  trend: number; // of the second half of the range against the first; infinite where that has none
 }
 
 // Largest first.
-function groupsOf(series: Series[], by: string, type: ProfileType, step: number): Group[] {
+function groupsOf(series: Series[], by: string, type: ProfileType, step: number, { start, end }: Range): Group[] {
+  const mean = (points: Series["points"]) => points.reduce((sum, { value }) => sum + value, 0) / (points.length || 1);
+  const middle = (start + end) / 2;
   return rates(series, type, step).map((one, i) => {
     const add = (points: Series["points"]) => points.reduce((sum, { value }) => sum + value, 0);
     const max = one.points.reduce((most, { value }) => Math.max(most, value), 0);
     const value = one.labels.find((l) => l.name === by)?.value ?? "";
-    return { value, series: one, sum: add(series[i].points), mean: add(one.points) / (one.points.length || 1), max };
+    const [before, after] = [true, false].map((first) => mean(one.points.filter(({ timestamp }) => first === Number(timestamp) <= middle)));
+    return { value, series: one, sum: add(series[i].points), mean: mean(one.points), max, trend: after / before - 1 };
   }).sort((a, b) => b.sum - a.sum);
 }
 
+const trendText = (trend: number) => (Number.isFinite(trend) ? signed(trend, formatPercent(Math.abs(trend))) : trend > 0 ? "new" : "");
 const shown = (value: string) => value || "(none)";
 
 // Every label with the number of its values.
@@ -68,7 +73,7 @@ export function LabelsPage(props: PageProps) {
   const key = asked && type && by ? [type.ID, by, ...asked].join("\n") : null;
   const { data: loaded, error, retry } = useLoaded(key, async () => {
     const step = stepOf(range);
-    return { groups: groupsOf(await selectSeries(type!.ID, selector, range, step, [by]), by, type!, step), by, range, step, type: type! };
+    return { groups: groupsOf(await selectSeries(type!.ID, selector, range, step, [by]), by, type!, step, range), by, range, step, type: type! };
   });
 
   const groups = loaded?.groups ?? [];
@@ -100,6 +105,15 @@ export function LabelsPage(props: PageProps) {
       { key: "share", label: "Share", value: (i) => groups[i].sum, text: (i) => formatPercent(groups[i].sum / all), share: (i) => groups[i].sum / all },
       rate("mean", "Mean"),
       rate("max", "Max"),
+      { key: "trend", label: "Trend", value: (i) => groups[i].trend, text: () => "", node: (i) => {
+        const { series, trend } = groups[i];
+        const box = document.createElement("span");
+        box.title = "The second half of the range against the first";
+        const said = document.createElement("span");
+        said.textContent = trendText(trend);
+        box.append(sparkline(series.points, loaded.range, 64), said);
+        return box;
+      } },
       { key: "act", label: "", value: (i) => groups[i].sum, text: () => "", node: (i) => {
         const box = document.createElement("span");
         const { value } = groups[i];

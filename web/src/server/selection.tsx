@@ -6,7 +6,8 @@ import { useLoaded } from "../api";
 import { Notice, Popover } from "../ui";
 import { go, type Params } from "../url";
 import { labelNames, labelValues, type ProfileType, profileTypes, type Range, selectSeries, type Series, typeOf } from "./querier";
-import { formatSelector, type Matcher, parseSelector, parseTime, PRESETS } from "./selector";
+import { formatSelector, type Matcher, parseSelector, parseTime, PRESETS, withLabel } from "./selector";
+import { clock } from "./timeline";
 
 export interface Selection {
   prefix: string;
@@ -139,17 +140,47 @@ function TypeChoice({ types, type }: Selection) {
   );
 }
 
-export function RangeChoice({ selection: { prefix, from, until }, onRange }: { selection: Pick<Selection, "prefix" | "from" | "until">; onRange(): void }) {
+// Since when there are profiles of the newest version: to the hour first, then to the profile.
+const WEEK = 7 * 864e5;
+async function lastDeploy(type: ProfileType, matchers: Matcher[], end: number): Promise<number | null> {
+  const [hour, second] = [3.6e6, 1000];
+  const first = ({ points }: Series) => Number(points[0].timestamp);
+  const all = await selectSeries(type.ID, formatSelector(matchers), { start: end - WEEK, end }, hour / second, ["version"]);
+  const newest = all.filter(({ labels, points }) => labels.length && points.length).sort((a, b) => first(b) - first(a))[0];
+  if (!newest) return null;
+  const at = first(newest);
+  const exact = await selectSeries(type.ID, formatSelector(withLabel(matchers, "version", "=", newest.labels[0].value)), { start: at - hour, end: Math.min(at + hour, end) }, 15);
+  return (exact[0]?.points.length ? first(exact[0]) : at) - 15 * second;
+}
+
+// A function that gives that time, where profiles carry a version.
+function useDeploy({ matchers, type, range }: Selection): (() => Promise<number | null>) | undefined {
+  const of = matchers.filter((m) => m.name === "service_name");
+  const end = Math.ceil(range.end / 6e5) * 6e5;
+  const { data } = useLoaded(of.length ? `versions ${formatSelector(of)} ${end}` : null, () => labelValues("version", [formatSelector(of)], { start: end - WEEK, end }));
+  return type && data?.length ? () => lastDeploy(type, of, Math.min(end, Date.now())) : undefined;
+}
+
+export function RangeChoice({ selection: { prefix, from, until }, onRange, deploy }: {
+  selection: Pick<Selection, "prefix" | "from" | "until">;
+  onRange(): void;
+  deploy?(): Promise<number | null>;
+}) {
   const preset = from === BEFORE ? BEFORE : until === "now" ? from.replace("now-", "") : "custom";
+  const set = (start: string) => go({ [prefix + "from"]: start, [prefix + "until"]: "", z: "" });
+  const other = until !== "now" ? "chosen range" : /^\d+$/.test(from) ? "since " + clock(Number(from) / 1000, (Date.now() - Number(from)) / 1000) : "last " + preset;
   return (
     <select aria-label="Range" value={preset} onChange={(event) => {
       const { value } = event.currentTarget;
       onRange();
-      go({ [prefix + "from"]: value === BEFORE ? value : "now-" + value, [prefix + "until"]: "" });
+      if (value !== "deploy") return set(value === BEFORE ? value : "now-" + value);
+      event.currentTarget.value = preset; // until it is known
+      void deploy!().then((start) => start && set(String(start)), () => {});
     }}>
       {PRESETS.map((p) => <option key={p} value={p}>last {p}</option>)}
       {prefix && <option value={BEFORE}>the time before</option>}
-      {!PRESETS.includes(preset) && preset !== BEFORE && <option value={preset}>{until === "now" ? "last " + preset : "chosen range"}</option>}
+      {deploy && <option value="deploy">since deploy</option>}
+      {!PRESETS.includes(preset) && preset !== BEFORE && <option value={preset}>{other}</option>}
     </select>
   );
 }
@@ -165,6 +196,7 @@ export function SelectorBar({ selection, withType = true, onlyType = false, titl
   onRange(): void; // "now" is to mean now
 }) {
   const { prefix, range, matchers, services, selector } = selection;
+  const deploy = useDeploy(selection);
   if (onlyType) return <div class="bar selection"><TypeChoice {...selection} /><span class="fill" />{children}</div>;
   const service = matchers.find((m) => m.name === "service_name" && m.op === "=")?.value ?? "";
   const others = matchers.filter((m) => m.name !== "service_name");
@@ -196,7 +228,7 @@ export function SelectorBar({ selection, withType = true, onlyType = false, titl
           }
         }} />
       <span class="fill" />
-      <RangeChoice selection={selection} onRange={onRange} />
+      <RangeChoice selection={selection} onRange={onRange} deploy={deploy} />
       {children}
     </div>
   );

@@ -9,7 +9,7 @@ import { labelValues, type ProfileType, profileTypes, type Range, selectSeries, 
 import { RangeChoice, Refresh, useTick, useTimes } from "./selection";
 import { formatSelector } from "./selector";
 import { type PageProps, Shell } from "./shell";
-import { ago, formatRate, rates, span } from "./timeline";
+import { ago, formatRate, rates, span, sparkline } from "./timeline";
 
 interface Measure {
   type: ProfileType;
@@ -61,21 +61,6 @@ async function load(range: Range): Promise<Service[]> {
   return [...services.values()];
 }
 
-// A line without axes; the number beside it says how high it is.
-function sparkline({ points }: Measure, { start, end }: Range): SVGElement {
-  const [w, h] = [110, 20];
-  const make = (name: string, attributes: Record<string, string>) => {
-    const e = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
-    return e;
-  };
-  const most = Math.max(...points.map((p) => p.value), 0) || 1;
-  const xy = points.map(({ timestamp, value }) => `${(((Number(timestamp) - start) / (end - start)) * w).toFixed(1)} ${(h - 1 - (value / most) * (h - 2)).toFixed(1)}`);
-  const svg = make("svg", { viewBox: `0 0 ${w} ${h}`, width: String(w), height: String(h), class: "spark", "aria-hidden": "true" });
-  svg.append(make("path", { d: xy.length === 1 ? `M${xy[0]}h2` : "M" + xy.join("L") }));
-  return svg;
-}
-
 function columnsOf(services: Service[], range: Range): Column[] {
   const rate = (key: "cpu" | "memory", label: string): Column => ({
     key, label, value: (i) => services[i][key]?.now ?? -1, text: (i) => {
@@ -87,7 +72,7 @@ function columnsOf(services: Service[], range: Range): Column[] {
   return [
     { key: "name", label: "Service", value: (i) => services[i].name, text: (i) => services[i].name },
     { key: "line", label: "CPU over time", value: (i) => services[i].cpu?.now ?? -1, text: () => "",
-      node: (i) => (services[i].cpu ? sparkline(services[i].cpu!, range) : null) },
+      node: (i) => (services[i].cpu ? sparkline(services[i].cpu!.points, range) : null) },
     rate("cpu", "CPU"),
     { key: "change", label: "Change", value: (i) => change(services[i]),
       text: (i) => (!services[i].cpu ? "" : services[i].cpu!.before ? signed(change(services[i]), formatPercent(Math.abs(change(services[i])))) : "new") },

@@ -2,6 +2,7 @@
 import uPlot from "uplot";
 import { useEffect, useRef } from "preact/hooks";
 import { formatValue } from "../component";
+import { type Brush, brushLayer } from "./brush";
 import type { ProfileType, Range, Series } from "./querier";
 
 const POINTS = 300; // about
@@ -98,7 +99,23 @@ interface Props {
   type: ProfileType;
   theme: string;
   label?: string;
-  onSelect(start: number, end: number): void;
+  brushes?: Brush[];
+  onBrush?(i: number, start: number, end: number): void;
+  onSelect(start: number, end: number, lane: number): void; // lane: of the brush at that height
+}
+
+// A line without axes; a number beside it says how high it is.
+export function sparkline(points: Series["points"], { start, end }: Range, w = 112, h = 20): SVGElement {
+  const make = (name: string, attributes: Record<string, string>) => {
+    const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+    return e;
+  };
+  const most = Math.max(...points.map((p) => p.value), 0) || 1;
+  const xy = points.map(({ timestamp, value }) => `${(((Number(timestamp) - start) / (end - start)) * w).toFixed(1)} ${(h - 1 - (value / most) * (h - 2)).toFixed(1)}`);
+  const svg = make("svg", { viewBox: `0 0 ${w} ${h}`, width: String(w), height: String(h), class: "spark", "aria-hidden": "true" });
+  svg.append(make("path", { d: xy.length === 1 ? `M${xy[0]}h2` : "M" + xy.join("L") }));
+  return svg as SVGElement;
 }
 
 export function Timeline(props: Props) {
@@ -119,6 +136,8 @@ export function Timeline(props: Props) {
       stroke: colour("s" + (i % 10)), fill: lines.length === 1 ? colour("gauge") : undefined, width: 1.5,
       points: { show: true, size: 4, filter: (u: uPlot, k: number) => alone(u.data[k]) },
     });
+    let lane = 0;
+    let brushes: ReturnType<typeof brushLayer> | null = null;
     const made = new uPlot({
       width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [16, 8, 0, 0],
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
@@ -130,9 +149,10 @@ export function Timeline(props: Props) {
         setSelect: [(u) => {
           const { left, width } = u.select;
           if (width < 3) return;
-          now.current.onSelect(Math.round(u.posToVal(left, "x") * 1000), Math.round(u.posToVal(left + width, "x") * 1000));
+          now.current.onSelect(Math.round(u.posToVal(left, "x") * 1000), Math.round(u.posToVal(left + width, "x") * 1000), lane);
           u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
         }],
+        draw: [() => brushes?.place()],
         setCursor: [(u) => {
           const i = u.cursor.idx;
           const values = typeof i === "number" ? u.data.slice(1).map((column, k) => ({ value: column[i], name: now.current.names?.[k] ?? "" })) : [];
@@ -143,17 +163,23 @@ export function Timeline(props: Props) {
       },
     }, align(now.current.series, now.current.range, now.current.step) as uPlot.AlignedData, at);
     plot.current = made;
+    if (now.current.brushes) {
+      brushes = brushLayer(made, () => now.current.brushes!, (i, start, end) => now.current.onBrush?.(i, start, end));
+      brushes.place();
+      made.over.addEventListener("mousedown", (event) => (lane = brushes!.laneAt(event.offsetY, made.over.clientHeight)), true);
+    }
     const observer = new ResizeObserver(() => made.setSize({ width: at.clientWidth, height: at.clientHeight }));
     observer.observe(at);
     return () => {
       observer.disconnect();
       made.destroy();
     };
-  }, [lines.join(), type.ID, theme]);
+  }, [lines.join(), type.ID, theme, props.brushes?.length]);
+  useEffect(() => plot.current!.redraw(false), [props.brushes?.map((b) => `${b.start} ${b.end}`).join()]);
   // Newer points need no new picture: nothing flickers, what is being dragged stays.
   useEffect(() => plot.current!.setData(align(series, range, step) as uPlot.AlignedData), [series, range.start, range.end, step]);
   return (
-    <div class="timeline" role="img" aria-label={`${props.label ?? (names ? names.join(", ") : "The profile")} over time; drag to choose a range`}>
+    <div class="timeline" role={props.brushes ? "group" : "img"} aria-label={`${props.label ?? (names ? names.join(", ") : "The profile")} over time; drag to choose a range`}>
       <div class="plot" ref={box} />
       <output ref={said} aria-hidden="true" />
     </div>
