@@ -9,9 +9,10 @@ import urllib.parse
 
 
 class Recorder:
-    """requests: [(path, headers, body, status)] of what was forwarded to `port`"""
+    """requests: [(path, headers, body, status)] of what was forwarded to each of the ports; the status
+    is the highest of theirs"""
 
-    def __init__(self, port):
+    def __init__(self, *ports):
         self.requests, self.open = [], 0
         outer = self
 
@@ -22,12 +23,8 @@ class Recorder:
                 outer.open += 1
                 try:
                     body = self.body()
-                    upstream = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
-                    upstream.request('POST', self.path, body, {
-                        k: v for k, v in self.headers.items()
-                        if k.lower() not in ('transfer-encoding', 'content-length', 'connection')})
-                    answer = upstream.getresponse()
-                    data = answer.read()
+                    answer, data = max((self.forward(port, body) for port in ports),
+                                       key=lambda a: a[0].status)
                     headers = {k.lower(): v for k, v in self.headers.items()}
                     outer.requests.append((self.path, headers, body, answer.status))
                     self.send_response(answer.status)
@@ -37,6 +34,14 @@ class Recorder:
                     self.wfile.write(data)
                 finally:
                     outer.open -= 1
+
+            def forward(self, port, body):
+                upstream = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
+                upstream.request('POST', self.path, body, {
+                    k: v for k, v in self.headers.items()
+                    if k.lower() not in ('transfer-encoding', 'content-length', 'connection')})
+                answer = upstream.getresponse()
+                return answer, answer.read()
 
             def body(self):
                 if self.headers.get('Transfer-Encoding') != 'chunked':
