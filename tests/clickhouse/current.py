@@ -2,6 +2,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from database import free_ports
 from harness import check, skip, temporary
@@ -23,6 +24,17 @@ def install(folder):
     return {**os.environ, 'PYTHONPATH': target}
 
 
+def both(build, env, name):
+    """Everything that the embedded store passes, at the same time."""
+    running = [(command, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+               for command in ([os.path.join(build, 'tests/unit/test_store')],
+                               [os.path.join(os.path.dirname(here), 'server/run'), os.path.join(build, 'kiln')])]
+    with ThreadPoolExecutor(2) as pool:
+        outputs = list(pool.map(lambda r: r[1].communicate()[0], running))
+    for (command, process), output in zip(running, outputs):
+        check(os.path.basename(command[0]) + name, process.returncode == 0, output[-1500:])
+
+
 def current(build):
     with temporary() as packages, temporary() as folder:
         environment = install(packages)
@@ -36,9 +48,7 @@ def current(build):
             check('chdb starts', len(version) == 2, version)
             print('ClickHouse', version[-1], 'in process', flush=True)
             env = {**os.environ, 'KILN_TEST_CLICKHOUSE': f'clickhouse://default@127.0.0.1:{port}'}
-            for command in [os.path.join(build, 'tests/unit/test_store')], [os.path.join(os.path.dirname(here), 'server/run'), os.path.join(build, 'kiln')]:
-                r = subprocess.run(command, env=env, capture_output=True, text=True)
-                check(f'{os.path.basename(command[0])} over {version[-1]}', r.returncode == 0, (r.stdout + r.stderr)[-1500:])
+            both(build, env, f' over {version[-1]}')
             with open(os.path.join(folder, 'statements')) as file:
                 lines = file.read().splitlines()
             errors = [line for line in lines if line.startswith('ERROR')]
