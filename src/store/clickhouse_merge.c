@@ -30,6 +30,8 @@ struct merging {
     size_t n_sums, cap_sums;
     uint64_t *hours; // of the roll-up that can be used
     size_t n_hours, cap_hours;
+    uint64_t *rest; // hours whose samples are read; NULL: all of them
+    size_t n_rest;
 };
 
 static bool is_whole(const struct store_select *s, uint64_t hour)
@@ -108,12 +110,15 @@ static int find_hours(struct merging *m, struct err *e)
     int code = ask_hours(m, false, &raw, &n_raw, e);
     if (!code)
         code = ask_hours(m, true, &rolled, &n_rolled, e);
+    m->rest = arena_array(m->arena, code ? 0 : n_raw, sizeof *m->rest);
     for (size_t i = 0, j = 0; !code && i < n_raw; i++) {
         while (j < n_rolled && rolled[j].hour < raw[i].hour)
             j++;
         if (j == n_rolled || rolled[j].hour != raw[i].hour || rolled[j].rows != raw[i].rows ||
-            !is_whole(s, raw[i].hour))
+            !is_whole(s, raw[i].hour)) {
+            m->rest[m->n_rest++] = raw[i].hour;
             continue;
+        }
         m->hours = arena_push(m->arena, m->hours, m->n_hours, &m->cap_hours, sizeof *m->hours);
         m->hours[m->n_hours++] = raw[i].hour;
     }
@@ -135,9 +140,9 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
     clickhouse_where(&sql, s, &m->found, rolled ? IN_HOURLY : IN_SAMPLES);
     if (!rolled)
         in_range(&sql, s);
-    if (m->n_hours) {
-        out_text(&sql, rolled ? " AND hour IN (" : " AND hour NOT IN (");
-        sql_numbers(&sql, m->hours, m->n_hours);
+    if (m->rest) { // What is not listed is not read: the index knows hours.
+        out_text(&sql, " AND hour IN (");
+        sql_numbers(&sql, rolled ? m->hours : m->rest, rolled ? m->n_hours : m->n_rest);
         out_text(&sql, ")");
     }
     if (s->n_spans) {
@@ -272,7 +277,7 @@ static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *
             code = find_hours(m, e);
         if (!code && m->n_hours)
             code = ask_sums(m, true, e);
-        if (!code)
+        if (!code && (!m->rest || m->n_rest))
             code = ask_sums(m, false, e);
     }
     if (!code)
