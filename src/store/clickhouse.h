@@ -94,6 +94,7 @@ struct clickhouse {
     uint64_t cache_tick, days_dropped;
     int64_t no_voids_until; // under lock, CLOCK_MONOTONIC
     uint64_t names_version; // of the maintaining thread
+    int64_t next_sweep;     // the same, CLOCK_MONOTONIC
     struct known known;
     struct spool spool;
     pthread_t sender;
@@ -199,13 +200,15 @@ struct void_put {
     int64_t ts;
     uint64_t batch;
 };
-struct sent_id {
-    uint64_t id, series;
-    int64_t ts;
-};
-// found: rows of ids of these puts and the batches they are in. own: how many of batch are void.
-int voids_write(struct clickhouse *c, uint16_t day, struct unpack *found, struct sent_id *sent,
-                size_t n, uint64_t batch, struct arena *arena, uint64_t *own, struct err *e);
+// Puts that are in more than one batch: SELECT ... WHERE, what the caller looks for, and the rest.
+void voids_select(struct clickhouse *c, struct out *sql);
+void voids_group(struct out *sql);
+// Of such rows all batches but the least become void, except those that are known to be, in the
+// order of all their numbers. own: how many of batch are.
+int voids_write(struct clickhouse *c, struct unpack *found, const struct void_put *known, size_t n,
+                uint64_t batch, struct arena *arena, uint64_t *own, struct err *e);
+// On a cluster; all: not only of the last hours.
+int voids_sweep(struct clickhouse *c, bool all, struct err *e);
 int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struct arena *arena,
               struct void_put **voids, size_t *n, struct err *e);
 

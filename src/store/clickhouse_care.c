@@ -108,6 +108,8 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
     }
     if (!code)
         code = clickhouse_watch_names(c, e);
+    if (!code)
+        code = voids_sweep(c, all, e);
     arena_free(arena);
     return code;
 }

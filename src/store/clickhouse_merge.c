@@ -36,7 +36,8 @@ struct merging {
 
 static bool is_whole(const struct store_select *s, uint64_t hour)
 {
-    return (int64_t)hour * HOUR_NANOS >= s->start && ((int64_t)hour + 1) * HOUR_NANOS - 1 <= s->end;
+    return hour < INT64_MAX / HOUR_NANOS && (int64_t)hour * HOUR_NANOS >= s->start &&
+           ((int64_t)hour + 1) * HOUR_NANOS - 1 <= s->end;
 }
 
 static void in_range(struct out *sql, const struct store_select *s)

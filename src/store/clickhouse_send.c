@@ -69,7 +69,7 @@ static uint32_t hour_at(struct str rows, size_t row, size_t size)
     return v;
 }
 
-enum { FAMILY_AT = 2, SERIES_AT = 14, TIME_AT = 22, PROFILE_ID_AT = 30 };
+enum { FAMILY_AT = 2, PROFILE_ID_AT = 30 };
 
 // The families and hours of rows: what an index of ClickHouse finds them by. They are in the same
 // place in samples and profiles.
@@ -251,28 +251,22 @@ static int find_doubles(struct sending *s, uint16_t day, struct err *e)
     struct out sql;
     struct unpack rows;
     uint64_t *ids = arena_array(s->arena, s->n, sizeof *ids), own = 0;
-    struct sent_id *sent = arena_array(s->arena, s->n, sizeof *sent);
     size_t n = 0;
-    for (size_t i = 0; i < s->n; i++) {
-        struct str put = s->puts[i].rows[T_PROFILES];
-        if (s->puts[i].day != day || s->repeated[i] || !put_id(&s->puts[i]))
-            continue;
-        ids[n] = put_id(&s->puts[i]);
-        sent[n++] = (struct sent_id){put_id(&s->puts[i]), number_at(put, 0, PROFILE_ROW, SERIES_AT),
-                                     (int64_t)number_at(put, 0, PROFILE_ROW, TIME_AT)};
-    }
+    for (size_t i = 0; i < s->n; i++)
+        if (s->puts[i].day == day && !s->repeated[i] && put_id(&s->puts[i]))
+            ids[n++] = put_id(&s->puts[i]);
     if (!n)
         return 0;
     out_init_arena(&sql, s->arena);
-    out_printf(&sql, "SELECT id, groupUniqArray(batch) AS b FROM %s.profiles WHERE ",
-               s->c->at.database);
+    voids_select(s->c, &sql);
     where_rows(s, &sql, T_PROFILES, day);
     out_text(&sql, " AND id IN (");
     sql_numbers(&sql, ids, sql_distinct(ids, n));
-    out_text(&sql, ") GROUP BY id HAVING length(b) > 1 FORMAT RowBinary");
+    out_text(&sql, ")");
+    voids_group(&sql);
     int code = clickhouse_ask(s->c, out_result(&sql), s->arena, &rows, e);
     if (!code)
-        code = voids_write(s->c, day, &rows, sent, n, s->f->batch, s->arena, &own, e);
+        code = voids_write(s->c, &rows, NULL, 0, s->f->batch, s->arena, &own, e);
     pthread_mutex_lock(&s->c->spool.lock);
     s->c->spool.repeated += own;
     pthread_mutex_unlock(&s->c->spool.lock);

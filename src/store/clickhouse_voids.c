@@ -2,7 +2,9 @@
 // be so fast that neither finds the other's rows when it decides what to send. After its rows are
 // stored each server looks again, and the one that looks last sees all of them: of the batches that
 // have the put, the one with the least number counts, those of the others become void. Nothing is
-// ever taken back, so whoever sees whatever part of it voids only what is void in the end.
+// ever taken back, so whoever sees whatever part of it voids only what is void in the end. On a
+// cluster a replica that lags behind may have answered, so the last hours are looked at now and
+// then.
 #include <stdlib.h>
 #include <time.h>
 
@@ -10,49 +12,14 @@
 
 // For so long nobody asks again when there were none.
 #define NONE_NANOS (INT64_C(1) * 1000000000)
+#define SWEEP_NANOS (INT64_C(60) * 1000000000)
+enum { SWEEP_HOURS = 3 };
 
 static int64_t now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
-
-static void put_void(struct out *rows, uint16_t day, const struct void_put *v)
-{
-    out_write(rows, &day, sizeof day);
-    out_write(rows, &v->series, sizeof v->series);
-    out_write(rows, &v->ts, sizeof v->ts);
-    out_write(rows, &v->batch, sizeof v->batch);
-}
-
-static int sent_order(const void *a, const void *b)
-{
-    const struct sent_id *x = a, *y = b;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-int voids_write(struct clickhouse *c, uint16_t day, struct unpack *found, struct sent_id *sent,
-                size_t n, uint64_t batch, struct arena *arena, uint64_t *own, struct err *e)
-{
-    struct out rows;
-    out_init_arena(&rows, arena);
-    if (n)
-        qsort(sent, n, sizeof *sent, sent_order);
-    while (found->p < found->end && !found->bad) {
-        struct sent_id key = {.id = row_u64(found)};
-        const struct sent_id *of = n ? bsearch(&key, sent, n, sizeof key, sent_order) : NULL;
-        size_t n_batches = unpack_count(found);
-        uint64_t *batches = arena_array(arena, n_batches, sizeof *batches);
-        for (size_t i = 0; i < n_batches; i++)
-            batches[i] = row_u64(found);
-        n_batches = sql_distinct(batches, n_batches);
-        for (size_t i = 1; i < n_batches && of && !found->bad; i++) {
-            put_void(&rows, day, &(struct void_put){of->series, of->ts, batches[i]});
-            *own += batches[i] == batch;
-        }
-    }
-    return rows.n ? clickhouse_insert(c, "voids", "", out_result(&rows), e) : 0;
 }
 
 int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struct arena *arena,
@@ -89,4 +56,96 @@ int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struc
         (*voids)[(*n)++] = v;
     }
     return 0;
+}
+
+void voids_select(struct clickhouse *c, struct out *sql)
+{
+    out_printf(sql,
+               "SELECT toUInt32(toUInt16(any(day))), any(series), any(ts), groupUniqArray(batch) "
+               "AS b FROM %s.profiles WHERE ",
+               c->at.database);
+}
+
+void voids_group(struct out *sql)
+{
+    out_text(sql, " GROUP BY id HAVING length(b) > 1 FORMAT RowBinary");
+}
+
+static int void_order(const void *a, const void *b)
+{
+    const struct void_put *x = a, *y = b;
+    if (x->series != y->series)
+        return x->series < y->series ? -1 : 1;
+    if (x->ts != y->ts)
+        return x->ts < y->ts ? -1 : 1;
+    return x->batch < y->batch ? -1 : x->batch > y->batch;
+}
+
+int voids_write(struct clickhouse *c, struct unpack *found, const struct void_put *known, size_t n,
+                uint64_t batch, struct arena *arena, uint64_t *own, struct err *e)
+{
+    struct out rows;
+    out_init_arena(&rows, arena);
+    while (found->p < found->end && !found->bad) {
+        uint16_t day = (uint16_t)row_u32(found);
+        struct void_put v = {.series = row_u64(found)};
+        v.ts = (int64_t)row_u64(found);
+        size_t n_batches = unpack_count(found);
+        uint64_t *batches = arena_array(arena, n_batches, sizeof *batches);
+        for (size_t i = 0; i < n_batches; i++)
+            batches[i] = row_u64(found);
+        n_batches = found->bad ? 0 : sql_distinct(batches, n_batches);
+        for (size_t i = 1; i < n_batches; i++) {
+            v.batch = batches[i];
+            if (n && bsearch(&v, known, n, sizeof v, void_order))
+                continue;
+            out_write(&rows, &day, sizeof day);
+            out_write(&rows, &v.series, sizeof v.series);
+            out_write(&rows, &v.ts, sizeof v.ts);
+            out_write(&rows, &v.batch, sizeof v.batch);
+            *own += v.batch == batch;
+        }
+    }
+    return rows.n ? clickhouse_insert(c, "voids", "", out_result(&rows), e) : 0;
+}
+
+static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    struct void_put *known;
+    struct unpack rows;
+    struct out sql;
+    size_t n;
+    uint64_t own = 0;
+    int code = voids_ask(c, from_hour / 24, UINT32_MAX, arena, &known, &n, e);
+    if (n)
+        qsort(known, n, sizeof *known, void_order);
+    out_init_arena(&sql, arena);
+    voids_select(c, &sql);
+    out_printf(&sql, "day >= toDate(%u) AND hour >= %u AND id != 0", from_hour / 24, from_hour);
+    voids_group(&sql);
+    if (!code)
+        code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    if (!code)
+        code = voids_write(c, &rows, known, n, 0, arena, &own, e);
+    arena_try_end(arena);
+    return code;
+}
+
+int voids_sweep(struct clickhouse *c, bool all, struct err *e)
+{
+    int64_t hour = c->options.clock() / HOUR_NANOS;
+    if (!*c->at.cluster || (!all && now() < c->next_sweep))
+        return 0;
+    struct arena *arena = arena_new(0);
+    if (!arena)
+        return err_set(e, "no memory");
+    int code = sweep(c, all || hour < SWEEP_HOURS ? 0 : (uint32_t)(hour - SWEEP_HOURS), arena, e);
+    c->next_sweep = now() + SWEEP_NANOS;
+    arena_free(arena);
+    return code;
 }
