@@ -145,7 +145,7 @@ export function CallGraph({ graph, search, onMenu }: {
             const dim = found && !found(name, i);
             const open = (x: number, y: number) => onMenu(name, x, y);
             return (
-              <g key={name + i} class={"node" + (dim ? " dim" : "") + (found && !dim ? " hit" : "")} tabIndex={0} role="button"
+              <g key={name + i} class={"node" + (dim ? " dim" : "") + (found && !dim ? " hit" : "")} tabindex={0} role="button"
                 aria-label={`${name.slice(0, 300)}: self ${value(flat)}, ${share(flat)}; total ${value(cum)}, ${share(cum)}`}
                 transform={`translate(${box.x},${box.y})`}
                 onClick={(event) => drag.current?.moved || open(event.clientX, event.clientY)}
@@ -155,6 +155,7 @@ export function CallGraph({ graph, search, onMenu }: {
                 }}
                 onKeyDown={(event) => {
                   if (event.key !== "Enter") return;
+                  event.preventDefault(); // or it chooses the menu's first line
                   const at = event.currentTarget.getBoundingClientRect();
                   open(at.left + 8, at.bottom);
                 }}>

@@ -6,7 +6,7 @@ import { useLoaded } from "../api";
 import { Notice, Popover } from "../ui";
 import { go, type Params } from "../url";
 import { labelNames, labelValues, type ProfileType, profileTypes, type Range, selectSeries, type Series, typeOf } from "./querier";
-import { formatSelector, type Matcher, parseSelector, parseTime, PRESETS, withLabel } from "./selector";
+import { formatSelector, type Matcher, parseSelector, parseTime, PRESETS } from "./selector";
 import { clock } from "./timeline";
 
 export interface Selection {
@@ -143,14 +143,16 @@ function TypeChoice({ types, type }: Selection) {
 // Since when there are profiles of the newest version: to the hour first, then to the profile.
 const WEEK = 7 * 864e5;
 async function lastDeploy(type: ProfileType, matchers: Matcher[], end: number): Promise<number | null> {
-  const [hour, second] = [3.6e6, 1000];
-  const first = ({ points }: Series) => Number(points[0].timestamp);
-  const all = await selectSeries(type.ID, formatSelector(matchers), { start: end - WEEK, end }, hour / second, ["version"]);
-  const newest = all.filter(({ labels, points }) => labels.length && points.length).sort((a, b) => first(b) - first(a))[0];
-  if (!newest) return null;
-  const at = first(newest);
-  const exact = await selectSeries(type.ID, formatSelector(withLabel(matchers, "version", "=", newest.labels[0].value)), { start: at - hour, end: Math.min(at + hour, end) }, 15);
-  return (exact[0]?.points.length ? first(exact[0]) : at) - 15 * second;
+  const [hour, step] = [3.6e6, 15];
+  const ask = async (range: Range, seconds: number) => (await selectSeries(type.ID, formatSelector(matchers), range, seconds, ["version"]))
+    .filter(({ labels, points }) => labels.length && points.length).map(({ labels, points }) => ({ version: labels[0].value, first: Number(points[0].timestamp) }));
+  const latest = (list: { first: number }[]) => Math.max(...list.map(({ first }) => first));
+  const all = await ask({ start: end - WEEK, end }, hour / 1000);
+  if (!all.length) return null;
+  const at = latest(all);
+  const recent = new Set(all.filter(({ first }) => first === at).map(({ version }) => version));
+  const exact = (await ask({ start: at - hour, end: Math.min(at + hour, end) }, step)).filter(({ version }) => recent.has(version));
+  return (exact.length ? latest(exact) : at) - step * 1000;
 }
 
 // A function that gives that time, where profiles carry a version.
