@@ -25,7 +25,8 @@ async function load() {
   await page.waitForSelector(selector, { state: "attached" });
   // Whatever is attached is drawn two frames later.
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  return { ms: performance.now() - start, bytes };
+  const paint = await page.evaluate(() => performance.getEntriesByName("first-paint")[0]?.startTime ?? 0);
+  return { ms: performance.now() - start, bytes, paint };
 }
 
 async function frames() {

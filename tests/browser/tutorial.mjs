@@ -141,12 +141,21 @@ await idle();
 
 // 5. Who calls it?
 await page.dblclick(".rows tbody tr:not(.gap) >> nth=0");
-await page.waitForFunction(() => ![...document.querySelectorAll(".rows tbody tr")].some((r) => r.cells[0]?.textContent === "find_nearest_vehicle"), null, { timeout: 60_000 }).catch(() => {});
+await page.waitForSelector(".sandwich .flame canvas");
 await idle();
 {
-  const names = (await rows()).map(({ name }) => name);
-  check(["order_car", "check_driver_availability", "mutex_lock"].every((name) => names.includes(name)) && !names.includes("find_nearest_vehicle"),
-    "the stacks through the lock are left", names.join(", "));
+  const canvas = await page.locator(".sandwich .flame canvas").first().boundingBox();
+  const names = new Set();
+  for (let y = 10; y < canvas.height; y += 20) {
+    for (const x of [0.1, 0.5, 0.9]) {
+      await page.mouse.move(canvas.x + x * canvas.width, canvas.y + canvas.height - y);
+      await page.waitForTimeout(20);
+      names.add(await page.evaluate(() => document.querySelector(".tip:not([hidden]) strong")?.textContent ?? ""));
+    }
+  }
+  check(["order_car", "check_driver_availability", "mutex_lock"].every((name) => names.has(name)) && !names.has("find_nearest_vehicle"),
+    "its callers are shown", [...names].join(", "));
+  await page.mouse.move(2, 2);
 }
 await shot("lock", 460);
 check(problems.length === 0, "no complaints", problems.join("; "));
