@@ -69,6 +69,16 @@ const recursive = treeOf([["f;g;f;g;h", 5], ["f;f;f", 2], ["f", 1]]);
 equal(show(pivot(recursive, Uint8Array.from(recursive.data.names, (n) => (n === "f" ? 1 : 0))).callers), "f 8/8", "pivot: a recursive function counts once");
 equal(show(collapseRecursion(recursive)), lines("all 8/0", " f 8/3", "  g 5/0", "   h 5/5"), "recursion collapsed, also an indirect one");
 
+// The call graph and Peek, of the same trees.
+const graphed = (tree, most) => {
+  const { nodes, edges, dropped } = graphOf(tree, most);
+  return [...nodes.map(([name, , flat, cum]) => `${name} ${flat}/${cum}`), ...edges.map(([a, b, w, flags]) => `${nodes[a][0]}>${nodes[b][0]} ${w}${flags & 2 ? " residual" : ""}`), dropped.join()].join("; ");
+};
+equal(graphed(plain, 80), "main 0/10; x 5/9; b 0/6; a 1/4; y 4/4; main>a 4; a>x 3; main>b 6; b>x 6; x>y 4; 0,0", "graph: functions and calls");
+equal(graphed(plain, 2), "main 0/10; x 5/9; main>x 9 residual; 3,0", "graph: over what is left out");
+equal(graphed(recursive, 80), "f 3/8; g 0/5; h 5/5; f>f 2; f>g 5; g>f 5; g>h 5; 0,0", "graph: a recursive call counts once");
+equal(JSON.stringify(peekOf(plain, (name) => name === "x").nodes), '[["x",5,9,[["b",6,0],["a",3,0]],[["y",4,0]]]]', "peek: callers and callees");
+
 const modules = treeOf([["main;a;memcpy", 3], ["main;b", 2], ["main;memcpy;free", 4]], { main: "app", a: "app", b: "app", memcpy: "libc", free: "libc" });
 equal(show(groupByModule(modules)), lines("all 9/0", " app 9/2", "  libc 7/7"), "modules as frames");
 

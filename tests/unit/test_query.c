@@ -87,6 +87,17 @@ static void test_types(void **state)
     const char *wrong[] = {"", "a:b:c:d", "a:b:c:d:e:f", ":b:c:d:e", "a::c:d:e"};
     for (int i = 0; i < 5; i++)
         assert_int_equal(query_type(str_from(wrong[i]), &e), STORE_BAD_INPUT);
+    const char *counts[][2] = {
+        {"process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+         "process_cpu:samples:count:cpu:nanoseconds"},
+        {"wall:wall:nanoseconds::", "wall:samples:count::"},
+        {"process_cpu:samples:count::", "process_cpu:samples:count::"},
+        {"memory:alloc_space:bytes:space:bytes", ""},
+        {"nothing", ""},
+    };
+    for (int i = 0; i < 5; i++)
+        assert_true(
+            str_eq(query_count_type(str_from(counts[i][0]), arena), str_from(counts[i][1])));
 }
 
 // --- trees ---
