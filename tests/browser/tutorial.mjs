@@ -129,6 +129,7 @@ await idle();
   }
   check(found && /Change\s*\+/.test(found.tip), "diff: its frame is in the flame graph", found?.tip ?? [...new Set(path)].join(", "));
   check(path.includes("order_car") && path.includes("check_driver_availability"), "diff: below order_car and check_driver_availability", [...new Set(path)].join(", "));
+  await page.mouse.move(2, 2); // the tooltip has the path that the service was built in
   await shot("diff", 600);
   const colour = found && await page.evaluate(({ x, y }) => {
     const at = document.querySelector(".flame canvas");
@@ -157,7 +158,7 @@ await idle();
     "its callers are shown", [...names].join(", "));
   await page.mouse.move(2, 2);
 }
-await shot("lock", 460);
+await shot("lock", 680);
 check(problems.length === 0, "no complaints", problems.join("; "));
 await browser.close();
 console.log("1.." + count);

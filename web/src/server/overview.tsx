@@ -29,12 +29,14 @@ export function Overview({ left, right, tick, theme }: { left: Selection; right:
     const lines = await Promise.all(selectors.map((selector) => selectSeries(type!.ID, selector, range!, step)));
     return { series: lines.map((all) => rates(all, type!, step)[0] ?? { labels: [], points: [] }), several: lines.length > 1, range: range!, step, type: type! };
   });
-  if (!data) return <div class="timeline" />;
+  if (!data) return <div class="overview"><div class="timeline" /></div>;
   const sides = [left, right];
   const set = (i: number, start: number, end: number) => go({ [sides[i].prefix + "from"]: String(start), [sides[i].prefix + "until"]: String(end), z: "" });
   return (
-    <Timeline series={data.series} names={data.several ? ["Left", "Right"] : undefined} range={data.range} step={data.step} type={data.type} theme={theme} label="Both sides"
-      brushes={sides.map((side, i) => ({ label: i ? "Right" : "Left", colour: data.several ? i : 9, ...side.range }))} onBrush={set}
-      onSelect={(start, end, lane) => set(lane, start, end)} />
+    <div class="overview">
+      <Timeline series={data.series} names={data.several ? ["Left", "Right"] : undefined} range={data.range} step={data.step} type={data.type} theme={theme} label="Both sides"
+        brushes={sides.map((side, i) => ({ label: i ? "Right" : "Left", colour: data.several ? i : 9, ...side.range }))} onBrush={set}
+        onSelect={(start, end, lane) => set(lane, start, end)} />
+    </div>
   );
 }
