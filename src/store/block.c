@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "store/matrix.h"
+
 static struct str packed(const struct pack *b)
 {
     return (struct str){b->n ? (const char *)b->p : "", b->n};
@@ -108,18 +110,50 @@ void segment_pack(struct pack *to, const struct block_item *items, size_t n, uin
 void block_write(struct block_writer *w, struct arena *arena, ZSTD_CCtx *zstd, int level)
 {
     *w = (struct block_writer){.arena = arena, .zstd = zstd, .level = level};
-    w->points.arena = w->directory.arena = w->body.arena = arena;
+    w->points.arena = w->directory.arena = w->heads.arena = w->body.arena = arena;
+    w->matrix = arena_alloc(arena, sizeof *w->matrix);
+    w->matrix->arena = arena;
 }
 
-void block_write_series(struct block_writer *w, int64_t series, const struct block_item *items,
-                        size_t n, uint32_t k)
+void block_write_fini(struct block_writer *w)
 {
-    size_t before = w->body.n;
-    segment_pack(&w->body, items, n, k, w->zstd, w->level, true);
-    pack_varint(&w->directory, (uint64_t)(series - w->last));
-    pack_varint(&w->directory, w->body.n - before);
+    arena_free(w->scratch);
+    w->scratch = NULL;
+}
+
+// Writes the directory's line of a part that was appended.
+static void end_part(struct block_writer *w, uint64_t n_rows, bool is_segment, size_t head,
+                     size_t body)
+{
+    pack_varint(&w->directory, n_rows << 1 | is_segment);
+    if (!is_segment)
+        pack_varint(&w->directory, w->heads.n - head);
+    pack_varint(&w->directory, w->body.n - body);
+    w->n_parts++;
+}
+
+static void flush(struct block_writer *w)
+{
+    struct arena_trap trap;
+    size_t head = w->heads.n, body = w->body.n;
+    uint32_t n_rows = w->matrix->n_rows;
+    if (!n_rows)
+        return;
+    w->scratch = arena_new(0);
+    if (!w->scratch || ARENA_TRY(w->scratch, trap))
+        arena_fail(w->arena, "no memory to pack profiles");
+    matrix_pack(w->matrix, w->scratch, &w->heads, &w->body);
+    arena_try_end(w->scratch);
+    arena_free(w->scratch);
+    w->scratch = NULL;
+    end_part(w, n_rows, false, head, body);
+}
+
+static void write_points(struct block_writer *w, int64_t series, const struct block_item *items,
+                         size_t n, uint32_t k)
+{
     struct pack *b = &w->points;
-    pack_varint(b, (uint64_t)(series - w->last));
+    pack_signed(b, series - w->last);
     pack_varint(b, n);
     pack_varint(b, k);
     int64_t last = 0;
@@ -136,21 +170,45 @@ void block_write_series(struct block_writer *w, int64_t series, const struct blo
     }
     pack_columns(b, columns, k + 2, n);
     w->last = series;
+}
+
+void block_write_series(struct block_writer *w, int64_t series, int64_t kind,
+                        const struct block_item *items, size_t n, uint32_t k)
+{
+    bool is_segment = k == 0;
+    for (size_t i = 0; i < n; i++)
+        is_segment |= items[i].v.spans != NULL;
+    if (is_segment || kind != w->kind)
+        flush(w);
+    w->kind = kind;
+    if (is_segment) {
+        size_t before = w->body.n;
+        segment_pack(&w->body, items, n, k, w->zstd, w->level, true);
+        end_part(w, n, true, 0, before);
+    }
+    for (size_t i = 0; i < n && !is_segment; i++) {
+        if (matrix_is_full(w->matrix, items[i].v.n, k))
+            flush(w);
+        matrix_add(w->matrix, &items[i].v);
+    }
+    write_points(w, series, items, n, k);
     w->n_series++;
     w->n_items += n;
 }
 
-void block_write_end(struct block_writer *w, struct str *points, struct str *body)
+void block_write_end(struct block_writer *w, struct str *points, struct str *head, struct str *body)
 {
     struct pack to = {.arena = w->arena}, all = {.arena = w->arena};
+    flush(w);
     pack_varint(&to, w->n_series);
     pack_stream(&to, w->zstd, w->level, true, packed(&w->points));
     *points = packed(&to);
-    pack_varint(&all, w->n_series);
+    pack_varint(&all, w->n_parts);
     pack_varint(&all, w->directory.n);
     pack_bytes(&all, w->directory.p, w->directory.n);
-    pack_bytes(&all, w->body.p, w->body.n);
-    *body = packed(&all);
+    pack_bytes(&all, w->heads.p, w->heads.n);
+    *head = packed(&all);
+    *body = packed(&w->body);
 }
 
 // --- reading ---
@@ -170,8 +228,7 @@ void block_reader_fini(struct block_reader *r)
     pack_buffer_fini(&r->spans);
 }
 
-// An array for n elements whose content need not survive.
-static void *scratch(struct block_reader *r, void *items, size_t n, size_t *cap, size_t size)
+void *block_scratch(struct block_reader *r, void *items, size_t n, size_t *cap, size_t size)
 {
     if (n <= *cap)
         return items;
@@ -196,16 +253,16 @@ bool points_next(struct points *p)
     if (p->left == 0 || p->bad)
         return false;
     p->left--;
-    p->series = pack_add(p->series, (int64_t)unpack_varint(&p->b));
+    p->series = pack_add(p->series, unpack_signed(&p->b));
     p->n = unpack_count(&p->b);
     p->k = (uint32_t)unpack_count(&p->b);
-    r->column[0] = scratch(r, r->column[0], p->n, &r->cap_column[0], sizeof(int64_t));
+    r->column[0] = block_scratch(r, r->column[0], p->n, &r->cap_column[0], sizeof(int64_t));
     int64_t time = 0;
     for (size_t i = 0; i < p->n; i++)
         r->column[0][i] = time = pack_add(time, (int64_t)unpack_varint(&p->b));
     p->times = r->column[0];
     p->columns = p->b;
-    r->column[1] = scratch(r, r->column[1], p->n, &r->cap_column[1], sizeof(int64_t));
+    r->column[1] = block_scratch(r, r->column[1], p->n, &r->cap_column[1], sizeof(int64_t));
     unpack_column(&p->b, p->k + 2, 0, p->n, r->column[1]);
     p->bad = p->b.bad;
     return !p->bad;
@@ -215,31 +272,46 @@ const int64_t *points_column(struct points *p, uint32_t column)
 {
     struct block_reader *r = p->r;
     int slot = column < 2 ? (int)column + 1 : 3;
-    r->column[slot] = scratch(r, r->column[slot], p->n, &r->cap_column[slot], sizeof(int64_t));
+    r->column[slot] =
+        block_scratch(r, r->column[slot], p->n, &r->cap_column[slot], sizeof(int64_t));
     struct unpack b = p->columns;
     unpack_column(&b, p->k + 2, column, p->n, r->column[slot]);
     return r->column[slot];
 }
 
-void segments_open(struct segments *s, struct str body)
+void parts_open(struct parts *p, struct str head)
 {
-    struct unpack b = {(const uint8_t *)body.p, (const uint8_t *)body.p + body.n, false};
-    *s = (struct segments){.left = (size_t)unpack_varint(&b)};
+    struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
+    *p = (struct parts){.left = (size_t)unpack_varint(&b)};
     struct str directory = unpack_bytes(&b, unpack_count(&b));
-    s->directory.p = (const uint8_t *)directory.p;
-    s->directory.end = s->directory.p + directory.n;
-    s->body = b;
+    p->directory = (struct unpack){(const uint8_t *)directory.p,
+                                   (const uint8_t *)directory.p + directory.n, false};
+    p->heads = b;
+    p->bad = b.bad;
 }
 
-bool segments_next(struct segments *s)
+bool parts_next(struct parts *p)
 {
-    if (s->left == 0 || s->directory.bad || s->body.bad)
+    if (p->left == 0 || p->bad)
         return false;
-    s->left--;
-    s->series = pack_add(s->series, (int64_t)unpack_varint(&s->directory));
-    uint64_t n = unpack_varint(&s->directory);
-    s->segment = unpack_bytes(&s->body, n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)n);
-    return !s->body.bad && !s->directory.bad;
+    p->left--;
+    p->at += p->n;
+    uint64_t rows = unpack_varint(&p->directory);
+    p->is_segment = rows & 1;
+    p->n_rows = rows >> 1;
+    uint64_t head = p->is_segment ? 0 : unpack_varint(&p->directory);
+    p->head = unpack_bytes(&p->heads, head > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)head);
+    uint64_t n = unpack_varint(&p->directory);
+    p->n = (size_t)n;
+    p->bad = p->directory.bad || p->heads.bad || n > SIZE_MAX / 4 || p->at > SIZE_MAX / 4;
+    return !p->bad;
+}
+
+struct str parts_bytes(const struct parts *p, struct str body)
+{
+    if (p->at > body.n || p->n > body.n - p->at)
+        return (struct str){"", 0};
+    return (struct str){body.p + p->at, p->n};
 }
 
 void segment_open(struct segment *s, struct block_reader *r, struct str bytes, uint32_t k,
@@ -252,7 +324,7 @@ void segment_open(struct segment *s, struct block_reader *r, struct str bytes, u
     unpack_stream(&b, r->zstd, &r->spans, &s->spans);
     s->n_dictionary = (uint32_t)unpack_count(&s->nodes);
     r->dictionary =
-        scratch(r, r->dictionary, s->n_dictionary, &r->cap_dictionary, sizeof *r->dictionary);
+        block_scratch(r, r->dictionary, s->n_dictionary, &r->cap_dictionary, sizeof *r->dictionary);
     uint64_t node = 0;
     for (uint32_t i = 0; i < s->n_dictionary; i++, node++) {
         node += unpack_varint(&s->nodes);
@@ -266,9 +338,9 @@ void segment_open(struct segment *s, struct block_reader *r, struct str bytes, u
 static void read_spans(struct segment *s)
 {
     struct block_reader *r = s->r;
-    r->span = scratch(r, r->span, s->n, &r->cap_span, sizeof *r->span);
+    r->span = block_scratch(r, r->span, s->n, &r->cap_span, sizeof *r->span);
     if (s->has_traces)
-        r->trace = scratch(r, r->trace, s->n, &r->cap_trace, sizeof *r->trace);
+        r->trace = block_scratch(r, r->trace, s->n, &r->cap_trace, sizeof *r->trace);
     uint64_t groups = unpack_varint(&s->spans);
     uint32_t at = 0;
     for (; groups && !s->spans.bad; groups--) {
@@ -300,7 +372,7 @@ static bool next_nodes(struct segment *s)
     uint32_t n = s->n = (uint32_t)(head >> 2);
     s->has_traces = how == ITEM_TRACES;
     s->has_spans = s->has_traces || how == ITEM_SPANS;
-    r->index = scratch(r, r->index, n, &r->cap_index, sizeof *r->index);
+    r->index = block_scratch(r, r->index, n, &r->cap_index, sizeof *r->index);
     uint64_t at = 0;
     if (how == ITEM_ALL) {
         for (uint32_t i = 0; i < n; i++)
@@ -331,7 +403,7 @@ bool segment_next(struct segment *s, uint32_t column)
         s->bad = true;
         return false;
     }
-    r->value = scratch(r, r->value, s->n, &r->cap_value, sizeof *r->value);
+    r->value = block_scratch(r, r->value, s->n, &r->cap_value, sizeof *r->value);
     unpack_column(&s->values, s->k, column, s->n, r->value);
     s->bad = s->values.bad;
     return !s->bad;
@@ -364,4 +436,62 @@ bool segment_read(struct segment *s, struct arena *arena, struct symbols_values 
     }
     s->bad = s->values.bad;
     return !s->bad;
+}
+
+// --- rows ---
+
+void rows_open(struct rows *rows, struct block_reader *r, struct str head, struct str body,
+               uint32_t n_nodes)
+{
+    *rows = (struct rows){.r = r, .body = body, .n_nodes = n_nodes};
+    parts_open(&rows->parts, head);
+    rows->bad = rows->parts.bad;
+}
+
+static bool open_part(struct rows *rows, uint32_t k)
+{
+    struct parts *p = &rows->parts;
+    do
+        if (!parts_next(p))
+            return false;
+    while (p->n_rows == 0);
+    struct str bytes = parts_bytes(p, rows->body);
+    rows->at = 0;
+    rows->k = k;
+    if (p->is_segment) {
+        segment_open(&rows->segment, rows->r, bytes, k, rows->n_nodes);
+        return !rows->segment.bad;
+    }
+    struct matrix m;
+    matrix_open(&m, rows->r, p->head, p->n_rows, rows->n_nodes);
+    rows->n = m.n;
+    return m.k == k && matrix_body(&m, bytes) &&
+           matrix_rows(&m, &rows->start, &rows->index, &rows->values);
+}
+
+bool rows_next(struct rows *rows, uint32_t k, struct arena *arena, struct symbols_values *v)
+{
+    if (rows->bad)
+        return false;
+    if (rows->at == rows->parts.n_rows)
+        rows->bad = !open_part(rows, k);
+    if (rows->bad || rows->k != k) {
+        rows->bad = true;
+        return false;
+    }
+    uint64_t row = rows->at++;
+    if (rows->parts.is_segment) {
+        rows->bad = !segment_read(&rows->segment, arena, v);
+        return !rows->bad;
+    }
+    uint32_t from = rows->start[row], n = rows->start[row + 1] - from;
+    *v = (struct symbols_values){.n = n, .k = k};
+    v->nodes = arena_array(arena, n, sizeof *v->nodes);
+    v->values = arena_array(arena, (size_t)n * k, sizeof *v->values);
+    for (uint32_t i = 0; i < n; i++)
+        v->nodes[i] = rows->r->dictionary[rows->index[from + i]];
+    for (uint32_t c = 0; c < k; c++)
+        for (uint32_t i = 0; i < n; i++)
+            v->values[(size_t)c * n + i] = rows->values[(size_t)c * rows->n + from + i];
+    return true;
 }

@@ -1,7 +1,7 @@
 // Profiles of one service in bytes. A segment holds profiles of one series: the nodes that occur
-// in it, once, and for each profile which of them and how much. A block is the segments of many
-// series, with their points (times and totals) apart so that a time series reads nothing else.
-// A profile alone is a segment of one.
+// in it, once, and for each profile which of them and how much. A profile alone is a segment of
+// one. A block is the profiles (rows) of many series, in parts: matrices, and segments for what has
+// spans; with their points (times and totals) apart so that a time series reads nothing else.
 #pragma once
 
 #include "store/symbols.h"
@@ -18,20 +18,26 @@ struct block_item {
 void segment_pack(struct pack *to, const struct block_item *items, size_t n, uint32_t k,
                   ZSTD_CCtx *zstd, int level, bool checked);
 
+struct matrix_writer;
 struct block_writer {
     struct arena *arena;
     ZSTD_CCtx *zstd;
     int level;
-    struct pack points, directory, body;
-    size_t n_series;
+    struct pack points, directory, heads, body;
+    size_t n_series, n_parts;
     uint64_t n_items;
-    int64_t last;
+    int64_t last, kind;
+    struct matrix_writer *matrix;
+    struct arena *scratch;
 };
+// May jump out of arena, as all of it; block_write_fini is called in any case.
 void block_write(struct block_writer *w, struct arena *arena, ZSTD_CCtx *zstd, int level);
-// Series in ascending order; items in the order of their time.
-void block_write_series(struct block_writer *w, int64_t series, const struct block_item *items,
-                        size_t n, uint32_t k);
-void block_write_end(struct block_writer *w, struct str *points, struct str *body);
+// Series of one kind one after the other; items in the order of their time.
+void block_write_series(struct block_writer *w, int64_t series, int64_t kind,
+                        const struct block_item *items, size_t n, uint32_t k);
+void block_write_end(struct block_writer *w, struct str *points, struct str *head,
+                     struct str *body);
+void block_write_fini(struct block_writer *w);
 
 // --- reading ---
 
@@ -44,10 +50,15 @@ struct block_reader {
     int64_t *value, *sum, *column[4];
     uint64_t *span;
     struct store_trace *trace;
+    uint8_t *room; // of matrices
+    uint32_t *row_start, *row_next;
+    size_t room_used, cap_room, cap_row_start, cap_row_next;
     size_t cap_dictionary, cap_index, cap_value, cap_sum, cap_span, cap_trace, cap_column[4];
 };
 int block_reader_init(struct block_reader *r, struct arena *arena, struct err *e);
 void block_reader_fini(struct block_reader *r);
+// An array for n elements in place of one of *cap, which it begins with.
+void *block_scratch(struct block_reader *r, void *items, size_t n, size_t *cap, size_t size);
 
 // The points of a block, series by series:
 //     for (points_open(&p, r, bytes); points_next(&p);)
@@ -68,15 +79,22 @@ bool points_next(struct points *p);
 // Column 0: durations, 1: counts, 2 + type: totals. n numbers, good until the next points_next.
 const int64_t *points_column(struct points *p, uint32_t column);
 
-// The segments of a block's body, series by series, in the order of its points.
-struct segments {
-    struct unpack directory, body;
+// The parts of a block, in the order of its points:
+//     for (parts_open(&p, head); parts_next(&p);)
+// p.bad after the last tells that they are damaged.
+struct parts {
+    struct unpack directory, heads;
     size_t left;
-    int64_t series;
-    struct str segment;
+    bool bad;
+    bool is_segment; // else a matrix
+    uint64_t n_rows;
+    struct str head; // of a matrix
+    size_t at, n;    // in the body
 };
-void segments_open(struct segments *s, struct str body);
-bool segments_next(struct segments *s);
+void parts_open(struct parts *p, struct str head);
+bool parts_next(struct parts *p);
+// The bytes of the part; empty if body is too short.
+struct str parts_bytes(const struct parts *p, struct str body);
 
 // The profiles of a segment, one after the other, one of their k columns: r->index[i] is a place
 // in r->dictionary, which holds the nodes; r->value[i] the value; r->span[i] its span, if
@@ -93,3 +111,21 @@ void segment_open(struct segment *s, struct block_reader *r, struct str bytes, u
 bool segment_next(struct segment *s, uint32_t column);
 // The same with all columns, into arena.
 bool segment_read(struct segment *s, struct arena *arena, struct symbols_values *v);
+
+// The profiles of a block one after the other, in the order of its points.
+struct rows {
+    struct block_reader *r;
+    struct parts parts;
+    struct str body;
+    uint32_t n_nodes, k;
+    uint64_t at; // in the part
+    struct segment segment;
+    uint64_t n; // entries of the matrix
+    const uint32_t *start, *index;
+    const int64_t *values;
+    bool bad;
+};
+void rows_open(struct rows *rows, struct block_reader *r, struct str head, struct str body,
+               uint32_t n_nodes);
+// The next one, of k columns, into arena. false when it is damaged or there is none.
+bool rows_next(struct rows *rows, uint32_t k, struct arena *arena, struct symbols_values *v);

@@ -1,6 +1,7 @@
 #include "store/db.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -124,6 +125,14 @@ int db_open(struct db *db, const char *path, enum db_mode mode, const char *sche
     if (found > version) {
         err_set(e, "%s is of format %d, which a later kiln wrote; this one knows up to %d", path,
                 found, version);
+        db_close(db);
+        return STORE_FAILED;
+    }
+    if (found && found < version && version != INT_MAX) {
+        err_set(e,
+                "%s is of format %d, which an earlier kiln wrote; this one reads format %d only: "
+                "move the file away",
+                path, found, version);
         db_close(db);
         return STORE_FAILED;
     }

@@ -45,12 +45,7 @@ struct str unpack_str(struct unpack *b)
     return unpack_bytes(b, n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)n);
 }
 
-static uint64_t magnitude(int64_t v)
-{
-    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-}
-
-static uint64_t divisor(uint64_t a, uint64_t b)
+uint64_t pack_divisor(uint64_t a, uint64_t b)
 {
     while (b) {
         uint64_t rest = a % b;
@@ -60,15 +55,14 @@ static uint64_t divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-// Whether b is a everywhere times *num / *den.
-static bool is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num, int64_t *den)
+bool pack_is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num, int64_t *den)
 {
     size_t i = 0;
     while (i < n && a[i] == 0 && b[i] == 0)
         i++;
     if (i == n || a[i] == 0 || b[i] == 0 || a[i] == INT64_MIN || b[i] == INT64_MIN)
         return false;
-    int64_t common = (int64_t)divisor(magnitude(a[i]), magnitude(b[i]));
+    int64_t common = (int64_t)pack_divisor(pack_magnitude(a[i]), pack_magnitude(b[i]));
     *num = b[i] / common;
     *den = a[i] / common;
     if (*den < 0) {
@@ -93,7 +87,8 @@ void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n)
         const int64_t *column = values + (size_t)c * n;
         int64_t num = 0, den = 1;
         uint32_t of = 0;
-        while (of < c && !(own[of] && is_multiple(values + (size_t)of * n, column, n, &num, &den)))
+        while (of < c &&
+               !(own[of] && pack_is_multiple(values + (size_t)of * n, column, n, &num, &den)))
             of++;
         if (of < c) {
             pack_varint(b, KIND_MULTIPLE + of);
@@ -106,7 +101,7 @@ void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n)
         own[c] = true;
         for (size_t i = 0; i < n; i++) {
             if (common != 1)
-                common = divisor(magnitude(column[i]), common);
+                common = pack_divisor(pack_magnitude(column[i]), common);
             negative |= column[i] < 0;
         }
         if (common > INT64_MAX)

@@ -39,6 +39,11 @@ static inline void pack_signed(struct pack *b, int64_t v)
     pack_varint(b, pack_zigzag(v));
 }
 
+static inline uint64_t pack_magnitude(int64_t v)
+{
+    return v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+}
+
 void pack_bytes(struct pack *b, const void *p, size_t n);
 // Length, then bytes.
 void pack_str(struct pack *b, struct str s);
@@ -94,6 +99,10 @@ static inline int64_t pack_add(int64_t a, int64_t b)
 
 // --- columns: k of n numbers each, values[column * n + row] ---
 
+// The greatest common divisor; of 0 and b it is b.
+uint64_t pack_divisor(uint64_t a, uint64_t b);
+// Whether b is a everywhere times *num / *den, and not only zeros.
+bool pack_is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num, int64_t *den);
 // Each is divided by its greatest common divisor; one that is a multiple of an earlier one is not
 // written again.
 void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n);

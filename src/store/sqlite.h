@@ -20,7 +20,7 @@
 enum level { LEVEL_RAW = 1, LEVEL_FIVE_MINUTES = 2, LEVEL_HOUR = 3 };
 #define FIVE_MINUTES_NANOS (INT64_C(300) * 1000000000)
 
-enum { DAY_VERSION = 1 };
+enum { DAY_VERSION = 2 };
 extern const char DAY_SCHEMA[];
 
 // Symbols that a writer appends to; in the day's list.

@@ -5,8 +5,14 @@
 #include "store/sqlite.h"
 
 enum { BLOCK_LEVEL = 9, SYMBOL_CHUNKS = 8 };
-// Roll-ups are written where they have clearly fewer vectors than there are profiles.
-enum { HOUR_PAYS = 2, FIVE_MINUTES_PAY = 100 };
+// Profiles of a series from which on its own roll-ups are written. With fewer its profiles are read
+// as soon, and what all series of a block amount to is in the block's head.
+enum { HOUR_PAYS = 60, FIVE_MINUTES_PAY = 100 };
+
+// A series with fresh profiles.
+struct listed {
+    int64_t kind, id;
+};
 
 struct closing {
     struct lite *lite;
@@ -18,12 +24,14 @@ struct closing {
     struct block_writer raw, five, whole;
     bool with_hour, with_five;
     // The block that is there already.
-    struct str old_points, old_body;
     size_t n_old;
     struct points points;
-    struct segments segments;
-    bool more_old, more_fresh;
-    sqlite3_stmt *fresh;
+    struct rows rows;
+    int64_t old_kind; // of the series that comes next
+    bool more_old;
+    // Series in the order of their kinds, then ids: so they are in blocks, too.
+    struct listed *fresh;
+    size_t n_fresh, at_fresh, cap_fresh;
     uint32_t *place; // of a node in a sum; node numbers up to n_place
     size_t n_place;
 };
@@ -89,11 +97,11 @@ static struct block_item sum_items(struct closing *c, const struct block_item *i
     return sum;
 }
 
-static void write_series(struct closing *c, int64_t series, struct block_item *items, size_t n,
-                         uint32_t k)
+static void write_series(struct closing *c, const struct listed *series, struct block_item *items,
+                         size_t n, uint32_t k)
 {
     qsort(items, n, sizeof *items, item_order);
-    block_write_series(&c->raw, series, items, n, k);
+    block_write_series(&c->raw, series->id, series->kind, items, n, k);
     if (c->with_five) {
         struct block_item buckets[13];
         size_t m = 0;
@@ -103,86 +111,128 @@ static void write_series(struct closing *c, int64_t series, struct block_item *i
                 ;
             buckets[m++] = sum_items(c, items + at, end - at, k, start);
         }
-        block_write_series(&c->five, series, buckets, m, k);
+        block_write_series(&c->five, series->id, series->kind, buckets, m, k);
     }
     if (c->with_hour) {
         struct block_item sum = sum_items(c, items, n, k, c->hour * HOUR_NANOS);
-        block_write_series(&c->whole, series, &sum, 1, k);
+        block_write_series(&c->whole, series->id, series->kind, &sum, 1, k);
     }
 }
 
-static int step_fresh(struct closing *c, struct err *e)
+// A statement about this service and hour.
+static sqlite3_stmt *ask(struct closing *c, const char *sql, int *code, struct err *e)
 {
-    int rc = sqlite3_step(c->fresh);
-    c->more_fresh = rc == SQLITE_ROW;
-    return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : db_error(&c->day->db, rc, "read", e);
+    sqlite3_stmt *q = db_prepare(&c->day->db, sql, code, e);
+    if (q) {
+        sqlite3_bind_int64(q, 1, c->service);
+        sqlite3_bind_int64(q, 2, c->hour);
+    }
+    return q;
 }
 
 static int step_old(struct closing *c, struct err *e)
 {
+    int code = 0;
     c->more_old = points_next(&c->points);
-    if (c->points.bad ||
-        (c->more_old && (!segments_next(&c->segments) || c->segments.series != c->points.series)))
+    if (c->points.bad)
         return damaged(c, e);
+    if (!c->more_old)
+        return 0;
+    sqlite3_stmt *q = db_prepare(&c->day->db, "SELECT kind FROM series WHERE id=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, c->points.series);
+    c->old_kind = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
+    sqlite3_reset(q);
     return 0;
+}
+
+static int old_items(struct closing *c, struct block_item **items, size_t *n, uint32_t *k,
+                     struct err *e)
+{
+    *k = c->points.k;
+    *n = c->points.n;
+    *items = arena_array(c->scratch, *n, sizeof **items);
+    const int64_t *durations = points_column(&c->points, 0);
+    for (size_t i = 0; i < *n; i++) {
+        struct block_item *item = &(*items)[i];
+        item->time = c->points.times[i];
+        item->duration = durations[i];
+        item->count = 1;
+        item->totals = arena_array(c->scratch, *k, sizeof *item->totals);
+        if (!rows_next(&c->rows, *k, c->scratch, &item->v))
+            return damaged(c, e);
+    }
+    for (uint32_t t = 0; t < *k; t++) {
+        const int64_t *totals = points_column(&c->points, 2 + t);
+        for (size_t i = 0; i < *n; i++)
+            (*items)[i].totals[t] = totals[i];
+    }
+    return step_old(c, e);
+}
+
+static int fresh_items(struct closing *c, int64_t series, struct block_item **items, size_t *n,
+                       uint32_t *k, struct err *e)
+{
+    int code = 0, rc = SQLITE_DONE;
+    size_t cap = *n;
+    sqlite3_stmt *q = ask(c,
+                          "SELECT time, head, body FROM fresh WHERE service=? AND hour=? AND "
+                          "series=? ORDER BY time, seq",
+                          &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 3, series);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct str head = db_blob(q, 1);
+        struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
+        struct block_item item = {.time = sqlite3_column_int64(q, 0), .count = 1};
+        struct segment s;
+        uint64_t columns = unpack_varint(&b);
+        if (columns > KIND_MAX_TYPES || (*n && columns != *k))
+            return damaged(c, e);
+        *k = (uint32_t)columns;
+        item.duration = unpack_signed(&b);
+        item.totals = arena_array(c->scratch, *k, sizeof *item.totals);
+        for (uint32_t t = 0; t < *k; t++)
+            item.totals[t] = unpack_signed(&b);
+        segment_open(&s, &c->r, db_blob(q, 2), *k, UINT32_MAX);
+        if (b.bad || !segment_read(&s, c->scratch, &item.v))
+            return damaged(c, e);
+        *items = arena_push(c->scratch, *items, *n, &cap, sizeof **items);
+        (*items)[(*n)++] = item;
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE ? 0 : db_error(&c->day->db, rc, "read", e);
+}
+
+static int listed_order(const void *a, const void *b)
+{
+    const struct listed *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
 }
 
 // The profiles of the series that comes next, of the block and fresh ones.
 static int next_series(struct closing *c, struct err *e)
 {
-    int64_t series = INT64_MAX;
+    const struct listed old = {c->old_kind, c->points.series}, *fresh = &c->fresh[c->at_fresh];
+    bool more_fresh = c->at_fresh < c->n_fresh;
+    int order = !more_fresh ? -1 : !c->more_old ? 1 : listed_order(&old, fresh);
+    const struct listed series = order <= 0 ? old : *fresh;
     struct block_item *items = NULL;
-    size_t n = 0, cap = 0;
+    size_t n = 0;
     uint32_t k = 0;
     int code = 0;
-    if (c->more_old)
-        series = c->points.series;
-    if (c->more_fresh && sqlite3_column_int64(c->fresh, 0) < series)
-        series = sqlite3_column_int64(c->fresh, 0);
-    if (c->more_old && c->points.series == series) {
-        struct segment s;
-        k = c->points.k;
-        const int64_t *durations = points_column(&c->points, 0);
-        n = cap = c->points.n;
-        items = arena_array(c->scratch, n, sizeof *items);
-        segment_open(&s, &c->r, c->segments.segment, k, UINT32_MAX);
-        for (size_t i = 0; i < n; i++) {
-            items[i].time = c->points.times[i];
-            items[i].duration = durations[i];
-            items[i].count = 1;
-            items[i].totals = arena_array(c->scratch, k, sizeof *items[i].totals);
-            if (!segment_read(&s, c->scratch, &items[i].v))
-                return damaged(c, e);
-        }
-        for (uint32_t t = 0; t < k; t++) {
-            const int64_t *totals = points_column(&c->points, 2 + t);
-            for (size_t i = 0; i < n; i++)
-                items[i].totals[t] = totals[i];
-        }
-        code = step_old(c, e);
-    }
-    while (!code && c->more_fresh && sqlite3_column_int64(c->fresh, 0) == series) {
-        struct str head = db_blob(c->fresh, 2);
-        struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
-        struct block_item item = {.time = sqlite3_column_int64(c->fresh, 1), .count = 1};
-        struct segment s;
-        uint64_t columns = unpack_varint(&b);
-        if (columns > KIND_MAX_TYPES || (k && columns != k))
-            return damaged(c, e);
-        k = (uint32_t)columns;
-        item.duration = unpack_signed(&b);
-        item.totals = arena_array(c->scratch, k, sizeof *item.totals);
-        for (uint32_t t = 0; t < k; t++)
-            item.totals[t] = unpack_signed(&b);
-        segment_open(&s, &c->r, db_blob(c->fresh, 3), k, UINT32_MAX);
-        if (b.bad || !segment_read(&s, c->scratch, &item.v))
-            return damaged(c, e);
-        items = arena_push(c->scratch, items, n, &cap, sizeof *items);
-        items[n++] = item;
-        code = step_fresh(c, e);
+    if (order <= 0)
+        code = old_items(c, &items, &n, &k, e);
+    if (!code && order >= 0) {
+        c->at_fresh++;
+        code = fresh_items(c, series.id, &items, &n, &k, e);
     }
     if (!code)
-        write_series(c, series, items, n, k);
+        write_series(c, &series, items, n, k);
     return code;
 }
 
@@ -209,7 +259,7 @@ static int guarded_series(struct closing *c, struct err *e)
 static int every_series(struct closing *c, struct err *e)
 {
     int code = 0;
-    while (!code && (c->more_old || c->more_fresh)) {
+    while (!code && (c->more_old || c->at_fresh < c->n_fresh)) {
         code = guarded_series(c, e);
         arena_free(c->scratch);
         // Its arrays were in scratch.
@@ -226,15 +276,15 @@ static int every_series(struct closing *c, struct err *e)
 static int write_block(struct closing *c, struct block_writer *w, enum level level, struct err *e)
 {
     int code = 0;
-    struct str points, body;
+    struct str points, head, body;
     struct arena_trap trap;
     if (ARENA_TRY(c->arena, trap)) {
         arena_caught(c->arena, e);
         return STORE_BUSY;
     }
-    block_write_end(w, &points, &body);
+    block_write_end(w, &points, &head, &body);
     arena_try_end(c->arena);
-    sqlite3_stmt *q = db_prepare(&c->day->db, "INSERT INTO block VALUES(?,?,?,?,?,?)", &code, e);
+    sqlite3_stmt *q = db_prepare(&c->day->db, "INSERT INTO block VALUES(?,?,?,?,?,?,?)", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, c->service);
@@ -242,61 +292,92 @@ static int write_block(struct closing *c, struct block_writer *w, enum level lev
     sqlite3_bind_int64(q, 3, level);
     sqlite3_bind_int64(q, 4, (int64_t)w->n_items);
     db_bind_blob(q, 5, points);
-    db_bind_blob(q, 6, body);
+    db_bind_blob(q, 6, head);
+    db_bind_blob(q, 7, body);
     return db_run(&c->day->db, q, e);
 }
 
-// A statement about this service and hour.
-static sqlite3_stmt *ask(struct closing *c, const char *sql, int *code, struct err *e)
-{
-    sqlite3_stmt *q = db_prepare(&c->day->db, sql, code, e);
-    if (q) {
-        sqlite3_bind_int64(q, 1, c->service);
-        sqlite3_bind_int64(q, 2, c->hour);
-    }
-    return q;
-}
-
-// A copy, because the row is deleted before its profiles are written again.
-static int copy_old(struct closing *c, struct str points, struct str body, struct err *e)
+// What list_fresh and copy_old do under the guard of the arena.
+static int guard(struct closing *c, int (*what)(struct closing *c, sqlite3_stmt *q, struct err *e),
+                 sqlite3_stmt *q, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(c->arena, trap)) {
         arena_caught(c->arena, e);
         return STORE_BUSY;
     }
-    c->old_points = (struct str){arena_copy(c->arena, points.p, points.n), points.n};
-    c->old_body = (struct str){arena_copy(c->arena, body.p, body.n), body.n};
-    points_open(&c->points, &c->r_old, c->old_points);
-    segments_open(&c->segments, c->old_body);
-    c->n_old = c->points.left;
-    int code = step_old(c, e);
+    int code = what(c, q, e);
     arena_try_end(c->arena);
     return code;
+}
+
+static struct str copied(struct arena *arena, struct str s)
+{
+    return (struct str){arena_copy(arena, s.p, s.n), s.n};
+}
+
+// A copy, because the row is deleted before its profiles are written again.
+static int copy_old(struct closing *c, sqlite3_stmt *q, struct err *e)
+{
+    struct str points = copied(c->arena, db_blob(q, 0)), head = copied(c->arena, db_blob(q, 1));
+    points_open(&c->points, &c->r_old, points);
+    rows_open(&c->rows, &c->r_old, head, copied(c->arena, db_blob(q, 2)), UINT32_MAX);
+    c->n_old = c->points.left;
+    return step_old(c, e);
+}
+
+static int list_fresh(struct closing *c, sqlite3_stmt *q, struct err *e)
+{
+    int rc;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        c->fresh = arena_push(c->arena, c->fresh, c->n_fresh, &c->cap_fresh, sizeof *c->fresh);
+        c->fresh[c->n_fresh++] =
+            (struct listed){sqlite3_column_int64(q, 1), sqlite3_column_int64(q, 0)};
+    }
+    if (c->n_fresh)
+        qsort(c->fresh, c->n_fresh, sizeof *c->fresh, listed_order);
+    return rc == SQLITE_DONE ? 0 : db_error(&c->day->db, rc, "read", e);
+}
+
+static int begin_blocks(struct closing *c, sqlite3_stmt *q, struct err *e)
+{
+    (void)q, (void)e;
+    block_write(&c->raw, c->arena, c->lite->zstd, BLOCK_LEVEL);
+    block_write(&c->five, c->arena, c->lite->zstd, BLOCK_LEVEL);
+    block_write(&c->whole, c->arena, c->lite->zstd, BLOCK_LEVEL);
+    return 0;
 }
 
 static int plan(struct closing *c, struct err *e)
 {
     int code = 0;
     int64_t items = 0, series = 0;
-    sqlite3_stmt *q =
-        ask(c, "SELECT count(*), count(DISTINCT series) FROM fresh WHERE service=? AND hour=?",
+    sqlite3_stmt *q = ask(c, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
+    if (!q)
+        return code;
+    if (sqlite3_step(q) == SQLITE_ROW)
+        items = sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    q = ask(c,
+            "SELECT f.series, s.kind FROM (SELECT DISTINCT series FROM fresh WHERE service=? AND "
+            "hour=?) f LEFT JOIN series s ON s.id = f.series",
             &code, e);
     if (!q)
         return code;
-    if (sqlite3_step(q) == SQLITE_ROW) {
-        items = sqlite3_column_int64(q, 0);
-        series = sqlite3_column_int64(q, 1);
-    }
+    code = guard(c, list_fresh, q, e);
     sqlite3_reset(q);
-    q = ask(c, "SELECT points, body, items FROM block WHERE service=? AND hour=? AND level=1",
-            &code, e);
+    series = (int64_t)c->n_fresh;
+    q = code ? NULL
+             : ask(c,
+                   "SELECT points, head, body, items FROM block WHERE service=? AND hour=? AND "
+                   "level=1",
+                   &code, e);
     if (!q)
         return code;
     int rc = sqlite3_step(q);
     if (rc == SQLITE_ROW) {
-        code = copy_old(c, db_blob(q, 0), db_blob(q, 1), e);
-        items += sqlite3_column_int64(q, 2);
+        items += sqlite3_column_int64(q, 3);
+        code = guard(c, copy_old, q, e);
         series = (int64_t)c->n_old > series ? (int64_t)c->n_old : series;
     } else if (rc != SQLITE_DONE) {
         code = db_error(&c->day->db, rc, "read", e);
@@ -304,28 +385,14 @@ static int plan(struct closing *c, struct err *e)
     sqlite3_reset(q);
     c->with_hour = items >= HOUR_PAYS * series;
     c->with_five = items >= FIVE_MINUTES_PAY * series;
-    return code;
+    return code ? code : guard(c, begin_blocks, NULL, e);
 }
 
 static int rewrite(struct closing *c, struct err *e)
 {
     int code = plan(c, e);
-    if (code)
-        return code;
-    struct arena *a = c->arena;
-    block_write(&c->raw, a, c->lite->zstd, BLOCK_LEVEL);
-    block_write(&c->five, a, c->lite->zstd, BLOCK_LEVEL);
-    block_write(&c->whole, a, c->lite->zstd, BLOCK_LEVEL);
-    c->fresh = ask(c,
-                   "SELECT series, time, head, body FROM fresh WHERE service=? AND hour=? ORDER BY "
-                   "series, time, seq",
-                   &code, e);
-    if (!c->fresh)
-        return code;
-    code = step_fresh(c, e);
     if (!code)
         code = every_series(c, e);
-    sqlite3_reset(c->fresh);
     sqlite3_stmt *q =
         code ? NULL : ask(c, "DELETE FROM block WHERE service=? AND hour=?", &code, e);
     if (q)
@@ -403,6 +470,9 @@ int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64
         code = db_exec(&day->db, "COMMIT", e);
     if (code)
         db_rollback(&day->db);
+    block_write_fini(&c.raw);
+    block_write_fini(&c.five);
+    block_write_fini(&c.whole);
     block_reader_fini(&c.r);
     block_reader_fini(&c.r_old);
     arena_free(c.arena);

@@ -102,7 +102,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
 
 struct check {
     struct lite *lite;
-    struct arena *arena;
+    struct arena *arena, *scratch; // scratch: of a series
     void (*found)(void *ctx, const char *text);
     void *ctx;
     struct reader *reader;
@@ -135,21 +135,58 @@ static bool segment_is_right(struct check *c, struct str bytes, uint32_t k, size
     return !s.bad;
 }
 
-static bool block_is_right(struct check *c, struct str points, struct str body, uint32_t n_nodes)
+static bool series_is_right(struct check *c, struct points *p, struct rows *rows)
+{
+    int64_t *totals = arena_array(c->scratch, p->n * p->k, sizeof *totals);
+    for (uint32_t t = 0; t < p->k; t++) {
+        const int64_t *column = points_column(p, 2 + t);
+        for (size_t i = 0; i < p->n; i++)
+            totals[t * p->n + i] = column[i];
+    }
+    for (size_t i = 0; i < p->n; i++) {
+        struct symbols_values v;
+        if (!rows_next(rows, p->k, c->scratch, &v))
+            return false;
+        for (uint32_t t = 0; t < p->k; t++) {
+            int64_t total = 0;
+            for (uint32_t j = 0; j < v.n; j++)
+                total = pack_add(total, v.values[(size_t)t * v.n + j]);
+            if (total != totals[t * p->n + i])
+                return false;
+        }
+    }
+    return true;
+}
+
+// With memory of its own: a day's profiles together may be more than there is.
+static bool series_guarded(struct check *c, struct points *p, struct rows *rows)
+{
+    struct arena_trap trap;
+    c->scratch = arena_new(0);
+    if (!c->scratch || ARENA_TRY(c->scratch, trap))
+        arena_fail(c->arena, "no memory to check a block");
+    bool right = series_is_right(c, p, rows);
+    arena_try_end(c->scratch);
+    arena_free(c->scratch);
+    c->scratch = NULL;
+    return right;
+}
+
+// A block has as many profiles as points.
+static bool block_is_right(struct check *c, struct str points, struct str head, struct str body,
+                           uint32_t n_nodes)
 {
     struct points p;
-    struct segments segments;
-    points_open(&p, &c->r, points);
-    segments_open(&segments, body);
-    while (points_next(&p)) {
-        if (!segments_next(&segments) || segments.series != p.series)
-            return false;
-        for (uint32_t t = 0; t < p.k; t++)
-            if (!segment_is_right(c, segments.segment, p.k, p.n, n_nodes, t,
-                                  points_column(&p, 2 + t)))
-                return false;
-    }
-    return !p.bad;
+    struct parts parts;
+    struct rows rows;
+    uint64_t n = 0, n_rows = 0;
+    bool right = true;
+    for (parts_open(&parts, head); parts_next(&parts);)
+        n_rows += parts.n_rows;
+    rows_open(&rows, &c->r, head, body, n_nodes);
+    for (points_open(&p, &c->r, points); right && points_next(&p); n += p.n)
+        right = series_guarded(c, &p, &rows);
+    return right && !p.bad && !parts.bad && n == n_rows;
 }
 
 static bool fresh_is_right(struct check *c, struct str head, struct str body, uint32_t n_nodes)
@@ -176,15 +213,16 @@ static int check_service(struct check *c, int64_t service, struct err *e)
         sqlite3_stmt *q =
             db_prepare(&c->reader->db,
                        fresh ? "SELECT hour, time, head, body FROM fresh WHERE service=?"
-                             : "SELECT hour, level, points, body FROM block WHERE service=?",
+                             : "SELECT hour, points, head, body FROM block WHERE service=?",
                        &code, e);
         if (!q)
             return code;
         sqlite3_bind_int64(q, 1, service);
         int rc;
         while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-            bool right = fresh ? fresh_is_right(c, db_blob(q, 2), db_blob(q, 3), n_nodes)
-                               : block_is_right(c, db_blob(q, 2), db_blob(q, 3), n_nodes);
+            bool right =
+                fresh ? fresh_is_right(c, db_blob(q, 2), db_blob(q, 3), n_nodes)
+                      : block_is_right(c, db_blob(q, 1), db_blob(q, 2), db_blob(q, 3), n_nodes);
             if (right)
                 continue;
             snprintf(text, sizeof text, "%s: service %lld, hour %d: a %s cannot be read",
@@ -293,6 +331,7 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
         check_names(&c, tenants[i]);
     }
     block_reader_fini(&c.r);
+    arena_free(c.scratch);
     arena_free(c.arena);
     if (!code && c.wrong) {
         err_set(e, "%s: %llu things are wrong", lite->directory, (unsigned long long)c.wrong);

@@ -23,7 +23,7 @@ const char DAY_SCHEMA[] =
     " time INTEGER NOT NULL, seq INTEGER NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL,"
     " PRIMARY KEY(service, hour, series, time, seq)) WITHOUT ROWID;"
     "CREATE TABLE block(service INTEGER NOT NULL, hour INTEGER NOT NULL, level INTEGER NOT NULL,"
-    " items INTEGER NOT NULL, points BLOB NOT NULL, body BLOB NOT NULL,"
+    " items INTEGER NOT NULL, points BLOB NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL,"
     " PRIMARY KEY(service, hour, level));"
     "CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL)";
 

@@ -224,10 +224,9 @@ static int hand_on(struct each *x, struct err *e)
 }
 
 static int add_profile(struct each *x, const struct series *s, int64_t time, int64_t duration,
-                       struct segment *segment, struct err *e)
+                       const struct symbols_values *v, struct err *e)
 {
-    struct symbols_values v = {0};
-    if (!segment_read(segment, x->profiles, &v) || v.k != s->kind.k)
+    if (v->k != s->kind.k)
         return damaged(x, "a profile", e);
     x->same = s == x->last && time == x->last_time ? x->same + 1 : 0;
     x->last = s;
@@ -238,7 +237,7 @@ static int add_profile(struct each *x, const struct series *s, int64_t time, int
                            .n_labels = s->n_labels,
                            .time = time,
                            .duration = duration,
-                           .profile = build_profile(x, &s->kind, &v),
+                           .profile = build_profile(x, &s->kind, v),
                            .id = str_from(arena_printf(x->profiles, "moved-%u", x->same))};
     return x->n == TOGETHER ? hand_on(x, e) : 0;
 }
@@ -247,7 +246,7 @@ static int each_block(struct each *x, int64_t service, struct err *e)
 {
     int code = 0, rc = SQLITE_DONE;
     sqlite3_stmt *q = db_prepare(&x->reader->db,
-                                 "SELECT points, body FROM block WHERE service=? AND level=1 "
+                                 "SELECT points, head, body FROM block WHERE service=? AND level=1 "
                                  "ORDER BY hour",
                                  &code, e);
     if (!q)
@@ -255,18 +254,18 @@ static int each_block(struct each *x, int64_t service, struct err *e)
     sqlite3_bind_int64(q, 1, service);
     while (!code && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         struct points p;
-        struct segments segments;
+        struct rows rows;
         points_open(&p, &x->r, db_blob(q, 0));
-        segments_open(&segments, db_blob(q, 1));
+        rows_open(&rows, &x->r, db_blob(q, 1), db_blob(q, 2), x->symbols->symbols->n.nodes);
         while (!code && points_next(&p)) {
             const struct series *s = series_of(x, p.series);
-            struct segment segment;
-            if (!segments_next(&segments) || segments.series != p.series || !s)
-                return damaged(x, "the directory of an hour", e);
             const int64_t *durations = points_column(&p, 0);
-            segment_open(&segment, &x->r, segments.segment, p.k, x->symbols->symbols->n.nodes);
-            for (size_t i = 0; i < p.n && !code; i++)
-                code = add_profile(x, s, p.times[i], durations[i], &segment, e);
+            for (size_t i = 0; i < p.n && !code; i++) {
+                struct symbols_values v;
+                if (!s || !rows_next(&rows, p.k, x->profiles, &v))
+                    return damaged(x, "a profile of an hour", e);
+                code = add_profile(x, s, p.times[i], durations[i], &v, e);
+            }
         }
         if (p.bad && !code)
             return damaged(x, "the points of an hour", e);
@@ -292,8 +291,11 @@ static int each_fresh(struct each *x, int64_t service, struct err *e)
         struct segment segment;
         if (!s || b.bad)
             return damaged(x, "a fresh profile", e);
+        struct symbols_values v;
         segment_open(&segment, &x->r, db_blob(q, 3), k, x->symbols->symbols->n.nodes);
-        code = add_profile(x, s, sqlite3_column_int64(q, 1), duration, &segment, e);
+        if (!segment_read(&segment, x->profiles, &v))
+            return damaged(x, "a fresh profile", e);
+        code = add_profile(x, s, sqlite3_column_int64(q, 1), duration, &v, e);
     }
     sqlite3_reset(q);
     return code || rc == SQLITE_DONE ? code : db_error(&x->reader->db, rc, "read", e);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "store/fold.h"
+#include "store/matrix.h"
 #include "store/sqlite.h"
 
 struct merging {
@@ -25,6 +26,10 @@ struct merging {
     uint32_t n_nodes;
     int64_t *sums;
     double *means;
+    // Of one block: whose profile each row is, as a place in found; MATRIX_NOBODY: it does not
+    // count.
+    uint32_t *owner;
+    size_t n_rows, cap_owner;
 };
 
 // Which profiles of a block count.
@@ -105,12 +110,132 @@ static void end_sums(struct merging *m, const struct segment *s, const struct fo
             m->sums[nodes[i]] = pack_add(m->sums[nodes[i]], m->r.sum[i]);
 }
 
+// Fills owner, and counts what is kept.
+static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *any)
+{
+    m->n_rows = 0;
+    while (points_next(p)) {
+        const struct found *f = reader_found(m->found, m->n_found, p->series);
+        const int64_t *counts = points_column(p, 1), *durations = points_column(p, 0);
+        m->owner =
+            block_scratch(&m->r, m->owner, m->n_rows + p->n, &m->cap_owner, sizeof *m->owner);
+        for (size_t i = 0; i < p->n; i++) {
+            bool kept = f && f->k == p->k && is_kept(m, keep, p->times[i]);
+            m->owner[m->n_rows++] = kept ? (uint32_t)(f - m->found) : MATRIX_NOBODY;
+            if (!kept)
+                continue;
+            m->n_profiles += (uint64_t)counts[i];
+            m->duration = pack_add(m->duration, durations[i]);
+            *any = true;
+        }
+    }
+    return !p->bad;
+}
+
+static bool merge_segment(struct merging *m, const uint32_t *owner, size_t n, struct str bytes)
+{
+    const struct found *f = NULL;
+    struct segment s;
+    for (size_t i = 0; i < n && !f; i++)
+        f = owner[i] == MATRIX_NOBODY ? NULL : &m->found[owner[i]];
+    segment_open(&s, &m->r, bytes, f->k, m->n_nodes);
+    if (s.bad)
+        return false;
+    begin_sums(m, &s);
+    for (size_t i = 0; i < n; i++) {
+        if (!segment_next(&s, f->column))
+            return false;
+        if (owner[i] != MATRIX_NOBODY)
+            add_item(m, &s);
+    }
+    end_sums(m, &s, f);
+    return true;
+}
+
+static void give_sum(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
+{
+    struct merging *m = ctx;
+    uint32_t node = m->r.dictionary[place];
+    if (m->gauge)
+        m->means[node] += (double)sum / (double)m->found[owner].n;
+    else
+        m->sums[node] = pack_add(m->sums[node], sum);
+}
+
+// The body of a block, which is large: read when the head does not do.
+static int block_body(struct merging *m, int64_t hour, enum level level, struct str *body,
+                      struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(
+        &m->reader->db, "SELECT body FROM block WHERE service=? AND hour=? AND level=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, m->found->service);
+    sqlite3_bind_int64(q, 2, hour);
+    sqlite3_bind_int64(q, 3, level);
+    int rc = sqlite3_step(q);
+    if (rc != SQLITE_ROW)
+        return rc == SQLITE_DONE ? damaged(m, "a block", hour, e)
+                                 : db_error(&m->reader->db, rc, "read", e);
+    *body = db_blob(q, 0);
+    return 0;
+}
+
+// Those of its rows that count; the body is read if need be.
+static int merge_part(struct merging *m, const struct parts *p, size_t first, int64_t hour,
+                      enum level level, struct str *body, struct err *e)
+{
+    int code = 0;
+    size_t n_kept = 0;
+    const uint32_t *owner = m->owner + first;
+    struct matrix matrix;
+    bool one_sum = !m->gauge; // of all who count
+    for (size_t i = 0; i < p->n_rows; i++)
+        n_kept += owner[i] != MATRIX_NOBODY;
+    if (!n_kept)
+        return 0;
+    if (!p->is_segment) {
+        // Matrices have no spans.
+        if (m->select->n_spans || m->select->n_traces)
+            return 0;
+        const struct found *f = m->found;
+        for (size_t i = 0; i < p->n_rows; i++)
+            f = owner[i] == MATRIX_NOBODY ? f : &m->found[owner[i]];
+        matrix_open(&matrix, &m->r, p->head, p->n_rows, m->n_nodes);
+        if (matrix.bad || matrix.k != f->k)
+            return damaged(m, "the head of a matrix", hour, e);
+        if (one_sum && n_kept == p->n_rows && matrix_has_sums(&matrix, f->column))
+            return matrix_sums(&matrix, f->column, NULL, give_sum, m)
+                       ? 0
+                       : damaged(m, "a sum", hour, e);
+        if (!body->p)
+            code = block_body(m, hour, level, body, e);
+        if (code)
+            return code;
+        if (one_sum)
+            for (size_t i = 0; i < p->n_rows; i++)
+                m->owner[first + i] = owner[i] == MATRIX_NOBODY ? MATRIX_NOBODY : 0;
+        if (!matrix_body(&matrix, parts_bytes(p, *body)) ||
+            !matrix_sums(&matrix, f->column, one_sum && n_kept == p->n_rows ? NULL : owner,
+                         give_sum, m))
+            return damaged(m, "a matrix", hour, e);
+        return 0;
+    }
+    if (!body->p)
+        code = block_body(m, hour, level, body, e);
+    if (!code && !merge_segment(m, owner, (size_t)p->n_rows, parts_bytes(p, *body)))
+        code = damaged(m, "a segment", hour, e);
+    return code;
+}
+
 static int merge_block(struct merging *m, int64_t hour, enum level level, enum keep keep,
                        struct err *e)
 {
     int code = 0;
+    bool any = false;
     sqlite3_stmt *q = db_prepare(
-        &m->reader->db, "SELECT points, body FROM block WHERE service=? AND hour=? AND level=?",
+        &m->reader->db, "SELECT points, head FROM block WHERE service=? AND hour=? AND level=?",
         &code, e);
     if (!q)
         return code;
@@ -121,39 +246,22 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
     if (rc != SQLITE_ROW)
         return rc == SQLITE_DONE ? 0 : db_error(&m->reader->db, rc, "read", e);
     struct points p;
-    struct segments segments;
+    struct parts parts;
+    struct str body = {0};
+    size_t at = 0;
     points_open(&p, &m->r, db_blob(q, 0));
-    segments_open(&segments, db_blob(q, 1));
-    while (points_next(&p)) {
-        if (!segments_next(&segments) || segments.series != p.series)
+    parts_open(&parts, db_blob(q, 1));
+    if (!own_rows(m, &p, keep, &any))
+        return damaged(m, "the points", hour, e);
+    while (any && !code && parts_next(&parts)) {
+        if (parts.n_rows > m->n_rows - at)
             return damaged(m, "the directory", hour, e);
-        const struct found *f = reader_found(m->found, m->n_found, p.series);
-        if (!f || f->k != p.k)
-            continue;
-        size_t n_kept = 0;
-        for (size_t i = 0; i < p.n; i++)
-            n_kept += is_kept(m, keep, p.times[i]);
-        if (!n_kept)
-            continue;
-        const int64_t *counts = points_column(&p, 1), *durations = points_column(&p, 0);
-        struct segment s;
-        segment_open(&s, &m->r, segments.segment, f->k, m->n_nodes);
-        if (s.bad)
-            return damaged(m, "a segment", hour, e);
-        begin_sums(m, &s);
-        for (size_t i = 0; i < p.n; i++) {
-            if (!segment_next(&s, f->column))
-                return damaged(m, "a profile", hour, e);
-            if (n_kept < p.n && !is_kept(m, keep, p.times[i]))
-                continue;
-            add_item(m, &s);
-            m->n_profiles += (uint64_t)counts[i];
-            m->duration = pack_add(m->duration, durations[i]);
-        }
-        end_sums(m, &s, f);
+        code = merge_part(m, &parts, at, hour, level, &body, e);
+        at += (size_t)parts.n_rows;
     }
     sqlite3_reset(q);
-    return p.bad ? damaged(m, "the points", hour, e) : 0;
+    return !code && any && (parts.bad || at != m->n_rows) ? damaged(m, "the directory", hour, e)
+                                                          : code;
 }
 
 static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct err *e)

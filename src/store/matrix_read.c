@@ -1,0 +1,348 @@
+#include "store/matrix.h"
+#include "store/matrix_format.h"
+
+static bool is_checked(struct str *bytes)
+{
+    uint32_t check;
+    if (bytes->n < sizeof check)
+        return false;
+    memcpy(&check, bytes->p, sizeof check);
+    bytes->p += sizeof check;
+    bytes->n -= sizeof check;
+    return le32toh(check) == matrix_check(*bytes);
+}
+
+// Memory that the next matrix uses again, zeroed; all that is carved of it must fit.
+static void make_room(struct block_reader *r, size_t n)
+{
+    r->room = block_scratch(r, r->room, n, &r->cap_room, 1);
+    memset(r->room, 0, n);
+    r->room_used = 0;
+}
+
+static void *carve(struct block_reader *r, size_t n, size_t size)
+{
+    void *p = r->room + r->room_used;
+    r->room_used += (n * size + 15) / 16 * 16;
+    return p;
+}
+
+static unsigned order_of(struct matrix *m, struct unbits *b)
+{
+    unbits_fill(b);
+    unsigned k = (unsigned)unbits_take(b, 6);
+    m->bad |= k > MATRIX_MAX_ORDER;
+    return m->bad ? 0 : k;
+}
+
+static void read_shifts(struct matrix *m, struct matrix_column *c, struct unbits *b)
+{
+    unsigned k = order_of(m, b);
+    for (uint32_t i = 0; i < m->n_nodes; i++) {
+        uint64_t shift =
+            c->sum && !c->delta[i] ? bits_shift(m->count[i], c->sum[i]) : unbits_wide(b, k);
+        m->bad |= shift > BITS_MAX_SHIFT;
+        c->shift[i] = m->bad ? 0 : (uint8_t)shift;
+    }
+}
+
+static uint64_t *read_numbers(struct matrix *m, struct unbits *b, const uint8_t *only)
+{
+    unsigned k = order_of(m, b);
+    uint64_t *v = carve(m->r, m->n_nodes, sizeof *v);
+    for (uint32_t i = 0; i < m->n_nodes; i++)
+        if (!only || only[i])
+            v[i] = unbits_wide(b, k);
+    return v;
+}
+
+static void read_column(struct matrix *m, struct matrix_column *c, struct unbits *b)
+{
+    if (c->flags & MATRIX_DIVISORS)
+        c->divisor = read_numbers(m, b, NULL);
+    c->delta = carve(m->r, m->n_nodes, sizeof *c->delta);
+    for (uint32_t i = 0; i < m->n_nodes && c->flags & MATRIX_DELTAS; i++) {
+        unbits_fill(b);
+        c->delta[i] = (uint8_t)unbits_take(b, 1);
+    }
+    if (c->flags & MATRIX_SUMS)
+        c->sum = read_numbers(m, b, NULL);
+    c->shift = carve(m->r, m->n_nodes, sizeof *c->shift);
+    read_shifts(m, c, b);
+    c->first = read_numbers(m, b, c->delta);
+}
+
+static void read_kinds(struct matrix *m, struct unpack *b)
+{
+    for (uint32_t i = 0; i < m->k && !b->bad; i++) {
+        struct matrix_column *c = &m->columns[i];
+        c->kind = unpack_varint(b);
+        if (c->kind >= MATRIX_MULTIPLE) {
+            uint64_t of = c->kind - MATRIX_MULTIPLE;
+            c->num = unpack_signed(b);
+            c->den = (int64_t)unpack_varint(b);
+            m->bad |= of >= i || c->den <= 0 || m->columns[of].kind >= MATRIX_MULTIPLE;
+            continue;
+        }
+        c->common = unpack_varint(b);
+        c->flags = c->common ? (unsigned)unpack_varint(b) : 0;
+    }
+    m->bad |= b->bad;
+}
+
+void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint64_t n_rows,
+                 uint32_t n_nodes)
+{
+    *m = (struct matrix){.r = r};
+    m->bad = n_rows > MATRIX_ROWS || !is_checked(&head);
+    struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, m->bad};
+    uint64_t k = m->bad ? 0 : unpack_varint(&b), d = m->bad ? 0 : unpack_varint(&b);
+    // Each node takes a bit at least.
+    if (m->bad || b.bad || k > MATRIX_COLUMNS || d > head.n * 8) {
+        m->bad = true;
+        return;
+    }
+    m->k = (uint32_t)k;
+    m->n_rows = (uint32_t)n_rows;
+    m->n_nodes = (uint32_t)d;
+    r->dictionary =
+        block_scratch(r, r->dictionary, m->n_nodes, &r->cap_dictionary, sizeof *r->dictionary);
+    read_kinds(m, &b);
+    size_t n_own = 0, d_room = (size_t)d + 16;
+    for (uint32_t i = 0; i < m->k; i++)
+        n_own += m->columns[i].common != 0;
+    make_room(r, d_room * sizeof *m->count + ((size_t)m->n_rows + 16) * sizeof *m->at +
+                     n_own * d_room * (3 * sizeof(uint64_t) + 2));
+    m->count = carve(r, m->n_nodes, sizeof *m->count);
+    m->at = carve(r, (size_t)m->n_rows, sizeof *m->at);
+    struct unbits bits = unbits_of((struct str){(const char *)b.p, (size_t)(b.end - b.p)});
+    unsigned order = order_of(m, &bits);
+    uint64_t node = 0;
+    for (uint32_t i = 0; i < m->n_nodes; i++, node++) {
+        uint64_t gap = unbits_wide(&bits, order);
+        node += gap;
+        if (gap >= n_nodes || node >= n_nodes) {
+            node = 0;
+            m->bad = true;
+        }
+        r->dictionary[i] = (uint32_t)node;
+    }
+    order = order_of(m, &bits);
+    for (uint32_t i = 0; i < m->n_nodes; i++) {
+        uint64_t n = unbits_wide(&bits, order);
+        m->bad |= n >= m->n_rows;
+        m->count[i] = m->bad ? 0 : (uint32_t)n + 1;
+        m->n += m->count[i];
+    }
+    m->bad |= m->n_rows > 1 && m->n > MATRIX_ENTRIES;
+    for (uint32_t i = 0; i < m->k && !m->bad; i++)
+        if (m->columns[i].common)
+            read_column(m, &m->columns[i], &bits);
+    m->bad |= unbits_over(&bits);
+}
+
+static const struct matrix_column *source(const struct matrix *m, uint32_t column)
+{
+    const struct matrix_column *c = &m->columns[column];
+    return c->kind >= MATRIX_MULTIPLE ? &m->columns[c->kind - MATRIX_MULTIPLE] : c;
+}
+
+bool matrix_has_sums(const struct matrix *m, uint32_t column)
+{
+    if (m->bad || column >= m->k)
+        return true;
+    const struct matrix_column *c = source(m, column);
+    return !c->common || c->sum;
+}
+
+bool matrix_body(struct matrix *m, struct str body)
+{
+    m->bad |= !is_checked(&body);
+    if (m->bad)
+        return false;
+    struct unpack b = {(const uint8_t *)body.p, (const uint8_t *)body.p + body.n, false};
+    size_t n = unpack_count(&b), lengths[MATRIX_COLUMNS];
+    for (uint32_t i = 0; i < m->k; i++)
+        lengths[i] = m->columns[i].common ? unpack_count(&b) : 0;
+    m->rows = unpack_bytes(&b, n);
+    for (uint32_t i = 0; i < m->k; i++)
+        m->columns[i].bits = unpack_bytes(&b, lengths[i]);
+    m->bad = b.bad;
+    return !m->bad;
+}
+
+// The rows of the node that comes next: n of them, ascending. false when they are damaged.
+static inline bool next_rows(struct unbits *b, uint32_t n, uint32_t n_rows, uint32_t *at)
+{
+    uint32_t rest = n_rows - n, row = 0, end = 0;
+    if (n <= rest) {
+        unsigned k = bits_shift(n, rest);
+        for (uint32_t i = 0; i < n; i++, row++) {
+            uint64_t gap = unbits_code(b, k);
+            if (gap >= n_rows - row)
+                return false;
+            row += (uint32_t)gap;
+            at[i] = row;
+        }
+        return true;
+    }
+    unsigned k = bits_shift(rest, n);
+    for (uint32_t i = 0; i < rest; i++, row++) {
+        uint64_t gap = unbits_code(b, k);
+        if (gap >= n_rows - row)
+            return false;
+        for (uint32_t to = row + (uint32_t)gap; row < to; row++)
+            at[end++] = row;
+    }
+    for (; row < n_rows; row++)
+        at[end++] = row;
+    return true;
+}
+
+struct scale {
+    uint64_t factor, add;
+    int64_t num, den;
+};
+
+static struct scale scale_of(const struct matrix *m, uint32_t column)
+{
+    const struct matrix_column *c = &m->columns[column], *from = source(m, column);
+    return (struct scale){from->common, from->flags & MATRIX_FROM_ONE ? 1 : 0,
+                          c->kind >= MATRIX_MULTIPLE ? c->num : 1,
+                          c->kind >= MATRIX_MULTIPLE ? c->den : 1};
+}
+
+static int64_t scaled(const struct scale *s, int64_t v)
+{
+    return s->den == 1 ? (int64_t)((uint64_t)v * (uint64_t)s->num)
+                       : (int64_t)((__int128)v * s->num / s->den);
+}
+
+// What a code stands for, before it is scaled by the whole column's factor.
+static inline uint64_t meant(const struct matrix_column *c, uint64_t v, uint64_t add)
+{
+    return c->kind == MATRIX_SIGNED ? (v >> 1) ^ -(v & 1) : v + add;
+}
+
+static inline uint64_t next_code(struct unbits *b, unsigned shift, bool delta, bool first,
+                                 uint64_t *last)
+{
+    if (!delta)
+        return unbits_code(b, shift);
+    if (!first) {
+        uint64_t v = unbits_code(b, shift);
+        *last += (v >> 1) ^ -(v & 1);
+    }
+    return *last;
+}
+
+bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matrix_give_fn *give,
+                 void *ctx)
+{
+    if (m->bad || column >= m->k)
+        return false;
+    const struct matrix_column *c = source(m, column);
+    struct scale s = scale_of(m, column);
+    struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
+    for (uint32_t i = 0; i < m->n_nodes && c->common; i++) {
+        uint32_t n = m->count[i];
+        uint64_t factor = s.factor * (c->divisor ? c->divisor[i] + 1 : 1);
+        uint64_t sum = 0, last = c->first[i];
+        unsigned shift = c->shift[i];
+        if (!owner && c->sum) {
+            give(ctx, i, 0, scaled(&s, (int64_t)((c->sum[i] + n * s.add) * factor)));
+            continue;
+        }
+        if (!owner) {
+            for (uint32_t j = 0; j < n; j++)
+                sum += meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add);
+            give(ctx, i, 0, scaled(&s, (int64_t)(sum * factor)));
+            continue;
+        }
+        if (!next_rows(&rows, n, m->n_rows, m->at)) {
+            m->bad = true;
+            break;
+        }
+        uint32_t of = MATRIX_NOBODY;
+        for (uint32_t j = 0; j < n; j++) {
+            uint64_t v = meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add);
+            uint32_t who = owner[m->at[j]];
+            if (who != of) {
+                if (of != MATRIX_NOBODY)
+                    give(ctx, i, of, scaled(&s, (int64_t)(sum * factor)));
+                of = who;
+                sum = 0;
+            }
+            sum += v;
+        }
+        if (of != MATRIX_NOBODY)
+            give(ctx, i, of, scaled(&s, (int64_t)(sum * factor)));
+    }
+    m->bad |= unbits_over(&rows) || unbits_over(&b);
+    return !m->bad;
+}
+
+// Fills the column of all rows; at[row]: the row's next entry.
+static bool scatter(struct matrix *m, uint32_t column, uint32_t *next, uint32_t *index,
+                    int64_t *values)
+{
+    const struct matrix_column *c = &m->columns[column];
+    struct scale s = scale_of(m, column);
+    struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
+    for (uint32_t i = 0; i < m->n_nodes; i++) {
+        if (!next_rows(&rows, m->count[i], m->n_rows, m->at))
+            return false;
+        uint64_t factor = s.factor * (c->divisor ? c->divisor[i] + 1 : 1);
+        uint64_t last = c->common ? c->first[i] : 0;
+        for (uint32_t j = 0; j < m->count[i]; j++) {
+            uint32_t to = next[m->at[j]]++;
+            index[to] = i;
+            if (c->common)
+                values[to] =
+                    (int64_t)(meant(c, next_code(&b, c->shift[i], c->delta[i], j == 0, &last),
+                                    s.add) *
+                              factor);
+        }
+    }
+    return !unbits_over(&rows) && !unbits_over(&b);
+}
+
+bool matrix_rows(struct matrix *m, const uint32_t **start, const uint32_t **index,
+                 const int64_t **values)
+{
+    struct block_reader *r = m->r;
+    if (m->bad)
+        return false;
+    size_t n_rows = (size_t)m->n_rows + 1;
+    uint32_t *from = r->row_start = block_scratch(r, r->row_start, n_rows, &r->cap_row_start, 4);
+    uint32_t *next = r->row_next = block_scratch(r, r->row_next, n_rows, &r->cap_row_next, 4);
+    uint32_t *places = r->index = block_scratch(r, r->index, m->n, &r->cap_index, 4);
+    int64_t *v = r->value = block_scratch(r, r->value, m->n * m->k, &r->cap_value, 8);
+    memset(from, 0, n_rows * sizeof *from);
+    for (uint64_t i = 0; i < m->n * m->k; i++)
+        v[i] = 0;
+    struct unbits rows = unbits_of(m->rows);
+    for (uint32_t i = 0; i < m->n_nodes && !m->bad; i++) {
+        m->bad = !next_rows(&rows, m->count[i], m->n_rows, m->at);
+        for (uint32_t j = 0; j < m->count[i] && !m->bad; j++)
+            from[m->at[j] + 1]++;
+    }
+    for (uint32_t i = 0; i < m->n_rows; i++)
+        from[i + 1] += from[i];
+    for (uint32_t c = 0; c < m->k && !m->bad; c++) {
+        int64_t *to = v + c * m->n;
+        memcpy(next, from, m->n_rows * sizeof *next);
+        if (m->columns[c].kind < MATRIX_MULTIPLE) {
+            m->bad = !scatter(m, c, next, places, to);
+            continue;
+        }
+        struct scale s = scale_of(m, c);
+        const int64_t *of = v + (m->columns[c].kind - MATRIX_MULTIPLE) * m->n;
+        for (uint64_t i = 0; i < m->n; i++)
+            to[i] = scaled(&s, of[i]);
+    }
+    *start = from;
+    *index = places;
+    *values = v;
+    return !m->bad;
+}
