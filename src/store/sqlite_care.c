@@ -58,12 +58,12 @@ static int next_open_hour(struct day *day, int64_t before, int64_t *service, int
     }
 }
 
-static void end_of_day(struct day *day)
+static void give_back_pages(struct day *day)
 {
     struct err ignored;
     int64_t pages = db_number(&day->db, "PRAGMA page_count", 0);
     int64_t empty = db_number(&day->db, "PRAGMA freelist_count", 0);
-    if (empty > 64 && empty * 4 > pages)
+    if (empty * 4 > pages)
         db_exec(&day->db, "VACUUM", &ignored);
     db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
 }
@@ -85,9 +85,8 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
                        struct err *e)
 {
     int64_t before = all ? INT64_MAX : (lite->options.clock() - GRACE_NANOS) / HOUR_NANOS;
-    int64_t service = 0, hour = 0;
+    int64_t service = 0, hour = 0, first = INT64_MAX, last = 0;
     int code;
-    bool any = false;
     do {
         struct day *day = NULL;
         pthread_mutex_lock(&lite->write);
@@ -97,12 +96,18 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
             if (code == 1) {
                 int failed = sqlite_close_hour(lite, day, service, hour, e);
                 code = failed ? failed : 1;
-                any = true;
-            } else if (!code && any) {
-                if (before >= (number + 1) * 24)
-                    end_of_day(day);
+                first = hour < first ? hour : first;
+                last = hour > last ? hour : last;
+            } else if (!code && first <= last) {
+                bool over = before >= (number + 1) * 24;
                 forget_ids(lite, day);
-                db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
+                // The pages of one hour are used again by the next.
+                if (over || first < last)
+                    give_back_pages(day);
+                else
+                    db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
+                if (over) // with its log; it is opened again if anything comes
+                    day_close(lite, day);
             }
         }
         day_trim(lite, false);
@@ -283,7 +288,9 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
         db_rollback(&day->db);
     day_drop_symbols(lite, day);
     if (!code)
-        end_of_day(day);
+        give_back_pages(day);
+    // Its number may be given to another service.
+    reader_forget(lite);
     return code;
 }
 

@@ -10,15 +10,16 @@
 
 #include "store/sqlite.h"
 
-// See docs/store-format.md.
+// See docs/store-format.md. A tree takes a page at least, so there is none that does not pay: kinds
+// are few and need no index.
 const char DAY_SCHEMA[] =
-    "CREATE TABLE service(id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE);"
-    "CREATE TABLE kind(id INTEGER PRIMARY KEY, body BLOB NOT NULL UNIQUE);"
+    "CREATE TABLE service(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
+    "CREATE TABLE kind(id INTEGER PRIMARY KEY, body BLOB NOT NULL);"
     "CREATE TABLE series(id INTEGER PRIMARY KEY, service INTEGER NOT NULL, kind INTEGER NOT NULL,"
     " hash INTEGER NOT NULL, labels BLOB NOT NULL);"
     "CREATE INDEX series_hash ON series(service, hash);"
     "CREATE TABLE symbol(service INTEGER NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,"
-    " PRIMARY KEY(service, seq));"
+    " PRIMARY KEY(service, seq)) WITHOUT ROWID;"
     "CREATE TABLE fresh(service INTEGER NOT NULL, hour INTEGER NOT NULL, series INTEGER NOT NULL,"
     " time INTEGER NOT NULL, seq INTEGER NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL,"
     " PRIMARY KEY(service, hour, series, time, seq)) WITHOUT ROWID;"
