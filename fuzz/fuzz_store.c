@@ -1,21 +1,74 @@
-// The store's own bytes: chunks of symbols, segments, blocks, labels and kinds of profiles.
+// The store's own bytes: chunks of symbols, segments, matrices, blocks, labels and kinds of
+// profiles.
+#include <endian.h>
 #include <stdlib.h>
 
 #include "store/block.h"
 #include "store/labels.h"
+#include "store/matrix.h"
+#include "store/matrix_format.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static void read_block(struct block_reader *r, struct str bytes)
 {
     struct points p;
-    struct segments segments;
+    struct rows rows;
+    struct symbols_values v;
     points_open(&p, r, bytes);
     while (points_next(&p))
         points_column(&p, 2);
-    segments_open(&segments, bytes);
-    while (segments_next(&segments))
-        ;
+    rows_open(&rows, r, bytes, bytes, 1000);
+    while (rows_next(&rows, 2, r->arena, &v))
+        for (uint32_t i = 0; i < v.n; i++)
+            if (v.nodes[i] >= 1000)
+                abort();
+}
+
+static void ignore(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
+{
+    const struct matrix *m = ctx;
+    if (m->r->dictionary[place] >= 1000 || owner > 1)
+        abort();
+}
+
+// Bytes behind a checksum that is right.
+static struct str checked(struct arena *arena, const uint8_t *p, size_t n)
+{
+    uint32_t check = htole32(matrix_check((struct str){(const char *)p, n}));
+    char *to = arena_alloc(arena, n + sizeof check);
+    memcpy(to, &check, sizeof check);
+    memcpy(to + sizeof check, p, n);
+    return (struct str){to, n + sizeof check};
+}
+
+// A byte: rows; two: how long the head is; then head and body.
+static void read_matrix(struct block_reader *r, struct str bytes)
+{
+    const uint8_t *p = (const uint8_t *)bytes.p;
+    if (bytes.n < 3)
+        return;
+    size_t n_rows = p[0], n = p[1] | (size_t)p[2] << 8, left = bytes.n - 3;
+    n = n < left ? n : left;
+    struct matrix m;
+    uint32_t owner[256];
+    const uint32_t *start, *index;
+    const int64_t *values;
+    for (uint32_t i = 0; i < 256; i++)
+        owner[i] = i % 5 == 4 ? MATRIX_NOBODY : i > 100;
+    matrix_open(&m, r, checked(r->arena, p + 3, n), n_rows, 1000);
+    if (m.bad)
+        return;
+    if (m.k && matrix_has_sums(&m, 0))
+        matrix_sums(&m, 0, NULL, ignore, &m);
+    if (!matrix_body(&m, checked(r->arena, p + 3 + n, left - n)))
+        return;
+    for (uint32_t c = 0; c < m.k; c++)
+        matrix_sums(&m, c, c & 1 ? owner : NULL, ignore, &m);
+    if (matrix_rows(&m, &start, &index, &values))
+        for (uint64_t i = 0; i < m.n; i++)
+            if (r->dictionary[index[i]] >= 1000)
+                abort();
 }
 
 static void read_segment(struct block_reader *r, struct str bytes, struct arena *arena)
@@ -69,7 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         struct store_label *labels;
         size_t n_labels;
         struct kind kind;
-        switch (data[0] & 3) {
+        switch (data[0] & 7) {
         case 0:
             read_block(&r, bytes);
             break;
@@ -78,6 +131,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             break;
         case 2:
             read_symbols(r.zstd, bytes);
+            break;
+        case 4:
+            read_matrix(&r, bytes);
             break;
         default:
             labels_unpack(bytes, arena, &labels, &n_labels);
