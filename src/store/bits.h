@@ -2,6 +2,8 @@
 // A wide code of order k: with w = v + 2^k of n + 1 bits: n - k ones, a zero, the n lower bits of
 // w. In both, BITS_ESCAPE ones say that the 64 bits of v follow.
 //
+// A list of numbers: a bit, 1 if its codes are wide; six bits, their k; the codes.
+//
 // The reader trusts nothing: behind the end everything is zero, and unbits_over tells that it went
 // there.
 #pragma once
@@ -85,6 +87,9 @@ static inline void bits_put_wide(struct bits *b, uint64_t v, unsigned k)
     bits_put(b, (UINT64_C(1) << (n - k)) - 1, n - k + 1);
     bits_put(b, w & ((UINT64_C(1) << n) - 1), n);
 }
+
+// A list, in the codes that are shortest for it.
+void bits_put_list(struct bits *b, const uint64_t *v, size_t n);
 
 // To the next whole byte.
 static inline void bits_end(struct bits *b)
@@ -172,4 +177,26 @@ static inline uint64_t unbits_wide(struct unbits *b, unsigned k)
     unbits_fill(b);
     unsigned n = ones + k < 56 ? ones + k : 55;
     return (unbits_take(b, n) | UINT64_C(1) << n) - (UINT64_C(1) << k);
+}
+
+struct unbits_list {
+    bool is_wide;
+    unsigned k;
+};
+
+static inline struct unbits_list unbits_list(struct unbits *b)
+{
+    unbits_fill(b);
+    struct unbits_list list = {.is_wide = unbits_take(b, 1)};
+    list.k = (unsigned)unbits_take(b, 6);
+    if (list.k > BITS_MAX_SHIFT) { // nothing that was written
+        b->over = SIZE_MAX / 16;
+        list.k = 0;
+    }
+    return list;
+}
+
+static inline uint64_t unbits_next(struct unbits *b, struct unbits_list list)
+{
+    return list.is_wide ? unbits_wide(b, list.k) : unbits_code(b, list.k);
 }

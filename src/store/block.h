@@ -4,6 +4,7 @@
 // spans; with their points (times and totals) apart so that a time series reads nothing else.
 #pragma once
 
+#include "store/bits.h"
 #include "store/symbols.h"
 
 struct block_item {
@@ -104,6 +105,9 @@ struct segment {
     struct unpack nodes, values, spans;
     uint32_t k, n_dictionary, n;
     bool has_spans, has_traces, bad;
+    // Of a profile in bits.
+    bool in_bits, is_read;
+    struct unbits bits;
 };
 void segment_open(struct segment *s, struct block_reader *r, struct str bytes, uint32_t k,
                   uint32_t n_nodes);

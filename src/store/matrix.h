@@ -4,7 +4,6 @@
 // come within a few percent of the entropy, and what is wanted of all rows together is in the head.
 #pragma once
 
-#include "store/bits.h"
 #include "store/block.h"
 
 // Of a matrix with more than one row.

@@ -6,7 +6,6 @@
 
 enum { MATRIX_UNSIGNED, MATRIX_SIGNED, MATRIX_MULTIPLE }; // kinds of a column
 enum { MATRIX_DIVISORS = 1, MATRIX_DELTAS = 2, MATRIX_SUMS = 4, MATRIX_FROM_ONE = 8 };
-enum { MATRIX_MAX_ORDER = 40 };
 // Rows from which on sums are kept: fewer are added up as soon.
 enum { MATRIX_SUMS_PAY = 256 };
 

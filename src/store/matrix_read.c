@@ -27,20 +27,12 @@ static void *carve(struct block_reader *r, size_t n, size_t size)
     return p;
 }
 
-static unsigned order_of(struct matrix *m, struct unbits *b)
-{
-    unbits_fill(b);
-    unsigned k = (unsigned)unbits_take(b, 6);
-    m->bad |= k > MATRIX_MAX_ORDER;
-    return m->bad ? 0 : k;
-}
-
 static void read_shifts(struct matrix *m, struct matrix_column *c, struct unbits *b)
 {
-    unsigned k = order_of(m, b);
+    struct unbits_list list = unbits_list(b);
     for (uint32_t i = 0; i < m->n_nodes; i++) {
         uint64_t shift =
-            c->sum && !c->delta[i] ? bits_shift(m->count[i], c->sum[i]) : unbits_wide(b, k);
+            c->sum && !c->delta[i] ? bits_shift(m->count[i], c->sum[i]) : unbits_next(b, list);
         m->bad |= shift > BITS_MAX_SHIFT;
         c->shift[i] = m->bad ? 0 : (uint8_t)shift;
     }
@@ -48,11 +40,11 @@ static void read_shifts(struct matrix *m, struct matrix_column *c, struct unbits
 
 static uint64_t *read_numbers(struct matrix *m, struct unbits *b, const uint8_t *only)
 {
-    unsigned k = order_of(m, b);
+    struct unbits_list list = unbits_list(b);
     uint64_t *v = carve(m->r, m->n_nodes, sizeof *v);
     for (uint32_t i = 0; i < m->n_nodes; i++)
         if (!only || only[i])
-            v[i] = unbits_wide(b, k);
+            v[i] = unbits_next(b, list);
     return v;
 }
 
@@ -116,10 +108,10 @@ void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint
     m->count = carve(r, m->n_nodes, sizeof *m->count);
     m->at = carve(r, (size_t)m->n_rows, sizeof *m->at);
     struct unbits bits = unbits_of((struct str){(const char *)b.p, (size_t)(b.end - b.p)});
-    unsigned order = order_of(m, &bits);
+    struct unbits_list list = unbits_list(&bits);
     uint64_t node = 0;
     for (uint32_t i = 0; i < m->n_nodes; i++, node++) {
-        uint64_t gap = unbits_wide(&bits, order);
+        uint64_t gap = unbits_next(&bits, list);
         node += gap;
         if (gap >= n_nodes || node >= n_nodes) {
             node = 0;
@@ -127,9 +119,9 @@ void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint
         }
         r->dictionary[i] = (uint32_t)node;
     }
-    order = order_of(m, &bits);
+    list = unbits_list(&bits);
     for (uint32_t i = 0; i < m->n_nodes; i++) {
-        uint64_t n = unbits_wide(&bits, order);
+        uint64_t n = unbits_next(&bits, list);
         m->bad |= n >= m->n_rows;
         m->count[i] = m->bad ? 0 : (uint32_t)n + 1;
         m->n += m->count[i];

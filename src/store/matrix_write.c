@@ -76,24 +76,6 @@ static void turn(struct matrix_writer *w, struct arena *a, struct turned *t)
     }
 }
 
-static void put_numbers(struct bits *b, const uint64_t *v, size_t n)
-{
-    unsigned best = 0;
-    uint64_t least = UINT64_MAX;
-    for (unsigned k = 0; k <= MATRIX_MAX_ORDER; k++) {
-        uint64_t cost = 0;
-        for (size_t i = 0; i < n; i++)
-            cost += bits_wide_cost(v[i], k);
-        if (cost >= least)
-            break;
-        least = cost;
-        best = k;
-    }
-    bits_put(b, best, 6);
-    for (size_t i = 0; i < n; i++)
-        bits_put_wide(b, v[i], best);
-}
-
 static void put_rows(struct bits *b, const struct turned *t)
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
@@ -232,21 +214,21 @@ static void put_head(struct bits *b, const struct turned *t, const struct own *o
     if (o->flags & MATRIX_DIVISORS) {
         for (uint32_t i = 0; i < t->n_nodes; i++)
             some[i] = o->divisor[i] - 1;
-        put_numbers(b, some, t->n_nodes);
+        bits_put_list(b, some, t->n_nodes);
     }
     for (uint32_t i = 0; i < t->n_nodes && o->flags & MATRIX_DELTAS; i++)
         bits_put(b, o->delta[i], 1);
     if (o->flags & MATRIX_SUMS)
-        put_numbers(b, o->sum, t->n_nodes);
+        bits_put_list(b, o->sum, t->n_nodes);
     for (uint32_t i = 0; i < t->n_nodes; i++)
         if (o->delta[i] || !(o->flags & MATRIX_SUMS))
             some[n++] = o->shift[i];
-    put_numbers(b, some, n);
+    bits_put_list(b, some, n);
     n = 0;
     for (uint32_t i = 0; i < t->n_nodes; i++)
         if (o->delta[i])
             some[n++] = o->first[i];
-    put_numbers(b, some, n);
+    bits_put_list(b, some, n);
 }
 
 static void put_values(struct bits *b, const struct turned *t, const struct own *o)
@@ -282,10 +264,10 @@ void matrix_pack(struct matrix_writer *w, struct arena *a, struct pack *head, st
     pack_varint(&front, t.n_nodes);
     for (uint32_t i = 0; i < t.n_nodes; i++)
         some[i] = t.nodes[i] - (i ? t.nodes[i - 1] + 1 : 0);
-    put_numbers(&b, some, t.n_nodes);
+    bits_put_list(&b, some, t.n_nodes);
     for (uint32_t i = 0; i < t.n_nodes; i++)
         some[i] = t.start[i + 1] - t.start[i] - 1;
-    put_numbers(&b, some, t.n_nodes);
+    bits_put_list(&b, some, t.n_nodes);
     put_rows(&to, &t);
     pack_varint(&lengths, data.n);
     bool is_own[MATRIX_COLUMNS] = {0};

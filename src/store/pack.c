@@ -1,4 +1,4 @@
-#include "store/pack.h"
+#include "store/bits.h"
 
 #include <stdlib.h>
 
@@ -78,43 +78,89 @@ bool pack_is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num
 // A column begins with its kind: numbers without or with a sign, or KIND_MULTIPLE + the column
 // that it is a multiple of.
 enum { KIND_UNSIGNED, KIND_SIGNED, KIND_MULTIPLE };
-enum { MAX_COLUMNS = 64 };
+
+// What the column's numbers share; 0: all are zero.
+static struct pack_own own_of(const int64_t *column, size_t n)
+{
+    struct pack_own own = {0};
+    for (size_t i = 0; i < n; i++) {
+        if (own.common != 1)
+            own.common = pack_divisor(pack_magnitude(column[i]), own.common);
+        own.is_signed |= column[i] < 0;
+    }
+    if (own.common > INT64_MAX)
+        own.common = 1;
+    return own;
+}
+
+// Writes its kind; whether its numbers follow.
+static bool pack_kind(struct pack *b, const int64_t *values, uint32_t c, size_t n,
+                      struct pack_own *own, bool *is_own)
+{
+    const int64_t *column = values + (size_t)c * n;
+    int64_t num = 0, den = 1;
+    uint32_t of = 0;
+    while (of < c &&
+           !(is_own[of] && pack_is_multiple(values + (size_t)of * n, column, n, &num, &den)))
+        of++;
+    if (of < c) {
+        pack_varint(b, KIND_MULTIPLE + of);
+        pack_signed(b, num);
+        pack_varint(b, (uint64_t)den);
+        *own = (struct pack_own){0};
+        return false;
+    }
+    is_own[c] = true;
+    *own = own_of(column, n);
+    pack_varint(b, own->is_signed ? KIND_SIGNED : KIND_UNSIGNED);
+    pack_varint(b, own->common);
+    return own->common;
+}
+
+void pack_kinds(struct pack *b, const int64_t *values, uint32_t k, size_t n, struct pack_own *own)
+{
+    bool is_own[PACK_COLUMNS] = {0};
+    for (uint32_t c = 0; c < k; c++)
+        pack_kind(b, values, c, n, &own[c], is_own);
+}
 
 void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n)
 {
-    bool own[MAX_COLUMNS] = {0};
+    bool is_own[PACK_COLUMNS] = {0};
     for (uint32_t c = 0; c < k; c++) {
-        const int64_t *column = values + (size_t)c * n;
-        int64_t num = 0, den = 1;
-        uint32_t of = 0;
-        while (of < c &&
-               !(own[of] && pack_is_multiple(values + (size_t)of * n, column, n, &num, &den)))
-            of++;
-        if (of < c) {
-            pack_varint(b, KIND_MULTIPLE + of);
-            pack_signed(b, num);
-            pack_varint(b, (uint64_t)den);
-            continue;
-        }
-        uint64_t common = 0;
-        bool negative = false;
-        own[c] = true;
-        for (size_t i = 0; i < n; i++) {
-            if (common != 1)
-                common = pack_divisor(pack_magnitude(column[i]), common);
-            negative |= column[i] < 0;
-        }
-        if (common > INT64_MAX)
-            common = 1;
-        pack_varint(b, negative ? KIND_SIGNED : KIND_UNSIGNED);
-        pack_varint(b, common);
-        if (!common)
+        struct pack_own own;
+        if (!pack_kind(b, values, c, n, &own, is_own))
             continue;
         for (size_t i = 0; i < n; i++) {
-            int64_t v = common == 1 ? column[i] : column[i] / (int64_t)common;
-            pack_varint(b, negative ? pack_zigzag(v) : (uint64_t)v);
+            int64_t v = values[(size_t)c * n + i];
+            v = own.common == 1 ? v : v / (int64_t)own.common;
+            pack_varint(b, own.is_signed ? pack_zigzag(v) : (uint64_t)v);
         }
     }
+}
+
+void unpack_kind(struct unpack *b, uint32_t column, struct pack_kind *kind)
+{
+    uint64_t number = unpack_varint(b);
+    *kind = (struct pack_kind){.is_multiple = number >= KIND_MULTIPLE,
+                               .is_signed = number == KIND_SIGNED};
+    if (!kind->is_multiple) {
+        kind->common = unpack_varint(b);
+        return;
+    }
+    kind->num = unpack_signed(b);
+    kind->den = (int64_t)unpack_varint(b);
+    if (number - KIND_MULTIPLE >= column || kind->den <= 0)
+        unpack_fail(b);
+    else
+        kind->of = (uint32_t)(number - KIND_MULTIPLE);
+}
+
+void pack_scale(int64_t *v, size_t n, int64_t num, int64_t den)
+{
+    for (size_t i = 0; i < n; i++)
+        v[i] = den == 1 ? (int64_t)((uint64_t)v[i] * (uint64_t)num)
+                        : (int64_t)((__int128)v[i] * num / den);
 }
 
 static void skip_varints(struct unpack *b, size_t n)
@@ -148,8 +194,8 @@ static void read_own(struct unpack *b, uint64_t kind, uint64_t common, size_t n,
 
 void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int64_t *to)
 {
-    const uint8_t *at[MAX_COLUMNS] = {0};
-    if (k > MAX_COLUMNS || column >= k) {
+    const uint8_t *at[PACK_COLUMNS] = {0};
+    if (k > PACK_COLUMNS || column >= k) {
         unpack_fail(b);
         k = 0;
     }
@@ -183,12 +229,7 @@ void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int6
             break;
         }
         read_own(&of, of_kind, common, n, to);
-        if (den == 1)
-            for (size_t i = 0; i < n; i++)
-                to[i] = (int64_t)((uint64_t)to[i] * (uint64_t)num);
-        else
-            for (size_t i = 0; i < n; i++)
-                to[i] = (int64_t)((__int128)to[i] * num / den);
+        pack_scale(to, n, num, den);
         done = !of.bad;
     }
     if (!done || b->bad) {
@@ -253,4 +294,36 @@ void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer
             *to = (struct unpack){buffer->p, buffer->p + raw, false};
     }
     to->bad = b->bad;
+}
+
+// --- bits ---
+
+// Costs fall, then rise.
+static uint64_t least_cost(unsigned (*cost)(uint64_t v, unsigned k), const uint64_t *v, size_t n,
+                           unsigned *k)
+{
+    uint64_t least = UINT64_MAX;
+    for (unsigned try = 0; try <= BITS_MAX_SHIFT; try++) {
+        uint64_t bits = 0;
+        for (size_t i = 0; i < n; i++)
+            bits += cost(v[i], try);
+        if (bits >= least)
+            break;
+        least = bits;
+        *k = try;
+    }
+    return least;
+}
+
+void bits_put_list(struct bits *b, const uint64_t *v, size_t n)
+{
+    unsigned k = 0, k_wide = 0;
+    bool wide = least_cost(bits_wide_cost, v, n, &k_wide) < least_cost(bits_cost, v, n, &k);
+    bits_put(b, wide, 1);
+    bits_put(b, wide ? k_wide : k, 6);
+    for (size_t i = 0; i < n; i++)
+        if (wide)
+            bits_put_wide(b, v[i], k_wide);
+        else
+            bits_put_code(b, v[i], k);
 }

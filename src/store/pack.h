@@ -106,6 +106,23 @@ bool pack_is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num
 // Each is divided by its greatest common divisor; one that is a multiple of an earlier one is not
 // written again.
 void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n);
+// What is said of columns before their numbers, without them; own[column]: what these are to be
+// divided by. 0: none are written.
+enum { PACK_COLUMNS = 64 };
+struct pack_own {
+    uint64_t common;
+    bool is_signed;
+};
+void pack_kinds(struct pack *b, const int64_t *values, uint32_t k, size_t n, struct pack_own *own);
+struct pack_kind {
+    bool is_multiple, is_signed;
+    uint32_t of; // of a multiple
+    int64_t num, den;
+    uint64_t common; // of others
+};
+void unpack_kind(struct unpack *b, uint32_t column, struct pack_kind *kind);
+// v times num / den.
+void pack_scale(int64_t *v, size_t n, int64_t num, int64_t den);
 // Reads one of them into to (n numbers) and steps over all.
 void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int64_t *to);
 
