@@ -107,7 +107,8 @@ struct unbits {
 
 static inline struct unbits unbits_of(struct str s)
 {
-    return (struct unbits){.p = (const uint8_t *)s.p, .end = (const uint8_t *)s.p + s.n};
+    const uint8_t *p = (const uint8_t *)(s.p ? s.p : "");
+    return (struct unbits){.p = p, .end = p + s.n};
 }
 
 // At least 56 bits.
