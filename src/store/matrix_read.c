@@ -308,8 +308,8 @@ bool matrix_rows(struct matrix *m, const uint32_t **start, const uint32_t **inde
     size_t n_rows = (size_t)m->n_rows + 1;
     uint32_t *from = r->row_start = block_scratch(r, r->row_start, n_rows, &r->cap_row_start, 4);
     uint32_t *next = r->row_next = block_scratch(r, r->row_next, n_rows, &r->cap_row_next, 4);
-    uint32_t *places = r->index = block_scratch(r, r->index, m->n, &r->cap_index, 4);
-    int64_t *v = r->value = block_scratch(r, r->value, m->n * m->k, &r->cap_value, 8);
+    uint32_t *places = r->index = block_scratch(r, r->index, m->n + 1, &r->cap_index, 4);
+    int64_t *v = r->value = block_scratch(r, r->value, m->n * m->k + 1, &r->cap_value, 8);
     memset(from, 0, n_rows * sizeof *from);
     for (uint64_t i = 0; i < m->n * m->k; i++)
         v[i] = 0;

@@ -31,6 +31,14 @@ struct writer_symbols {
     struct writer_symbols *next;
 };
 
+// A series that came lately: what it is looked up by, and what was found.
+struct known_series {
+    char *key;
+    size_t n;
+    int64_t service, series;
+};
+enum { KNOWN_SERIES = 256 };
+
 struct day {
     char tenant[151];
     int64_t number; // days since 1970
@@ -41,6 +49,7 @@ struct day {
     struct writer_symbols *symbols;
     uint64_t used;
     struct day *next;
+    struct known_series known[KNOWN_SERIES]; // each has one place
 };
 
 struct reader {
@@ -103,6 +112,8 @@ void day_fail(struct lite *lite, struct day *day);
 int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writer_symbols **found,
                 struct err *e);
 void day_drop_symbols(struct lite *lite, struct day *day);
+// After something was taken back: series that are known may be gone.
+void day_forget_series(struct day *day);
 // Keeps writers' symbols and open days within bounds. Within a transaction only symbols that have
 // nothing to save are given up.
 void day_trim(struct lite *lite, bool in_transaction);

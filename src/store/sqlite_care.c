@@ -287,6 +287,7 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
     if (code)
         db_rollback(&day->db);
     day_drop_symbols(lite, day);
+    day_forget_series(day);
     if (!code)
         give_back_pages(day);
     // Its number may be given to another service.

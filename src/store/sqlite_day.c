@@ -211,6 +211,14 @@ void day_drop_symbols(struct lite *lite, struct day *day)
     }
 }
 
+void day_forget_series(struct day *day)
+{
+    for (int i = 0; i < KNOWN_SERIES; i++) {
+        free(day->known[i].key);
+        day->known[i].key = NULL;
+    }
+}
+
 void day_close(struct lite *lite, struct day *day)
 {
     for (struct day **at = &lite->days; *at; at = &(*at)->next)
@@ -219,6 +227,7 @@ void day_close(struct lite *lite, struct day *day)
             break;
         }
     day_drop_symbols(lite, day);
+    day_forget_series(day);
     db_close(&day->db);
     free(day);
 }

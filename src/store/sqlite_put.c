@@ -81,15 +81,6 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
     return code;
 }
 
-static struct str kind_of(const struct model_profile *p, struct arena *arena)
-{
-    struct kind kind;
-    kind_of_profile(p, &kind);
-    struct pack b = {.arena = arena};
-    kind_pack(&b, &kind);
-    return (struct str){(const char *)b.p, b.n};
-}
-
 // 1: a put with this id is there.
 static int is_repeated(struct lite *lite, struct day *day, const struct store_put *put,
                        struct str labels, struct err *e)
@@ -172,41 +163,66 @@ static int store_guarded(struct batch *batch, struct day *day, const struct stor
     return code;
 }
 
-// What a series is looked up by.
-static int pack_series(const struct store_put *put, struct arena *arena, struct str *labels,
-                       struct str *kind, struct err *e)
+// What a series is looked up by: its kind, and from *labels on its labels.
+static int pack_series(const struct store_put *put, struct arena *arena, struct str *key,
+                       size_t *labels, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
         return STORE_BUSY;
     }
+    struct kind kind;
     struct pack b = {.arena = arena};
+    kind_of_profile(put->profile, &kind);
+    kind_pack(&b, &kind);
+    *labels = b.n;
     labels_pack(&b, put->labels, put->n_labels);
-    *labels = (struct str){(const char *)b.p, b.n};
-    *kind = kind_of(put->profile, arena);
+    *key = (struct str){(const char *)b.p, b.n};
     arena_try_end(arena);
     return 0;
+}
+
+// The series of a put and its service, both made if they are new.
+static int find_series(struct day *day, const struct store_put *put, struct str key, size_t labels,
+                       int64_t *service, int64_t *series, struct err *e)
+{
+    struct known_series *known = &day->known[hash_bytes(key.p, key.n, 0) % KNOWN_SERIES];
+    if (known->key && str_eq((struct str){known->key, known->n}, key)) {
+        *service = known->service;
+        *series = known->series;
+        return 0;
+    }
+    int64_t kind = 0;
+    int code =
+        row_of(day, "SELECT id FROM service WHERE name=?", "INSERT INTO service(name) VALUES(?)",
+               labels_get(put->labels, put->n_labels, STR("service_name")), true, service, e);
+    if (!code)
+        code = row_of(day, "SELECT id FROM kind WHERE body=?", "INSERT INTO kind(body) VALUES(?)",
+                      str_from_to(key, 0, labels), false, &kind, e);
+    if (!code)
+        code = series_of(day, *service, kind, str_from_to(key, labels, key.n), series, e);
+    char *copy = code ? NULL : malloc(key.n);
+    if (copy) {
+        free(known->key);
+        memcpy(copy, key.p, key.n);
+        *known = (struct known_series){copy, key.n, *service, *series};
+    }
+    return code;
 }
 
 static int put_into(struct batch *batch, struct day *day, const struct store_put *put,
                     struct store_request *request, struct err *e)
 {
     struct writer_symbols *w;
-    int64_t service = 0, kind = 0, series = 0;
-    struct str bytes, kind_bytes;
-    int code = pack_series(put, batch->arena, &bytes, &kind_bytes, e);
+    int64_t service = 0, series = 0;
+    struct str key;
+    size_t labels;
+    int code = pack_series(put, batch->arena, &key, &labels, e);
     if (!code)
-        code = row_of(
-            day, "SELECT id FROM service WHERE name=?", "INSERT INTO service(name) VALUES(?)",
-            labels_get(put->labels, put->n_labels, STR("service_name")), true, &service, e);
-    if (!code)
-        code = row_of(day, "SELECT id FROM kind WHERE body=?", "INSERT INTO kind(body) VALUES(?)",
-                      kind_bytes, false, &kind, e);
-    if (!code)
-        code = series_of(day, service, kind, bytes, &series, e);
+        code = find_series(day, put, key, labels, &service, &series, e);
     if (!code && put->id.n) {
-        code = is_repeated(batch->lite, day, put, bytes, e);
+        code = is_repeated(batch->lite, day, put, str_from_to(key, labels, key.n), e);
         if (code == 1) {
             request->repeated++;
             return 0;
@@ -283,6 +299,8 @@ static void put_request(struct batch *batch, struct store_request *r)
         struct err e;
         d->in_request = false;
         db_reset(&d->db);
+        if (code)
+            day_forget_series(d);
         int undone = code ? db_exec(&d->db, "ROLLBACK TO request", &e) : 0;
         if (!undone)
             undone = step(d, "RELEASE request", &e);
@@ -342,6 +360,7 @@ static void commit_day(struct lite *lite, struct day *day)
     if (code) {
         db_rollback(&day->db);
         day_drop_symbols(lite, day);
+        day_forget_series(day);
     }
     day->in_transaction = false;
 }

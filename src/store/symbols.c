@@ -515,10 +515,14 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
         uint64_t span = span_key == MODEL_NONE ? 0 : symbols_span(p, i, span_key);
         any_span |= span != 0;
         deepest = p->stack_len[i] > deepest ? p->stack_len[i] : deepest;
-        for (uint32_t d = p->stack_len[i]; d-- > 0;)
-            use(&used, t.locations, model_stack(p, i)[d]);
+        const uint32_t *stack = model_stack(p, i);
+        for (uint32_t d = 0; d < p->stack_len[i]; d++)
+            t.locations[stack[d]] = 1;
         rows[n_rows++] = (struct row){span, 0, (uint32_t)i};
     }
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        if (t.locations[i])
+            used.items[used.n++] = i;
     add_symbols(&t, &used);
     add_stacks(&t, rows, n_rows, deepest);
     for (size_t i = 0; i < n_rows; i++)
