@@ -161,8 +161,8 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
 int sqlite_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
 int sqlite_maintain(void *driver, bool all, struct err *e);
-// Closes one hour of one service. Under lite->write.
-int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64_t hour,
+// Closes one hour of one service; over: its day has no hour to come. Under lite->write.
+int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64_t hour, bool over,
                       struct err *e);
 int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                           struct err *e);

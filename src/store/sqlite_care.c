@@ -58,12 +58,13 @@ static int next_open_hour(struct day *day, int64_t before, int64_t *service, int
     }
 }
 
-static void give_back_pages(struct day *day)
+// over: nothing more is to come.
+static void give_back_pages(struct day *day, bool over)
 {
     struct err ignored;
     int64_t pages = db_number(&day->db, "PRAGMA page_count", 0);
     int64_t empty = db_number(&day->db, "PRAGMA freelist_count", 0);
-    if (empty * 4 > pages)
+    if (empty * (over ? 16 : 4) > pages)
         db_exec(&day->db, "VACUUM", &ignored);
     db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
 }
@@ -86,6 +87,7 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
 {
     int64_t before = all ? INT64_MAX : (lite->options.clock() - GRACE_NANOS) / HOUR_NANOS;
     int64_t service = 0, hour = 0, first = INT64_MAX, last = 0;
+    bool over = before >= (number + 1) * 24;
     int code;
     do {
         struct day *day = NULL;
@@ -94,16 +96,15 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
         if (!code && day) {
             code = next_open_hour(day, before, &service, &hour, e);
             if (code == 1) {
-                int failed = sqlite_close_hour(lite, day, service, hour, e);
+                int failed = sqlite_close_hour(lite, day, service, hour, over, e);
                 code = failed ? failed : 1;
                 first = hour < first ? hour : first;
                 last = hour > last ? hour : last;
             } else if (!code && first <= last) {
-                bool over = before >= (number + 1) * 24;
                 forget_ids(lite, day);
                 // The pages of one hour are used again by the next.
                 if (over || first < last)
-                    give_back_pages(day);
+                    give_back_pages(day, over);
                 else
                     db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
                 if (over) // with its log; it is opened again if anything comes
@@ -258,7 +259,8 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
 {
     // Bound by name, then by id: what other tables know.
     static const char *const statements[] = {
-        "DELETE FROM fresh WHERE service=?", "DELETE FROM block WHERE service=?",
+        "DELETE FROM fresh WHERE service=?",
+        "DELETE FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127",
         "DELETE FROM symbol WHERE service=?", "DELETE FROM series WHERE service=?",
         "DELETE FROM service WHERE id=?"};
     int code = 0;
@@ -289,7 +291,7 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
     day_drop_symbols(lite, day);
     day_forget_series(day);
     if (!code)
-        give_back_pages(day);
+        give_back_pages(day, true);
     // Its number may be given to another service.
     reader_forget(lite);
     return code;

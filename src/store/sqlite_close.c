@@ -4,7 +4,7 @@
 
 #include "store/sqlite.h"
 
-enum { BLOCK_LEVEL = 9, SYMBOL_CHUNKS = 8 };
+enum { BLOCK_LEVEL = 9, PAST_LEVEL = 15, SYMBOL_CHUNKS = 8 };
 // Profiles of a series from which on its own roll-ups are written. With fewer its profiles are read
 // as soon, and what all series of a block amount to is in the block's head.
 enum { HOUR_PAYS = 60, FIVE_MINUTES_PAY = 100 };
@@ -284,7 +284,8 @@ static int write_block(struct closing *c, struct block_writer *w, enum level lev
     }
     block_write_end(w, &points, &head, &body);
     arena_try_end(c->arena);
-    sqlite3_stmt *q = db_prepare(&c->day->db, "INSERT INTO block VALUES(?,?,?,?,?,?,?)", &code, e);
+    sqlite3_stmt *q = db_prepare(
+        &c->day->db, "INSERT INTO block VALUES(?1*128+?2%24*4+?3,?1,?2,?3,?4,?5,?6,?7)", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, c->service);
@@ -368,9 +369,7 @@ static int plan(struct closing *c, struct err *e)
     sqlite3_reset(q);
     series = (int64_t)c->n_fresh;
     q = code ? NULL
-             : ask(c,
-                   "SELECT points, head, body, items FROM block WHERE service=? AND hour=? AND "
-                   "level=1",
+             : ask(c, "SELECT points, head, body, items FROM block WHERE id=?1*128+?2%24*4+1",
                    &code, e);
     if (!q)
         return code;
@@ -394,7 +393,9 @@ static int rewrite(struct closing *c, struct err *e)
     if (!code)
         code = every_series(c, e);
     sqlite3_stmt *q =
-        code ? NULL : ask(c, "DELETE FROM block WHERE service=? AND hour=?", &code, e);
+        code ? NULL
+             : ask(c, "DELETE FROM block WHERE id BETWEEN ?1*128+?2%24*4 AND ?1*128+?2%24*4+3",
+                   &code, e);
     if (q)
         code = db_run(&c->day->db, q, e);
     if (!code)
@@ -407,8 +408,9 @@ static int rewrite(struct closing *c, struct err *e)
     return q ? db_run(&c->day->db, q, e) : code;
 }
 
-// Many small chunks of symbols become one.
-static int join_symbols(struct closing *c, struct err *e)
+// Many small chunks of symbols become one; those of a day that is over also for being packed
+// better.
+static int join_symbols(struct closing *c, bool over, struct err *e)
 {
     struct writer_symbols *w;
     int code = 0;
@@ -421,7 +423,7 @@ static int join_symbols(struct closing *c, struct err *e)
     if (sqlite3_step(q) == SQLITE_ROW)
         n = sqlite3_column_int64(q, 0);
     sqlite3_reset(q);
-    if (n <= SYMBOL_CHUNKS)
+    if (n <= (over ? 0 : SYMBOL_CHUNKS))
         return 0;
     code = day_symbols(c->lite, c->day, c->service, &w, e);
     if (code)
@@ -433,7 +435,7 @@ static int join_symbols(struct closing *c, struct err *e)
     }
     struct pack b = {.arena = c->arena};
     symbols_pack(w->symbols, (struct symbols_counts){.strings = 1, .nodes = 1}, c->lite->zstd,
-                 BLOCK_LEVEL, &b);
+                 over ? PAST_LEVEL : BLOCK_LEVEL, &b);
     arena_try_end(c->arena);
     q = db_prepare(&c->day->db, "DELETE FROM symbol WHERE service=?", &code, e);
     if (q) {
@@ -451,7 +453,7 @@ static int join_symbols(struct closing *c, struct err *e)
     return db_run(&c->day->db, q, e);
 }
 
-int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64_t hour,
+int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64_t hour, bool over,
                       struct err *e)
 {
     struct closing c = {.lite = lite, .day = day, .service = service, .hour = hour};
@@ -465,7 +467,7 @@ int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64
     if (!code)
         code = rewrite(&c, e);
     if (!code)
-        code = join_symbols(&c, e);
+        code = join_symbols(&c, over, e);
     if (!code)
         code = db_exec(&day->db, "COMMIT", e);
     if (code)

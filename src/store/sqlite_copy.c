@@ -213,7 +213,8 @@ static int check_service(struct check *c, int64_t service, struct err *e)
         sqlite3_stmt *q =
             db_prepare(&c->reader->db,
                        fresh ? "SELECT hour, time, head, body FROM fresh WHERE service=?"
-                             : "SELECT hour, points, head, body FROM block WHERE service=?",
+                             : "SELECT hour, points, head, body FROM block WHERE id BETWEEN "
+                               "?1*128 AND ?1*128+127",
                        &code, e);
         if (!q)
             return code;

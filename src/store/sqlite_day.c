@@ -23,9 +23,9 @@ const char DAY_SCHEMA[] =
     "CREATE TABLE fresh(service INTEGER NOT NULL, hour INTEGER NOT NULL, series INTEGER NOT NULL,"
     " time INTEGER NOT NULL, seq INTEGER NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL,"
     " PRIMARY KEY(service, hour, series, time, seq)) WITHOUT ROWID;"
-    "CREATE TABLE block(service INTEGER NOT NULL, hour INTEGER NOT NULL, level INTEGER NOT NULL,"
-    " items INTEGER NOT NULL, points BLOB NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL,"
-    " PRIMARY KEY(service, hour, level));"
+    "CREATE TABLE block(id INTEGER PRIMARY KEY, service INTEGER NOT NULL, hour INTEGER NOT NULL,"
+    " level INTEGER NOT NULL,"
+    " items INTEGER NOT NULL, points BLOB NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL);"
     "CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL)";
 
 enum { OPEN_DAYS = 8 };

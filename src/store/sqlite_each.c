@@ -246,8 +246,8 @@ static int each_block(struct each *x, int64_t service, struct err *e)
 {
     int code = 0, rc = SQLITE_DONE;
     sqlite3_stmt *q = db_prepare(&x->reader->db,
-                                 "SELECT points, head, body FROM block WHERE service=? AND level=1 "
-                                 "ORDER BY hour",
+                                 "SELECT points, head, body FROM block WHERE id BETWEEN ?1*128 AND "
+                                 "?1*128+127 AND level=1 ORDER BY id",
                                  &code, e);
     if (!q)
         return code;

@@ -167,8 +167,8 @@ static int block_body(struct merging *m, int64_t hour, enum level level, struct 
                       struct err *e)
 {
     int code = 0;
-    sqlite3_stmt *q = db_prepare(
-        &m->reader->db, "SELECT body FROM block WHERE service=? AND hour=? AND level=?", &code, e);
+    sqlite3_stmt *q =
+        db_prepare(&m->reader->db, "SELECT body FROM block WHERE id=?1*128+?2%24*4+?3", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, m->found->service);
@@ -235,8 +235,7 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
     int code = 0;
     bool any = false;
     sqlite3_stmt *q = db_prepare(
-        &m->reader->db, "SELECT points, head FROM block WHERE service=? AND hour=? AND level=?",
-        &code, e);
+        &m->reader->db, "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, m->found->service);
@@ -291,7 +290,8 @@ static int merge_blocks(struct merging *m, struct err *e)
     int code = 0, rc;
     sqlite3_stmt *q = db_prepare(
         &m->reader->db,
-        "SELECT hour, level FROM block WHERE service=? AND hour>=? AND hour<=? ORDER BY hour",
+        "SELECT hour, level FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND hour>=?2 AND "
+        "hour<=?3 ORDER BY id",
         &code, e);
     if (!q)
         return code;
@@ -351,8 +351,8 @@ static int count_profiles(struct merging *m, struct err *e)
 {
     int code = 0, rc;
     sqlite3_stmt *q = db_prepare(&m->reader->db,
-                                 "SELECT points, hour FROM block WHERE service=? AND hour>=? AND "
-                                 "hour<=? AND level=1",
+                                 "SELECT points, hour FROM block WHERE id BETWEEN ?1*128 AND "
+                                 "?1*128+127 AND hour>=?2 AND hour<=?3 AND level=1",
                                  &code, e);
     if (!q)
         return code;

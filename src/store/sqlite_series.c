@@ -91,10 +91,11 @@ static struct found *first_of(struct scan *s, int64_t series, struct found **end
 static int scan_service(struct scan *s, struct err *e)
 {
     int code = 0, rc;
-    sqlite3_stmt *q = db_prepare(&s->reader->db,
-                                 "SELECT points FROM block WHERE service=? AND hour>=? AND hour<=? "
-                                 "AND level=1 ORDER BY hour",
-                                 &code, e);
+    sqlite3_stmt *q =
+        db_prepare(&s->reader->db,
+                   "SELECT points FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND "
+                   "hour>=?2 AND hour<=?3 AND level=1 ORDER BY id",
+                   &code, e);
     if (!q)
         return code;
     for (int fresh = 0; fresh < 2; fresh++) {
