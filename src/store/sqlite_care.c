@@ -343,14 +343,19 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
         stats->damaged_days += unreadable != 0;
         if (unreadable || !reader)
             continue;
-        int64_t first = db_number(&reader->db,
-                                  "SELECT min(h) FROM (SELECT min(hour) h FROM block UNION ALL "
-                                  "SELECT min(hour) FROM fresh)",
-                                  -1);
-        int64_t last = db_number(&reader->db,
-                                 "SELECT max(h) FROM (SELECT max(hour) h FROM block UNION ALL "
-                                 "SELECT max(hour) FROM fresh)",
-                                 -1);
+        // Service by service: a scan of the blocks would read a page of each.
+        int64_t first = db_number(
+            &reader->db,
+            "SELECT min(h) FROM (SELECT min((SELECT hour FROM block WHERE id BETWEEN s.id*128 AND "
+            "s.id*128+127 ORDER BY id LIMIT 1)) h FROM service s UNION ALL SELECT min(hour) FROM "
+            "fresh)",
+            -1);
+        int64_t last = db_number(
+            &reader->db,
+            "SELECT max(h) FROM (SELECT max((SELECT hour FROM block WHERE id BETWEEN s.id*128 AND "
+            "s.id*128+127 ORDER BY id DESC LIMIT 1)) h FROM service s UNION ALL SELECT max(hour) "
+            "FROM fresh)",
+            -1);
         reader_give(lite, reader);
         if (first < 0)
             continue;

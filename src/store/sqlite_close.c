@@ -408,9 +408,8 @@ static int rewrite(struct closing *c, struct err *e)
     return q ? db_run(&c->day->db, q, e) : code;
 }
 
-// Many small chunks of symbols become one; those of a day that is over also for being packed
-// better.
-static int join_symbols(struct closing *c, bool over, struct err *e)
+// Many small chunks of symbols become one; with the last hour of the day all, and packed better.
+static int join_symbols(struct closing *c, bool last, struct err *e)
 {
     struct writer_symbols *w;
     int code = 0;
@@ -423,7 +422,7 @@ static int join_symbols(struct closing *c, bool over, struct err *e)
     if (sqlite3_step(q) == SQLITE_ROW)
         n = sqlite3_column_int64(q, 0);
     sqlite3_reset(q);
-    if (n <= (over ? 0 : SYMBOL_CHUNKS))
+    if (n <= (last ? 0 : SYMBOL_CHUNKS))
         return 0;
     code = day_symbols(c->lite, c->day, c->service, &w, e);
     if (code)
@@ -435,7 +434,7 @@ static int join_symbols(struct closing *c, bool over, struct err *e)
     }
     struct pack b = {.arena = c->arena};
     symbols_pack(w->symbols, (struct symbols_counts){.strings = 1, .nodes = 1}, c->lite->zstd,
-                 over ? PAST_LEVEL : BLOCK_LEVEL, &b);
+                 last ? PAST_LEVEL : BLOCK_LEVEL, &b);
     arena_try_end(c->arena);
     q = db_prepare(&c->day->db, "DELETE FROM symbol WHERE service=?", &code, e);
     if (q) {
@@ -467,7 +466,7 @@ int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64
     if (!code)
         code = rewrite(&c, e);
     if (!code)
-        code = join_symbols(&c, over, e);
+        code = join_symbols(&c, over && hour % 24 == 23, e);
     if (!code)
         code = db_exec(&day->db, "COMMIT", e);
     if (code)

@@ -26,56 +26,58 @@ static void pack_near(struct pack *b, uint32_t id, uint32_t *last)
     *last = id;
 }
 
+// Streams of a chunk: what is alike stands together.
+enum { TEXT, TABLE, SHAPE, ADDRESS, FUNCTION, LINE, COLUMN, PARENT, LEAF, N_STREAMS };
+
 void symbols_pack(const struct symbols *s, struct symbols_counts from, ZSTD_CCtx *zstd, int level,
                   struct pack *to)
 {
-    struct pack text = {.arena = to->arena}, table = {.arena = to->arena},
-                parents = {.arena = to->arena}, leaves = {.arena = to->arena};
+    struct pack b[N_STREAMS] = {{0}};
+    for (int i = 0; i < N_STREAMS; i++)
+        b[i].arena = to->arena;
     for (uint32_t i = from.strings; i < s->n.strings; i++)
-        pack_varint(&table, s->strings[i].n);
+        pack_varint(&b[TABLE], s->strings[i].n);
     for (uint32_t i = from.strings; i < s->n.strings; i++)
-        pack_bytes(&text, s->strings[i].p, s->strings[i].n);
+        pack_bytes(&b[TEXT], s->strings[i].p, s->strings[i].n);
     uint32_t name = from.strings, system_name = from.strings, file = 0, function = 0, mapping = 0;
     for (uint32_t i = from.functions; i < s->n.functions; i++) {
         const struct symbols_function *f = &s->functions[i];
-        pack_near(&table, f->name, &name);
-        pack_near(&table, f->system_name, &system_name);
-        pack_near(&table, f->filename, &file);
-        pack_signed(&table, f->start_line);
+        pack_near(&b[TABLE], f->name, &name);
+        pack_near(&b[TABLE], f->system_name, &system_name);
+        pack_near(&b[TABLE], f->filename, &file);
+        pack_signed(&b[TABLE], f->start_line);
     }
     for (uint32_t i = from.mappings; i < s->n.mappings; i++) {
         const struct symbols_mapping *m = &s->mappings[i];
-        pack_varint(&table, m->start);
-        pack_varint(&table, m->size);
-        pack_varint(&table, m->offset);
-        pack_varint(&table, m->file);
-        pack_varint(&table, m->build_id);
-        pack_varint(&table, m->flags);
+        pack_varint(&b[TABLE], m->start);
+        pack_varint(&b[TABLE], m->size);
+        pack_varint(&b[TABLE], m->offset);
+        pack_varint(&b[TABLE], m->file);
+        pack_varint(&b[TABLE], m->build_id);
+        pack_varint(&b[TABLE], m->flags);
     }
     uint64_t address = 0;
     for (uint32_t i = from.locations; i < s->n.locations; i++) {
         const struct symbols_location *l = &s->locations[i];
-        pack_near(&table, l->mapping, &mapping);
-        pack_signed(&table, (int64_t)(l->address - address));
+        pack_near(&b[SHAPE], l->mapping, &mapping);
+        pack_signed(&b[ADDRESS], (int64_t)(l->address - address));
         address = l->address;
-        pack_varint(&table, ((uint64_t)l->n_lines << 1) | l->is_folded);
+        pack_varint(&b[SHAPE], ((uint64_t)l->n_lines << 1) | l->is_folded);
         for (uint32_t j = l->first_line; j < l->first_line + l->n_lines; j++) {
-            pack_near(&table, s->lines[j].function, &function);
-            pack_signed(&table, s->lines[j].line);
-            pack_signed(&table, s->lines[j].column);
+            pack_near(&b[FUNCTION], s->lines[j].function, &function);
+            pack_signed(&b[LINE], s->lines[j].line);
+            pack_signed(&b[COLUMN], s->lines[j].column);
         }
     }
     uint32_t leaf = from.locations;
     for (uint32_t i = from.nodes; i < s->n.nodes; i++) {
-        pack_varint(&parents, i - s->nodes[i].parent);
-        pack_near(&leaves, s->nodes[i].location, &leaf);
+        pack_varint(&b[PARENT], i - s->nodes[i].parent);
+        pack_near(&b[LEAF], s->nodes[i].location, &leaf);
     }
     pack_counts(to, from);
     pack_counts(to, s->n);
-    pack_stream(to, zstd, level, true, packed(&text));
-    pack_stream(to, zstd, level, true, packed(&table));
-    pack_stream(to, zstd, level, true, packed(&parents));
-    pack_stream(to, zstd, level, true, packed(&leaves));
+    for (int i = 0; i < N_STREAMS; i++)
+        pack_stream(to, zstd, level, true, packed(&b[i]));
 }
 
 static bool read_counts(struct unpack *b, struct symbols_counts *c)
@@ -129,8 +131,9 @@ static void read_strings(struct symbols *s, uint32_t n, struct unpack *text, str
     }
 }
 
-static void read_tables(struct symbols *s, struct symbols_counts n, struct unpack *b)
+static void read_tables(struct symbols *s, struct symbols_counts n, struct unpack *streams)
 {
+    struct unpack *b = &streams[TABLE];
     uint32_t name = s->n.strings, system_name = s->n.strings, file = 0, function = 0, mapping = 0;
     s->functions = room(s, s->functions, n.functions, 1, sizeof *s->functions);
     for (uint32_t i = s->n.functions; i < n.functions; i++) {
@@ -156,18 +159,18 @@ static void read_tables(struct symbols *s, struct symbols_counts n, struct unpac
     uint32_t line = s->n.lines;
     for (uint32_t i = s->n.locations; i < n.locations; i++) {
         struct symbols_location *l = &s->locations[i];
-        l->mapping = read_near(b, &mapping, n.mappings + 1);
-        l->address = address += (uint64_t)unpack_signed(b);
-        uint64_t bits = unpack_varint(b);
+        l->mapping = read_near(&streams[SHAPE], &mapping, n.mappings + 1);
+        l->address = address += (uint64_t)unpack_signed(&streams[ADDRESS]);
+        uint64_t bits = unpack_varint(&streams[SHAPE]);
         l->is_folded = bits & 1;
         l->first_line = line;
         if (bits >> 1 > n.lines - line)
-            bits = unpack_fail(b);
+            bits = unpack_fail(&streams[SHAPE]);
         l->n_lines = (uint32_t)(bits >> 1);
         for (uint32_t j = 0; j < l->n_lines; j++, line++) {
-            s->lines[line].function = read_near(b, &function, n.functions);
-            s->lines[line].line = unpack_signed(b);
-            s->lines[line].column = unpack_signed(b);
+            s->lines[line].function = read_near(&streams[FUNCTION], &function, n.functions);
+            s->lines[line].line = unpack_signed(&streams[LINE]);
+            s->lines[line].column = unpack_signed(&streams[COLUMN]);
         }
     }
     if (line != n.lines)
@@ -190,50 +193,54 @@ static void read_nodes(struct symbols *s, struct symbols_counts n, struct unpack
 
 // Whether counts go with the bytes that are there: nothing is allocated for a number alone.
 static bool plausible(struct symbols_counts from, struct symbols_counts to,
-                      const struct unpack *table, const struct unpack *parents)
+                      const struct unpack *streams)
 {
+    size_t left[N_STREAMS];
+    for (int i = 0; i < N_STREAMS; i++)
+        left[i] = (size_t)(streams[i].end - streams[i].p);
     uint64_t rows = (uint64_t)(to.strings - from.strings) + (to.functions - from.functions) +
-                    (to.mappings - from.mappings) + (to.locations - from.locations) +
-                    (to.lines - from.lines);
+                    (to.mappings - from.mappings);
     return to.strings >= from.strings && to.functions >= from.functions &&
            to.mappings >= from.mappings && to.locations >= from.locations &&
-           to.lines >= from.lines && to.nodes >= from.nodes &&
-           rows <= (uint64_t)(table->end - table->p) &&
-           to.nodes - from.nodes <= (uint64_t)(parents->end - parents->p);
+           to.lines >= from.lines && to.nodes >= from.nodes && rows <= left[TABLE] &&
+           to.locations - from.locations <= left[ADDRESS] && to.lines - from.lines <= left[LINE] &&
+           to.nodes - from.nodes <= left[PARENT];
 }
 
 int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct err *e)
 {
     struct unpack b = {(const uint8_t *)chunk.p, (const uint8_t *)chunk.p + chunk.n, false};
-    struct pack_buffer buffers[4] = {{0}};
-    struct unpack streams[4];
+    struct pack_buffer buffers[N_STREAMS] = {{0}};
+    struct unpack streams[N_STREAMS];
     struct symbols_counts from, to;
     volatile int result = -1;
     if (!read_counts(&b, &from) || !read_counts(&b, &to))
         return err_set(e, "a chunk of symbols is damaged in its first bytes");
     if (memcmp(&from, &s->n, sizeof from) != 0)
         return 1;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < N_STREAMS; i++)
         unpack_stream(&b, zstd, &buffers[i], &streams[i]);
     struct arena_trap trap;
     if (ARENA_TRY(s->arena, trap)) {
         arena_caught(s->arena, e);
         goto out;
     }
-    if (!b.bad && plausible(from, to, &streams[1], &streams[2])) {
-        read_strings(s, to.strings, &streams[0], &streams[1]);
-        read_tables(s, to, &streams[1]);
-        read_nodes(s, to, &streams[2], &streams[3]);
+    if (!b.bad && plausible(from, to, streams)) {
+        read_strings(s, to.strings, &streams[TEXT], &streams[TABLE]);
+        read_tables(s, to, streams);
+        read_nodes(s, to, &streams[PARENT], &streams[LEAF]);
         s->n = s->saved = to;
         s->indexed = false;
-        if (!streams[1].bad && !streams[2].bad && !streams[3].bad)
-            result = 0;
+        bool bad = false;
+        for (int i = 0; i < N_STREAMS; i++)
+            bad |= streams[i].bad;
+        result = bad ? -1 : 0;
     }
     arena_try_end(s->arena);
     if (result)
         err_set(e, "a chunk of symbols is damaged");
 out:
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < N_STREAMS; i++)
         pack_buffer_fini(&buffers[i]);
     return result;
 }
