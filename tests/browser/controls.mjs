@@ -193,10 +193,11 @@ async function option(page, label) {
   check(Number(param(page, "left_from")) < was, "compare: or moved by keys", page.url());
   check(await page.locator(".half .timeline canvas").count() === 2, "compare: each has its own timeline, too");
   await page.locator(".half .flame canvas").first().focus();
-  await page.keyboard.press("ArrowDown");
-  await page.keyboard.press("ArrowDown");
-  await page.keyboard.press("Enter");
-  await eventually(() => page.locator(".crumbs button[aria-current]").allTextContents(), (names) => names.length === 2 && names[0] === names[1], "compare: zoomed together, by keyboard");
+  // An answer that is still to come takes the chosen frame away.
+  await eventually(async () => {
+    for (const key of ["Home", "ArrowDown", "ArrowDown", "Enter"]) await page.keyboard.press(key);
+    return page.locator(".crumbs button[aria-current]").allTextContents();
+  }, (names) => names.length === 2 && names[0] === names[1], "compare: zoomed together, by keyboard");
   await shot(page, "compare-brushes");
   await close(page, "brushes");
 }
