@@ -228,6 +228,49 @@ static inline uint64_t next_code(struct unbits *b, unsigned shift, bool delta, b
     return *last;
 }
 
+// What neighbouring rows of one owner amount to.
+struct run {
+    matrix_give_fn *give;
+    void *ctx;
+    uint32_t place, owner;
+    uint64_t sum, factor;
+    const struct scale *scale;
+};
+
+static void end_run(struct run *r)
+{
+    if (r->owner != MATRIX_NOBODY)
+        r->give(r->ctx, r->place, r->owner, scaled(r->scale, (int64_t)(r->sum * r->factor)));
+    r->sum = 0;
+}
+
+static inline void run_add(struct run *r, uint32_t owner, uint64_t v)
+{
+    if (__builtin_expect(owner != r->owner, 0)) {
+        end_run(r);
+        r->owner = owner;
+    }
+    r->sum += v;
+}
+
+// The usual case, and the one that takes time: rows and numbers are read in turns, because neither
+// has to wait for the other then.
+static inline bool sum_in_turns(struct unbits *rows, struct unbits *numbers, uint32_t n,
+                                uint32_t n_rows, unsigned shift, uint64_t add,
+                                const uint32_t *owner, struct run *run)
+{
+    unsigned k = bits_shift(n, n_rows - n);
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < n; i++, row++) {
+        uint64_t gap = unbits_code(rows, k), v = unbits_code(numbers, shift);
+        if (__builtin_expect(gap >= n_rows - row, 0))
+            return false;
+        row += (uint32_t)gap;
+        run_add(run, owner[row], v + add);
+    }
+    return true;
+}
+
 bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matrix_give_fn *give,
                  void *ctx)
 {
@@ -236,39 +279,27 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
     const struct matrix_column *c = source(m, column);
     struct scale s = scale_of(m, column);
     struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
-    for (uint32_t i = 0; i < m->n_nodes && c->common; i++) {
+    for (uint32_t i = 0; i < m->n_nodes && c->common && !m->bad; i++) {
         uint32_t n = m->count[i];
-        uint64_t factor = s.factor * (c->divisor ? c->divisor[i] + 1 : 1);
-        uint64_t sum = 0, last = c->first[i];
+        struct run run = {give, ctx, i, owner ? MATRIX_NOBODY : 0, 0, s.factor, &s};
+        uint64_t last = c->first[i];
         unsigned shift = c->shift[i];
+        if (c->divisor)
+            run.factor *= c->divisor[i] + 1;
         if (!owner && c->sum) {
-            give(ctx, i, 0, scaled(&s, (int64_t)((c->sum[i] + n * s.add) * factor)));
-            continue;
-        }
-        if (!owner) {
+            run.sum = c->sum[i] + n * s.add;
+        } else if (!owner) {
             for (uint32_t j = 0; j < n; j++)
-                sum += meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add);
-            give(ctx, i, 0, scaled(&s, (int64_t)(sum * factor)));
-            continue;
+                run.sum += meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add);
+        } else if (n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
+            m->bad = !sum_in_turns(&rows, &b, n, m->n_rows, shift, s.add, owner, &run);
+        } else {
+            m->bad = !next_rows(&rows, n, m->n_rows, m->at);
+            for (uint32_t j = 0; j < n && !m->bad; j++)
+                run_add(&run, owner[m->at[j]],
+                        meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
         }
-        if (!next_rows(&rows, n, m->n_rows, m->at)) {
-            m->bad = true;
-            break;
-        }
-        uint32_t of = MATRIX_NOBODY;
-        for (uint32_t j = 0; j < n; j++) {
-            uint64_t v = meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add);
-            uint32_t who = owner[m->at[j]];
-            if (who != of) {
-                if (of != MATRIX_NOBODY)
-                    give(ctx, i, of, scaled(&s, (int64_t)(sum * factor)));
-                of = who;
-                sum = 0;
-            }
-            sum += v;
-        }
-        if (of != MATRIX_NOBODY)
-            give(ctx, i, of, scaled(&s, (int64_t)(sum * factor)));
+        end_run(&run);
     }
     m->bad |= unbits_over(&rows) || unbits_over(&b);
     return !m->bad;
