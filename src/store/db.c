@@ -93,7 +93,8 @@ int db_open(struct db *db, const char *path, enum db_mode mode, const char *sche
         sqlite3_extended_result_codes(db->handle, 1);
         rc = mode == DB_READ ? run(db, "PRAGMA cache_size=-1024; PRAGMA query_only=1; "
                                        "SELECT count(*) FROM sqlite_master")
-                             : run(db, "PRAGMA page_size=4096; PRAGMA synchronous=FULL; PRAGMA "
+                             : run(db, "PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL; "
+                                       "PRAGMA synchronous=FULL; PRAGMA "
                                        "wal_autocheckpoint=512; "
                                        "PRAGMA journal_size_limit=4194304; "
                                        "PRAGMA cache_size=-4096; PRAGMA temp_store=MEMORY");

@@ -58,14 +58,16 @@ static int next_open_hour(struct day *day, int64_t before, int64_t *service, int
     }
 }
 
-// over: nothing more is to come.
+// Pages that closed hours leave. over: nothing more is to come, and it pays to write all anew.
 static void give_back_pages(struct day *day, bool over)
 {
     struct err ignored;
     int64_t pages = db_number(&day->db, "PRAGMA page_count", 0);
     int64_t empty = db_number(&day->db, "PRAGMA freelist_count", 0);
-    if (empty * (over ? 16 : 4) > pages)
+    if (over && empty * 16 > pages)
         db_exec(&day->db, "VACUUM", &ignored);
+    else
+        db_exec(&day->db, "PRAGMA incremental_vacuum", &ignored);
     db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
 }
 
@@ -86,8 +88,8 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
                        struct err *e)
 {
     int64_t before = all ? INT64_MAX : (lite->options.clock() - GRACE_NANOS) / HOUR_NANOS;
-    int64_t service = 0, hour = 0, first = INT64_MAX, last = 0;
-    bool over = before >= (number + 1) * 24;
+    int64_t service = 0, hour = 0;
+    bool any = false, over = before >= (number + 1) * 24;
     int code;
     do {
         struct day *day = NULL;
@@ -98,15 +100,10 @@ static int close_hours(struct lite *lite, struct str tenant, int64_t number, boo
             if (code == 1) {
                 int failed = sqlite_close_hour(lite, day, service, hour, over, e);
                 code = failed ? failed : 1;
-                first = hour < first ? hour : first;
-                last = hour > last ? hour : last;
-            } else if (!code && first <= last) {
+                any = true;
+            } else if (!code && any) {
                 forget_ids(lite, day);
-                // The pages of one hour are used again by the next.
-                if (over || first < last)
-                    give_back_pages(day, over);
-                else
-                    db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", e);
+                give_back_pages(day, over);
                 if (over) // with its log; it is opened again if anything comes
                     day_close(lite, day);
             }
