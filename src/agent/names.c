@@ -227,7 +227,7 @@ static struct model_profile *fill(const struct model_profile *p, size_t memory, 
 {
     struct names_recall *recall = names_cache_begin(p, arena);
     struct symbol_profile_options o = {
-        .files = {.cxx = demangle_cxx_own, .memory_limit = memory},
+        .files = {.cxx = demangle_cxx_own, .memory_limit = memory, .few_pages = true},
         .binary_path = ":", // nowhere but where it was loaded from
         .demangle = DEMANGLE_DEFAULT,
         .open = open_own,
@@ -278,7 +278,8 @@ static struct symbol_file *keep_file(const char *path, const struct model_mappin
     for (uint32_t i = 0; i < KEPT_FILES; i++)
         if (kept.files[i] && kept.of[i].start == m->start && kept.of[i].limit == m->limit)
             return kept.files[i];
-    struct symbol_options o = {.cxx = demangle_cxx_own, .memory_limit = KEPT_MEMORY};
+    struct symbol_options o = {
+        .cxx = demangle_cxx_own, .memory_limit = KEPT_MEMORY, .few_pages = true};
     bool refuse = false;
     struct err ignored;
     struct symbol_file *file = open_own(NULL, str_from(path), m, &o, &refuse);

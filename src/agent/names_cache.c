@@ -8,6 +8,7 @@
 
 enum {
     IDLE_S = 120,
+    FILES_IDLE_S = 30, // once names are known, the files that they came from are not asked
     AGE_S = 600, // debug files may be installed meanwhile, and what could not be opened may be now
 };
 
@@ -39,6 +40,7 @@ static struct {
     bool changing;
 } cache;
 
+static uint64_t files_used; // in seconds; 0: none is kept
 static _Atomic size_t held;
 
 struct names_recall {
@@ -169,12 +171,18 @@ struct symbol_file *names_cache_open(void *ctx, const struct model_mapping *mapp
     return ctx && module_of(ctx, mapping, &module) ? names_files_take(&module) : NULL;
 }
 
+static void keep_file(const struct names_module *module, struct symbol_file *file)
+{
+    names_files_give(module, file);
+    files_used = seconds();
+}
+
 void names_cache_close(void *ctx, const struct model_mapping *mapping, struct symbol_file *file)
 {
     struct names_module module;
     // The vdso is no file, and read in no time.
     if (ctx && module_of(ctx, mapping, &module) && module.file.p[0] == '/')
-        names_files_give(&module, file);
+        keep_file(&module, file);
     else
         symbol_free(file);
 }
@@ -331,9 +339,11 @@ void names_cache_learn(struct names_recall *recall, const struct model_profile *
 
 void names_cache_idle(void)
 {
-    if (cache.used && seconds() - cache.used > IDLE_S) {
+    if (cache.used && seconds() - cache.used > IDLE_S)
         drop();
+    if (files_used && seconds() - files_used > FILES_IDLE_S) {
         names_files_drop();
+        files_used = 0;
     }
 }
 

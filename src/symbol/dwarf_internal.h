@@ -164,8 +164,19 @@ struct dwarf {
     size_t fixed_memory, table_limit;
     dwarf_split_fn *on_split;
     void *split_ctx;
+    dwarf_read_fn *on_read;
+    void *read_ctx;
     struct dwarf *splits, *next_split;
 };
+
+// A fault brings its neighbours along: what the kernel maps at once.
+enum { DWARF_FAULT = 64 << 10 };
+
+static inline void dwarf_has_read(const struct dwarf *d, uint64_t bytes)
+{
+    if (d->on_read)
+        d->on_read(d->read_ctx, (size_t)bytes);
+}
 
 // false: no units.
 bool dwarf_units_ready(struct dwarf *d);

@@ -128,6 +128,7 @@ static bool read_header(struct dwarf_unit *u, struct dwarf_line_header *h)
     if (c.bad || c.p > program)
         return false;
     h->program = (struct bytes){program, (size_t)(c.end - program)};
+    dwarf_has_read(u->d, h->program.n);
     struct cursor tables = {c.p, program, false};
     if (h->version >= 5)
         return read_table(u, h, &tables, false) && read_table(u, h, &tables, true);

@@ -42,12 +42,22 @@ static bool read_header(struct dwarf *d, struct cursor *c, struct dwarf_unit *u)
     return true;
 }
 
+// Its beginning is looked at, after that of another one before it.
+static void touch(struct dwarf *d, const struct dwarf_unit *u, uint64_t *window)
+{
+    if (u->offset / DWARF_FAULT == *window)
+        return;
+    *window = u->offset / DWARF_FAULT;
+    dwarf_has_read(d, DWARF_FAULT);
+}
+
 bool dwarf_units_ready(struct dwarf *d)
 {
     if (d->units_ready)
         return d->n_units > 0;
     d->units_ready = true;
     size_t cap = 0;
+    uint64_t window = UINT64_MAX;
     struct cursor c = cursor_at(d->s.info, 0);
     struct dwarf_unit u;
     while (d->n_units < UINT32_MAX && c.p < c.end && read_header(d, &c, &u)) {
@@ -60,6 +70,7 @@ bool dwarf_units_ready(struct dwarf *d)
             cap = more;
         }
         d->units[d->n_units++] = u;
+        touch(d, &u, &window);
     }
     d->fixed_memory += cap * sizeof *d->units;
     return d->n_units > 0;
@@ -234,16 +245,19 @@ static bool visit_ranges(struct dwarf *d, const struct visit *v)
 {
     if (!dwarf_units_ready(d) || !visit_aranges(d, v))
         return false;
+    uint64_t window = UINT64_MAX;
     for (uint32_t i = 0; i < d->n_units; i++) {
         struct dwarf_unit *u = &d->units[i];
         if (u->listed || u->type == DW_UT_type || u->type == DW_UT_split_type ||
             !dwarf_unit_load(u))
             continue;
         struct dwarf_ranges r = dwarf_ranges_of(u, &u->low_value, &u->high_value, &u->ranges);
-        uint64_t low, high;
-        while (dwarf_ranges_next(&r, &low, &high))
+        uint64_t low, high, n = 0;
+        for (; dwarf_ranges_next(&r, &low, &high); n++)
             if (low < high && !v->range(v->ctx, low, high, i))
                 return false;
+        touch(d, u, &window);
+        dwarf_has_read(d, n * 16);
     }
     return true;
 }

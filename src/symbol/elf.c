@@ -242,6 +242,8 @@ static struct bytes unpack(struct elf *elf, const struct elf_section *section, u
         munmap(out, page_up(size));
         return u->bytes;
     }
+    if (elf->limit)
+        elf_forget_pages(elf); // the packed ones
     elf->memory += page_up(size);
     u->bytes = (struct bytes){out, size};
     return u->bytes;

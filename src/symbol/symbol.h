@@ -22,6 +22,7 @@ struct symbol_options {
                             // (a service) also for what compressed sections take
     bool symbols_only;      // the symbol table, no DWARF
     bool no_debug_files;    // only the file itself
+    bool few_pages;         // of mapped files, those that were read are given back all along
     bool load_libraries;    // zstd and xz may be loaded (not in a service)
     enum demangle_mode demangle;
     demangle_cxx_fn *cxx; // how C++ names are demangled; NULL: they are not

@@ -6,7 +6,7 @@
 #include "symbol/radix.h"
 #include "symbol/symbol.h"
 
-enum { SHOWN_SLOTS = 1024, FEW_LOOKUPS = 8 };
+enum { SHOWN_SLOTS = 1024, FEW_LOOKUPS = 8, READ_MAX = 6 << 20 };
 
 struct shown {
     const char *name;
@@ -25,6 +25,7 @@ struct symbol_file {
     struct split_file *splits;
     struct dwarf *dwarf, *alternate_dwarf;
     bool mini_asked, package_asked;
+    size_t read;         // since pages were given back
     struct shown *shown; // SHOWN_SLOTS, by the name's pointer
     struct dwarf_frame frames[SYMBOL_FRAMES_MAX];
 };
@@ -98,6 +99,23 @@ static bool find_split(void *ctx, const char *comp_dir, const char *name, uint64
     return sections->info.n > 0;
 }
 
+static void forget_pages(struct symbol_file *f)
+{
+    struct elf *mapped[] = {f->elf, f->debug, f->alternate, f->package};
+    for (size_t i = 0; i < sizeof mapped / sizeof mapped[0]; i++)
+        if (mapped[i])
+            elf_forget_pages(mapped[i]);
+    f->read = 0;
+}
+
+static void count_read(void *ctx, size_t bytes)
+{
+    struct symbol_file *f = ctx;
+    f->read += bytes;
+    if (f->read > READ_MAX)
+        forget_pages(f);
+}
+
 // The DWARF of elf and of what dwz moved out of it.
 static void open_dwarf(struct symbol_file *f, struct elf *elf)
 {
@@ -113,6 +131,8 @@ static void open_dwarf(struct symbol_file *f, struct elf *elf)
     f->dwarf = dwarf_new(&s, f->alternate_dwarf);
     if (f->dwarf)
         dwarf_limit_tables(f->dwarf, f->options.memory_limit / 2);
+    if (f->dwarf && f->options.few_pages)
+        dwarf_on_read(f->dwarf, count_read, f);
     if (f->dwarf && !f->options.no_debug_files)
         dwarf_on_split(f->dwarf, find_split, f);
 }
@@ -207,13 +227,7 @@ void symbol_release(struct symbol_file *f)
     forget_shown(f);
     if (f->dwarf)
         dwarf_trim(f->dwarf);
-    elf_forget_pages(f->elf);
-    if (f->debug)
-        elf_forget_pages(f->debug);
-    if (f->alternate)
-        elf_forget_pages(f->alternate);
-    if (f->package)
-        elf_forget_pages(f->package);
+    forget_pages(f);
 }
 
 static const char *shown_name(struct symbol_file *f, const char *name)

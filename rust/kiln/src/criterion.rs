@@ -4,8 +4,6 @@ use std::io::Write;
 use std::marker::PhantomData;
 use std::path::Path;
 
-use ::criterion::profiler::Profiler;
-
 use crate::flamegraph::Options;
 use crate::protos::Message;
 use crate::ProfilerGuard;
@@ -50,6 +48,21 @@ impl<'b> PProfProfiler<'_, 'b> {
         PProfProfiler { frequency, output, guard: None, life: PhantomData }
     }
 
+    fn start(&mut self) {
+        match ProfilerGuard::new(self.frequency) {
+            Ok(guard) => self.guard = Some(guard),
+            Err(error) => panic!("kiln: {error}"),
+        }
+    }
+
+    fn stop(&mut self, folder: &Path) {
+        if let Some(guard) = self.guard.take() {
+            if let Err(error) = self.write(&guard, folder) {
+                panic!("kiln: {}: {error}", folder.display());
+            }
+        }
+    }
+
     fn write(&mut self, guard: &ProfilerGuard<'_>, folder: &Path) -> crate::Result<()> {
         std::fs::create_dir_all(folder)?;
         let report = guard.report().build()?;
@@ -66,19 +79,22 @@ impl<'b> PProfProfiler<'_, 'b> {
     }
 }
 
-impl Profiler for PProfProfiler<'_, '_> {
-    fn start_profiling(&mut self, _benchmark: &str, _folder: &Path) {
-        match ProfilerGuard::new(self.frequency) {
-            Ok(guard) => self.guard = Some(guard),
-            Err(error) => panic!("kiln: {error}"),
-        }
-    }
+/// Every version of criterion has a trait of its own.
+macro_rules! profiler_for {
+    ($criterion:ident) => {
+        impl ::$criterion::profiler::Profiler for PProfProfiler<'_, '_> {
+            fn start_profiling(&mut self, _benchmark: &str, _folder: &Path) {
+                self.start();
+            }
 
-    fn stop_profiling(&mut self, _benchmark: &str, folder: &Path) {
-        if let Some(guard) = self.guard.take() {
-            if let Err(error) = self.write(&guard, folder) {
-                panic!("kiln: {}: {error}", folder.display());
+            fn stop_profiling(&mut self, _benchmark: &str, folder: &Path) {
+                self.stop(folder);
             }
         }
-    }
+    };
 }
+
+#[cfg(feature = "criterion")]
+profiler_for!(criterion);
+#[cfg(feature = "criterion-0-8")]
+profiler_for!(criterion_0_8);

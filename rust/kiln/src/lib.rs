@@ -17,7 +17,7 @@
 //! | profile a stretch of code | [`ProfilerGuard`], as in pprof-rs, or [`Window`] |
 //! | tell requests apart | [`label!`], [`LabelFuture`], [`tower::LabelLayer`](crate::tower) |
 //! | profile the heap | [`heap`], [`used_with_profiling!`](crate::used_with_profiling!) for jemalloc |
-//! | profile benchmarks | [`criterion::PProfProfiler`](crate::criterion), feature `criterion` |
+//! | profile benchmarks | [`criterion::PProfProfiler`](crate::criterion), feature `criterion` or `criterion-0-8` |
 //!
 //! Samples are taken by timers on each thread's own CPU clock; stacks are walked by tables that kiln
 //! makes of `.eh_frame`, in a signal handler that allocates nothing, takes no lock and calls no
@@ -36,7 +36,7 @@ use libz_sys as _;
 mod agent;
 #[cfg(feature = "axum")]
 pub mod axum;
-#[cfg(feature = "criterion")]
+#[cfg(any(feature = "criterion", feature = "criterion-0-8"))]
 pub mod criterion;
 mod error;
 pub mod flamegraph;
