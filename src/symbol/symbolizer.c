@@ -6,7 +6,7 @@
 #include "symbol/radix.h"
 #include "symbol/symbol.h"
 
-enum { SHOWN_SLOTS = 1024, FEW_LOOKUPS = 8, READ_MAX = 6 << 20 };
+enum { SHOWN_SLOTS = 1024, FEW_LOOKUPS = 8, READ_MAX = 3 << 20 };
 
 struct shown {
     const char *name;

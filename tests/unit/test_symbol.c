@@ -76,6 +76,32 @@ static void it_knows_itself(void **state)
     assert_null(symbol_open("/nonexistent", NULL, &e));
 }
 
+// The answers are the same when what was read is given back all along.
+static void few_pages_are_enough(void **state)
+{
+    struct err e;
+    struct symbol_options few = {.few_pages = true};
+    struct symbol_file *files[] = {symbol_open(self, &few, &e), symbol_open(self, NULL, &e)};
+    size_t n;
+    uint64_t *at = symbol_boundaries(files[1], &n);
+    for (size_t i = 0; i < n; i++) {
+        struct symbol_frame f[2][SYMBOL_FRAMES_MAX];
+        int found[2];
+        for (int k = 0; k < 2; k++)
+            found[k] = symbol_lookup(files[k], at[i], f[k], SYMBOL_FRAMES_MAX);
+        assert_int_equal(found[0], found[1]);
+        for (int k = 0; k < found[0]; k++) {
+            assert_int_equal(f[0][k].line, f[1][k].line);
+            assert_int_equal(!f[0][k].name, !f[1][k].name);
+            if (f[0][k].name)
+                assert_string_equal(f[0][k].name, f[1][k].name);
+        }
+    }
+    free(at);
+    symbol_free(files[0]);
+    symbol_free(files[1]);
+}
+
 struct seen {
     size_t n, order[3];
     bool named[3];
@@ -265,6 +291,7 @@ int main(void)
     self[n] = '\0';
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_knows_itself),
+        cmocka_unit_test(few_pages_are_enough),
         cmocka_unit_test(many_are_asked_in_order),
         cmocka_unit_test(it_answers_as_addr2line),
         cmocka_unit_test(a_profile_gets_names),
