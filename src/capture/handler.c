@@ -217,13 +217,18 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
     return ticks - credit;
 }
 
+static bool is_confined(void)
+{
+    return atomic_load_explicit(&capture_state.sandbox, memory_order_relaxed) != CAPTURE_FREE;
+}
+
 // Of another clock. A thread that may not ask the kernel has one, and the rest at its end.
 static uint64_t ticks_used(struct capture_thread *t)
 {
     uint32_t arming = atomic_load(&t->arming);
     struct timespec cpu = {0};
     uint64_t ticks = 1;
-    if (!capture_confined()) {
+    if (!is_confined()) {
         syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
         ticks = thread_ticks_due(t, (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec);
     }
@@ -277,7 +282,7 @@ static struct capture_thread *find_own_slot(void)
     struct capture_thread *t = own_slot;
     if (t && t->tid == own_tid && atomic_load(&t->state) == THREAD_ARMED)
         return t;
-    if (capture_confined())
+    if (is_confined())
         return NULL;
     own_tid = (pid_t)syscall(SYS_gettid);
     return own_slot = thread_find(own_tid);
