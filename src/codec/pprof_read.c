@@ -677,7 +677,7 @@ struct model_profile *codec_read_pprof(struct arena *arena, const uint8_t *data,
                                        struct err *e)
 {
     struct model_profile *p = NULL;
-    // Without disposable the reader does not write to or release the data.
-    pprof_read(arena, (uint8_t *)data, n, false, &p, e);
+    // Nothing may be nowhere. Without disposable the reader does not write to or release the data.
+    pprof_read(arena, (uint8_t *)(n ? data : (const uint8_t *)""), n, false, &p, e);
     return p;
 }
