@@ -351,10 +351,11 @@ static void answer_merge(struct call *c, const struct merge_request *r)
             return;
         answer.dot = out_result(&out);
     } else if (r->format == FORMAT_PPROF) {
-        answer.pprof = arena_alloc(c->arena, sizeof *answer.pprof);
-        answer.pprof->profile = merged_message(c, r);
-        if (!answer.pprof->profile)
+        struct pprof_profile *profile = merged_message(c, r);
+        if (!profile) // the call has ended, and what it held may be gone
             return;
+        answer.pprof = arena_alloc(c->arena, sizeof *answer.pprof);
+        answer.pprof->profile = profile;
     } else {
         struct query_tree *tree;
         struct query_flame flame = {0};
