@@ -122,7 +122,11 @@ int64_t ingest_time(struct str text, int64_t now)
     const char *sign = memchr(clean, '+', n);
     if (!sign)
         sign = memchr(clean, '-', n);
-    return sign ? now + offset_seconds(sign, clean + n) * 1000000000 : now;
+    int64_t seconds = sign ? offset_seconds(sign, clean + n) : 0, nanos, time;
+    if (__builtin_mul_overflow(seconds, 1000000000, &nanos) ||
+        __builtin_add_overflow(now, nanos, &time))
+        return seconds < 0 ? 0 : INT64_MAX;
+    return time;
 }
 
 const struct ingest_type *ingest_type(struct str *app)
