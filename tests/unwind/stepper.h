@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <ucontext.h>
 
 // Begins and ends. A signal handler of the program that wants to be stepped begins on its own.
@@ -17,7 +18,8 @@ enum stepper_last {
     STEPPER_RETURN,
     STEPPER_OTHER,
 };
-enum stepper_last stepper_last(void);
+// After a call: where it returns to.
+enum stepper_last stepper_last(uintptr_t *return_to);
 
 // The handler of SIGTRAP: calls take for each instruction, as long as it returns true. All other
 // signals must be blocked in it.
