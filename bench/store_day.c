@@ -147,17 +147,23 @@ static void drop_rollups(const char *directory)
     sqlite3_close(db);
 }
 
-static void ask_series(struct store *store)
+static struct query_series *series_of(struct store *store, struct store_select select,
+                                      int64_t step, struct arena *arena, size_t *n)
 {
-    struct arena *arena = arena_new(0);
     struct err e;
     struct str pod = STR("pod");
     struct query_series *series;
-    size_t n;
     struct store_answer answer;
-    struct query_series_options options = {.group_by = &pod, .n_group_by = 1, .step = 60 * SECOND};
-    struct store_select select = day(T0, T0 + 86400 * SECOND - 1);
-    must(query_series(store, &select, &options, arena, &series, &n, &answer, &e), &e);
+    struct query_series_options options = {.group_by = &pod, .n_group_by = 1, .step = step};
+    must(query_series(store, &select, &options, arena, &series, n, &answer, &e), &e);
+    return series;
+}
+
+static void ask_series(struct store *store)
+{
+    struct arena *arena = arena_new(0);
+    size_t n;
+    series_of(store, day(T0, T0 + 86400 * SECOND - 1), 60 * SECOND, arena, &n);
     if (n != PODS)
         exit(1);
     arena_free(arena);
@@ -224,14 +230,9 @@ static void ask_window_merge(struct store *store)
 static void ask_window_series(struct store *store)
 {
     struct arena *arena = arena_new(0);
-    struct err e;
-    struct str pod = STR("pod");
-    struct query_series *series;
     size_t n;
-    struct store_answer answer;
-    struct query_series_options options = {
-        .group_by = &pod, .n_group_by = 1, .step = (window.end - window.start) / 500};
-    must(query_series(store, &window, &options, arena, &series, &n, &answer, &e), &e);
+    int64_t step = (window.end - window.start) / 500;
+    struct query_series *series = series_of(store, window, step, arena, &n);
     answer_of_window = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < series[i].n_points; j++)

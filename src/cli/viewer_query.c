@@ -78,15 +78,9 @@ void viewer_write_meta(const struct viewer *viewer, struct out *out)
     out_printf(out, ",\"diff\":%d,\"type\":%d,\"samples\":%zu,\"time\":%lld,\"duration\":%lld",
                viewer->sides[0] != NULL, type < 0 ? 0 : type, p->n_samples,
                (long long)(p->time_nanos / 1000000), (long long)p->duration_nanos);
-    out_text(out, ",\"types\":[");
-    for (uint32_t i = 0; i < p->n_types; i++) {
-        out_text(out, i ? ",[" : "[");
-        json_write_string(out, model_str(p, p->types[i].type));
-        out_char(out, ',');
-        json_write_string(out, model_str(p, p->types[i].unit));
-        out_char(out, ']');
-    }
-    out_text(out, "],\"comments\":[");
+    out_text(out, ",\"types\":");
+    json_write_types(out, p);
+    out_text(out, ",\"comments\":[");
     for (uint32_t i = 0; i < p->n_comments; i++) {
         out_text(out, i ? "," : "");
         json_write_string(out, model_str(p, p->comments[i]));

@@ -67,6 +67,19 @@ void json_write_key(struct out *out, const char *key, bool *is_first)
     out_char(out, ':');
 }
 
+void json_write_types(struct out *out, const struct model_profile *p)
+{
+    out_char(out, '[');
+    for (uint32_t i = 0; i < p->n_types; i++) {
+        out_text(out, i ? ",[" : "[");
+        json_write_string(out, model_str(p, p->types[i].type));
+        out_char(out, ',');
+        json_write_string(out, model_str(p, p->types[i].unit));
+        out_char(out, ']');
+    }
+    out_char(out, ']');
+}
+
 static void write_text_field(struct out *out, const char *key, struct str value, bool *is_first)
 {
     if (value.n == 0)

@@ -62,15 +62,9 @@ static const struct model_profile *filter(const struct model_profile *p,
 static void write_about(struct out *out, const struct model_profile *p, uint32_t type, bool diff,
                         const double weights[2], const struct notes *notes)
 {
-    out_text(out, "{\"types\":[");
-    for (uint32_t i = 0; i < p->n_types; i++) {
-        out_text(out, i ? ",[" : "[");
-        json_write_string(out, model_str(p, p->types[i].type));
-        out_char(out, ',');
-        json_write_string(out, model_str(p, p->types[i].unit));
-        out_char(out, ']');
-    }
-    out_printf(out, "],\"type\":%u,\"events\":[", type);
+    out_text(out, "{\"types\":");
+    json_write_types(out, p);
+    out_printf(out, ",\"type\":%u,\"events\":[", type);
     if (diff && weights[0] > 0 && weights[1] > 0)
         out_printf(out, "[%.9g,%.9g]", weights[0], weights[1]);
     out_text(out, "],\"notes\":[");

@@ -162,22 +162,33 @@ static void give_sum(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
         m->sums[node] = pack_add(m->sums[node], sum);
 }
 
+// What of a block the statement names, or none where there is no such block.
+static sqlite3_stmt *block_row(struct merging *m, const char *sql, int64_t hour, enum level level,
+                               int *code, struct err *e)
+{
+    sqlite3_stmt *q = db_prepare(&m->reader->db, sql, code, e);
+    if (!q)
+        return NULL;
+    sqlite3_bind_int64(q, 1, m->found->service);
+    sqlite3_bind_int64(q, 2, hour);
+    sqlite3_bind_int64(q, 3, level);
+    int rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW)
+        return q;
+    if (rc != SQLITE_DONE)
+        *code = db_error(&m->reader->db, rc, "read", e);
+    return NULL;
+}
+
 // The body of a block, which is large: read when the head does not do.
 static int block_body(struct merging *m, int64_t hour, enum level level, struct str *body,
                       struct err *e)
 {
     int code = 0;
     sqlite3_stmt *q =
-        db_prepare(&m->reader->db, "SELECT body FROM block WHERE id=?1*128+?2%24*4+?3", &code, e);
+        block_row(m, "SELECT body FROM block WHERE id=?1*128+?2%24*4+?3", hour, level, &code, e);
     if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, m->found->service);
-    sqlite3_bind_int64(q, 2, hour);
-    sqlite3_bind_int64(q, 3, level);
-    int rc = sqlite3_step(q);
-    if (rc != SQLITE_ROW)
-        return rc == SQLITE_DONE ? damaged(m, "a block", hour, e)
-                                 : db_error(&m->reader->db, rc, "read", e);
+        return code ? code : damaged(m, "a block", hour, e);
     *body = db_blob(q, 0);
     return 0;
 }
@@ -234,16 +245,10 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
 {
     int code = 0;
     bool any = false;
-    sqlite3_stmt *q = db_prepare(
-        &m->reader->db, "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3", &code, e);
+    sqlite3_stmt *q = block_row(
+        m, "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3", hour, level, &code, e);
     if (!q)
         return code;
-    sqlite3_bind_int64(q, 1, m->found->service);
-    sqlite3_bind_int64(q, 2, hour);
-    sqlite3_bind_int64(q, 3, level);
-    int rc = sqlite3_step(q);
-    if (rc != SQLITE_ROW)
-        return rc == SQLITE_DONE ? 0 : db_error(&m->reader->db, rc, "read", e);
     struct points p;
     struct parts parts;
     struct str body = {0};
