@@ -45,7 +45,7 @@ soak-server: build
 	@bench/server --scale --pods 0 --seconds $(SOAK_SERVER_SECONDS)
 
 format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' ':!tests/golden' | xargs clang-format -i
 
 install: build
 	@meson install -C build

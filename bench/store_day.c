@@ -147,8 +147,8 @@ static void drop_rollups(const char *directory)
     sqlite3_close(db);
 }
 
-static struct query_series *series_of(struct store *store, struct store_select select,
-                                      int64_t step, struct arena *arena, size_t *n)
+static struct query_series *series_of(struct store *store, struct store_select select, int64_t step,
+                                      struct arena *arena, size_t *n)
 {
     struct err e;
     struct str pod = STR("pod");

@@ -270,7 +270,7 @@ static void write_foot(struct canvas *c)
     if (f->diff) {
         x = write_words(c, x, y, STR("less")) - 8;
         for (int i = 0; i < FLAME_DIFF_STEPS; i++) {
-            char colour[8];
+            char colour[16];
             snprintf(colour, sizeof colour, "d%d", i);
             x = write_swatch(c, x, y, colour) - 4;
         }

@@ -245,8 +245,8 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
 {
     int code = 0;
     bool any = false;
-    sqlite3_stmt *q = block_row(
-        m, "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3", hour, level, &code, e);
+    sqlite3_stmt *q = block_row(m, "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3",
+                                hour, level, &code, e);
     if (!q)
         return code;
     struct points p;
@@ -292,7 +292,7 @@ static void bind_range(sqlite3_stmt *q, int64_t service, const struct store_sele
 
 static int merge_blocks(struct merging *m, struct err *e)
 {
-    int code = 0, rc;
+    int code = 0, rc = SQLITE_DONE;
     sqlite3_stmt *q = db_prepare(
         &m->reader->db,
         "SELECT hour, level FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND hour>=?2 AND "
