@@ -376,6 +376,18 @@ async function becomes(page, selector, wanted, what) {
   await page.waitForTimeout(60);
   const last = await page.evaluate(() => Number([...document.querySelectorAll(".rows tbody tr:not(.gap)")].pop().getAttribute("aria-rowindex")));
   equal(last, seen.all, "table: the last row can be had");
+  // A hair's breadth of scrolling under a pressed button: other rows come into the document.
+  const roll = (top) => page.evaluate((t) => (document.querySelector(".rows").scrollTop = t), top);
+  await roll(27 * 40 - 2);
+  await page.waitForTimeout(60);
+  const box = await page.locator(".rows tbody tr[aria-rowindex='48']").boundingBox();
+  await page.mouse.move(box.x + 200, box.y + box.height / 2);
+  await page.mouse.down();
+  await roll(27 * 40 + 2);
+  await page.waitForTimeout(60);
+  await page.mouse.up();
+  await idle(page);
+  check(param(page, "q"), "table: a click while it scrolls is not lost");
   await close(page, "large table");
 }
 {

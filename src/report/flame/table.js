@@ -17,6 +17,7 @@ export function virtualTable(scroll, hooks) {
   let sorted = [];
   let focus = -1; // of sorted, where the keyboard is
   let drawn = "";
+  const lines = new Map(); // those in the document, by their place in sorted
 
   function sort() {
     const columns = hooks.columns();
@@ -89,7 +90,7 @@ export function virtualTable(scroll, hooks) {
     };
     tr.onkeydown = (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -1e9, End: 1e9 }[event.key];
-      if (event.target !== tr && !step) return;
+      if (event.target !== event.currentTarget && !step) return;
       if (event.key === "Enter" || event.key === " ") (event.shiftKey && hooks.open ? hooks.open : hooks.pick)?.(row);
       else if (step) moveTo(Math.max(0, Math.min(sorted.length - 1, at + step)));
       else return;
@@ -97,6 +98,15 @@ export function virtualTable(scroll, hooks) {
       event.stopPropagation();
     };
     return tr;
+  }
+
+  // A line that shows what it showed before stays: a click that began on it would be lost.
+  function renewed(old, now) {
+    if (!old || now.querySelector("a, button") || old.innerHTML !== now.innerHTML) return now;
+    for (const { name } of [...old.attributes]) old.removeAttribute(name);
+    for (const { name, value } of now.attributes) old.setAttribute(name, value);
+    for (const on of ["onclick", "ondblclick", "oncontextmenu", "onkeydown"]) old[on] = now[on];
+    return old;
   }
 
   // A name that is too long loses its beginning: its end tells more.
@@ -139,20 +149,30 @@ export function virtualTable(scroll, hooks) {
     const to = Math.min(sorted.length, Math.ceil((scroll.scrollTop + scroll.clientHeight) / ROW_HEIGHT) + AROUND);
     const want = from + "-" + to;
     if (want === drawn) return;
+    const wanted = [];
+    if (from) wanted.push(gap(from));
+    for (let i = from; i < to; i++) {
+      if (!drawn || !lines.has(i)) lines.set(i, renewed(lines.get(i), line(i, columns)));
+      wanted.push(lines.get(i));
+    }
     drawn = want;
-    const lines = [];
-    if (from) lines.push(gap(from));
-    for (let i = from; i < to; i++) lines.push(line(i, columns));
-    if (to < sorted.length) lines.push(gap(sorted.length - to));
+    if (to < sorted.length) wanted.push(gap(sorted.length - to));
     if (!sorted.length) {
       const tr = element("tr", undefined, "rest");
       const td = element("td", hooks.empty || "No function matches.");
       td.colSpan = columns.length;
       tr.append(td);
-      lines.push(tr);
+      wanted.push(tr);
     }
     const focused = body.contains(document.activeElement);
-    body.replaceChildren(...lines);
+    const stay = new Set(wanted);
+    for (const tr of [...body.children]) if (!stay.has(tr)) tr.remove();
+    let next = body.firstChild;
+    for (const tr of wanted) {
+      if (tr === next) next = next.nextSibling;
+      else body.insertBefore(tr, next);
+    }
+    for (const at of [...lines.keys()]) if (at < from || at >= to) lines.delete(at);
     if (focused) body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
