@@ -132,7 +132,7 @@ const row = (page, text) => page.locator(".rows tbody tr", { hasText: text });
   await page.keyboard.press("Escape");
   await page.setInputFiles("input[aria-label='Compare with']", resolve(given.files, "before.pb.gz"));
   await eventually(() => about(page), (text) => text.includes("1s \u2192 1.16s (+16.0%)"), "files: two");
-  check((await page.textContent(".legend")).includes("pale"), "files: with what noise explains", await page.textContent(".legend"));
+  await eventually(() => page.textContent(".legend"), (text) => text.includes("pale"), "files: with what noise explains");
   await page.selectOption("select[aria-label='Sample type']", "samples");
   await eventually(() => about(page), (text) => text.startsWith("samples 100 \u2192 116"), "files: another sample type");
   await shot(page, "files");

@@ -353,7 +353,14 @@ static void test_label_churn(void)
     kiln_get_statistics(&s);
     check(s.labels_dropped > 0 && s.label_sets <= 1 << 18, "sets that are never released end at "
                                                            "the limit");
-    check(kiln_labels_with(kept, "new", "label") == kept, "then the base is what one gets");
+    // Sets of before, which nobody holds, may be forgotten only now, and make room.
+    bool is_base = false;
+    for (int i = 0; i < 300000 && !is_base; i++) {
+        char value[32];
+        snprintf(value, sizeof value, "%d", i);
+        is_base = kiln_labels_with(kept, "new", value) == kept;
+    }
+    check(is_base, "then the base is what one gets");
     kiln_stop();
 }
 
