@@ -400,9 +400,9 @@ static void report(const char *name)
     for (int i = 0; i < DIFFERENCES; i++)
         all += counts[i];
     long bad = counts[OURS_LONGER] + counts[OURS_SHORTER] + counts[OTHER_FRAME];
-    // A piece fails when more than one context in 1,000 differs, and all when one in 10,000 does.
+    // A piece fails when more than one context in 10,000 differs.
     // What glibc says about longjmp is wrong while it works.
-    bool ok = all > 0 && bad * 1000 <= all && counts[BOTH_WRONG] * 20 <= all && !errno_changed;
+    bool ok = all > 0 && bad * 10000 <= all && counts[BOTH_WRONG] * 20 <= all && !errno_changed;
     printf("%s %-28s %8ld %s contexts, %5.1f frames, %ld differ", ok ? "ok  " : "FAIL", name, all,
            timed ? "timed  " : "stepped", all ? (double)frames / (double)all : 0.0, bad);
     if (bad)
@@ -510,10 +510,6 @@ int harness_finish(void)
             "did not reach the root on %ld, was wrong on %ld, crashed on %ld, did not end on %ld\n",
             same, comparable, 100.0 * (double)same / (double)comparable, totals[OURS_COMPLETE],
             totals[ORACLE_WRONG], totals[ORACLE_CRASHED], totals[ORACLE_LOOPS]);
-        if ((comparable - same) * 10000 > comparable) {
-            printf("FAIL more than one context in 10,000 differs\n");
-            failed++;
-        }
         if (total_libunwind)
             printf("identical to libunwind: %ld of %ld\n", total_libunwind_same, total_libunwind);
         if (total_ours)
