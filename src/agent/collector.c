@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "agent/heap_sampler.h"
+#include "agent/heap_windows.h"
 #include "agent/hooks.h"
 #include "agent/labels.h"
 #include "agent/names.h"
@@ -212,6 +213,7 @@ static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
 static void before_fork(void)
 {
     pthread_mutex_lock(&control);
+    heap_windows_before_fork();
     heap_sampler_before_fork();
     pthread_mutex_lock(&collector.lock);
     labels_lock();
@@ -224,6 +226,7 @@ static void after_fork_in_parent(void)
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
     heap_sampler_after_fork_in_parent();
+    heap_windows_after_fork_in_parent();
     pthread_mutex_unlock(&control);
 }
 
@@ -241,6 +244,7 @@ static void after_fork_in_child(void)
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
     heap_sampler_after_fork_in_child();
+    heap_windows_after_fork_in_child();
     pthread_mutex_unlock(&control);
 }
 

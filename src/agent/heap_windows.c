@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "agent/agent.h"
 #include "agent/heap.h"
 #include "model/transform.h"
 
@@ -17,6 +18,28 @@ struct window {
 
 static struct window windows[WINDOWS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+// --- fork ---
+
+void heap_windows_before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void heap_windows_after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+// Windows that a thread of the parent's is about to open are nobody's here.
+void heap_windows_after_fork_in_child(void)
+{
+    for (int i = 0; i < WINDOWS; i++)
+        windows[i].reserved = windows[i].arena;
+    pthread_mutex_unlock(&lock);
+}
+
+// --- profiles ---
 
 struct model_profile *heap_profile(struct arena *arena, struct err *e)
 {
@@ -50,6 +73,7 @@ static void give_back(int window)
 
 int heap_window_open(struct err *e)
 {
+    agent_watch_forks();
     int window = reserve();
     if (window < 0)
         return err_set(e, "%d windows of the heap are open already", WINDOWS);

@@ -4,6 +4,10 @@
 #include "base/arena.h"
 #include "model/profile.h"
 
+void heap_windows_before_fork(void);
+void heap_windows_after_fork_in_parent(void);
+void heap_windows_after_fork_in_child(void);
+
 // Everything since sampling began, by the source to use. NULL with e filled.
 struct model_profile *heap_profile(struct arena *arena, struct err *e);
 // A window's number, or -1 with e filled.

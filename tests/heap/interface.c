@@ -2,7 +2,9 @@
 // every byte nothing is estimated.
 #include "heap_test.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 
@@ -70,6 +72,38 @@ static void interrupted(void)
     printf("interface: %ld objects in handlers, %ld not taken\n", handled, nested);
 }
 
+// --- a fork while another thread asks for windows ---
+
+static _Atomic bool over;
+
+static void *ask_for_windows(void *context)
+{
+    while (!over)
+        kiln_heap_window_cancel(0);
+    return context;
+}
+
+static void forked(void)
+{
+    enum { FORKS = 200 };
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, ask_for_windows, NULL) == 0);
+    for (int i = 0; i < FORKS && !wrong; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(20); // a lock whose holder is not there is waited for without end
+            int window = kiln_heap_window_begin(NULL);
+            kiln_heap_window_cancel(window);
+            _exit(window < 0);
+        }
+        int status = -1;
+        waitpid(child, &status, 0);
+        CHECK(status == 0);
+    }
+    over = true;
+    pthread_join(thread, NULL);
+}
+
 int main(void)
 {
     struct kiln_heap_options options = {sizeof options, 1, 0, 0, 1};
@@ -127,6 +161,7 @@ int main(void)
     waitpid(child, &status, 0);
     CHECK(status == 0);
     expect("after fork", -1, v[0], v[1], v[2], v[3]);
+    forked();
     CHECK(kiln_heap_set_interval(2, &error) == 0);
     interrupted();
     CHECK(strstr(text_of(-1, KILN_FOLDED), " "));
