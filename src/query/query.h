@@ -16,14 +16,15 @@ struct query_selector {
     size_t n;
 };
 
-// `{service_name="x", region=~"eu.*", pod!="", job!~"a|b"}`, also without braces or empty. Values
-// are quoted as in Go and Prometheus ("..." with escapes, '...' or `...`); regular expressions are
-// Go's, match the whole value, and are given up where they take too long. The error says at which
-// byte what was expected. STORE_BAD_INPUT.
+// `{service_name="x", region=~"eu.*", "host.name"!="", job!~"a|b"}`, as PromQL has it: a name
+// before the braces, or in quotes and alone between them, is that of __name__; comments begin with
+// #. Values and names are quoted as in Go ("..." with escapes, '...' or `...`); regular expressions
+// are Go's, match the whole value, and are given up where they take too long. The error says at
+// which byte what was expected. STORE_BAD_INPUT.
 int query_selector(struct str text, struct arena *arena, struct query_selector *selector,
                    struct err *e);
-// A profile type id: five parts, the first three not empty. STORE_BAD_INPUT.
-int query_type(struct str id, struct err *e);
+// A profile type id has five parts; a sixth is cut off. STORE_BAD_INPUT.
+int query_type(struct str *id, struct err *e);
 // The type that counts the events of a type: `samples:count` beside time of the same name. Itself
 // if it is one; empty if there is none.
 struct str query_count_type(struct str id, struct arena *arena);

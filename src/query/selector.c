@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <strings.h>
 
 #include "base/out.h"
 #include "query/query.h"
@@ -10,10 +11,16 @@ struct parser {
     struct err *e;
 };
 
+// And comments, from # to the end of a line.
 static void skip_space(struct parser *p)
 {
-    while (p->at < p->text.n && strchr(" \t\r\n", p->text.p[p->at]))
-        p->at++;
+    bool comment = false;
+    for (; p->at < p->text.n; p->at++) {
+        char c = p->text.p[p->at];
+        comment = comment ? c != '\n' : c == '#';
+        if (!comment && !(c && strchr(" \t\r\n", c)))
+            return;
+    }
 }
 
 static bool next_is(struct parser *p, const char *token)
@@ -35,10 +42,18 @@ static int wrong(struct parser *p, const char *expected)
     return STORE_BAD_INPUT;
 }
 
-static bool is_name(char c, bool first)
+// An unquoted name of letters, digits, _ and what `also` has; empty if there is none.
+static struct str plain_name(struct parser *p, char also)
 {
-    return c == '_' || c == ':' || c == '.' || c == '/' || (c >= 'a' && c <= 'z') ||
-           (c >= 'A' && c <= 'Z') || (!first && (c == '-' || (c >= '0' && c <= '9')));
+    size_t start = p->at;
+    for (; p->at < p->text.n; p->at++) {
+        char c = p->text.p[p->at];
+        if (c != '_' && c != also && !((c | 32) >= 'a' && (c | 32) <= 'z') &&
+            !(p->at > start && c >= '0' && c <= '9'))
+            break;
+    }
+    size_t n = p->at - start;
+    return (struct str){n ? arena_copy(p->arena, p->text.p + start, n) : NULL, n};
 }
 
 static void put_char(struct out *out, uint32_t c)
@@ -98,7 +113,8 @@ static bool escape(struct parser *p, char quote, struct out *out)
             return false;
         out_char(out, (char)value);
     } else if (c == 'u' || c == 'U') {
-        if (!digits(p, c == 'u' ? 4 : 8, 16, &value) || value > 0x10ffff)
+        if (!digits(p, c == 'u' ? 4 : 8, 16, &value) || value > 0x10ffff ||
+            (value >= 0xd800 && value < 0xe000))
             return false;
         put_char(out, value);
     } else if (c >= '0' && c <= '7') {
@@ -121,6 +137,10 @@ static int quoted(struct parser *p, struct str *value)
     out_init_arena(&out, p->arena);
     for (p->at++; p->at < p->text.n && p->text.p[p->at] != quote;) {
         char c = p->text.p[p->at++];
+        if (c == '\n' && quote != '`') {
+            p->at--;
+            return wrong(p, "the quote that ends the value, on the same line");
+        }
         if (c != '\\' || quote == '`')
             out_char(&out, c);
         else if (!escape(p, quote, &out))
@@ -133,22 +153,28 @@ static int quoted(struct parser *p, struct str *value)
     return 0;
 }
 
+static struct store_matcher name_matcher(struct str name)
+{
+    return (struct store_matcher){.name = STR("__name__"), .op = STORE_EQ, .value = name};
+}
+
+// A name in quotes that stands alone is the profile's.
 static int matcher(struct parser *p, struct store_matcher *m)
 {
-    size_t start = p->at;
-    if (p->at < p->text.n && p->text.p[p->at] == '"') {
+    m->name = plain_name(p, '_');
+    bool is_quoted = !m->name.n && p->at < p->text.n && strchr("\"'`", p->text.p[p->at]);
+    if (is_quoted) {
         int code = quoted(p, &m->name);
         if (code)
             return code;
-    } else {
-        while (p->at < p->text.n && is_name(p->text.p[p->at], p->at == start))
-            p->at++;
-        if (p->at == start)
-            return wrong(p, "a label's name");
-        m->name =
-            (struct str){arena_copy(p->arena, p->text.p + start, p->at - start), p->at - start};
+    } else if (!m->name.n) {
+        return wrong(p, "a label's name");
     }
     skip_space(p);
+    if (is_quoted && p->at < p->text.n && strchr(",}", p->text.p[p->at])) {
+        *m = name_matcher(m->name);
+        return 0;
+    }
     if (next_is(p, "=~"))
         m->op = STORE_RE;
     else if (next_is(p, "!~"))
@@ -168,33 +194,68 @@ static int matcher(struct parser *p, struct store_matcher *m)
     // As it stands first: an error speaks of what the user wrote.
     if (!model_regex_new(p->arena, name, m->value, p->e))
         return STORE_BAD_INPUT;
-    char *anchored = arena_printf(p->arena, "\\A(?:%.*s)\\z", (int)m->value.n, m->value.p);
+    char *anchored = arena_printf(p->arena, "\\A(?s:%.*s)\\z", (int)m->value.n, m->value.p);
     m->regex = model_regex_new(p->arena, name, str_from(anchored), p->e);
     return m->regex ? 0 : STORE_BAD_INPUT;
+}
+
+// What PromQL has another use for.
+static bool is_reserved(struct str name)
+{
+    static const char *const words[] = {"atan2",    "bool", "group_left", "group_right",
+                                        "ignoring", "inf",  "nan",        "on"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strlen(words[i]) == name.n && strncasecmp(words[i], name.p, name.n) == 0)
+            return true;
+    return false;
+}
+
+static struct store_matcher *add(struct parser *p, struct query_selector *s, size_t *cap)
+{
+    s->matchers = arena_push(p->arena, s->matchers, s->n, cap, sizeof *s->matchers);
+    return &s->matchers[s->n];
 }
 
 static int parse(struct parser *p, struct query_selector *s)
 {
     size_t cap = 0;
     skip_space(p);
-    bool braces = next_is(p, "{");
+    if (p->at == p->text.n) {
+        err_set(p->e, "the selector is empty; {} selects everything");
+        return STORE_BAD_INPUT;
+    }
+    struct str name = plain_name(p, ':');
+    if (is_reserved(name)) {
+        p->at -= name.n;
+        return wrong(p, "a name that is no word of PromQL's, or '{',");
+    }
     skip_space(p);
-    while (p->at < p->text.n && p->text.p[p->at] != '}') {
-        s->matchers = arena_push(p->arena, s->matchers, s->n, &cap, sizeof *s->matchers);
-        int code = matcher(p, &s->matchers[s->n]);
+    bool braces = next_is(p, "{");
+    if (!braces && !name.n)
+        return wrong(p, "'{'");
+    for (bool first = true; braces; first = false) {
+        skip_space(p);
+        if (next_is(p, "}"))
+            break;
+        if (first && p->at == p->text.n)
+            return wrong(p, "a label's name or '}'");
+        int code = matcher(p, add(p, s, &cap));
         if (code)
             return code;
         s->n++;
         skip_space(p);
-        if (!next_is(p, ","))
+        if (next_is(p, "}"))
             break;
-        skip_space(p);
+        if (!next_is(p, ","))
+            return wrong(p, "',' or '}'");
     }
-    if (braces && !next_is(p, "}"))
-        return wrong(p, s->n ? "',' or '}'" : "a label's name or '}'");
     skip_space(p);
     if (p->at < p->text.n)
-        return wrong(p, braces ? "the end" : "','");
+        return wrong(p, "the end");
+    if (name.n) {
+        *add(p, s, &cap) = name_matcher(name);
+        s->n++;
+    }
     return 0;
 }
 
@@ -213,24 +274,20 @@ int query_selector(struct str text, struct arena *arena, struct query_selector *
     return code;
 }
 
-int query_type(struct str id, struct err *e)
+int query_type(struct str *id, struct err *e)
 {
-    size_t parts = 1, empty = 0, length = 0;
-    for (size_t i = 0; i <= id.n; i++) {
-        if (i < id.n && id.p[i] != ':') {
-            length++;
-            continue;
-        }
-        empty += length == 0 && parts <= 3;
-        length = 0;
-        parts += i < id.n;
-    }
-    if (parts == 5 && empty == 0)
+    size_t colons = 0, end = id->n;
+    for (size_t i = 0; i < id->n; i++)
+        if (id->p[i] == ':' && ++colons == 5)
+            end = i;
+    if (colons == 4 || colons == 5) {
+        id->n = end;
         return 0;
+    }
     err_set(e,
             "profile type \"%.*s\" is not name:type:unit:period_type:period_unit, as in "
             "process_cpu:cpu:nanoseconds:cpu:nanoseconds",
-            (int)(id.n < 200 ? id.n : 200), id.p);
+            (int)(id->n < 200 ? id->n : 200), id->p);
     return STORE_BAD_INPUT;
 }
 

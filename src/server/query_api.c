@@ -33,13 +33,8 @@ int api_select(struct call *c, struct str type, struct str selector, int64_t sta
     struct query_selector matchers;
     if (api_check_range(c, start, end))
         return -1;
-    if (query_type(type, &e)) {
+    if (query_type(&type, &e)) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s", e.message);
-        return -1;
-    }
-    if (!selector.n) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0,
-                  "the label selector is empty; {} selects everything");
         return -1;
     }
     if (query_selector(selector, c->arena, &matchers, &e)) {

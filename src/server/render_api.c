@@ -32,21 +32,39 @@ static int read_query(struct call *c, const char *name, struct merge_request *r)
 {
     struct str text = call_parameter(c, name);
     struct err e = {""};
-    struct query_selector ignored;
+    struct query_selector selector;
     if (!text.n) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "\"%s\" is required", name);
         return -1;
     }
-    const char *brace = memchr(text.p, '{', text.n);
-    size_t n = brace ? (size_t)(brace - text.p) : text.n;
-    r->type = str_trim(str_from_to(text, 0, n));
-    r->selector = brace ? str_from_to(text, n, text.n) : STR("{}");
+    if (query_selector(text, c->arena, &selector, &e)) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "failed to parse \"%s\": %s", name, e.message);
+        return -1;
+    }
+    static const char *const operators[] = {
+        [STORE_EQ] = "=", [STORE_NE] = "!=", [STORE_RE] = "=~", [STORE_NRE] = "!~"};
+    struct out out;
+    out_init_arena(&out, c->arena);
+    out_char(&out, '{');
+    for (size_t i = 0; i < selector.n; i++) {
+        const struct store_matcher *m = &selector.matchers[i];
+        if (str_eq(m->name, STR("__name__"))) {
+            r->type = m->value;
+            continue;
+        }
+        json_write_string(&out, m->name);
+        out_text(&out, operators[m->op]);
+        json_write_string(&out, m->value);
+        out_char(&out, ',');
+    }
+    out_char(&out, '}');
+    r->selector = out_result(&out);
     if (!r->type.n) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "\"%s\" must contain a profile-type selection",
                   name);
         return -1;
     }
-    if (query_type(r->type, &e) || query_selector(r->selector, c->arena, &ignored, &e)) {
+    if (query_type(&r->type, &e)) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "failed to parse \"%s\": %s", name, e.message);
         return -1;
     }

@@ -42,7 +42,7 @@ static void test_selectors(void **state)
     assert_false(model_regex_match(s.matchers[0].regex, STR("xz")));
     assert_false(model_regex_match(s.matchers[0].regex, STR("zy")));
     assert_true(model_regex_match(s.matchers[0].regex, STR("y")));
-    const char *empty[] = {"", "{}", " { } "};
+    const char *empty[] = {"{}", " { } ", "# all\n{ # of them\n} #"};
     for (int i = 0; i < 3; i++) {
         assert_int_equal(query_selector(str_from(empty[i]), arena, &s, &e), 0);
         assert_int_equal(s.n, 0);
@@ -50,6 +50,19 @@ static void test_selectors(void **state)
     assert_int_equal(query_selector(STR("{a=\"\\\"\\n\\x41\\u00e4\\101\"}"), arena, &s, &e), 0);
     assert_true(str_eq(s.matchers[0].value, STR("\"\nA\xc3\xa4"
                                                 "A")));
+    // Names: of the profile, before the braces or alone in quotes; of labels, in any quotes.
+    assert_int_equal(
+        query_selector(STR("a:b{'host.name'=\"x\",`on`!=\"y\", \"c\"}"), arena, &s, &e), 0);
+    assert_int_equal(s.n, 4);
+    assert_true(str_eq(s.matchers[0].name, STR("host.name")));
+    assert_true(str_eq(s.matchers[2].name, STR("__name__")));
+    assert_true(str_eq(s.matchers[2].value, STR("c")));
+    assert_true(str_eq(s.matchers[3].name, STR("__name__")));
+    assert_true(str_eq(s.matchers[3].value, STR("a:b")));
+    assert_int_equal(query_selector(STR("sum"), arena, &s, &e), 0);
+    assert_true(str_eq(s.matchers[0].value, STR("sum")));
+    assert_int_equal(query_selector(STR("{a=~\"x.y\"}"), arena, &s, &e), 0);
+    assert_true(model_regex_match(s.matchers[0].regex, STR("x\ny")));
 }
 
 static void test_wrong_selectors(void **state)
@@ -69,6 +82,16 @@ static void test_wrong_selectors(void **state)
         {"{a=~\"(\"}", "the expression of label a"},
         {"{a=~\")(\"}", "the expression of label a"},
         {"{1a=\"x\"}", "a label's name is expected at byte 2"},
+        {"", "the selector is empty; {} selects everything"},
+        {" # nothing", "the selector is empty"},
+        {"a=\"x\"", "the end is expected at byte 2"},
+        {"{,}", "a label's name is expected at byte 2"},
+        {"{a=\"x\",,}", "a label's name is expected at byte 8"},
+        {"{a.b=\"x\"}", "=, !=, =~ or !~ is expected at byte 3, but there is '.'"},
+        {"{a=\"x\ny\"}", "the quote that ends the value, on the same line is expected at byte 6"},
+        {"{a=\"\\ud800\"}", "an escape"},
+        {"On{}", "a name that is no word of PromQL's"},
+        {"{a=\"x\"}[5m]", "the end is expected at byte 8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct query_selector s;
@@ -82,11 +105,23 @@ static void test_wrong_selectors(void **state)
 static void test_types(void **state)
 {
     struct err e;
-    assert_int_equal(query_type(STR("process_cpu:cpu:nanoseconds:cpu:nanoseconds"), &e), 0);
-    assert_int_equal(query_type(STR("block:contentions:count::"), &e), 0);
-    const char *wrong[] = {"", "a:b:c:d", "a:b:c:d:e:f", ":b:c:d:e", "a::c:d:e"};
-    for (int i = 0; i < 5; i++)
-        assert_int_equal(query_type(str_from(wrong[i]), &e), STORE_BAD_INPUT);
+    // What is behind the fifth part is ignored.
+    const char *right[][2] = {
+        {"process_cpu:cpu:nanoseconds:cpu:nanoseconds",
+         "process_cpu:cpu:nanoseconds:cpu:nanoseconds"},
+        {"block:contentions:count::", "block:contentions:count::"},
+        {"a:b:c:d:e:delta", "a:b:c:d:e"},
+        {"::::", "::::"},
+    };
+    for (int i = 0; i < 4; i++) {
+        struct str id = str_from(right[i][0]);
+        assert_int_equal(query_type(&id, &e), 0);
+        assert_true(str_eq(id, str_from(right[i][1])));
+    }
+    const char *wrong[] = {"", "a:b:c:d", "a:b:c:d:e:f:g", "a"};
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(query_type(&(struct str){wrong[i], strlen(wrong[i])}, &e),
+                         STORE_BAD_INPUT);
     const char *counts[][2] = {
         {"process_cpu:cpu:nanoseconds:cpu:nanoseconds",
          "process_cpu:samples:count:cpu:nanoseconds"},

@@ -12,16 +12,19 @@ export function parseSelector(text: string): Matcher[] | null {
   const matchers: Matcher[] = [];
   let rest = body.trim();
   while (rest) {
-    const found = /^([a-zA-Z_][\w.]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,\s*|$)/.exec(rest);
+    const found = /^([a-zA-Z_][\w.]*|"(?:[^"\\]|\\.)*")\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,\s*|$)/.exec(rest);
     if (!found) return null;
-    matchers.push({ name: found[1], op: found[2], value: JSON.parse(found[3]) });
+    const name = found[1].startsWith('"') ? JSON.parse(found[1]) : found[1];
+    matchers.push({ name, op: found[2], value: JSON.parse(found[3]) });
     rest = rest.slice(found[0].length);
   }
   return matchers;
 }
 
+const formatName = (name: string) => (/^[a-zA-Z_]\w*$/.test(name) ? name : JSON.stringify(name));
+
 export const formatSelector = (matchers: Matcher[]) =>
-  `{${matchers.map(({ name, op, value }) => `${name}${op}${JSON.stringify(value)}`).join(", ")}}`;
+  `{${matchers.map(({ name, op, value }) => `${formatName(name)}${op}${JSON.stringify(value)}`).join(", ")}}`;
 
 const UNITS: Record<string, number> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7, w: 6.048e8 };
 
