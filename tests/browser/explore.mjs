@@ -23,6 +23,18 @@ const { base, proxy, check, open, idle, close, shot, param, about, finish } = aw
   await page.click(".selection .chip .remove");
   await idle(page);
   check((await about(page)).includes("cpu 3.60s"), "its chip removes it", await about(page));
+  await page.click(".popover > button:has-text('Label')");
+  await page.locator("#label-names option[value='x.zone']").waitFor({ state: "attached", timeout: 10000 })
+    .then(() => check(true, "a name with a dot is suggested"), () => check(false, "a name with a dot is suggested"));
+  await page.fill(".labels input", "x.zone");
+  await page.click(".labels .link:has-text('1')");
+  await idle(page);
+  check(param(page, "query") === '{service_name="shop", "x.zone"="1"}' && (await about(page)).includes("cpu 3.60s"), "a name with a dot is quoted", param(page, "query"));
+  await page.reload();
+  await idle(page);
+  await page.click(".selection .chip .remove");
+  await idle(page);
+  check(!param(page, "query").includes("x.zone"), "and its chip removes it", param(page, "query"));
   await page.fill(".selector", '{service_name="shop", region!="eu"}');
   await page.keyboard.press("Enter");
   await idle(page);

@@ -29,7 +29,7 @@ async function load<T>(url: string, read: (answer: Response) => Promise<T>, body
   count(1);
   try {
     const headers: Record<string, string> = {
-      "X-Requested-With": "kiln", ...(typeof body === "string" ? { "Content-Type": "application/json" } : {}), ...(as ? { Authorization: "Bearer " + as } : {}),
+      "X-Requested-With": "kiln", Accept: "*/*; allow-utf8-labelnames=true", ...(typeof body === "string" ? { "Content-Type": "application/json" } : {}), ...(as ? { Authorization: "Bearer " + as } : {}),
     };
     const answer = await fetch(url, { headers, ...(body === undefined ? {} : { method: "POST", body }) });
     if (answer.status === 401) locked = true;
