@@ -7,10 +7,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct arena *arena = arena_new(64 << 20);
     struct query_selector selector;
+    struct str text = {(const char *)data, n};
     struct err e;
     if (arena)
-        query_selector((struct str){(const char *)data, n}, arena, &selector, &e);
-    query_type((struct str){(const char *)data, n}, &e);
+        query_selector(text, arena, &selector, &e);
+    query_type(&text, &e);
     arena_free(arena);
     return 0;
 }
