@@ -323,12 +323,12 @@ for (const file of ["hostile.svg", "hostile.html"]) {
     const sheet = document.createElement("canvas").getContext("2d"), boxTimes = [];
     const drawBoxes = () => {
       const start = performance.now();
-      for (let i = 0; i < 2000; i++) {
+      for (let i = 0; i < 20000; i++) {
         sheet.fillStyle = i % 2 ? "#fca" : "#acf";
         sheet.fillRect(i % 300, i % 150, 30, 18);
         sheet.fillText("malloc", i % 300, i % 150);
       }
-      boxTimes.push((performance.now() - start) * 50);
+      boxTimes.push((performance.now() - start) * 5);
     };
     const middle = (list) => list.sort((x, y) => x - y)[list.length >> 1];
     const share = () => middle(window.frameTimes) / middle(boxTimes);
@@ -347,7 +347,7 @@ for (const file of ["hostile.svg", "hostile.html"]) {
     }
     return { hover, zoom: share() };
   });
-  check(share.hover < 0.02 && share.zoom < 1, "html: smooth with 100,000 nodes", JSON.stringify(share));
+  check(share.hover < 0.02 && share.zoom < 0.14, "html: smooth with 100,000 nodes", JSON.stringify(share));
   console.log("# large.html: of drawing all nodes, a frame costs " + share.hover.toFixed(4) + " when pointing, " + share.zoom.toFixed(2) + " when zooming");
   await shot(page, "html-large");
   await close(page, "large.html");
