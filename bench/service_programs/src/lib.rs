@@ -3,13 +3,14 @@
 //! usage: service none|kiln|pyroscope HZ tags|plain URL FOLDER, or with_pprof none|pprof ...
 //!
 //! Two programs, since pprof and pyroscope cannot be linked into one. It prints where it listens.
-//! Then it is told what to do, a line at a time: `start` and `stop` the profiler, `look`. Each is
-//! answered with: nanoseconds of CPU time, requests served, KiB resident now and at most since
-//! `start`. Profiles are pushed to URL; pprof's go to files in FOLDER.
+//! Then it is told what to do, a line at a time: `start` and `stop` the profiler, take a `profile` of
+//! a second, `look`. Each is answered with: nanoseconds of CPU time, requests served, KiB resident now
+//! and at most since `start`. Profiles are pushed to URL; pprof's go to files in FOLDER.
 use std::collections::BTreeMap;
 use std::io::BufRead;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use axum::routing::get;
 use axum::Router;
@@ -24,6 +25,8 @@ pub struct Options {
 
 /// What stops the profiler.
 pub type Stop = Box<dyn FnOnce()>;
+/// A profile of so long, with names, as an endpoint would give it.
+pub type Take = fn(&Options, Duration) -> Vec<u8>;
 /// Serves a request of so many units for a vehicle, with it as a tag.
 pub type Tagged = Box<dyn Fn(&'static str, u64, u64) -> u64 + Send + Sync>;
 
@@ -81,7 +84,7 @@ fn kib(field: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-fn obey(options: &Options, start: fn(&Options) -> Stop) {
+fn obey(options: &Options, start: fn(&Options) -> Stop, take: Take) {
     let mut running: Option<Stop> = None;
     for line in std::io::stdin().lock().lines() {
         match line.unwrap().trim() {
@@ -90,6 +93,7 @@ fn obey(options: &Options, start: fn(&Options) -> Stop) {
                 running = Some(start(options));
             }
             "stop" => running.take().unwrap()(),
+            "profile" => assert!(!take(options, Duration::from_secs(1)).is_empty()),
             _ => (),
         }
         let requests = REQUESTS.load(Ordering::Relaxed);
@@ -98,7 +102,7 @@ fn obey(options: &Options, start: fn(&Options) -> Stop) {
     std::process::exit(0);
 }
 
-pub fn run(start: fn(&Options) -> Stop) -> std::io::Result<()> {
+pub fn run(start: fn(&Options) -> Stop, take: Take) -> std::io::Result<()> {
     let mut args = std::env::args().skip(1);
     let mut next = || args.next().unwrap();
     let options = Options {
@@ -114,7 +118,7 @@ pub fn run(start: fn(&Options) -> Stop) -> std::io::Result<()> {
         let app = Router::new().route("/order", get(order));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         println!("http://{}", listener.local_addr()?);
-        std::thread::spawn(move || obey(&options, start));
+        std::thread::spawn(move || obey(&options, start, take));
         axum::serve(listener, app).await
     })
 }

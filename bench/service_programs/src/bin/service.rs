@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use kiln_bench_service::{run, serve, tag_requests, Options, Stop};
 use pyroscope::backend::{pprof_backend, BackendConfig, PprofConfig};
 use pyroscope::pyroscope::PyroscopeAgentBuilder;
@@ -38,10 +40,20 @@ fn start_pyroscope(options: &Options) -> Stop {
     Box::new(|| std::mem::forget(agent.stop().unwrap()))
 }
 
+fn take(options: &Options, window: Duration) -> Vec<u8> {
+    if !kiln::is_running() {
+        kiln::start_with(&kiln::Config::default().frequency(options.hz)).unwrap();
+    }
+    let taken = kiln::Window::begin().unwrap();
+    std::thread::sleep(window);
+    taken.write(kiln::Format::Pprof).unwrap()
+}
+
 fn main() -> std::io::Result<()> {
-    run(|options| match options.profiler.as_str() {
+    let start = |options: &Options| match options.profiler.as_str() {
         "kiln" => start_kiln(options),
         "pyroscope" => start_pyroscope(options),
         _ => Box::new(|| ()),
-    })
+    };
+    run(start, take)
 }

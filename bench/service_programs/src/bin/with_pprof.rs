@@ -7,13 +7,20 @@ use pprof::protos::Message;
 /// As long as the windows of the others are.
 const WINDOW: Duration = Duration::from_secs(10);
 
+fn begin(hz: i32) -> pprof::ProfilerGuard<'static> {
+    pprof::ProfilerGuardBuilder::default().frequency(hz).build().unwrap()
+}
+
+fn encoded(guard: pprof::ProfilerGuard) -> Vec<u8> {
+    guard.report().build().unwrap().pprof().unwrap().encode_to_vec()
+}
+
 /// A profile of every ten seconds, as an endpoint would be asked for it.
 fn take_profiles(hz: i32, folder: &str, stop: &mpsc::Receiver<()>) {
     for n in 0.. {
-        let guard = pprof::ProfilerGuardBuilder::default().frequency(hz).build().unwrap();
+        let guard = begin(hz);
         let over = stop.recv_timeout(WINDOW).is_ok();
-        let profile = guard.report().build().unwrap().pprof().unwrap();
-        std::fs::write(format!("{folder}/{n}.pb"), profile.encode_to_vec()).unwrap();
+        std::fs::write(format!("{folder}/{n}.pb"), encoded(guard)).unwrap();
         if over {
             return;
         }
@@ -33,6 +40,12 @@ fn start(options: &Options) -> Stop {
     })
 }
 
+fn take(options: &Options, window: Duration) -> Vec<u8> {
+    let guard = begin(options.hz as i32);
+    std::thread::sleep(window);
+    encoded(guard)
+}
+
 fn main() -> std::io::Result<()> {
-    run(start)
+    run(start, take)
 }
