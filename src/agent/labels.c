@@ -4,12 +4,17 @@
 // Who holds a reference keeps it. What nobody holds stays for a while, so that sets which come
 // again and again are found again, and is freed once no stack carries it either. A number whose
 // set is gone means the empty set.
+//
+// Threads keep references in stock to the sets that they used last: what comes again and again,
+// such as the tag of a request, takes no lock.
 #include "agent/labels.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "model/builder.h"
+
+#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
 struct label {
     struct str key, value;
@@ -141,12 +146,21 @@ static struct label *copy_labels(const struct label *labels, uint32_t n, uint32_
 }
 
 // A count that is full stays so: that set is never freed.
-static void hold(struct label_set *set)
+static void hold(struct label_set *set, uint32_t n)
 {
     if (!set || set == sets || set->refs == UINT32_MAX)
         return;
     n_idle -= set->refs == 0;
-    set->refs++;
+    set->refs = set->refs > UINT32_MAX - n ? UINT32_MAX : set->refs + n;
+}
+
+static void release(struct label_set *set, uint32_t n)
+{
+    if (!set || set == sets || !set->refs || set->refs == UINT32_MAX)
+        return;
+    set->refs = set->refs > n ? set->refs - n : 0;
+    set->idle = 0;
+    n_idle += set->refs == 0;
 }
 
 // A reference to the set of these labels. False: there is no room for a new one.
@@ -159,7 +173,7 @@ static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
     uint32_t *bucket = &buckets[hash % BUCKETS];
     for (uint32_t at = *bucket; at; at = sets[at - 1].next)
         if (sets[at - 1].hash == hash && same(&sets[at - 1], labels, n)) {
-            hold(&sets[at - 1]);
+            hold(&sets[at - 1], 1);
             *number = number_of(at - 1);
             return true;
         }
@@ -185,11 +199,12 @@ static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
     return true;
 }
 
-// base without key, and with key=value if value.p is set; base itself if there is no room.
-static uint32_t change(uint32_t base, struct str key, struct str value)
+// A reference to base without key, and with key=value if value.p is set. False: there is no room,
+// so it is base itself.
+static bool change(uint32_t base, struct str key, struct str value, uint32_t *number)
 {
     struct label labels[MOST_LABELS];
-    uint32_t n = 0, number;
+    uint32_t n = 0;
     bool placed = !value.p;
     const struct label_set *set = find(base);
     for (uint32_t i = 0; set && i < set->n; i++) {
@@ -204,48 +219,173 @@ static uint32_t change(uint32_t base, struct str key, struct str value)
     }
     if (!placed && n < MOST_LABELS)
         labels[n++] = (struct label){key, value};
-    if (intern(labels, n, &number))
-        return number;
+    if (intern(labels, n, number))
+        return true;
     n_dropped++;
-    hold(find(base));
-    return base;
+    hold(find(base), 1);
+    *number = base;
+    return false;
 }
 
-static uint32_t locked_change(uint32_t base, struct str key, struct str value)
+// --- a thread's stock ---
+
+enum { STOCKS = 8, REFERENCES = 256, STOCK_TEXT = 56 };
+
+// References to a set, and what it was made of if that is short.
+struct stock {
+    uint32_t set;        // 0: none
+    uint32_t references; // the last one is never given away
+    uint32_t base;
+    uint8_t n_key, n_value;
+    enum { NOT_KNOWN, ADDED, REMOVED } how;
+    char text[STOCK_TEXT]; // key and value
+};
+
+struct thread_stocks {
+    struct stock stocks[STOCKS];
+    uint32_t next; // to be replaced
+};
+
+static __thread struct thread_stocks *own INITIAL_EXEC;
+static pthread_key_t at_exit;
+static bool has_key;
+
+static void on_thread_exit(void *stocks)
 {
+    struct thread_stocks *mine = stocks;
+    own = NULL;
     pthread_mutex_lock(&lock);
-    uint32_t set = begin() ? change(base, key, value) : 0;
+    for (int i = 0; i < STOCKS; i++)
+        release(find(mine->stocks[i].set), mine->stocks[i].references);
     pthread_mutex_unlock(&lock);
-    return set;
+    free(mine);
+}
+
+static void make_key(void)
+{
+    has_key = pthread_key_create(&at_exit, on_thread_exit) == 0;
+}
+
+// NULL: no memory.
+static struct thread_stocks *own_stocks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (own)
+        return own;
+    pthread_once(&once, make_key);
+    struct thread_stocks *mine = has_key ? calloc(1, sizeof *mine) : NULL;
+    if (mine && pthread_setspecific(at_exit, mine)) {
+        free(mine);
+        mine = NULL;
+    }
+    return own = mine;
+}
+
+static struct stock *stock_of(uint32_t set)
+{
+    for (int i = 0; own && set && i < STOCKS; i++)
+        if (own->stocks[i].set == set)
+            return &own->stocks[i];
+    return NULL;
+}
+
+static struct stock *stock_made_of(uint32_t base, struct str key, struct str value)
+{
+    for (int i = 0; own && i < STOCKS; i++) {
+        struct stock *s = &own->stocks[i];
+        if (s->how == (value.p ? ADDED : REMOVED) && s->base == base && s->n_key == key.n &&
+            s->n_value == value.n && str_eq((struct str){s->text, key.n}, key) &&
+            str_eq((struct str){s->text + key.n, value.n}, value))
+            return s;
+    }
+    return NULL;
+}
+
+// With the lock held: the stock of a set, full, in place of the one that came first.
+static struct stock *stock_up(struct thread_stocks *mine, uint32_t number)
+{
+    struct label_set *set = find(number);
+    if (!mine || !set || set == sets)
+        return NULL;
+    struct stock *s = stock_of(number);
+    if (!s) {
+        s = &mine->stocks[mine->next++ % STOCKS];
+        release(find(s->set), s->references);
+        *s = (struct stock){.set = number};
+    }
+    if (s->references < REFERENCES) {
+        hold(set, REFERENCES - s->references);
+        s->references = REFERENCES;
+    }
+    return s;
+}
+
+static void remember(struct stock *s, uint32_t base, struct str key, struct str value)
+{
+    if (!s || key.n + value.n > STOCK_TEXT)
+        return;
+    s->how = value.p ? ADDED : REMOVED;
+    s->base = base;
+    s->n_key = (uint8_t)key.n;
+    s->n_value = (uint8_t)value.n;
+    if (key.n)
+        memcpy(s->text, key.p, key.n);
+    if (value.n)
+        memcpy(s->text + key.n, value.p, value.n);
+}
+
+static uint32_t make(uint32_t base, struct str key, struct str value)
+{
+    struct stock *s = stock_made_of(base, key, value);
+    if (s && s->references > 1) {
+        s->references--;
+        return s->set;
+    }
+    struct thread_stocks *mine = own_stocks();
+    uint32_t number = 0;
+    pthread_mutex_lock(&lock);
+    if (begin() && change(base, key, value, &number))
+        remember(stock_up(mine, number), base, key, value);
+    pthread_mutex_unlock(&lock);
+    return number;
 }
 
 uint32_t agent_label_add(uint32_t base, struct str key, struct str value)
 {
-    return locked_change(base, key, value.p ? value : STR(""));
+    return make(base, key, value.p ? value : STR(""));
 }
 
 uint32_t agent_label_remove(uint32_t base, struct str key)
 {
-    return locked_change(base, key, (struct str){NULL, 0});
+    return make(base, key, (struct str){NULL, 0});
 }
 
-void agent_label_hold(uint32_t set)
+void agent_label_hold(uint32_t number)
 {
+    struct stock *s = stock_of(number);
+    if (s && s->references > 1) {
+        s->references--;
+        return;
+    }
+    struct thread_stocks *mine = own_stocks();
     pthread_mutex_lock(&lock);
-    hold(find(set));
+    hold(find(number), 1);
+    stock_up(mine, number);
     pthread_mutex_unlock(&lock);
 }
 
 void agent_label_release(uint32_t number)
 {
-    pthread_mutex_lock(&lock);
-    struct label_set *set = find(number);
-    if (set && set != sets && set->refs && set->refs != UINT32_MAX) {
-        set->refs--;
-        set->idle = 0;
-        n_idle += set->refs == 0;
+    struct stock *s = stock_of(number);
+    if (s && s->references < 2 * REFERENCES) {
+        s->references++;
+        return;
     }
+    pthread_mutex_lock(&lock);
+    release(find(number), s ? REFERENCES + 1 : 1);
     pthread_mutex_unlock(&lock);
+    if (s)
+        s->references -= REFERENCES;
 }
 
 void agent_label_each(uint32_t number,

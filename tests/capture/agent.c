@@ -364,6 +364,100 @@ static void test_label_churn(void)
     kiln_stop();
 }
 
+static uint64_t label_sets(void)
+{
+    struct kiln_statistics s = {.size = sizeof s};
+    kiln_get_statistics(&s);
+    return s.label_sets;
+}
+
+static bool forgets_all_but(uint64_t n)
+{
+    for (int i = 0; i < 200 && label_sets() > n; i++)
+        usleep(50000);
+    return label_sets() <= n;
+}
+
+enum { PASSED = 5000, OF_A_THREAD = 40, THREADS = 500 };
+
+static void *release_passed(void *set)
+{
+    for (int i = 0; i < PASSED; i++)
+        kiln_labels_release(*(kiln_labels *)set);
+    return NULL;
+}
+
+static void *hold_passed(void *set)
+{
+    for (int i = 0; i < PASSED; i++)
+        kiln_labels_hold(*(kiln_labels *)set);
+    return NULL;
+}
+
+static void run_in_thread(void *(*call)(void *context), void *context)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, call, context))
+        abort();
+    pthread_join(thread, NULL);
+}
+
+static void *find_passed(void *set)
+{
+    *(kiln_labels *)set = kiln_labels_with(0, "passed", "around");
+    return NULL;
+}
+
+static void *make_and_release(void *number)
+{
+    for (int i = 0; i < OF_A_THREAD; i++) {
+        char value[32];
+        snprintf(value, sizeof value, "%d-%d", *(int *)number, i);
+        kiln_labels set = kiln_labels_with(0, "passing", value);
+        if (kiln_labels_with(0, "passing", value) != set)
+            abort();
+        kiln_labels_release(set);
+        kiln_labels_release(set);
+    }
+    return NULL;
+}
+
+// Threads keep references in stock: none is lost or found, whoever gives back what another took.
+static void test_label_references(void)
+{
+    start((struct kiln_options){.frequency = 100});
+    check(forgets_all_but(10000), "few sets are left of tests before");
+    kiln_labels kept = kiln_labels_with(0, "passed", "around");
+    for (int round = 0; round < 3; round++) {
+        hold_passed(&kept);
+        run_in_thread(release_passed, &kept);
+        run_in_thread(hold_passed, &kept);
+        release_passed(&kept);
+    }
+    int most = 0;
+    for (int i = 0; i < THREADS; i++) {
+        run_in_thread(make_and_release, &i);
+        most = i % 50 == 0 && (int)label_sets() > most ? (int)label_sets() : most;
+    }
+    // Whoever is not held goes first; others come in its place.
+    check(most > 4096 && forgets_all_but(5000), "sets of threads that ended are forgotten");
+    kiln_labels found;
+    run_in_thread(find_passed, &found);
+    check(found == kept, "a set that is held is not");
+    kiln_labels longest = kiln_labels_with(0, "a key that is longer than what a thread keeps of it",
+                                           "and so is its value"),
+                again = kiln_labels_with(0, "a key that is longer than what a thread keeps of it",
+                                         "and so is its value");
+    check(longest && longest == again, "long labels are found again");
+    kiln_labels without = kiln_labels_without(longest, "a key"),
+                none = kiln_labels_without(kept, "passed");
+    check(without == longest && none == 0, "labels are taken away");
+    check(kiln_labels_without(kept, "passed") == 0 &&
+              kiln_labels_with(kept, "passed", "") != kiln_labels_with(kept, "", "passed"),
+          "what was made of other texts is another set");
+    kiln_stop();
+}
+
 static void *named_thread(void *name)
 {
     prctl(PR_SET_NAME, name);
@@ -581,6 +675,7 @@ int main(void)
     test_fork();
     test_perf_map();
     test_replaced_file();
+    test_label_references();
     test_label_churn();
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;

@@ -61,3 +61,13 @@ pub(crate) fn c_string(text: &str) -> std::ffi::CString {
     let end = text.find('\0').unwrap_or(text.len());
     std::ffi::CString::new(&text[..end]).unwrap_or_default()
 }
+
+/// Calls something with a C string, which is on the stack if it is short.
+pub(crate) fn with_c_string<T>(text: &str, call: impl FnOnce(*const std::ffi::c_char) -> T) -> T {
+    let mut short = [0u8; 64];
+    if text.len() >= short.len() {
+        return call(c_string(text).as_ptr());
+    }
+    short[..text.len()].copy_from_slice(text.as_bytes());
+    call(short.as_ptr().cast())
+}

@@ -5,11 +5,11 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
 
-use crate::error::c_string;
+use crate::error::with_c_string;
 use crate::sys;
 
-/// An immutable set of labels, known to the profiler by a number. Making one takes a lock and a
-/// lookup; entering one is a store. Keep those that you use again and again.
+/// An immutable set of labels, known to the profiler by a number. Making one takes a lookup, and a
+/// lock if it is none of those that the thread used last; entering one is a store.
 ///
 /// ```
 /// let car = kiln::labels!("vehicle" = "car", "region" = "eu");
@@ -41,16 +41,18 @@ impl Labels {
 
     /// The same with one more, or with another value of it.
     pub fn with(&self, key: &str, value: &str) -> Labels {
-        let (key, value) = (c_string(key), c_string(value));
-        // SAFETY: texts are copied; the reference that comes back is ours.
-        Labels(unsafe { sys::kiln_labels_with(self.0, key.as_ptr(), value.as_ptr()) })
+        with_c_string(key, |key| {
+            with_c_string(value, |value| {
+                // SAFETY: texts are copied; the reference that comes back is ours.
+                Labels(unsafe { sys::kiln_labels_with(self.0, key, value) })
+            })
+        })
     }
 
     /// The same without one of them.
     pub fn without(&self, key: &str) -> Labels {
-        let key = c_string(key);
         // SAFETY: as above.
-        Labels(unsafe { sys::kiln_labels_without(self.0, key.as_ptr()) })
+        with_c_string(key, |key| Labels(unsafe { sys::kiln_labels_without(self.0, key) }))
     }
 
     /// Makes them the calling thread's, in place of what it has, until the guard is dropped.
