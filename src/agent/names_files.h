@@ -6,7 +6,7 @@
 #include "base/str.h"
 #include "symbol/symbol.h"
 
-enum { NAMES_FILES_BYTES = 10 << 20 };
+enum { NAMES_FILES_BYTES = 14 << 20 };
 
 // A module as it is loaded, told apart from what may be loaded in its place later on.
 struct names_module {
