@@ -21,7 +21,8 @@ struct node {
 struct edge {
     uint32_t src, dst;
     int64_t weight, weight_div;
-    size_t seen; // last sample that was counted, plus one
+    size_t seen;    // last sample that was counted, plus one
+    uint32_t place; // among edges that are sorted, before
     bool residual, is_inline, dead;
 };
 

@@ -59,14 +59,16 @@ static int compare_edges(const void *a, const void *b, void *graph)
     int c = str_cmp(g->nodes[x->src].name, g->nodes[y->src].name);
     if (!c)
         c = str_cmp(g->nodes[x->dst].name, g->nodes[y->dst].name);
-    return c ? c : x < y ? -1 : x > y;
+    return c ? c : x->place < y->place ? -1 : x->place > y->place;
 }
 
 void graph_sort_edges(struct graph *g, uint32_t *edges, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        name_node(g, g->edges[edges[i]].src);
-        name_node(g, g->edges[edges[i]].dst);
+        struct edge *e = &g->edges[edges[i]];
+        e->place = (uint32_t)i;
+        name_node(g, e->src);
+        name_node(g, e->dst);
     }
     qsort_r(edges, n, sizeof *edges, compare_edges, g);
 }
@@ -145,48 +147,6 @@ struct order {
     int64_t *score; // by node; NULL: flat
 };
 
-enum { IDENTITY_PIECES = 8, NUMBER = 24 };
-
-// The pieces of Go's fmt.Sprint of a node's whole identity, which is what ties are settled by.
-static void identity_pieces(const struct graph *g, const struct node_info *x,
-                            char numbers[4][NUMBER], struct str *pieces)
-{
-    snprintf(numbers[0], NUMBER, "  %llu ", (unsigned long long)x->address);
-    snprintf(numbers[1], NUMBER, " %lld ", (long long)x->start_line);
-    snprintf(numbers[2], NUMBER, "%lld ", (long long)x->line);
-    snprintf(numbers[3], NUMBER, "%lld ", (long long)x->column);
-    pieces[0] = model_str(g->p, x->name);
-    pieces[1] = str_from(numbers[0]);
-    pieces[2] = model_str(g->p, x->file);
-    pieces[3] = str_from(numbers[1]);
-    pieces[4] = str_from(numbers[2]);
-    pieces[5] = str_from(numbers[3]);
-    pieces[6] = model_str(g->p, x->object);
-    pieces[7] = STR("}");
-}
-
-// Compares what the pieces are when joined.
-static int compare_identity(const struct graph *g, const struct node_info *a,
-                            const struct node_info *b)
-{
-    char numbers_a[4][NUMBER], numbers_b[4][NUMBER];
-    struct str x[IDENTITY_PIECES], y[IDENTITY_PIECES];
-    identity_pieces(g, a, numbers_a, x);
-    identity_pieces(g, b, numbers_b, y);
-    size_t i = 0, k = 0;
-    while (i < IDENTITY_PIECES && k < IDENTITY_PIECES) {
-        size_t n = x[i].n < y[k].n ? x[i].n : y[k].n;
-        int c = n ? memcmp(x[i].p, y[k].p, n) : 0;
-        if (c)
-            return c;
-        x[i] = str_from_to(x[i], n, x[i].n);
-        y[k] = str_from_to(y[k], n, y[k].n);
-        i += x[i].n == 0;
-        k += y[k].n == 0;
-    }
-    return (i < IDENTITY_PIECES) - (k < IDENTITY_PIECES);
-}
-
 static int descending(int64_t a, int64_t b)
 {
     a = units_abs(a);
@@ -203,10 +163,9 @@ static int compare_nodes(const void *left, const void *right, void *context)
         order->score ? descending(order->score[l], order->score[r]) : descending(a->flat, b->flat);
     if (!c)
         c = str_cmp(a->name, b->name);
-    if (!c)
+    // pprof looks further only where both are the same but for their callers.
+    if (!c && order->g->r->o.call_tree)
         c = order->score ? descending(a->flat, b->flat) : descending(a->cum, b->cum);
-    if (!c)
-        c = compare_identity(order->g, &a->info, &b->info);
     return c ? c : l < r ? -1 : l > r;
 }
 
