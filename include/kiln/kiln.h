@@ -184,8 +184,8 @@ void kiln_heap_window_cancel(int window);
  * are held, labels are not added any more, which kiln_statistics.labels_dropped counts. */
 typedef uint32_t kiln_labels;
 
-/* The set that is base plus key=value, or base with another value of key. Takes a lock. Texts are
- * copied. */
+/* The set that is base plus key=value, or base with another value of key. Takes a lock unless it is
+ * one of the last few that the thread made or held. Texts are copied. */
 kiln_labels kiln_labels_with(kiln_labels base, const char *key, const char *value);
 kiln_labels kiln_labels_without(kiln_labels base, const char *key);
 void kiln_labels_hold(kiln_labels set);
