@@ -167,7 +167,8 @@ int net_client_wait(struct net_client *c, int ms)
 {
     int running, left;
     lib.multi_perform(c->multi, &running);
-    if (ms > 0) {
+    // What has ended just now would not wake it.
+    if (ms > 0 && running == c->running) {
         lib.multi_poll(c->multi, NULL, 0, ms, NULL);
         lib.multi_perform(c->multi, &running);
     }
