@@ -235,7 +235,7 @@ enum { STOCKS = 8, REFERENCES = 256, STOCK_TEXT = 56 };
 struct stock {
     uint32_t set;        // 0: none
     uint32_t references; // the last one is never given away
-    uint32_t base;
+    uint32_t base;       // held as well, so that its number stays its own
     uint8_t n_key, n_value;
     enum { NOT_KNOWN, ADDED, REMOVED } how;
     char text[STOCK_TEXT]; // key and value
@@ -250,13 +250,20 @@ static __thread struct thread_stocks *own INITIAL_EXEC;
 static pthread_key_t at_exit;
 static bool has_key;
 
+// With the lock held.
+static void give_back(struct stock *s)
+{
+    release(find(s->set), s->references);
+    release(find(s->base), 1);
+}
+
 static void on_thread_exit(void *stocks)
 {
     struct thread_stocks *mine = stocks;
     own = NULL;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < STOCKS; i++)
-        release(find(mine->stocks[i].set), mine->stocks[i].references);
+        give_back(&mine->stocks[i]);
     pthread_mutex_unlock(&lock);
     free(mine);
 }
@@ -310,7 +317,7 @@ static struct stock *stock_up(struct thread_stocks *mine, uint32_t number)
     struct stock *s = stock_of(number);
     if (!s) {
         s = &mine->stocks[mine->next++ % STOCKS];
-        release(find(s->set), s->references);
+        give_back(s);
         *s = (struct stock){.set = number};
     }
     if (s->references < REFERENCES) {
@@ -320,10 +327,13 @@ static struct stock *stock_up(struct thread_stocks *mine, uint32_t number)
     return s;
 }
 
+// With the lock held.
 static void remember(struct stock *s, uint32_t base, struct str key, struct str value)
 {
-    if (!s || key.n + value.n > STOCK_TEXT)
+    if (!s || key.n + value.n > STOCK_TEXT || !find(base))
         return;
+    hold(find(base), 1);
+    release(find(s->base), 1);
     s->how = value.p ? ADDED : REMOVED;
     s->base = base;
     s->n_key = (uint8_t)key.n;

@@ -408,6 +408,12 @@ static void *find_passed(void *set)
     return NULL;
 }
 
+static void *find_base(void *set)
+{
+    *(kiln_labels *)set = kiln_labels_with(0, "base", "of another");
+    return NULL;
+}
+
 static void *make_and_release(void *number)
 {
     for (int i = 0; i < OF_A_THREAD; i++) {
@@ -434,6 +440,14 @@ static void test_label_references(void)
         run_in_thread(hold_passed, &kept);
         release_passed(&kept);
     }
+    // This thread remembers what it made of a base; it has that base itself in stock no more.
+    kiln_labels base = kiln_labels_with(0, "base", "of another"), found;
+    kiln_labels_release(kiln_labels_with(base, "made", "of it"));
+    kiln_labels_release(base);
+    for (int i = 0; i < 7; i++) {
+        char value[2] = {(char)('a' + i)};
+        kiln_labels_release(kiln_labels_with(0, "others", value));
+    }
     int most = 0;
     for (int i = 0; i < THREADS; i++) {
         run_in_thread(make_and_release, &i);
@@ -441,9 +455,10 @@ static void test_label_references(void)
     }
     // Whoever is not held goes first; others come in its place.
     check(most > 4096 && forgets_all_but(5000), "sets of threads that ended are forgotten");
-    kiln_labels found;
     run_in_thread(find_passed, &found);
     check(found == kept, "a set that is held is not");
+    run_in_thread(find_base, &found);
+    check(found == base, "nor is what a set was made of that may come again");
     kiln_labels longest = kiln_labels_with(0, "a key that is longer than what a thread keeps of it",
                                            "and so is its value"),
                 again = kiln_labels_with(0, "a key that is longer than what a thread keeps of it",
