@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "codec/heap.h"
+#include "codec/heap_read.h"
 
 enum { COUNTS = 96, NUMBERS = 64 };
 

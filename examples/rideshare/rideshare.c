@@ -238,7 +238,7 @@ int main(int argc, char **argv)
     /* A hundred samples per CPU-second; none of the threads that look for names and push. */
     struct kiln_options options = {.size = sizeof options, .threads = "!kiln"};
     const char *tags[] = {"region", argv[1], NULL};
-    struct kiln_agent_options agent = {
+    struct kiln_push_options agent = {
         .size = sizeof agent,
         .url = argv[2],
         .application = "rideshare",
@@ -246,7 +246,7 @@ int main(int argc, char **argv)
         .interval = 5, /* seconds: who tries this does not want to wait */
     };
     struct kiln_error error;
-    if (kiln_start(&options, &error) || kiln_agent_start(&agent, &error)) {
+    if (kiln_start(&options, &error) || kiln_push_start(&agent, &error)) {
         fprintf(stderr, "rideshare: %s\n", error.message);
         return 1;
     }
@@ -269,7 +269,7 @@ int main(int argc, char **argv)
 
     int signal;
     sigwait(&ends, &signal);
-    kiln_agent_stop();
+    kiln_push_stop();
     kiln_stop();
     return 0;
 }

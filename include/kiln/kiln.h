@@ -293,7 +293,7 @@ void kiln_get_statistics(struct kiln_statistics *statistics);
 #define KILN_PUSH_NO_HEAP 2u /* it is pushed when allocations are sampled */
 #define KILN_PUSH_THREADS 4u /* tell threads apart, by labels thread and thread_id */
 
-struct kiln_agent_options {
+struct kiln_push_options {
     size_t size;
     const char *url;            /* http://[USER:PASSWORD@]HOST:PORT[/PATH]; https:// by libcurl,
                                  * which is loaded for that */
@@ -313,11 +313,11 @@ struct kiln_agent_options {
 /* Labels of threads become labels of series. Starts the profiler if it is not running, with
  * defaults, and then stops it at the end. What options points to need not outlive the call. In a
  * child of fork it does not go on. One per process. */
-int kiln_agent_start(const struct kiln_agent_options *options, struct kiln_error *error);
+int kiln_push_start(const struct kiln_push_options *options, struct kiln_error *error);
 /* Ends the profile at hand and sends what waits, for five seconds at the most. */
-void kiln_agent_stop(void);
+void kiln_push_stop(void);
 
-struct kiln_agent_statistics {
+struct kiln_push_statistics {
     size_t size;
     uint64_t windows;      /* that became profiles */
     uint64_t sent;         /* requests that the server took */
@@ -328,7 +328,7 @@ struct kiln_agent_statistics {
     uint64_t sent_bytes;
     char error[256]; /* of the last attempt that did not succeed */
 };
-void kiln_agent_get_statistics(struct kiln_agent_statistics *statistics);
+void kiln_push_get_statistics(struct kiln_push_statistics *statistics);
 
 /* HTTP endpoints: /debug/pprof/ and others, see docs/libkiln.md. size is sizeof(struct
  * kiln_serve_options). */

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Rooms that a service carries whole, but for what stands in for functions of libc.
-const WHOLE: [&str; 4] = ["base", "unwind", "capture", "agent"];
-const PRELOADED: [&str; 6] = ["malloc", "next", "preload", "preload_push", "confine", "exec"];
+/// Modules that a service carries whole.
+const WHOLE: [&str; 5] = ["base", "process", "unwind", "capture", "agent"];
+/// The interposers of libc functions, which only work in a shared library.
+const PRELOADED: &str = "agent/preload";
 
 /// What a service carries of the others.
 const PARTS: [(&str, &str); 5] = [
@@ -51,7 +52,7 @@ fn main() {
     println!("cargo:rerun-if-changed={}", src.display());
     println!("cargo:rerun-if-changed={}", include.display());
 
-    let index = ("index_css".to_string(), src.join("agent/index.css"));
+    let index = ("index_css".to_string(), src.join("agent/endpoints/index.css"));
     embed(&out.join("agent_assets.h"), &[index]);
     embed(&out.join("report/flame_assets.h"), &flame_assets(&src.join("report/flame")));
 
@@ -92,24 +93,32 @@ fn main() {
     println!("cargo:include={}", include.display());
 }
 
-/// The names of all sources, as room/file, in a fixed order.
+/// The names of all sources, as module/file, in a fixed order.
 fn files(src: &Path) -> Vec<String> {
     let mut names = Vec::new();
-    for room in WHOLE {
-        for entry in fs::read_dir(src.join(room)).unwrap() {
-            let path = entry.unwrap().path();
-            let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-            let preloaded = room == "agent" && PRELOADED.contains(&stem.as_str());
-            if path.extension().is_some_and(|extension| extension == "c") && !preloaded {
-                names.push(format!("{room}/{stem}"));
-            }
-        }
+    for module in WHOLE {
+        sources_below(src, module, &mut names);
     }
-    for (room, stems) in PARTS {
-        names.extend(stems.split_whitespace().map(|stem| format!("{room}/{stem}")));
+    for (module, stems) in PARTS {
+        names.extend(stems.split_whitespace().map(|stem| format!("{module}/{stem}")));
     }
     names.sort();
     names
+}
+
+fn sources_below(src: &Path, folder: &str, names: &mut Vec<String>) {
+    if folder == PRELOADED {
+        return;
+    }
+    for entry in fs::read_dir(src.join(folder)).unwrap() {
+        let path = entry.unwrap().path();
+        let name = format!("{folder}/{}", path.file_stem().unwrap().to_string_lossy());
+        if path.is_dir() {
+            sources_below(src, &name, names);
+        } else if path.extension().is_some_and(|extension| extension == "c") {
+            names.push(name);
+        }
+    }
 }
 
 /// One object in which only what is exported stays visible, so that the program shares no other

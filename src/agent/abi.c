@@ -4,14 +4,14 @@
 #include <kiln/heap.h>
 
 #include "agent/agent.h"
-#include "agent/endpoints.h"
+#include "agent/endpoints/endpoints.h"
 #include "agent/gzip.h"
-#include "agent/heap.h"
-#include "agent/heap_sampler.h"
-#include "agent/heap_windows.h"
-#include "agent/heap_jemalloc_code.h"
-#include "agent/hooks.h"
-#include "agent/push.h"
+#include "agent/heap/heap_source.h"
+#include "agent/heap/heap_sampler.h"
+#include "agent/heap/heap_windows.h"
+#include "agent/heap/heap_jemalloc_code.h"
+#include "agent/collector/callbacks.h"
+#include "agent/push/push.h"
 #include "codec/codec.h"
 
 enum { CONVERT_MAX = 1 << 30 };
@@ -31,13 +31,13 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
         err_set(&e, "the clock must be timer or perf (KILN_CLOCK_TIMER, KILN_CLOCK_PERF)");
         return tell(error, &e);
     }
-    return agent_start(&agent, &e) ? tell(error, &e) : 0;
+    return collector_start(&agent, &e) ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_stop(void)
 {
     OURS;
-    agent_stop();
+    collector_stop();
 }
 
 // --- windows ---
@@ -377,12 +377,12 @@ EXPORT void kiln_context_enter(const struct kiln_context *context, struct kiln_c
 
 EXPORT void kiln_set_frame_hook(kiln_frame_hook hook, void *context)
 {
-    hooks_set_frame(hook, context);
+    callbacks_set_frame(hook, context);
 }
 
 EXPORT void kiln_set_thread_hook(kiln_thread_hook hook, void *context)
 {
-    hooks_set_thread(hook, context);
+    callbacks_set_thread(hook, context);
 }
 
 // --- jemalloc ---
@@ -449,23 +449,23 @@ EXPORT int kiln_serve_address(char *text, size_t n)
 
 // --- push ---
 
-EXPORT int kiln_agent_start(const struct kiln_agent_options *options, struct kiln_error *error)
+EXPORT int kiln_push_start(const struct kiln_push_options *options, struct kiln_error *error)
 {
-    struct kiln_agent_options o = KNOWN(kiln_agent_options, options);
+    struct kiln_push_options o = KNOWN(kiln_push_options, options);
     struct err e = {""};
     OURS;
     return push_start(&o, &e) ? tell(error, &e) : 0;
 }
 
-EXPORT void kiln_agent_stop(void)
+EXPORT void kiln_push_stop(void)
 {
     OURS;
     push_stop();
 }
 
-EXPORT void kiln_agent_get_statistics(struct kiln_agent_statistics *statistics)
+EXPORT void kiln_push_get_statistics(struct kiln_push_statistics *statistics)
 {
-    struct kiln_agent_statistics s;
+    struct kiln_push_statistics s;
     push_get_statistics(&s);
     s.size = statistics->size;
     memcpy(statistics, &s, s.size < sizeof s ? s.size : sizeof s);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "capture/heap.h"
+#include "capture/heap_capture.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

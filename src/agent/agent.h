@@ -31,13 +31,13 @@ struct agent_options {
     const char *threads;
 };
 
-int agent_start(const struct agent_options *options, struct err *e);
-void agent_stop(void);
-bool agent_running(void);
+int collector_start(const struct agent_options *options, struct err *e);
+void collector_stop(void);
+bool collector_running(void);
 // An object is about to be loaded: its unwind tables are looked for soon.
-void agent_expect_objects(void);
+void collector_expect_objects(void);
 // Cares for a child of fork, from the first call on.
-void agent_watch_forks(void);
+void collector_watch_forks(void);
 
 // Settings now in force.
 struct agent_settings {
@@ -116,12 +116,12 @@ void agent_get_counts(struct agent_counts *counts);
 
 // Sees every sample that is collected, and is told when a round of collecting is over. Both are
 // called with the collector's lock held and the unwind tables kept (capture_hold). NULL: nobody.
-// Set it before agent_start.
-struct agent_tap {
+// Set it before collector_start.
+struct collector_tap {
     void (*sample)(const struct capture_sample *sample);
     void (*round)(void);
 };
-void agent_set_tap(const struct agent_tap *tap);
+void collector_set_tap(const struct collector_tap *tap);
 
 // --- labels ---
 

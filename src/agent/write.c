@@ -4,9 +4,9 @@
 
 #include "agent/agent.h"
 #include "agent/gzip.h"
-#include "agent/heap.h"
-#include "agent/hooks.h"
-#include "agent/names.h"
+#include "agent/heap/heap_source.h"
+#include "agent/collector/callbacks.h"
+#include "agent/names/names.h"
 #include "codec/codec.h"
 #include "report/flame.h"
 
@@ -64,7 +64,7 @@ int agent_write(struct model_profile *p, struct arena *arena, const struct agent
 {
     if (!o->addresses && !o->as_is)
         p = names_fill(p, agent_symbol_memory(), arena, e);
-    p = p && !o->as_is ? hooks_apply(p, arena, e) : p;
+    p = p && !o->as_is ? callbacks_apply(p, arena, e) : p;
     if (!p)
         return -1;
     if (o->no_labels)

@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include "capture/capture.h"
-#include "capture/heap.h"
+#include "capture/heap_capture.h"
 
 // What is live, in tables of which each is four times the one before: the next is touched when
 // there is no room in those before it. An address has HEAP_WINDOW places in each.

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "codec/heap.h"
+#include "codec/heap_read.h"
 #include "codec/journal.h"
 #include "model/transform.h"
 

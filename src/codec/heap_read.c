@@ -1,4 +1,4 @@
-#include "codec/heap.h"
+#include "codec/heap_read.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "agent/collector.h"
+#include "agent/collector/collector.h"
 
 enum { MEMORY = 1 << 20 };
 

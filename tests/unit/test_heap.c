@@ -9,7 +9,7 @@
 #include <kiln/heap.h>
 
 #include "capture/heap_tables.h"
-#include "codec/heap.h"
+#include "codec/heap_read.h"
 
 enum { THREADS = 4, ADDRESSES = 20000, STACKS = 500 };
 

@@ -16,9 +16,9 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
-#include "agent/names.h"
-#include "agent/names_cache.h"
-#include "agent/names_files.h"
+#include "agent/names/names.h"
+#include "agent/names/names_cache.h"
+#include "agent/names/names_files.h"
 #include "model/builder.h"
 
 enum { MEMORY = 64 << 20 };
@@ -179,7 +179,7 @@ static void children_know(void **state)
     install(&one);
     expect_at(&one, true, 0, 0, "named_one");
     unlink(path);
-    agent_watch_forks();
+    collector_watch_forks();
     pid_t child = fork();
     if (child == 0) {
         expect_at(&one, true, 0, 0, "named_one");

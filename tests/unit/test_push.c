@@ -142,15 +142,15 @@ static _Thread_local struct kiln_error error;
 static int start(const char *url)
 {
     static const char *const tags[] = {"region", "eu", NULL};
-    struct kiln_agent_options o = {
+    struct kiln_push_options o = {
         .size = sizeof o, .url = url, .application = "tested", .tags = tags, .interval = 1};
-    return kiln_agent_start(&o, &error);
+    return kiln_push_start(&o, &error);
 }
 
-static struct kiln_agent_statistics statistics(void)
+static struct kiln_push_statistics statistics(void)
 {
-    struct kiln_agent_statistics s = {.size = sizeof s};
-    kiln_agent_get_statistics(&s);
+    struct kiln_push_statistics s = {.size = sizeof s};
+    kiln_push_get_statistics(&s);
     return s;
 }
 
@@ -186,8 +186,8 @@ static void arrives(void **state)
     assert_int_equal(start(server.url), -1);
     assert_non_null(strstr(error.message, "already"));
     burn_until_asked(2);
-    kiln_agent_stop();
-    struct kiln_agent_statistics s = statistics();
+    kiln_push_stop();
+    struct kiln_push_statistics s = statistics();
     assert_in_range(s.sent, 2, MOST);
     assert_int_equal(s.failed + s.dropped + s.queued, 0);
     const char *request = server.requests[0];
@@ -203,7 +203,7 @@ static void arrives(void **state)
     assert_non_null(memmem(out.p, out.n, "tested", 6));
     assert_non_null(memmem(out.p, out.n, "burn", 4));
     out_fini(&out);
-    kiln_agent_stop(); // once more means nothing
+    kiln_push_stop(); // once more means nothing
 }
 
 static void busy_and_refusing(void **state)
@@ -217,7 +217,7 @@ static void busy_and_refusing(void **state)
     assert_int_equal(statistics().dropped, 0);
     atomic_store(&server.status, 400);
     burn_until_asked(atomic_load(&server.n) + 1);
-    kiln_agent_stop();
+    kiln_push_stop();
     assert_true(statistics().dropped >= 1);
     assert_true(statistics().sent >= 1);
 }
@@ -229,14 +229,14 @@ static void silent(void **state)
     assert_int_equal(start(server.url), 0);
     burn_until_asked(1);
     double begun = now();
-    kiln_agent_stop();
+    kiln_push_stop();
     assert_true(now() - begun < PATIENCE / 2);
-    struct kiln_agent_statistics s = statistics();
+    struct kiln_push_statistics s = statistics();
     assert_true(s.dropped >= 1 && s.queued == 0);
     atomic_store(&server.status, 200);
     assert_int_equal(start(server.url), 0);
     burn_until_asked(atomic_load(&server.n) + 1);
-    kiln_agent_stop();
+    kiln_push_stop();
     assert_true(statistics().sent >= 1);
 }
 
@@ -249,7 +249,7 @@ static void nobody_knows_the_name(void **state)
         burn();
     usleep(100000); // for the lookup to begin
     begun = now();
-    kiln_agent_stop();
+    kiln_push_stop();
     assert_true(now() - begun < PATIENCE / 2);
     assert_int_equal(start(server.url), -1);
     assert_non_null(strstr(error.message, "looked up"));
@@ -257,7 +257,7 @@ static void nobody_knows_the_name(void **state)
     for (begun = now(); start(server.url) && now() < begun + PATIENCE;)
         usleep(10000);
     burn_until_asked(1);
-    kiln_agent_stop();
+    kiln_push_stop();
     assert_true(statistics().sent >= 1);
 }
 
@@ -272,10 +272,10 @@ enum { CHILD_MAY_WORK = 1 };
 // Does not push what is the parent's, and may push by itself.
 static int be_a_child(void)
 {
-    struct kiln_agent_statistics s = statistics();
+    struct kiln_push_statistics s = statistics();
     if (s.windows + s.sent + s.queued)
         return 1;
-    kiln_agent_stop(); // means nothing
+    kiln_push_stop(); // means nothing
     if (!CHILD_MAY_WORK)
         return 0;
     if (start(server.url))
@@ -283,7 +283,7 @@ static int be_a_child(void)
     double end = now() + PATIENCE;
     while (statistics().sent < 1 && now() < end)
         burn();
-    kiln_agent_stop();
+    kiln_push_stop();
     return statistics().sent >= 1 ? 0 : 3;
 }
 
@@ -300,7 +300,7 @@ static void forks(void **state)
         assert_int_equal(status, 0);
     }
     burn_until_asked(atomic_load(&server.n) + 1);
-    kiln_agent_stop();
+    kiln_push_stop();
     assert_int_equal(statistics().dropped, 0);
 }
 
@@ -310,7 +310,7 @@ static void *start_and_stop(void *context)
         start(i % 2 ? server.url : "http://127.0.0.1:1");
         burn();
         statistics();
-        kiln_agent_stop();
+        kiln_push_stop();
     }
     return NULL;
 }
@@ -323,9 +323,9 @@ static void everybody_at_once(void **state)
         pthread_create(&threads[i], NULL, start_and_stop, NULL);
     for (size_t i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
-    kiln_agent_stop();
+    kiln_push_stop();
     assert_int_equal(start(server.url), 0);
-    kiln_agent_stop();
+    kiln_push_stop();
 }
 
 int main(void)

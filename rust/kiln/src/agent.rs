@@ -144,7 +144,7 @@ impl AgentBuilder {
             queue: self.queue,
         };
         // SAFETY: what options points to lives until the call returns; it is copied.
-        check(|e| unsafe { sys::kiln_agent_start(&options, e) })?;
+        check(|e| unsafe { sys::kiln_push_start(&options, e) })?;
         Ok(Agent(()))
     }
 }
@@ -194,7 +194,7 @@ impl Agent {
     pub fn statistics(&self) -> AgentStatistics {
         let mut s = sys::PushStatistics::new();
         // SAFETY: as many bytes as size says are written.
-        unsafe { sys::kiln_agent_get_statistics(&mut s) };
+        unsafe { sys::kiln_push_get_statistics(&mut s) };
         // SAFETY: the library ends its sentences by a NUL.
         let error = unsafe { CStr::from_ptr(s.error.as_ptr()) };
         let error = error.to_string_lossy().into_owned();
@@ -213,7 +213,7 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         // SAFETY: may be called at any time.
-        unsafe { sys::kiln_agent_stop() }
+        unsafe { sys::kiln_push_stop() }
     }
 }
 

@@ -222,7 +222,7 @@ extern "C" {
     pub fn kiln_exchange_answer(exchange: *const Exchange, answer: *mut Answer);
     pub fn kiln_exchange_free(exchange: *mut Exchange);
 
-    pub fn kiln_agent_start(options: *const PushOptions, error: *mut Error) -> c_int;
-    pub fn kiln_agent_stop();
-    pub fn kiln_agent_get_statistics(statistics: *mut PushStatistics);
+    pub fn kiln_push_start(options: *const PushOptions, error: *mut Error) -> c_int;
+    pub fn kiln_push_stop();
+    pub fn kiln_push_get_statistics(statistics: *mut PushStatistics);
 }

@@ -1,0 +1,394 @@
+#include "agent/collector/collector.h"
+
+#include <fnmatch.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <time.h>
+
+#include "agent/heap/heap_sampler.h"
+#include "agent/heap/heap_windows.h"
+#include "agent/collector/callbacks.h"
+#include "agent/collector/label_sets.h"
+#include "agent/names/names.h"
+#include "agent/names/names_cache.h"
+
+enum {
+    LEAST_DRAIN_MS = 100,
+    MOST_DRAIN_MS = 250,
+    SCAN_MS = 1000,
+    LOADING_MS = 10,
+    LOADING_LASTS_MS = 2000,
+    LEAST_MEMORY = 1 << 20,
+};
+
+struct collector collector = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
+
+uint64_t collector_clock(clockid_t clock)
+{
+    struct timespec ts;
+    clock_gettime(clock, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+// --- draining; the lock is held ---
+
+static bool is_wanted(const char *thread)
+{
+    if (!collector.threads)
+        return true;
+    bool wanted = collector.threads[0] == '!';
+    for (const char *at = collector.threads; *at;) {
+        size_t n = strcspn(at, ",");
+        bool excludes = *at == '!';
+        char pattern[128];
+        snprintf(pattern, sizeof pattern, "%.*s", (int)(n - excludes), at + excludes);
+        if (fnmatch(pattern, thread, 0) == 0)
+            wanted = !excludes;
+        at += n + (at[n] == ',');
+    }
+    return wanted;
+}
+
+static void take(void *context, const struct capture_sample *sample)
+{
+    struct arena_trap trap;
+    if (!is_wanted(sample->thread)) {
+        collector.filtered += sample->ticks;
+        return;
+    }
+    if (collector.tap)
+        collector.tap->sample(sample);
+    if (ARENA_TRY(collector.arena, trap)) {
+        collector.dropped += sample->ticks;
+        collector.starved = true;
+        counts_add(STACKS_DROPPED, sample->ticks, sample->ns);
+        return;
+    }
+    uint32_t thread = stacks_add_thread(&collector.stacks, sample);
+    uint32_t stack = stacks_add(&collector.stacks, sample, thread, capture_snapshot());
+    arena_try_end(collector.arena);
+    counts_add(stack, sample->ticks, sample->ns);
+}
+
+// What rings had no room for, or came before the tables were ready.
+static void take_lost(void)
+{
+    struct capture_counts c;
+    capture_get_counts(&c);
+    uint64_t lost = c.ring_full + c.no_snapshot;
+    if (lost <= collector.lost)
+        return;
+    uint64_t ticks = lost - collector.lost;
+    counts_add(STACKS_DROPPED, ticks, ticks * (1000000000 / collector.hz));
+    collector.lost = lost;
+}
+
+void collector_drain(void)
+{
+    uint64_t now = collector_clock(CLOCK_MONOTONIC);
+    capture_hold();
+    counts_make_room(now);
+    counts_turn(now);
+    capture_drain(take, NULL);
+    take_lost();
+    if (collector.tap)
+        collector.tap->round();
+    capture_release();
+}
+
+void collector_set_rate(uint32_t hz)
+{
+    if (hz == collector.hz)
+        return;
+    collector.hz = hz;
+    capture_set_rate(hz);
+    // It may want to look more often.
+    pthread_cond_signal(&collector.wake);
+}
+
+// --- the background thread ---
+
+static void sweep_labels(void)
+{
+    if (!labels_want_sweep())
+        return;
+    labels_lock();
+    for (size_t i = 0; i < collector.stacks.n; i++)
+        labels_mark(collector.stacks.items[i].label);
+    labels_sweep();
+    labels_unlock();
+}
+
+// As long as the rings last if every stack is as deep as it may be.
+static uint32_t drain_pause(void)
+{
+    uint32_t ms = capture_ring_records() * 1000 / collector.hz;
+    return ms < LEAST_DRAIN_MS ? LEAST_DRAIN_MS : ms > MOST_DRAIN_MS ? MOST_DRAIN_MS : ms;
+}
+
+static void pause_for(uint32_t ms)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += ms * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&collector.wake, &collector.lock, &until);
+}
+
+void collector_expect_objects(void)
+{
+    // Without the lock: if this comes just before it waits, it looks when it always does.
+    if (capture_running() && !capture_confined() && !atomic_exchange(&collector.expecting, true))
+        pthread_cond_signal(&collector.wake);
+}
+
+static void *run(void *context)
+{
+    prctl(PR_SET_NAME, "kiln");
+    capture_mark_own();
+    capture_heap_enter();
+    uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
+    struct unwind_regs here;
+    pthread_mutex_lock(&collector.lock);
+    bool alone = false;
+    int code = 0;
+    while (!collector.stopping && !alone) {
+        uint64_t now = collector_clock(CLOCK_MONOTONIC);
+        // The tables are built without the lock: windows need not wait for them.
+        pthread_mutex_unlock(&collector.lock);
+        if (now - scanned >= SCAN_MS * 1000000u || capture_threads_changed()) {
+            capture_scan();
+            // Without us the process would have ended.
+            alone = capture_is_alone(&code);
+            names_idle();
+            scanned = now;
+        }
+        if (capture_refresh())
+            changed = now;
+        heap_sampler_round();
+        pthread_mutex_lock(&collector.lock);
+        collector_drain();
+        sweep_labels();
+        unwind_regs_here(&here);
+        capture_settle(&here);
+        // Objects come in flocks: while they do, look often, so that few stacks end in one.
+        if (atomic_exchange(&collector.expecting, false))
+            changed = now;
+        bool loading = now - changed < LOADING_LASTS_MS * UINT64_C(1000000);
+        // Whoever stops it may have come while the lock was not held.
+        if (!collector.stopping)
+            pause_for(loading ? LOADING_MS : drain_pause());
+    }
+    collector_drain();
+    pthread_mutex_unlock(&collector.lock);
+    // libc ends the process with 0 when its last thread returns; the kernel with that thread's
+    // code.
+    if (alone && code)
+        syscall(SYS_exit, code);
+    return NULL;
+}
+
+// The process's signals are not for our thread; its own samples are.
+static int start_thread(struct err *e)
+{
+    sigset_t set, old;
+    sigfillset(&set);
+    sigdelset(&set, SIGPROF);
+    pthread_sigmask(SIG_SETMASK, &set, &old);
+    int failed = pthread_create(&collector.thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return failed ? err_set(e, "no thread for the profiler: %s", strerror(failed)) : 0;
+}
+
+// --- fork: the child has our memory but not our thread ---
+
+// Held while the profiler starts or stops, before any other lock.
+static pthread_mutex_t control = PTHREAD_MUTEX_INITIALIZER;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&control);
+    heap_windows_before_fork();
+    heap_sampler_before_fork();
+    pthread_mutex_lock(&collector.lock);
+    labels_lock();
+    capture_before_fork();
+}
+
+static void after_fork_in_parent(void)
+{
+    capture_after_fork_in_parent();
+    labels_unlock();
+    pthread_mutex_unlock(&collector.lock);
+    heap_sampler_after_fork_in_parent();
+    heap_windows_after_fork_in_parent();
+    pthread_mutex_unlock(&control);
+}
+
+static void after_fork_in_child(void)
+{
+    collector.running = false;
+    for (int i = 0; i < AGENT_WINDOWS; i++)
+        if (collector.windows[i].open)
+            counts_close_window(&collector.windows[i]);
+    counts_forget_seconds();
+    capture_after_fork_in_child();
+    names_after_fork_in_child();
+    callbacks_after_fork_in_child();
+    collector.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    labels_unlock();
+    pthread_mutex_unlock(&collector.lock);
+    heap_sampler_after_fork_in_child();
+    heap_windows_after_fork_in_child();
+    pthread_mutex_unlock(&control);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+void collector_watch_forks(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+}
+
+// --- start and stop ---
+
+static int take_options(const struct agent_options *o, struct err *e)
+{
+    char *threads = o->threads && *o->threads ? strdup(o->threads) : NULL;
+    if (o->threads && *o->threads && !threads)
+        return err_set(e, "no memory for the names of threads");
+    free(collector.threads);
+    collector.threads = threads;
+    collector.memory = o->memory ? o->memory : (size_t)32 << 20;
+    collector.symbol_memory = o->symbol_memory ? o->symbol_memory : (size_t)64 << 20;
+    return 0;
+}
+
+static int start(const struct agent_options *o, struct err *e)
+{
+    struct capture_options capture = {
+        .hz = o->hz ? o->hz : 100, .depth = o->depth ? o->depth : 128, .perf = o->perf};
+    if (collector.running)
+        return err_set(e, "the profiler is running already");
+    if (o->memory && o->memory < LEAST_MEMORY)
+        return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
+                       LEAST_MEMORY >> 10);
+    size_t had = collector.memory;
+    if (take_options(o, e) || capture_start(&capture, e))
+        return -1;
+    int result = 0;
+    capture_hold();
+    if (!collector.arena)
+        result = counts_begin();
+    else if (collector.memory != had)
+        counts_forget();
+    capture_release();
+    if (result)
+        err_set(e, "no memory for the profiler");
+    collector.hz = collector.base_hz = capture.hz;
+    collector.depth = capture.depth;
+    collector.stopping = false;
+    if (result == 0)
+        result = start_thread(e);
+    if (result)
+        capture_stop();
+    collector.running = result == 0;
+    return result;
+}
+
+int collector_start(const struct agent_options *o, struct err *e)
+{
+    collector_watch_forks();
+    pthread_mutex_lock(&control);
+    pthread_mutex_lock(&collector.lock);
+    int result = start(o, e);
+    pthread_mutex_unlock(&collector.lock);
+    pthread_mutex_unlock(&control);
+    return result;
+}
+
+void collector_stop(void)
+{
+    pthread_mutex_lock(&control);
+    pthread_mutex_lock(&collector.lock);
+    bool was = collector.running;
+    pthread_mutex_unlock(&collector.lock);
+    if (was) {
+        // First: the thread drains a last time, and what threads are due is part of that.
+        capture_stop();
+        pthread_mutex_lock(&collector.lock);
+        collector.stopping = true;
+        pthread_cond_signal(&collector.wake);
+        pthread_mutex_unlock(&collector.lock);
+        pthread_join(collector.thread, NULL);
+    }
+    pthread_mutex_lock(&collector.lock);
+    collector.running = false;
+    // Nobody is held to a rate any more. The seconds do not go on where they stopped.
+    for (int i = 0; i < AGENT_WINDOWS; i++)
+        if (!collector.windows[i].ended)
+            collector.windows[i].hz = 0;
+    counts_forget_seconds();
+    pthread_mutex_unlock(&collector.lock);
+    pthread_mutex_unlock(&control);
+    heap_sampler_keep_up();
+}
+
+bool collector_running(void)
+{
+    pthread_mutex_lock(&collector.lock);
+    bool running = collector.running;
+    pthread_mutex_unlock(&collector.lock);
+    return running;
+}
+
+size_t agent_symbol_memory(void)
+{
+    pthread_mutex_lock(&collector.lock);
+    size_t memory = collector.symbol_memory;
+    pthread_mutex_unlock(&collector.lock);
+    return memory;
+}
+
+void collector_set_tap(const struct collector_tap *tap)
+{
+    collector.tap = tap;
+}
+
+void agent_get_settings(struct agent_settings *s)
+{
+    pthread_mutex_lock(&collector.lock);
+    *s = (struct agent_settings){
+        .hz = collector.hz,
+        .depth = collector.depth,
+        .memory = collector.memory,
+        .running = collector.running,
+    };
+    for (int i = 0; i < AGENT_WINDOWS; i++)
+        s->windows += collector.windows[i].open;
+    pthread_mutex_unlock(&collector.lock);
+}
+
+void agent_get_counts(struct agent_counts *counts)
+{
+    pthread_mutex_lock(&collector.lock);
+    *counts = (struct agent_counts){
+        .dropped = collector.dropped,
+        .stacks = collector.stacks.n,
+        .filtered = collector.filtered,
+        .memory = counts_memory(),
+    };
+    capture_get_counts(&counts->capture);
+    labels_get_counts(&counts->labels);
+    counts->name_memory = names_cache_memory();
+    pthread_mutex_unlock(&collector.lock);
+}

@@ -1,0 +1,335 @@
+// Heap profiles by jemalloc's own profiler: its text dumps, read and completed here.
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/heap/heap_source.h"
+#include "agent/heap/heap_jemalloc_code.h"
+#include "codec/codec.h"
+#include "model/builder.h"
+#include "symbol/elf.h"
+
+enum {
+    HEADERS_MAX = 64 << 10, // of an ELF file: they and the notes are at its start
+    MOST_LG_SAMPLE = 40,
+};
+
+// --- settings ---
+
+static int control(const char *name, void *old, size_t n_old, void *fresh, size_t n_fresh)
+{
+    jemalloc_mallctl *mallctl = jemalloc_control();
+    size_t n = n_old;
+    if (!mallctl)
+        return ENOENT;
+    int failed = mallctl(name, old, old ? &n : NULL, fresh, n_fresh);
+    return failed ? failed : n != n_old ? EINVAL : 0;
+}
+
+static bool read_switch(const char *name)
+{
+    bool value = false;
+    return control(name, &value, sizeof value, NULL, 0) == 0 && value;
+}
+
+static bool available(void)
+{
+    return read_switch("opt.prof");
+}
+
+static bool active(void)
+{
+    return available() && read_switch("prof.active");
+}
+
+static int refuse(struct err *e)
+{
+    if (!jemalloc_control())
+        return err_set(e, "this process does not run on jemalloc, as far as its symbols tell");
+    if (!read_switch("config.prof"))
+        return err_set(e, "the jemalloc of this process was built without its profiler "
+                          "(--enable-prof; in Rust the feature profiling of tikv-jemallocator)");
+    return err_set(e, "the profiler of jemalloc was not prepared when the process started: start "
+                      "it with MALLOC_CONF=prof:true,prof_active:false (_RJEM_MALLOC_CONF if it "
+                      "is prefixed)");
+}
+
+static int set_active(bool on, struct err *e)
+{
+    if (!available())
+        return refuse(e);
+    int failed = control("prof.active", NULL, 0, &on, sizeof on);
+    return failed ? err_set(e, "jemalloc did not switch its profiler %s: %s", on ? "on" : "off",
+                            strerror(failed))
+                  : 0;
+}
+
+static int activate(struct err *e)
+{
+    return set_active(true, e);
+}
+
+static int deactivate(struct err *e)
+{
+    return set_active(false, e);
+}
+
+static uint64_t interval(void)
+{
+    size_t lg = 0;
+    if (control("prof.lg_sample", &lg, sizeof lg, NULL, 0) &&
+        control("opt.lg_prof_sample", &lg, sizeof lg, NULL, 0))
+        return 0;
+    return lg < 64 ? UINT64_C(1) << lg : 0;
+}
+
+// jemalloc knows powers of two, and forgets what it has sampled when the interval changes.
+static int set_interval(uint64_t bytes, struct err *e)
+{
+    size_t lg = 0;
+    if (!available())
+        return refuse(e);
+    while (lg < MOST_LG_SAMPLE && (UINT64_C(1) << lg) < bytes)
+        lg++;
+    if (bytes == 0 || (UINT64_C(1) << lg) < bytes)
+        return err_set(e, "an interval of %llu bytes: 1 to 2^%d are accepted",
+                       (unsigned long long)bytes, MOST_LG_SAMPLE);
+    int failed = control("prof.reset", NULL, 0, &lg, sizeof lg);
+    return failed ? err_set(e, "jemalloc did not change its interval: %s", strerror(failed)) : 0;
+}
+
+// What is in use is known exactly, where jemalloc counts at all.
+static void get_counts(struct heap_counts *counts)
+{
+    uint64_t epoch = 1;
+    size_t allocated = 0;
+    *counts = (struct heap_counts){0};
+    if (control("epoch", NULL, 0, &epoch, sizeof epoch) ||
+        control("stats.allocated", &allocated, sizeof allocated, NULL, 0))
+        return;
+    counts->knows_live = true;
+    counts->live_bytes = allocated;
+}
+
+// What is allocated for a profile does not belong into the next one. Returns whether what the
+// calling thread allocates was sampled.
+static bool sample_this_thread(bool on)
+{
+    bool was = false;
+    return control("thread.prof.active", &was, sizeof was, &on, sizeof on) == 0 && was;
+}
+
+void heap_jemalloc_leave_out_thread(void)
+{
+    if (available())
+        sample_this_thread(false);
+}
+
+// --- dumps ---
+
+// jemalloc takes only a name. That of a file in memory needs no place and leaves nothing behind;
+// where that cannot be had, a file in the usual place, which is gone as soon as it was written.
+struct dump {
+    int fd;
+    char path[64];
+    bool on_disk;
+};
+
+static bool open_in_memory(struct dump *d)
+{
+    d->fd = memfd_create("kiln-heap", MFD_CLOEXEC);
+    snprintf(d->path, sizeof d->path, "/proc/self/fd/%d", d->fd);
+    if (d->fd >= 0 && access(d->path, W_OK) == 0)
+        return true;
+    if (d->fd >= 0)
+        close(d->fd);
+    return false;
+}
+
+static bool open_on_disk(struct dump *d)
+{
+    d->on_disk = true;
+    snprintf(d->path, sizeof d->path, "/tmp/kiln-heap-XXXXXX");
+    d->fd = mkostemp(d->path, O_CLOEXEC);
+    return d->fd >= 0;
+}
+
+static int write_dump(struct dump *d, struct err *e)
+{
+    *d = (struct dump){.fd = -1};
+    if (!open_in_memory(d) && !open_on_disk(d))
+        return err_set(e, "no place for a dump of jemalloc, neither in memory nor in /tmp: %s",
+                       strerror(errno));
+    const char *path = d->path;
+    int failed = control("prof.dump", NULL, 0, &path, sizeof path);
+    if (d->on_disk)
+        unlink(d->path);
+    if (!failed)
+        return 0;
+    close(d->fd);
+    return err_set(e, "jemalloc could not dump its profile: %s", strerror(failed));
+}
+
+static struct model_profile *read_dump(const struct dump *d, struct arena *arena, struct err *e)
+{
+    struct stat st;
+    if (fstat(d->fd, &st) || st.st_size <= 0) {
+        err_set(e, "jemalloc wrote an empty profile");
+        return NULL;
+    }
+    size_t n = (size_t)st.st_size;
+    void *text = mmap(NULL, n, PROT_READ, MAP_PRIVATE, d->fd, 0);
+    if (text == MAP_FAILED) {
+        err_set(e, "no memory for %zu bytes of jemalloc's profile: %s", n, strerror(errno));
+        return NULL;
+    }
+    struct model_profile *p = codec_read_jemalloc(arena, text, n, e);
+    munmap(text, n);
+    return p;
+}
+
+// --- what the dump does not say ---
+
+// By reading what is mapped, not what lies under the path by now. A module may be unloaded
+// meanwhile: the kernel looks, not we.
+static uint32_t build_id_at(int memory, uint64_t start, uint8_t *buffer, struct model_strings *s)
+{
+    char text[2 * ELF_BUILD_ID_MAX + 1];
+    struct err ignored;
+    ssize_t n = pread(memory, buffer, HEADERS_MAX, (off_t)start);
+    if (n <= 0)
+        return 0;
+    struct bytes image = {buffer, (size_t)n};
+    struct elf *elf = elf_open_bytes(image, "memory", ELF_LOAD_NOTHING, &ignored);
+    size_t digits = elf ? elf_build_id_text(elf, text) : 0;
+    elf_free(elf);
+    return digits ? model_intern(s, (struct str){text, digits}) : 0;
+}
+
+// A file's headers are where its offset 0 is mapped, which is before its code, in the list too.
+static void add_build_ids(struct model_profile *p, int memory, uint8_t *buffer)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[PATH_MAX + 128];
+    uint64_t headers = 0;
+    uint32_t i = 0;
+    while (maps && i < p->n_mappings && fgets(line, sizeof line, maps)) {
+        // START-END PERMISSIONS OFFSET ...
+        const char *offset = strchr(line, ' ');
+        uint64_t start = strtoull(line, NULL, 16);
+        offset = offset ? strchr(offset + 1, ' ') : NULL;
+        if (offset && strtoull(offset, NULL, 16) == 0)
+            headers = start;
+        while (i < p->n_mappings && p->mappings[i].start < start)
+            i++; // it is no longer there
+        if (i < p->n_mappings && p->mappings[i].start == start) {
+            struct str file = model_str(p, p->mappings[i].file);
+            if (file.n && (file.p[0] == '/' || str_eq(file, STR("[vdso]"))))
+                p->mappings[i].build_id = build_id_at(memory, headers, buffer, p->strings);
+            i++;
+        }
+    }
+    if (maps)
+        fclose(maps);
+}
+
+static void strip_deleted(struct model_profile *p)
+{
+    struct str mark = STR(" (deleted)");
+    for (uint32_t i = 0; i < p->n_mappings; i++) {
+        struct str file = model_str(p, p->mappings[i].file);
+        if (str_ends(file, mark))
+            p->mappings[i].file = model_intern(p->strings, (struct str){file.p, file.n - mark.n});
+    }
+}
+
+// A dump without samples does not show whether totals are being counted.
+static void add_types(struct model_profile *p, struct arena *arena)
+{
+    if (p->n_samples || p->n_types != 2 || !read_switch("opt.prof_accum"))
+        return;
+    struct model_value_type *types = arena_array(arena, 4, sizeof *types);
+    for (int i = 0; i < 2; i++) {
+        types[i] = (struct model_value_type){
+            model_intern(p->strings, i ? STR("alloc_space") : STR("alloc_objects")),
+            p->types[i].unit};
+        types[2 + i] = p->types[i];
+    }
+    p->types = types;
+    p->n_types = 4;
+}
+
+static void complete(struct model_profile *p, int memory, struct arena *arena)
+{
+    struct timespec now;
+    heap_drop_allocator(p);
+    add_types(p, arena);
+    strip_deleted(p);
+    if (memory >= 0)
+        add_build_ids(p, memory, arena_alloc(arena, HEADERS_MAX));
+    if (p->n_types == 2) {
+        struct model_builder b = {.p = p, .arena = arena};
+        model_build_comment(&b, STR("kiln: jemalloc counts what is in use only; start the process "
+                                    "with prof_accum:true in MALLOC_CONF for totals"));
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    p->time_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static int try_to_complete(struct model_profile *p, int memory, struct arena *arena, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    complete(p, memory, arena);
+    arena_try_end(arena);
+    return 0;
+}
+
+static struct model_profile *dump_and_read(struct arena *arena, struct err *e)
+{
+    struct dump dump;
+    jemalloc_find_code();
+    if (write_dump(&dump, e))
+        return NULL;
+    struct model_profile *p = read_dump(&dump, arena, e);
+    close(dump.fd);
+    int memory = p ? open("/proc/self/mem", O_RDONLY | O_CLOEXEC) : -1;
+    if (p && try_to_complete(p, memory, arena, e))
+        p = NULL;
+    if (memory >= 0)
+        close(memory);
+    return p;
+}
+
+static struct model_profile *snapshot(struct arena *arena, struct err *e)
+{
+    if (!available()) {
+        refuse(e);
+        return NULL;
+    }
+    bool sampled = sample_this_thread(false);
+    struct model_profile *p = dump_and_read(arena, e);
+    if (sampled)
+        sample_this_thread(true);
+    return p;
+}
+
+const struct heap_source heap_jemalloc = {
+    .name = "jemalloc",
+    .available = available,
+    .active = active,
+    .activate = activate,
+    .deactivate = deactivate,
+    .interval = interval,
+    .set_interval = set_interval,
+    .snapshot = snapshot,
+    .counts = get_counts,
+};

@@ -1,0 +1,198 @@
+// Our own sampling of whatever allocator, by libkiln_malloc or by an allocator that tells us.
+#include "agent/heap/heap_sampler.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/agent.h"
+#include "capture/heap_capture.h"
+#include "codec/heap_read.h"
+
+enum { ROUND_MS = 100 };
+
+static struct {
+    pthread_mutex_t lock; // guards all of capture_heap_* but the hooks
+    _Atomic bool hooked;  // somebody tells us of allocations
+    _Atomic bool has_thread;
+} sampler = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void heap_sampler_hooked(void)
+{
+    atomic_store(&sampler.hooked, true);
+}
+
+// --- keeping up: tables for new code, modules for new stacks ---
+
+void heap_sampler_round(void)
+{
+    if (!capture_heap_active() || pthread_mutex_trylock(&sampler.lock))
+        return;
+    capture_heap_resolve();
+    pthread_mutex_unlock(&sampler.lock);
+}
+
+// While CPU time is sampled the collector does it.
+static void *keep_up(void *context)
+{
+    prctl(PR_SET_NAME, "kiln");
+    capture_mark_own();
+    capture_heap_enter();
+    bool alone = false;
+    int code = 0;
+    for (unsigned i = 0; capture_heap_active() && !capture_running() && !alone; i++) {
+        struct timespec pause = {.tv_nsec = ROUND_MS * 1000000};
+        capture_heap_refresh(NULL);
+        heap_sampler_round();
+        nanosleep(&pause, NULL);
+        // Without us the process would have ended.
+        alone = i % 10 == 0 && capture_is_alone(&code);
+    }
+    atomic_store(&sampler.has_thread, false);
+    if (alone && code)
+        syscall(SYS_exit, code);
+    return NULL;
+}
+
+void heap_sampler_keep_up(void)
+{
+    sigset_t all, had;
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (!capture_heap_active() || capture_running() || atomic_exchange(&sampler.has_thread, true))
+        return;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &had);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    // Without the thread code that is loaded later on is not known; that shows in the profile.
+    if (pthread_create(&thread, &attributes, keep_up, NULL))
+        atomic_store(&sampler.has_thread, false);
+    pthread_attr_destroy(&attributes);
+    pthread_sigmask(SIG_SETMASK, &had, NULL);
+}
+
+// --- fork ---
+
+void heap_sampler_before_fork(void)
+{
+    pthread_mutex_lock(&sampler.lock);
+}
+
+void heap_sampler_after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&sampler.lock);
+}
+
+// There is no thread that keeps up: what is loaded from now on is known when a profile is asked
+// for.
+void heap_sampler_after_fork_in_child(void)
+{
+    atomic_store(&sampler.has_thread, false);
+    capture_heap_after_fork_in_child();
+    pthread_mutex_unlock(&sampler.lock);
+}
+
+// --- the source ---
+
+int heap_sampler_start(const struct capture_heap_options *options, struct err *e)
+{
+    collector_watch_forks();
+    pthread_mutex_lock(&sampler.lock);
+    int result = capture_heap_start(options, e);
+    pthread_mutex_unlock(&sampler.lock);
+    if (result == 0)
+        heap_sampler_keep_up();
+    return result;
+}
+
+static bool available(void)
+{
+    const void *blocks[HEAP_BLOCKS];
+    return atomic_load(&sampler.hooked) || capture_heap_told() || capture_heap_image(blocks) > 0;
+}
+
+static int activate(struct err *e)
+{
+    struct capture_heap_options options = {0};
+    if (capture_heap_active())
+        return 0;
+    if (!available())
+        return err_set(e, "nobody tells kiln of allocations: preload or link libkiln_malloc.so");
+    return heap_sampler_start(&options, e);
+}
+
+static int deactivate(struct err *e)
+{
+    (void)e;
+    capture_heap_stop();
+    return 0;
+}
+
+static int set_interval(uint64_t bytes, struct err *e)
+{
+    pthread_mutex_lock(&sampler.lock);
+    int result = capture_heap_set_interval(bytes, e);
+    pthread_mutex_unlock(&sampler.lock);
+    return result;
+}
+
+static struct model_profile *read_image(struct arena *arena, struct err *e)
+{
+    const void *blocks[HEAP_BLOCKS];
+    size_t n = capture_heap_image(blocks);
+    if (n == 0) {
+        err_set(e, "heap sampling was never started in this process");
+        return NULL;
+    }
+    capture_heap_refresh(NULL);
+    capture_heap_resolve();
+    struct model_profile *p = codec_read_heap(arena, blocks, n, NULL, NULL, e);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (p) {
+        p->duration_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - p->time_nanos;
+        heap_drop_allocator(p);
+    }
+    return p;
+}
+
+static struct model_profile *snapshot(struct arena *arena, struct err *e)
+{
+    capture_heap_enter();
+    pthread_mutex_lock(&sampler.lock);
+    struct model_profile *p = read_image(arena, e);
+    pthread_mutex_unlock(&sampler.lock);
+    capture_heap_leave();
+    return p;
+}
+
+static void get_counts(struct heap_counts *counts)
+{
+    const void *blocks[HEAP_BLOCKS];
+    *counts = (struct heap_counts){0};
+    if (capture_heap_image(blocks) == 0)
+        return;
+    const struct heap_head *head = blocks[0];
+    int64_t live = atomic_load(&head->live);
+    counts->knows_samples = counts->knows_live = true;
+    counts->samples = atomic_load(&head->samples);
+    counts->live_bytes = live > 0 ? (uint64_t)live : 0;
+}
+
+const struct heap_source heap_sampler = {
+    .name = "kiln",
+    .available = available,
+    .active = capture_heap_active,
+    .activate = activate,
+    .deactivate = deactivate,
+    .interval = capture_heap_interval,
+    .set_interval = set_interval,
+    .snapshot = snapshot,
+    .counts = get_counts,
+};

@@ -1,0 +1,467 @@
+#include "agent/journal/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "agent/journal/journal_memory.h"
+#include "base/hash.h"
+
+enum {
+    MOST_INDEX = 64 << 20,       // bytes, of private memory
+    MOST_LABEL_BYTES = 32 << 10, // of one set
+    CONFINED_BYTES = 8 << 20,    // usable for a process that can map no more
+    PRIVATE_FD = 900,            // where programs do not look for descriptors
+    FILE_BYTES = (sizeof(struct journal_file) + 4095) & ~4095,
+};
+
+static struct {
+    struct journal_file *file;
+    struct journal_part *part;
+    struct arena *arena;       // of index and modules
+    struct hash_table index;   // of stacks: where in the part, in units of eight bytes
+    struct hash_table threads; // likewise
+    const struct journal_module **modules;
+    size_t n_modules, cap_modules;
+    uint32_t *labels; // sets that were written
+    size_t n_labels, cap_labels;
+    const struct unwind_snapshot *seen;
+    uint64_t begun;
+    int fd; // to map more parts by, after fork
+    dev_t device;
+    ino_t inode;
+} journal = {.fd = -1};
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+// --- modules and labels ---
+
+static bool same_module(const struct journal_module *a, const struct unwind_module *m, size_t n)
+{
+    return a->start == m->start && a->end == m->end && a->n_path == n &&
+           a->n_build_id == m->n_build_id && memcmp(a->text, m->path, n) == 0 &&
+           (m->n_build_id == 0 || memcmp(a->text + n, m->build_id, m->n_build_id) == 0);
+}
+
+static uint16_t add_module(const struct unwind_module *m)
+{
+    size_t n = strnlen(m->path, 4096);
+    for (size_t i = journal.n_modules; i-- > 0;)
+        if (same_module(journal.modules[i], m, n))
+            return (uint16_t)i;
+    size_t size = (sizeof(struct journal_module) + n + m->n_build_id + 7) & ~(size_t)7;
+    struct journal_module *to =
+        journal.n_modules < JOURNAL_NO_MODULE ? journal_memory_reserve(size) : NULL;
+    if (!to)
+        return JOURNAL_NO_MODULE;
+    journal.modules = arena_push(journal.arena, journal.modules, journal.n_modules,
+                                 &journal.cap_modules, sizeof *journal.modules);
+    to->start = m->start;
+    to->end = m->end;
+    to->file_offset = m->file_offset;
+    to->n_path = (uint32_t)n;
+    to->n_build_id = m->n_build_id;
+    memcpy(to->text, m->path, n);
+    if (m->n_build_id)
+        memcpy(to->text + n, m->build_id, m->n_build_id);
+    journal_memory_commit(JOURNAL_MODULE, size);
+    journal.modules[journal.n_modules] = to;
+    return (uint16_t)journal.n_modules++;
+}
+
+static uint16_t module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
+{
+    const struct unwind_module *m = snapshot ? unwind_snapshot_find(snapshot, pc) : NULL;
+    return m ? add_module(m) : JOURNAL_NO_MODULE;
+}
+
+// All that is loaded: what is still in the rings when the process dies may need it. The program
+// itself first.
+static void add_modules(const struct unwind_snapshot *snapshot)
+{
+    size_t n;
+    if (!snapshot || snapshot == journal.seen)
+        return;
+    journal.seen = snapshot;
+    const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n);
+    module_of(getauxval(AT_ENTRY), snapshot);
+    for (size_t i = 0; i < n; i++)
+        add_module(&m[i]);
+}
+
+struct label_writer {
+    char *p; // NULL: only count
+    size_t n;
+    uint32_t labels;
+};
+
+static void write_label(void *context, struct str key, struct str value)
+{
+    struct label_writer *w = context;
+    uint32_t lengths[2] = {(uint32_t)key.n, (uint32_t)value.n};
+    if (w->p) {
+        memcpy(w->p + w->n, lengths, sizeof lengths);
+        memcpy(w->p + w->n + sizeof lengths, key.p, key.n);
+        memcpy(w->p + w->n + sizeof lengths + key.n, value.p, value.n);
+    }
+    w->n += sizeof lengths + key.n + value.n;
+    w->labels++;
+}
+
+static void add_labels(uint32_t set)
+{
+    if (set == 0)
+        return;
+    for (size_t i = journal.n_labels; i-- > 0;)
+        if (journal.labels[i] == set)
+            return;
+    struct label_writer w = {0};
+    agent_label_each(set, write_label, &w);
+    size_t size = (sizeof(struct journal_labels) + w.n + 7) & ~(size_t)7;
+    struct journal_labels *to = w.n <= MOST_LABEL_BYTES ? journal_memory_reserve(size) : NULL;
+    if (!to)
+        return;
+    journal.labels = arena_push(journal.arena, journal.labels, journal.n_labels,
+                                &journal.cap_labels, sizeof *journal.labels);
+    journal.labels[journal.n_labels++] = set;
+    w = (struct label_writer){.p = (char *)to->data};
+    agent_label_each(set, write_label, &w);
+    to->set = set;
+    to->n = w.labels;
+    journal_memory_commit(JOURNAL_LABELS, size);
+}
+
+// --- threads and stacks ---
+
+static void *record_at(uint32_t item)
+{
+    return journal_memory_at((size_t)item * 8);
+}
+
+// Of a record in the current block.
+static uint32_t item_of(const void *record)
+{
+    return (uint32_t)(journal_memory_place(record) / 8);
+}
+
+static void add_thread(const struct capture_sample *x)
+{
+    uint64_t hash = hash_mix(x->serial, 1);
+    struct journal_thread *t = NULL;
+    for (struct hash_probe probe = hash_find(&journal.threads, hash);
+         !t && hash_hit(&journal.threads, &probe); hash_next(&journal.threads, &probe)) {
+        t = record_at(probe.item);
+        if (t->serial != x->serial)
+            t = NULL;
+    }
+    bool is_new = !t;
+    if (is_new && !(t = journal_memory_reserve(sizeof *t)))
+        return;
+    if (is_new || strncmp(t->name, x->thread, sizeof t->name) != 0) {
+        memset(t->name, 0, sizeof t->name);
+        memcpy(t->name, x->thread, strnlen(x->thread, sizeof t->name - 1));
+    }
+    if (!is_new)
+        return;
+    hash_add(&journal.threads, journal.arena, hash, item_of(t));
+    t->serial = x->serial;
+    t->tid = x->tid;
+    journal_memory_commit(JOURNAL_THREAD, sizeof *t);
+}
+
+static uint64_t hash_sample(const struct capture_sample *x)
+{
+    uint64_t hash = hash_mix(((uint64_t)x->serial << 32) | x->label, (uint64_t)x->kind);
+    if (x->ids)
+        hash = hash_bytes(x->ids, sizeof *x->ids, hash);
+    return hash_bytes(x->pcs, x->n * sizeof *x->pcs, hash);
+}
+
+static bool same_ids(const struct journal_stack *s, const struct capture_ids *ids)
+{
+    static const struct capture_ids none;
+    return memcmp(s->ids, ids ? ids : &none, sizeof s->ids) == 0;
+}
+
+// Addresses that mean the same: what was loaded elsewhere since is another module, but it is
+// rare that whole stacks are the same numbers then.
+static bool same_stack(const struct journal_stack *s, const struct capture_sample *x)
+{
+    return s->thread == x->serial && s->label == x->label && s->kind == x->kind && s->n == x->n &&
+           same_ids(s, x->ids) && (x->n == 0 || memcmp(s->pcs, x->pcs, x->n * sizeof *x->pcs) == 0);
+}
+
+static struct journal_stack *add_stack(const struct capture_sample *x, uint64_t hash,
+                                       const struct unwind_snapshot *snapshot)
+{
+    uint16_t modules[CAPTURE_MAX_DEPTH];
+    size_t n = x->n < JOURNAL_STACK_MAX ? x->n : JOURNAL_STACK_MAX;
+    for (size_t i = 0; i < n; i++)
+        modules[i] = module_of(x->pcs[i], snapshot);
+    add_labels(x->label);
+    size_t size =
+        (sizeof(struct journal_stack) + n * (sizeof(uint64_t) + sizeof(uint16_t)) + 7) & ~(size_t)7;
+    struct journal_stack *s = journal_memory_reserve(size);
+    if (!s)
+        return NULL;
+    hash_add(&journal.index, journal.arena, hash, item_of(s));
+    s->thread = x->serial;
+    s->label = x->label;
+    if (x->ids)
+        memcpy(s->ids, x->ids, sizeof s->ids);
+    s->kind = (uint8_t)x->kind;
+    s->truncated = x->kind == CAPTURE_STACK && x->end != UNWIND_END_ROOT;
+    s->n = (uint16_t)n;
+    if (n) {
+        memcpy(s->pcs, x->pcs, n * sizeof *s->pcs);
+        memcpy(s->pcs + n, modules, n * sizeof *modules);
+    }
+    journal_memory_commit(JOURNAL_STACK, size);
+    return s;
+}
+
+static struct journal_stack *find_stack(const struct capture_sample *x,
+                                        const struct unwind_snapshot *snapshot)
+{
+    struct arena_trap trap;
+    uint64_t hash = hash_sample(x);
+    for (struct hash_probe probe = hash_find(&journal.index, hash);
+         hash_hit(&journal.index, &probe); hash_next(&journal.index, &probe))
+        if (same_stack(record_at(probe.item), x))
+            return record_at(probe.item);
+    if (ARENA_TRY(journal.arena, trap))
+        return NULL;
+    add_modules(snapshot);
+    add_thread(x);
+    struct journal_stack *s = add_stack(x, hash, snapshot);
+    arena_try_end(journal.arena);
+    return s;
+}
+
+static void take(const struct capture_sample *sample)
+{
+    atomic_fetch_add_explicit(&journal.part->collected, sample->kind == CAPTURE_STACK,
+                              memory_order_relaxed);
+    struct journal_stack *s = find_stack(sample, capture_snapshot());
+    atomic_fetch_add_explicit(s ? &s->ticks : &journal.part->dropped, sample->ticks,
+                              memory_order_relaxed);
+    atomic_fetch_add_explicit(s ? &s->nanos : &journal.part->dropped_nanos, sample->ns,
+                              memory_order_relaxed);
+}
+
+static void after_round(void)
+{
+    struct capture_counts c;
+    struct arena_trap trap;
+    if (ARENA_TRY(journal.arena, trap) == 0) {
+        add_modules(capture_snapshot());
+        arena_try_end(journal.arena);
+    }
+    capture_get_counts(&c);
+    struct journal_counts counts = {
+        .ticks = c.ticks,
+        .samples = c.samples,
+        .ring_full = c.ring_full,
+        .no_snapshot = c.no_snapshot,
+        .blocked = c.blocked,
+        .unticked = c.unticked,
+        .threads = c.threads,
+        .no_slot = c.no_slot,
+    };
+    for (int i = UNWIND_END_TRUNCATED; i < UNWIND_END_COUNT; i++)
+        counts.truncated += c.ended[i];
+    journal.part->counts = counts;
+    atomic_store(&journal.part->duration_nanos, now_ns() - journal.begun);
+}
+
+// --- opening ---
+
+// Field 22 of /proc/self/stat, after a name that may hold anything, and our number as those see
+// it who mounted /proc.
+static uint64_t identity(void)
+{
+    char text[1024];
+    int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    char *p = strrchr(text, ')');
+    for (int field = 2; p && field < 22; field++)
+        p = strchr(p + 1, ' ');
+    uint64_t start = p ? strtoull(p, NULL, 10) : 0;
+    return p ? start << 32 | (uint32_t)strtoul(text, NULL, 10) : (uint64_t)getpid();
+}
+
+// The descriptor that was kept may have been closed, and its number be another file's.
+static int open_file(const char *where)
+{
+    struct stat st;
+    char path[256];
+    if (journal.fd >= 0 && fstat(journal.fd, &st) == 0 && st.st_dev == journal.device &&
+        st.st_ino == journal.inode)
+        return journal.fd;
+    size_t n = strcspn(where, ":");
+    if (n >= sizeof path)
+        return -1;
+    memcpy(path, where, n);
+    path[n] = '\0';
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static bool is_ours(const struct journal_file *file, const char *where)
+{
+    char token[64];
+    snprintf(token, sizeof token, ":%016llx%016llx", (unsigned long long)file->token[0],
+             (unsigned long long)file->token[1]);
+    return file->magic == JOURNAL_MAGIC && file->version == JOURNAL_VERSION &&
+           strcmp(where + strcspn(where, ":"), token) == 0;
+}
+
+static int claim(uint64_t id)
+{
+    uint32_t n = journal.file->n_parts < JOURNAL_PARTS ? journal.file->n_parts : JOURNAL_PARTS;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t nobody = 0;
+        if (atomic_compare_exchange_strong(&journal.file->owner[i], &nobody, id))
+            return (int)i;
+    }
+    atomic_fetch_add(&journal.file->refused, 1);
+    return -1;
+}
+
+static void keep_descriptor(int fd, bool follow)
+{
+    struct stat st;
+    if (fd == journal.fd)
+        return;
+    journal.fd = -1;
+    if (follow && fstat(fd, &st) == 0) {
+        journal.fd = fcntl(fd, F_DUPFD_CLOEXEC, PRIVATE_FD);
+        if (journal.fd < 0)
+            journal.fd = fcntl(fd, F_DUPFD_CLOEXEC, 100);
+        journal.device = st.st_dev;
+        journal.inode = st.st_ino;
+    }
+    close(fd);
+}
+
+static void begin_part(uint64_t id, bool follow, uint32_t hz)
+{
+    struct journal_part *part = journal.part;
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    journal.begun = now_ns();
+    part->version = JOURNAL_VERSION;
+    part->pid = (uint32_t)id;
+    part->hz = hz;
+    part->follow = follow;
+    part->time_nanos = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+    const char *name = program_invocation_short_name;
+    memcpy(part->program, name, strnlen(name, sizeof part->program - 1));
+    atomic_store(&part->used, (sizeof *part + 63) & ~(size_t)63);
+    part->magic = JOURNAL_MAGIC;
+}
+
+static int map_part(int fd, bool follow, uint32_t hz, struct err *e)
+{
+    uint64_t id = identity();
+    int index = claim(id);
+    if (index < 0)
+        return err_set(e, "%d processes are profiled already", JOURNAL_PARTS);
+    journal.part = journal_memory_map(fd, (uint32_t)index);
+    if (!journal.part) {
+        atomic_store(&journal.file->owner[index], 0);
+        return err_set(e, "no memory for samples: %s", strerror(errno));
+    }
+    begin_part(id, follow, hz);
+    return 0;
+}
+
+static const struct collector_tap tap = {.sample = take, .round = after_round};
+
+int journal_open(const char *where, bool follow, uint32_t hz, struct err *e)
+{
+    struct arena_trap trap;
+    int fd = open_file(where);
+    if (fd < 0)
+        return err_set(e, "the memory of kiln run cannot be opened: %s", strerror(errno));
+    if (!journal.file) {
+        void *p = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        journal.file = p == MAP_FAILED ? NULL : p;
+    }
+    int result = -1;
+    if (!journal.file)
+        err_set(e, "the memory of kiln run cannot be mapped: %s", strerror(errno));
+    else if (!is_ours(journal.file, where))
+        err_set(e, "KILN_RUN is left from a kiln run that has ended");
+    else
+        result = map_part(fd, follow, hz, e);
+    keep_descriptor(fd, follow && result == 0);
+    if (result)
+        return -1;
+    journal.arena = arena_new(MOST_INDEX);
+    if (!journal.arena || ARENA_TRY(journal.arena, trap))
+        return err_set(e, "no memory for the profiler");
+    hash_init(&journal.index, journal.arena, 1024);
+    hash_init(&journal.threads, journal.arena, 64);
+    arena_try_end(journal.arena);
+    capture_set_ring_memory(journal_memory_ring);
+    collector_set_tap(&tap);
+    return 0;
+}
+
+void journal_after_fork(void)
+{
+    if (!journal.part)
+        return;
+    arena_free(journal.arena);
+    collector_set_tap(NULL);
+    journal_memory_forget();
+    journal.part = NULL;
+    journal.arena = NULL;
+    journal.n_modules = journal.cap_modules = 0;
+    journal.n_labels = journal.cap_labels = 0;
+    journal.modules = NULL;
+    journal.labels = NULL;
+    journal.seen = NULL;
+}
+
+// The process itself, and in its memory a child of vfork; children of fork only if followed.
+bool journal_is_followed(void)
+{
+    return journal.part && (journal.part->follow || journal.part->pid == (uint32_t)getpid());
+}
+
+void journal_before_confinement(void)
+{
+    if (journal.part)
+        journal_memory_reach(CONFINED_BYTES);
+}
+
+void journal_note(enum journal_note_kind kind, const char *text)
+{
+    struct journal_file *file = journal.file;
+    uint32_t n = file ? atomic_load(&file->n_notes) : 0;
+    for (uint32_t i = 0; i < n && i < JOURNAL_NOTES; i++)
+        if (atomic_load(&file->notes[i].kind) == kind && strcmp(file->notes[i].text, text) == 0)
+            return;
+    uint32_t i = file ? atomic_fetch_add(&file->n_notes, 1) : JOURNAL_NOTES;
+    if (i >= JOURNAL_NOTES)
+        return;
+    struct journal_note *note = &file->notes[i];
+    note->pid = (uint32_t)getpid();
+    memcpy(note->text, text, strnlen(text, sizeof note->text - 1));
+    atomic_store_explicit(&note->kind, kind, memory_order_release);
+}

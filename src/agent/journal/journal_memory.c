@@ -1,0 +1,180 @@
+// The part is given out from its beginning and nothing is given back.
+//
+// It is mapped piece by piece, so that limits on memory and mlockall find what is used and no
+// more. Descriptors are the program's to close, and /proc may be gone: each piece is mapped with
+// the first page of the next one, and mremap makes the next one of that.
+#include "agent/journal/journal_memory.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "capture/capture.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+    PAGE = 4096,
+    PIECE = 1 << 20, // bytes of the part that are mapped at once
+    MOST_PIECES = JOURNAL_PART / PIECE - 1,
+    MOST_RECORDS = 256 << 20, // bytes
+};
+
+static struct {
+    struct journal_part *part;
+    char *pieces[MOST_PIECES]; // of the part
+    size_t n_pieces;
+    size_t records;              // bytes in blocks of records
+    bool populate;               // the kernel may refuse pages when they are touched: ask before
+    pthread_mutex_t lock;        // guards `used`: threads that begin want rings
+    struct journal_block *block; // that records are added to
+    size_t block_at;             // where in the part
+} memory = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void *journal_memory_at(size_t offset)
+{
+    return memory.pieces[offset / PIECE] + offset % PIECE;
+}
+
+static bool add_piece(void *mapped)
+{
+    if (mapped == MAP_FAILED)
+        return false;
+    // Neither core dumps nor huge pages are meant for it.
+    madvise(mapped, PIECE + PAGE, MADV_DONTDUMP);
+    madvise(mapped, PIECE + PAGE, MADV_NOHUGEPAGE);
+    memory.pieces[memory.n_pieces++] = mapped;
+    return true;
+}
+
+// Makes the first n bytes usable.
+static bool reach(size_t n)
+{
+    while (n > memory.n_pieces * PIECE) {
+        if (memory.n_pieces == MOST_PIECES || capture_confined() == CAPTURE_ALL_CONFINED)
+            return false;
+        char *next = memory.pieces[memory.n_pieces - 1] + PIECE;
+        if (!add_piece(mremap(next, 0, PIECE + PAGE, MREMAP_MAYMOVE)))
+            return false;
+    }
+    return true;
+}
+
+static bool populate(char *p, size_t n)
+{
+    uintptr_t page = (uintptr_t)p & ~(uintptr_t)(PAGE - 1);
+    return !memory.populate ||
+           madvise((void *)page, (uintptr_t)p + n - page, MADV_POPULATE_WRITE) == 0;
+}
+
+static struct journal_block *put_block(uint32_t kind, size_t offset, size_t size)
+{
+    struct journal_block *block = NULL;
+    if (!reach(offset + size) || !populate(journal_memory_at(offset), size))
+        return NULL;
+    block = journal_memory_at(offset);
+    block->kind = kind;
+    block->size = (uint32_t)size;
+    atomic_store(&block->used, sizeof *block);
+    atomic_store(&memory.part->used, offset + size);
+    return block;
+}
+
+static struct journal_block *add_block(enum journal_block_kind kind, size_t bytes)
+{
+    struct journal_block *block = NULL;
+    size_t size = (sizeof *block + bytes + 63) & ~(size_t)63;
+    pthread_mutex_lock(&memory.lock);
+    size_t offset = atomic_load(&memory.part->used), left = PIECE - offset % PIECE;
+    // A block lies in one piece.
+    if (size > left && put_block(JOURNAL_FILLER, offset, left))
+        offset += left;
+    if (size <= PIECE - offset % PIECE)
+        block = put_block(kind, offset, size);
+    if (block && kind == JOURNAL_RECORDS)
+        memory.block_at = offset;
+    pthread_mutex_unlock(&memory.lock);
+    return block;
+}
+
+void *journal_memory_ring(size_t bytes)
+{
+    struct journal_block *block = memory.part ? add_block(JOURNAL_RING, bytes) : NULL;
+    return block ? block + 1 : NULL;
+}
+
+void *journal_memory_heap(size_t bytes)
+{
+    struct journal_block *block = memory.part ? add_block(JOURNAL_HEAP, bytes) : NULL;
+    return block ? block + 1 : NULL;
+}
+
+void *journal_memory_reserve(size_t size)
+{
+    struct journal_block *b = memory.block;
+    if (!b || size > b->size - atomic_load(&b->used)) {
+        if (memory.records + JOURNAL_BLOCK > MOST_RECORDS)
+            return NULL;
+        b = add_block(JOURNAL_RECORDS, JOURNAL_BLOCK);
+        if (!b)
+            return NULL;
+        memory.records += b->size;
+        memory.block = b;
+    }
+    return (char *)b + atomic_load(&b->used);
+}
+
+void journal_memory_commit(enum journal_record_kind kind, size_t size)
+{
+    struct journal_block *b = memory.block;
+    struct journal_record *record = (struct journal_record *)((char *)b + atomic_load(&b->used));
+    *record = (struct journal_record){kind, (uint32_t)size};
+    atomic_fetch_add_explicit(&b->used, (uint32_t)size, memory_order_release);
+}
+
+size_t journal_memory_place(const void *record)
+{
+    return memory.block_at + (size_t)((const char *)record - (const char *)memory.block);
+}
+
+void journal_memory_reach(size_t more)
+{
+    pthread_mutex_lock(&memory.lock);
+    reach(atomic_load(&memory.part->used) + more);
+    pthread_mutex_unlock(&memory.lock);
+}
+
+// Strict accounting (2) is the one mode in which shared pages can be refused on touch.
+static bool pages_may_be_refused(void)
+{
+    char mode = '0';
+    int fd = open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, &mode, 1) != 1)
+        mode = '0';
+    if (fd >= 0)
+        close(fd);
+    return mode == '2';
+}
+
+struct journal_part *journal_memory_map(int fd, uint32_t index)
+{
+    if (!add_piece(mmap(NULL, PIECE + PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                        (off_t)JOURNAL_FILE_SIZE + (off_t)index * JOURNAL_PART)))
+        return NULL;
+    memory.populate = pages_may_be_refused();
+    memory.part = journal_memory_at(0);
+    return memory.part;
+}
+
+void journal_memory_forget(void)
+{
+    for (size_t i = 0; i < memory.n_pieces; i++)
+        munmap(memory.pieces[i], PIECE + PAGE);
+    memory.n_pieces = memory.records = 0;
+    memory.part = NULL;
+    memory.block = NULL;
+    memory.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}

@@ -1,0 +1,147 @@
+#include "agent/names/names_files.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+
+enum { FILES = 8 };
+
+static struct kept {
+    struct symbol_file *file;
+    struct names_module of; // its texts in `texts`
+    char *texts;
+    uint64_t state, debug_state; // of the files themselves
+    size_t memory;
+    uint64_t used;
+} files[FILES];
+
+static uint64_t uses;
+static bool changing;
+static _Atomic size_t held;
+
+bool names_file_state(const char *path, uint64_t *state)
+{
+    struct stat st;
+    if (stat(path, &st))
+        return false;
+    uint64_t h = hash_mix(st.st_dev, st.st_ino);
+    h = hash_mix(h, (uint64_t)st.st_size);
+    h = hash_mix(h, (uint64_t)st.st_mtim.tv_sec);
+    *state = hash_mix(h, (uint64_t)st.st_mtim.tv_nsec);
+    return true;
+}
+
+// Of the file at a path; 0: there is none.
+static uint64_t state_of(const char *path)
+{
+    uint64_t state = 0;
+    return path && names_file_state(path, &state) ? state : 0;
+}
+
+static bool is_of(const struct kept *k, const struct names_module *m)
+{
+    return k->file && k->of.start == m->start && k->of.limit == m->limit &&
+           k->of.offset == m->offset && k->of.state == m->state &&
+           str_eq(k->of.build_id, m->build_id) && str_eq(k->of.file, m->file);
+}
+
+static struct symbol_file *remove_kept(struct kept *k)
+{
+    struct symbol_file *file = k->file;
+    atomic_fetch_sub_explicit(&held, k->memory, memory_order_relaxed);
+    free(k->texts);
+    *k = (struct kept){0};
+    return file;
+}
+
+// They are mapped: what was overwritten in place since must not be read.
+static bool is_unchanged(const struct kept *k)
+{
+    return state_of(elf_path(symbol_elf(k->file))) == k->state &&
+           state_of(symbol_debug_path(k->file)) == k->debug_state;
+}
+
+struct symbol_file *names_files_take(const struct names_module *module)
+{
+    for (struct kept *k = files; k < files + FILES; k++) {
+        if (!is_of(k, module))
+            continue;
+        changing = true;
+        bool good = is_unchanged(k);
+        struct symbol_file *file = remove_kept(k);
+        if (!good)
+            symbol_free(file);
+        changing = false;
+        return good ? file : NULL;
+    }
+    return NULL;
+}
+
+// A free place, with room for so many bytes.
+static struct kept *make_room(size_t bytes)
+{
+    for (;;) {
+        struct kept *free_one = NULL, *oldest = NULL;
+        for (struct kept *k = files; k < files + FILES; k++) {
+            if (!k->file)
+                free_one = k;
+            else if (!oldest || k->used < oldest->used)
+                oldest = k;
+        }
+        if (free_one && names_files_memory() + bytes <= NAMES_FILES_BYTES)
+            return free_one;
+        symbol_free(remove_kept(oldest));
+    }
+}
+
+void names_files_give(const struct names_module *module, struct symbol_file *file)
+{
+    changing = true;
+    symbol_release(file);
+    size_t memory = symbol_memory(file), n = module->file.n + module->build_id.n + 1;
+    char *texts = memory <= NAMES_FILES_BYTES ? malloc(n) : NULL;
+    if (texts) {
+        struct kept *k = make_room(memory);
+        memcpy(texts, module->file.p, module->file.n);
+        if (module->build_id.n)
+            memcpy(texts + module->file.n, module->build_id.p, module->build_id.n);
+        *k = (struct kept){file,
+                           *module,
+                           texts,
+                           state_of(elf_path(symbol_elf(file))),
+                           state_of(symbol_debug_path(file)),
+                           memory,
+                           ++uses};
+        k->of.file.p = texts;
+        k->of.build_id.p = texts + module->file.n;
+        atomic_fetch_add_explicit(&held, memory, memory_order_relaxed);
+    } else {
+        symbol_free(file);
+    }
+    changing = false;
+}
+
+void names_files_drop(void)
+{
+    changing = true;
+    for (struct kept *k = files; k < files + FILES; k++)
+        if (k->file)
+            symbol_free(remove_kept(k));
+    changing = false;
+}
+
+void names_files_after_fork_in_child(void)
+{
+    if (!changing)
+        return;
+    memset(files, 0, sizeof files);
+    atomic_store_explicit(&held, 0, memory_order_relaxed);
+    changing = false;
+}
+
+size_t names_files_memory(void)
+{
+    return atomic_load_explicit(&held, memory_order_relaxed);
+}

@@ -1,0 +1,277 @@
+#include "agent/push/push.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "agent/agent.h"
+#include "agent/heap/heap_source.h"
+#include "agent/heap/heap_windows.h"
+#include "capture/heap_capture.h"
+
+enum {
+    DEFAULT_SECONDS = 10,
+    MOST_SECONDS = 3600,
+    DEFAULT_QUEUE = 8 << 20,
+    SHORTEST_NS = 20000000, // a first window that would be shorter joins the next
+};
+
+static struct {
+    pthread_mutex_t lock; // guards running and stopping
+    pthread_cond_t stop;
+    pthread_t thread;
+    bool running, stopping;
+    bool left_behind; // stopped, but for a thread that sends
+    bool started_profiler;
+    struct push_target target;
+    uint32_t seconds, flags;
+} push = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t wall_clock(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+// --- one window ---
+
+struct heap_state {
+    struct arena *arena;
+    struct model_profile *profile; // NULL: none yet, or not active then
+};
+
+static bool heap_is_on(void)
+{
+    const struct heap_source *source = push.flags & KILN_PUSH_NO_HEAP ? NULL : heap_source();
+    return source && source->active();
+}
+
+static struct heap_state look_at_heap(void)
+{
+    struct heap_state now = {0};
+    struct err ignored;
+    if (!heap_is_on() || !(now.arena = arena_new(0)))
+        return now;
+    now.profile = heap_profile(now.arena, &ignored);
+    if (!now.profile)
+        arena_free(now.arena);
+    return now.profile ? now : (struct heap_state){0};
+}
+
+static int open_window(void)
+{
+    struct agent_window_options o = {.no_threads = !(push.flags & KILN_PUSH_THREADS)};
+    struct err ignored;
+    return push.flags & KILN_PUSH_NO_CPU ? -1 : agent_window_open(&o, &ignored);
+}
+
+// What there is to tell of a window that has ended. before becomes the heap as it is now.
+static void send_window(int window, struct heap_state *before)
+{
+    struct err e = {""};
+    struct arena *arena = arena_new((size_t)1 << 30);
+    if (!arena) {
+        agent_window_cancel(window);
+        return;
+    }
+    struct model_profile *cpu = window >= 0 ? agent_window_close(window, arena, &e) : NULL;
+    struct model_profile *heap = NULL;
+    struct heap_state now = look_at_heap();
+    if (now.profile && before->profile)
+        heap = heap_progress(now.profile, before->profile, arena, &e);
+    struct push_body body;
+    if (push_message(&push.target, cpu, heap, arena, &body, &e) == 0 && body.n)
+        push_queue_add(body);
+    arena_free(arena);
+    arena_free(before->arena);
+    *before = now;
+}
+
+// --- the thread ---
+
+// Until the end of the window that begins now; false: it is the last.
+static bool wait_for_end(void)
+{
+    uint64_t length = push.seconds * UINT64_C(1000000000), now = wall_clock();
+    uint64_t end = (now / length + 1) * length;
+    if (end - now < SHORTEST_NS)
+        end += length;
+    pthread_mutex_lock(&push.lock);
+    // The clock may be set meanwhile: it is looked at again and again, and no window is longer than
+    // it should be.
+    struct timespec began, at;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    for (;;) {
+        now = wall_clock();
+        clock_gettime(CLOCK_MONOTONIC, &at);
+        uint64_t passed = (uint64_t)(at.tv_sec - began.tv_sec) * 1000000000u +
+                          (uint64_t)at.tv_nsec - (uint64_t)began.tv_nsec;
+        if (push.stopping || now >= end || passed >= length + SHORTEST_NS)
+            break;
+        uint64_t pause = end - now < 1000000000 ? end - now : 1000000000;
+        pause += (uint64_t)at.tv_nsec;
+        at.tv_sec += (time_t)(pause / 1000000000);
+        at.tv_nsec = (long)(pause % 1000000000);
+        pthread_cond_timedwait(&push.stop, &push.lock, &at);
+    }
+    bool more = !push.stopping;
+    pthread_mutex_unlock(&push.lock);
+    return more;
+}
+
+static void *watch(void *context)
+{
+    prctl(PR_SET_NAME, "kiln");
+    capture_heap_enter();
+    heap_jemalloc_leave_out_thread();
+    struct heap_state heap = look_at_heap();
+    int window = open_window();
+    for (bool more = true; more;) {
+        more = wait_for_end();
+        int ended = window;
+        if (ended >= 0)
+            agent_window_end(ended);
+        // What it takes to write the one belongs to the next.
+        window = more ? open_window() : -1;
+        send_window(ended, &heap);
+    }
+    arena_free(heap.arena);
+    return NULL;
+}
+
+// --- fork: the child does not push ---
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&push.lock);
+    push_queue_before_fork();
+}
+
+static void after_fork_in_parent(void)
+{
+    push_queue_after_fork_in_parent();
+    pthread_mutex_unlock(&push.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    push_queue_after_fork_in_child();
+    if (push.running)
+        push_target_fini(&push.target);
+    push.running = push.stopping = push.left_behind = push.started_profiler = false;
+    pthread_mutex_unlock(&push.lock);
+}
+
+static void watch_forks(void)
+{
+    collector_watch_forks(); // first: the collector's lock is taken while ours is held
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+// --- start and stop ---
+
+static void finish(void)
+{
+    push_target_fini(&push.target);
+    push.running = push.stopping = push.left_behind = false;
+}
+
+static int start_threads(const struct kiln_push_options *o, struct err *e)
+{
+    sigset_t all, had;
+    // Anew each time: in a child of fork it would remember who waited in the parent.
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&push.stop, &attributes);
+    pthread_condattr_destroy(&attributes);
+    sigfillset(&all);
+    sigdelset(&all, SIGPROF);
+    pthread_sigmask(SIG_SETMASK, &all, &had);
+    int result = push_queue_start(&push.target, o->queue ? o->queue : DEFAULT_QUEUE, e);
+    if (result == 0) {
+        int failed = pthread_create(&push.thread, NULL, watch, NULL);
+        if (failed) {
+            result = err_set(e, "no thread to push with: %s", strerror(failed));
+            while (!push_queue_stop())
+                ;
+        }
+    }
+    pthread_sigmask(SIG_SETMASK, &had, NULL);
+    return result;
+}
+
+static int start(const struct kiln_push_options *o, struct err *e)
+{
+    if (push.left_behind && push_queue_stop())
+        finish();
+    if (push.left_behind)
+        return err_set(e, "the last push to %.300s has not ended: a name is being looked up",
+                       push.target.url.shown);
+    if (push.running)
+        return err_set(e, "profiles are being pushed already, to %.300s", push.target.url.shown);
+    if (o->interval > MOST_SECONDS)
+        return err_set(e, "the interval is %u s; it must be 1 to %d", o->interval, MOST_SECONDS);
+    if (push_target_init(&push.target, o, e))
+        return -1;
+    push.seconds = o->interval ? o->interval : DEFAULT_SECONDS;
+    push.flags = o->flags;
+    push.stopping = push.started_profiler = false;
+    struct agent_options agent = {0};
+    int result = 0;
+    if (!(o->flags & KILN_PUSH_NO_CPU) && !collector_running()) {
+        result = collector_start(&agent, e);
+        push.started_profiler = result == 0;
+    }
+    if (result == 0)
+        result = start_threads(o, e);
+    if (result) {
+        if (push.started_profiler)
+            collector_stop();
+        push_target_fini(&push.target);
+    }
+    push.running = result == 0;
+    return result;
+}
+
+int push_start(const struct kiln_push_options *o, struct err *e)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&push.lock);
+    int result = start(o, e);
+    pthread_mutex_unlock(&push.lock);
+    return result;
+}
+
+void push_stop(void)
+{
+    pthread_mutex_lock(&push.lock);
+    bool ours = push.running && !push.stopping;
+    if (ours) {
+        push.stopping = true;
+        pthread_cond_signal(&push.stop);
+    }
+    pthread_mutex_unlock(&push.lock);
+    if (!ours)
+        return;
+    pthread_join(push.thread, NULL);
+    bool ended = push_queue_stop();
+    if (push.started_profiler)
+        collector_stop();
+    pthread_mutex_lock(&push.lock);
+    if (ended)
+        finish();
+    else
+        push.left_behind = true;
+    pthread_mutex_unlock(&push.lock);
+}
+
+void push_get_statistics(struct kiln_push_statistics *s)
+{
+    push_queue_get_statistics(s);
+}

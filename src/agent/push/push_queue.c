@@ -1,0 +1,280 @@
+// Requests that wait for the server, and the thread that sends them.
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "agent/heap/heap_source.h"
+#include "agent/push/push.h"
+#include "capture/heap_capture.h"
+
+enum {
+    TIMEOUT_SECONDS = 10,
+    FIRST_PAUSE_MS = 500,
+    LONGEST_PAUSE_MS = 30000,
+    LAST_PAUSE_MS = 200, // when stopping
+    GRACE_NS = 1000000000,
+};
+
+struct item {
+    struct item *next;
+    struct push_body body;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    const struct push_target *target;
+    struct item *first, **last;
+    size_t n, bytes, limit;
+    bool stopping, ended;
+    _Atomic uint64_t until; // when stopping: for how long it is tried
+    struct kiln_push_statistics counts;
+} queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+// --- with the lock held ---
+
+static struct item *take_first(void)
+{
+    struct item *item = queue.first;
+    if (item) {
+        if (!(queue.first = item->next))
+            queue.last = &queue.first;
+        queue.n--;
+        queue.bytes -= item->body.n;
+    }
+    return item;
+}
+
+static void give_up(struct item *item)
+{
+    free(item->body.p);
+    free(item);
+    queue.counts.dropped++;
+}
+
+// One that could not be sent is the first again, unless newer ones need its room.
+static void put_back(struct item *item)
+{
+    if (queue.bytes + item->body.n > queue.limit) {
+        give_up(item);
+        return;
+    }
+    item->next = queue.first;
+    if (!queue.first)
+        queue.last = &item->next;
+    queue.first = item;
+    queue.n++;
+    queue.bytes += item->body.n;
+}
+
+// --- the thread ---
+
+enum outcome { TAKEN, REFUSED, LATER };
+
+static enum outcome try_to_send(const struct item *item, char why[static 256])
+{
+    const struct post post = {
+        .url = &queue.target->url,
+        .path = "/push.v1.PusherService/Push",
+        .headers = queue.target->headers,
+        .body = {item->body.p, item->body.n},
+        .timeout_ns = TIMEOUT_SECONDS * UINT64_C(1000000000),
+        .until = &queue.until,
+    };
+    struct post_answer answer;
+    struct err e = {""};
+    if (post_send(&post, &answer, &e)) {
+        snprintf(why, 256, "%.255s", e.message);
+        return LATER;
+    }
+    if (answer.status >= 200 && answer.status < 300)
+        return TAKEN;
+    snprintf(why, 256, "%.100s: %d %.140s", queue.target->url.shown, answer.status, answer.text);
+    bool passes = answer.status >= 500 || answer.status == 429 || answer.status == 408;
+    return passes ? LATER : REFUSED;
+}
+
+// Until *flag is set or the clock shows ns.
+static void wait_until(const bool *flag, uint64_t ns)
+{
+    struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
+                             .tv_nsec = (long)(ns % 1000000000)};
+    while (!*flag && pthread_cond_timedwait(&queue.changed, &queue.lock, &until) != ETIMEDOUT)
+        ;
+}
+
+static void pause_for(uint64_t ms)
+{
+    static const bool never = false;
+    uint64_t now = post_now();
+    if (queue.stopping) {
+        wait_until(&never, now + LAST_PAUSE_MS * UINT64_C(1000000));
+        return;
+    }
+    // Up to a half less than asked, so that a fleet does not come back all at once.
+    uint64_t spread = now / 1000 % (ms / 2 + 1);
+    wait_until(&queue.stopping, now + (ms - spread) * 1000000);
+}
+
+static bool time_is_up(void)
+{
+    uint64_t until = atomic_load(&queue.until);
+    return until && post_now() >= until;
+}
+
+// With the lock held, but for the time of sending. The milliseconds to wait before the next.
+static uint64_t send_one(struct item *item, uint64_t pause)
+{
+    char why[256] = "";
+    pthread_mutex_unlock(&queue.lock);
+    enum outcome outcome = try_to_send(item, why);
+    pthread_mutex_lock(&queue.lock);
+    if (outcome == TAKEN) {
+        queue.counts.sent++;
+        queue.counts.sent_bytes += item->body.n;
+        free(item->body.p);
+        free(item);
+        return 0;
+    }
+    queue.counts.failed++;
+    // That there was no time left at the end says less than what went wrong before.
+    if (!time_is_up() || !*queue.counts.error)
+        memcpy(queue.counts.error, why, sizeof why);
+    if (outcome == REFUSED) {
+        give_up(item);
+        return 0;
+    }
+    put_back(item);
+    pause = pause ? 2 * pause : FIRST_PAUSE_MS;
+    return pause < LONGEST_PAUSE_MS ? pause : LONGEST_PAUSE_MS;
+}
+
+static void *send_all(void *context)
+{
+    uint64_t pause = 0;
+    struct err ignored;
+    prctl(PR_SET_NAME, "kiln");
+    capture_heap_enter();
+    heap_jemalloc_leave_out_thread();
+    // Nothing may be sent by a TLS library that has cleaned up after itself.
+    if (queue.target->url.tls && post_prepare(&queue.target->url, &ignored) == 0)
+        atexit(push_stop);
+    pthread_mutex_lock(&queue.lock);
+    for (;;) {
+        if (pause)
+            pause_for(pause);
+        struct item *item = time_is_up() ? NULL : take_first();
+        if (item)
+            pause = send_one(item, pause);
+        else if (queue.stopping)
+            break;
+        else
+            pthread_cond_wait(&queue.changed, &queue.lock);
+    }
+    for (struct item *item; (item = take_first());)
+        give_up(item);
+    queue.ended = true;
+    pthread_cond_broadcast(&queue.changed);
+    pthread_mutex_unlock(&queue.lock);
+    return NULL;
+}
+
+// --- from outside ---
+
+static void empty(void)
+{
+    queue.first = NULL;
+    queue.last = &queue.first;
+    queue.n = queue.bytes = 0;
+    queue.stopping = queue.ended = false;
+    atomic_store(&queue.until, 0);
+}
+
+int push_queue_start(const struct push_target *t, size_t limit, struct err *e)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_lock(&queue.lock);
+    pthread_cond_init(&queue.changed, &attributes);
+    empty();
+    queue.target = t;
+    queue.limit = limit;
+    queue.counts = (struct kiln_push_statistics){0};
+    pthread_mutex_unlock(&queue.lock);
+    pthread_condattr_destroy(&attributes);
+    int failed = pthread_create(&queue.thread, NULL, send_all, NULL);
+    return failed ? err_set(e, "no thread to push with: %s", strerror(failed)) : 0;
+}
+
+void push_queue_add(struct push_body body)
+{
+    struct item *item = malloc(sizeof *item);
+    pthread_mutex_lock(&queue.lock);
+    queue.counts.windows++;
+    if (!item || body.n > queue.limit) {
+        free(item);
+        free(body.p);
+        queue.counts.dropped++;
+    } else {
+        *item = (struct item){.body = body};
+        while (queue.bytes + body.n > queue.limit)
+            give_up(take_first());
+        *queue.last = item;
+        queue.last = &item->next;
+        queue.n++;
+        queue.bytes += body.n;
+        pthread_cond_broadcast(&queue.changed);
+    }
+    pthread_mutex_unlock(&queue.lock);
+}
+
+bool push_queue_stop(void)
+{
+    pthread_mutex_lock(&queue.lock);
+    if (!queue.stopping) {
+        queue.stopping = true;
+        atomic_store(&queue.until, post_now() + PUSH_STOP_SECONDS * UINT64_C(1000000000));
+        pthread_cond_broadcast(&queue.changed);
+    }
+    wait_until(&queue.ended, atomic_load(&queue.until) + GRACE_NS);
+    bool ended = queue.ended;
+    pthread_mutex_unlock(&queue.lock);
+    if (ended)
+        pthread_join(queue.thread, NULL);
+    return ended;
+}
+
+void push_queue_get_statistics(struct kiln_push_statistics *s)
+{
+    pthread_mutex_lock(&queue.lock);
+    *s = queue.counts;
+    s->queued = queue.n;
+    s->queued_bytes = queue.bytes;
+    pthread_mutex_unlock(&queue.lock);
+}
+
+void push_queue_before_fork(void)
+{
+    pthread_mutex_lock(&queue.lock);
+}
+
+void push_queue_after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&queue.lock);
+}
+
+// The parent sends what waits.
+void push_queue_after_fork_in_child(void)
+{
+    for (struct item *item; (item = take_first());)
+        give_up(item);
+    empty();
+    queue.counts = (struct kiln_push_statistics){0};
+    pthread_mutex_unlock(&queue.lock);
+}
