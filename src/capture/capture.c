@@ -9,6 +9,8 @@
 #include "capture/scan.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
+#include "process/process.h"
+#include "process/sandbox.h"
 
 // --- the calling thread ---
 
@@ -51,8 +53,7 @@ static void set_own_stack(struct capture_thread *t)
 void capture_arm_self(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    // A child of a bare clone or vfork has our memory, but it is not us.
-    if (!atomic_load(&capture_state.running) || capture_confined() || capture_state.pid != getpid())
+    if (!atomic_load(&capture_state.running) || sandbox_confines_caller() || !process_is_us())
         return;
     int cancellation = calm_down();
     pthread_once(&once, make_key);
@@ -70,7 +71,7 @@ void capture_arm_self(void)
 
 void capture_disarm_self(void)
 {
-    if (capture_confined() || capture_state.pid != getpid())
+    if (sandbox_confines_caller() || !process_is_us())
         return;
     pthread_mutex_lock(&thread_slots_lock);
     struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
@@ -84,7 +85,7 @@ void capture_disarm_self(void)
 
 void capture_settle(const struct unwind_regs *here)
 {
-    if (!atomic_load(&capture_state.running) || capture_confined())
+    if (!atomic_load(&capture_state.running) || sandbox_confines_caller())
         return;
     pthread_mutex_lock(&thread_slots_lock);
     struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
@@ -103,15 +104,15 @@ void capture_settle(const struct unwind_regs *here)
 
 // --- start and stop ---
 
-void capture_confine(enum capture_sandbox sandbox)
+// Without the lock: sandboxes may be entered in signal handlers.
+void capture_leave_out_self(void)
 {
-    if (sandbox > atomic_load(&capture_state.sandbox))
-        atomic_store(&capture_state.sandbox, sandbox);
-}
-
-enum capture_sandbox capture_confined(void)
-{
-    return (enum capture_sandbox)atomic_load(&capture_state.sandbox);
+    if (!atomic_load(&capture_state.running) || !process_is_us())
+        return;
+    atomic_store(&capture_state.only_starts, true);
+    struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
+    if (t)
+        thread_disarm(t);
 }
 
 void capture_set_ring_memory(void *(*get)(size_t bytes))
@@ -255,15 +256,16 @@ void capture_after_fork_in_child(void)
 // the timer goes first and does not come back, then what it has sent.
 bool capture_before_exec(void)
 {
-    if (!atomic_load(&capture_state.running) || capture_state.pid != getpid())
+    if (!atomic_load(&capture_state.running) || !process_is_us())
         return false;
-    pthread_mutex_lock(&thread_slots_lock);
+    // Without a lock: exec may be called in a signal handler.
     atomic_store(&capture_state.running, 0);
-    pthread_mutex_unlock(&thread_slots_lock);
     // Straight to the kernel: a mask that is set through libc may be ours to watch over.
     uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
-    capture_disarm_self();
+    struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
+    if (t)
+        thread_disarm(t);
     clock_before_exec();
     struct timespec zero = {0, 0};
     while (syscall(SYS_rt_sigtimedwait, &set, NULL, &zero, sizeof set) == SIGPROF)

@@ -50,12 +50,6 @@ struct capture_counts {
     uint64_t threads;                 // armed now
 };
 
-// A thread of the program, or all threads, will be killed for system calls that nobody foresaw
-// (seccomp). Handlers make none; what else is done in such threads, or by us, ceases.
-enum capture_sandbox { CAPTURE_FREE, CAPTURE_SOME_CONFINED, CAPTURE_ALL_CONFINED };
-void capture_confine(enum capture_sandbox sandbox);
-enum capture_sandbox capture_confined(void);
-
 // Where the rings of samples are to be: get returns so many zeroed bytes, aligned to 64 and never
 // given back, or NULL if it has none (then the ring is private). For memory that is shared with
 // another process: a child of fork leaves those rings alone. Call it before capture_start.
@@ -83,9 +77,9 @@ void capture_scan(void);
 bool capture_threads_changed(void);
 // The calling thread is the profiler's: signals that are meant for the program are not for it.
 void capture_mark_own(void);
-// Whether the calling thread is the only one left: then it should end, too, and the process with
-// it. *code is what the first thread gave to the kernel when it ended.
-bool capture_is_alone(int *code);
+// The calling thread must get no signal of ours any more, because it may not return from handlers:
+// its CPU time is accounted for without stacks.
+void capture_leave_out_self(void);
 // Arms the calling thread now, so that it is seen from its first instruction to its end.
 void capture_arm_self(void);
 // The kernel looks at CPU timers a few hundred times a second only; what the thread was due
@@ -160,6 +154,8 @@ void capture_set_ids(const struct capture_ids *ids);
 // False: none.
 bool capture_get_ids(struct capture_ids *ids);
 
+// Whether our handler of SIGPROF is installed. Signal-safe.
+bool capture_has_handler(void);
 // What the program wants to be done with SIGPROF, which the handler does for signals that are
 // not ours. False if the handler is not installed; then the kernel is the one to ask. Either
 // may be NULL.

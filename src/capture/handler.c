@@ -1,6 +1,7 @@
 // What runs in the interrupted thread. Everything here is async-signal-safe by being nothing
 // but loads, stores and the unwinder.
 #include "capture/thread.h"
+#include "process/sandbox.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -219,7 +220,7 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
 
 static bool is_confined(void)
 {
-    return atomic_load_explicit(&capture_state.sandbox, memory_order_relaxed) != CAPTURE_FREE;
+    return sandbox_scope() != SANDBOX_FREE;
 }
 
 // Of another clock. A thread that may not ask the kernel has one, and the rest at its end.
@@ -253,6 +254,26 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
     record(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
 }
 
+// What is being forwarded on this thread: the kernel's frame, which a handler passes on when it
+// calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind until
+// the next signal.
+static __thread struct {
+    const siginfo_t *info;
+    unsigned level;
+} forwarding INITIAL_EXEC;
+
+static void call_theirs(uintptr_t function, int signal, siginfo_t *info, ucontext_t *context,
+                        unsigned level)
+{
+    const siginfo_t *had = forwarding.info;
+    unsigned had_level = forwarding.level;
+    forwarding.info = info;
+    forwarding.level = level;
+    ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
+    forwarding.info = had;
+    forwarding.level = had_level;
+}
+
 // The program's handler is called with the mask that it asked for, not with ours. It gets three
 // arguments whether it wants them or not, so that flags and handler need not be read as one.
 static void forward(int signal, siginfo_t *info, ucontext_t *context)
@@ -264,13 +285,23 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
     }
     const struct handler_wish *w = &handler_wish;
     uintptr_t function = atomic_load_explicit(&w->function, memory_order_acquire);
+    // The handler that we called has called ours in turn, which it found when it was installed: it
+    // means the one before ours.
+    bool nested = forwarding.info == info;
+    unsigned level = nested ? forwarding.level + 1 : 0;
+    if (nested)
+        function = level <= HANDLER_PREDECESSORS ? atomic_load(&w->before[level - 1]) : 0;
     if (function == (uintptr_t)SIG_DFL || function == (uintptr_t)SIG_IGN)
         return;
+    if (is_confined()) {
+        call_theirs(function, signal, info, context, level);
+        return;
+    }
     uint64_t mask = *(const uint64_t *)&context->uc_sigmask | atomic_load(&w->mask);
     if (!(atomic_load(&w->flags) & SA_NODEFER))
         mask |= UINT64_C(1) << (SIGPROF - 1);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
-    ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
+    call_theirs(function, signal, info, context, level);
 }
 
 // The calling thread and its slot, as last looked for.
@@ -332,7 +363,7 @@ static bool is_for(const siginfo_t *info, const struct capture_thread *t)
 
 // While it runs every signal is blocked: no other handler can interrupt it, nor leave it by
 // longjmp.
-void handler_on_signal(int signal, siginfo_t *info, void *context)
+void handler_entry(int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
     struct capture_thread *t = NULL;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "capture/thread.h"
+#include "process/sandbox.h"
 
 #define EXPORT __attribute__((visibility("default")))
 #define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
@@ -206,7 +207,7 @@ static uint32_t find_stack(const void *caller)
         return heap_tables.no_stack;
     // Threads that are confined may make no system call, and so may not look whether memory is
     // there.
-    bool confined = capture_state.sandbox != CAPTURE_FREE;
+    bool confined = sandbox_scope() != SANDBOX_FREE;
     if (!confined && !self.stack_hi && ++self.samples == FAMILIAR)
         learn_stack(s);
     const struct unwind_snapshot *snapshot =

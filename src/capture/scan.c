@@ -12,6 +12,7 @@
 #include "capture/clock.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
+#include "process/sandbox.h"
 
 struct directory_entry {
     uint64_t inode;
@@ -50,7 +51,7 @@ static void visit_task(pid_t tid)
     struct capture_thread *t = thread_find(tid);
     if (t)
         t->found = true;
-    else if ((t = thread_arm(tid)))
+    else if (!atomic_load(&capture_state.only_starts) && (t = thread_arm(tid)))
         thread_read_name(t);
 }
 
@@ -139,7 +140,7 @@ static _Atomic uint64_t tasks_scanned;
 
 bool capture_threads_changed(void)
 {
-    if (capture_confined() == CAPTURE_ALL_CONFINED)
+    if (sandbox_scope() == SANDBOX_ALL_THREADS)
         return false;
     return atomic_load(&capture_state.running) && count_tasks() != atomic_load(&tasks_scanned);
 }
@@ -173,47 +174,8 @@ void scan_threads(void)
 
 void capture_scan(void)
 {
-    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
+    if (!atomic_load(&capture_state.running) || sandbox_scope() == SANDBOX_ALL_THREADS)
         return;
     tables_refresh(NULL);
     scan_threads();
-}
-
-static pid_t first_other;
-static unsigned n_others;
-
-static void count_other(pid_t tid)
-{
-    if (tid == (pid_t)syscall(SYS_gettid))
-        return;
-    first_other = tid;
-    n_others++;
-}
-
-// The first thread of a process stays in the list when it has ended. *code: its exit code.
-static bool has_ended(pid_t tid, int *code)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    const char *p = strrchr(text, ')');
-    if (!p || strncmp(p, ") Z", 3) != 0)
-        return false;
-    for (int field = 2; p && field < 52; field++)
-        p = strchr(p + 1, ' ');
-    *code = p ? (int)strtol(p, NULL, 10) >> 8 : 0;
-    return true;
-}
-
-bool capture_is_alone(int *code)
-{
-    if (capture_confined() == CAPTURE_ALL_CONFINED)
-        return false;
-    n_others = 0;
-    return each_task(count_other) && n_others == 1 && first_other == capture_state.pid &&
-           has_ended(first_other, code);
 }

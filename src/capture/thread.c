@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "capture/clock.h"
+#include "process/sandbox.h"
 
 struct capture_state capture_state;
 pthread_mutex_t thread_slots_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -93,7 +94,7 @@ static struct capture_thread *take_slot(void)
 
 void thread_read_name(struct capture_thread *t)
 {
-    if (capture_confined() == CAPTURE_ALL_CONFINED)
+    if (sandbox_scope() == SANDBOX_ALL_THREADS)
         return;
     char path[64] = "/proc/self/task/", digits[16];
     size_t at = strlen(path), n = 0;

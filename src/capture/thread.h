@@ -69,7 +69,8 @@ struct capture_state {
     _Atomic int32_t helper;    // capture_is_helper
     pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
     void *(*ring_memory)(size_t bytes); // NULL: rings are private
-    _Atomic uint32_t sandbox;           // enum capture_sandbox
+    // A thread was left out (capture_leave_out_self): scans arm no thread that they find.
+    _Atomic bool only_starts;
     // In the upper half of our timers' values; 0 before the start.
     _Atomic uint32_t cookie;
     uint32_t hz, depth;
@@ -138,11 +139,16 @@ uint64_t thread_process_cpu_ns(void);
 // Gives the slot of a drained thread back.
 void thread_release(struct capture_thread *t);
 
+enum { HANDLER_PREDECESSORS = 4 };
+
 // What the program itself wants to be done with SIGPROF.
 struct handler_wish {
     _Atomic uintptr_t function; // or SIG_DFL, SIG_IGN
     _Atomic int flags;
     _Atomic uint64_t mask;
+    // Handlers that were replaced behind our back, the latest first: a handler that was installed
+    // over ours and calls ours means these.
+    _Atomic uintptr_t before[HANDLER_PREDECESSORS];
 };
 extern struct handler_wish handler_wish;
 
@@ -152,7 +158,8 @@ bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint
 // A tick that the calling thread takes itself; SIGPROF is blocked.
 void handler_record_own(struct capture_thread *t, const struct unwind_regs *here, uint64_t ticks,
                         uint64_t ns);
-void handler_on_signal(int signal, siginfo_t *info, void *context);
+// What the kernel calls, or a handler of the program that was installed over it.
+void handler_entry(int signal, siginfo_t *info, void *context);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
 // Takes it back if somebody has replaced it, who then gets the signals that are not ours.

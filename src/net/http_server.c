@@ -8,13 +8,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "net/http_connection.h"
 #include "net/listen.h"
+#include "process/own_threads.h"
 
 enum { WAKE, LISTENER, FIRST_CONNECTION };
 
@@ -76,17 +76,21 @@ static void wake_up(struct http_server *s)
 static void *work(void *context)
 {
     struct http_server *s = context;
-    prctl(PR_SET_NAME, "kiln");
     if (s->handler.thread)
         s->handler.thread();
     pthread_mutex_lock(&s->lock);
     for (;;) {
         struct http_connection *c = NULL;
-        while (!s->stopping && !(c = pop(&s->waiting)))
+        while (!s->stopping && !own_threads_parking() && !(c = pop(&s->waiting)))
             pthread_cond_wait(&s->work, &s->lock);
         if (s->stopping)
             break;
         pthread_mutex_unlock(&s->lock);
+        own_thread_park_point();
+        if (!c) {
+            pthread_mutex_lock(&s->lock);
+            continue;
+        }
         c->again_ns = s->handler.finish(s->handler.context, &c->request, c->later, &c->answer);
         pthread_mutex_lock(&s->lock);
         push(&s->done, c);
@@ -328,10 +332,10 @@ static void *serve(void *context)
     struct http_server *s = context;
     struct pollfd polled[FIRST_CONNECTION + HTTP_SERVER_CONNECTIONS];
     struct http_connection *of[HTTP_SERVER_CONNECTIONS];
-    prctl(PR_SET_NAME, "kiln");
     if (s->handler.thread)
         s->handler.thread();
     while (!is_stopping(s)) {
+        own_thread_park_point();
         uint64_t now = now_ns();
         size_t n = s->n_connections;
         polled[WAKE] = (struct pollfd){.fd = s->wake, .events = POLLIN};
@@ -365,24 +369,18 @@ static void *serve(void *context)
 
 // --- start and stop ---
 
-// The process's signals are for its own threads; the profiler's ticks are for all.
-static int start_thread(pthread_t *thread, void *(*routine)(void *), struct http_server *s)
-{
-    sigset_t set, old;
-    sigfillset(&set);
-    sigdelset(&set, SIGPROF);
-    pthread_sigmask(SIG_SETMASK, &set, &old);
-    int failed = pthread_create(thread, NULL, routine, s);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed;
-}
-
 static void tell_to_stop(struct http_server *s)
 {
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
+    wake_up(s);
+}
+
+void http_server_wake(struct http_server *s)
+{
+    pthread_cond_signal(&s->work);
     wake_up(s);
 }
 
@@ -413,13 +411,13 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->descriptors, NULL);
     pthread_cond_init(&s->work, NULL);
-    int failed = start_thread(&s->worker, work, s);
-    if (!failed && (failed = start_thread(&s->sockets, serve, s))) {
+    int failed = own_thread_start(&s->worker, work, s, false, "for the endpoints", e);
+    if (!failed && own_thread_start(&s->sockets, serve, s, false, "for the endpoints", e)) {
+        failed = -1;
         tell_to_stop(s);
         pthread_join(s->worker, NULL);
     }
     if (failed) {
-        err_set(e, "no thread for the server: %s", strerror(failed));
         http_server_free(s);
         return NULL;
     }

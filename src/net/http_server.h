@@ -68,6 +68,8 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
 // Ends all connections and both threads. Not from a handler.
 void http_server_stop(struct http_server *s);
 void http_server_free(struct http_server *s);
+// Gets its threads out of their waits.
+void http_server_wake(struct http_server *s);
 // From begin only.
 void http_server_get_counts(const struct http_server *s, struct http_server_counts *counts);
 
