@@ -19,18 +19,13 @@ static pid_t current_pid(void)
     return (pid_t)syscall(SYS_getpid);
 }
 
-__attribute__((constructor(101))) static void remember_pid(void)
-{
-    atomic_store(&own_pid, current_pid());
-}
-
 pid_t process_pid(void)
 {
     // Constructors of other objects may come before ours.
     pid_t pid = atomic_load_explicit(&own_pid, memory_order_relaxed);
     if (!pid)
-        remember_pid();
-    return atomic_load_explicit(&own_pid, memory_order_relaxed);
+        atomic_store(&own_pid, pid = current_pid());
+    return pid;
 }
 
 bool process_is_us(void)
@@ -108,14 +103,14 @@ static void fork_in_child(void)
     }
 }
 
-static void watch_forks(void)
+// Always, since a child may be the first to use the library.
+__attribute__((constructor(101))) static void watch_forks(void)
 {
+    process_pid();
     pthread_atfork(before_fork, fork_in_parent, fork_in_child);
 }
 
 void process_on_fork(enum process_fork_order order, const struct process_fork_hooks *hooks)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     atomic_store(&subscribers[order], hooks);
-    pthread_once(&once, watch_forks);
 }
