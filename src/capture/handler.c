@@ -8,10 +8,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "base/attributes.h"
 #include "capture/record.h"
 
-// Initial-exec: reading it in a handler cannot allocate.
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 __thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
@@ -46,17 +45,6 @@ bool capture_get_ids(struct capture_ids *ids)
     if (ids_set)
         *ids = current_ids;
     return ids_set;
-}
-
-static uintptr_t thread_pointer(void)
-{
-#if defined(__x86_64__)
-    uintptr_t self;
-    __asm__("mov %%fs:0, %0" : "=r"(self));
-    return self;
-#else
-    return (uintptr_t)__builtin_thread_pointer();
-#endif
 }
 
 // What unwinding takes of the stack at the most, with something to spare: tests/capture/room.c.
@@ -255,7 +243,7 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
         ns += atomic_exchange_explicit(&t->carried_ns, 0, memory_order_relaxed);
     }
     unwind_regs_from_ucontext(&t->regs, context);
-    atomic_store_explicit(&t->thread_pointer, thread_pointer(), memory_order_relaxed);
+    atomic_store_explicit(&t->thread_pointer, thread_own_pointer(), memory_order_relaxed);
     record_sample(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
 }
 

@@ -12,9 +12,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/attributes.h"
 #include "model/builder.h"
-
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
 struct label {
     struct str key, value;

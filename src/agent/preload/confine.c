@@ -7,8 +7,7 @@
 #include <sys/syscall.h>
 
 #include "agent/journal/journal.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "base/attributes.h"
 
 static void confine(bool all)
 {

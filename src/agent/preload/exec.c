@@ -9,9 +9,8 @@
 
 #include "agent/journal/journal.h"
 #include "agent/preload/next.h"
+#include "base/attributes.h"
 #include "base/program.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 // --- what will not be in the profile ---
 

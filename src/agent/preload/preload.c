@@ -40,8 +40,7 @@
 #include "agent/journal/journal_memory.h"
 #include "agent/preload/next.h"
 #include "agent/preload/preload_push.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "base/attributes.h"
 
 static struct {
     char output[4096];
