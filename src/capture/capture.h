@@ -19,6 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attributes.h"
 #include "base/err.h"
 #include "unwind/unwind.h"
 
@@ -130,9 +131,8 @@ void capture_hold(void);
 void capture_release(void);
 const struct unwind_snapshot *capture_snapshot(void);
 
-// The number of the label set that the calling thread carries. Initial-exec: setting it is one
-// store, and reading it in a handler cannot allocate.
-extern __thread uint32_t capture_current_label __attribute__((tls_model("initial-exec")));
+// The number of the label set that the calling thread carries: setting it is one store.
+extern __thread uint32_t capture_current_label INITIAL_EXEC;
 
 static inline void capture_set_label(uint32_t label)
 {

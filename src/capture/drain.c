@@ -1,6 +1,7 @@
 // From the rings to whoever wants the samples.
 #include <string.h>
 
+#include "capture/record.h"
 #include "capture/thread.h"
 
 // Names are set after threads began, and changed: look again each second that has samples.
@@ -22,25 +23,27 @@ static void drain_thread(struct capture_thread *t, const char *name,
     uintptr_t pcs[CAPTURE_MAX_DEPTH];
     const uint64_t *words;
     while ((words = ring_peek(t->ring))) {
-        uint32_t length = (uint32_t)(words[0] & 0xffff);
-        uint32_t head = RING_HEAD + (words[0] & RING_HAS_IDS ? RING_IDS : 0);
-        struct capture_ids ids = {{0}, 0};
-        if (words[0] & RING_HAS_IDS)
-            ids = (struct capture_ids){{words[3], words[4]}, words[5]};
+        uint32_t length = record_length(words);
+        struct record r;
+        if (!record_decode(words, &r)) {
+            // The program has overwritten the ring: nothing in it can be trusted.
+            ring_drop_all(t->ring);
+            return;
+        }
         struct capture_sample sample = {
-            .kind = words[0] & RING_UNTICKED ? CAPTURE_UNTICKED : CAPTURE_STACK,
+            .kind = r.unticked ? CAPTURE_UNTICKED : CAPTURE_STACK,
             .tid = (uint32_t)t->tid,
             .serial = t->serial,
             .thread = name,
-            .ids = words[0] & RING_HAS_IDS ? &ids : NULL,
-            .label = (uint32_t)(words[0] >> 32),
-            .ticks = words[1],
-            .ns = words[2],
-            .end = (enum unwind_end)(words[0] >> 16 & 0xff),
-            .n = length - head,
+            .ids = r.has_ids ? &r.ids : NULL,
+            .label = r.label,
+            .ticks = r.ticks,
+            .ns = r.ns,
+            .end = (enum unwind_end)r.end,
+            .n = r.n,
             .pcs = pcs,
         };
-        memcpy(pcs, words + head, sample.n * sizeof *pcs);
+        memcpy(pcs, words + record_head(r.has_ids), r.n * sizeof *pcs);
         ring_drop(t->ring, length);
         if (sample.kind == CAPTURE_UNTICKED)
             capture_state.retired.unticked += sample.ticks;

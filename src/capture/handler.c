@@ -9,8 +9,9 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-// Initial-exec: reading it in a handler cannot allocate.
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#include "base/attributes.h"
+#include "capture/record.h"
+
 __thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
@@ -47,17 +48,6 @@ bool capture_get_ids(struct capture_ids *ids)
     return ids_set;
 }
 
-static uintptr_t thread_pointer(void)
-{
-#if defined(__x86_64__)
-    uintptr_t self;
-    __asm__("mov %%fs:0, %0" : "=r"(self));
-    return self;
-#else
-    return (uintptr_t)__builtin_thread_pointer();
-#endif
-}
-
 // What unwinding takes of the stack at the most, with something to spare: tests/capture/room.c.
 enum { ROOM = 1280 };
 
@@ -83,11 +73,9 @@ static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
     return bounds;
 }
 
-// A record: length | why << 16 | label << 32, then ticks and their CPU time, then the
-// ids if RING_HAS_IDS, then the addresses.
-static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uint64_t ns)
+static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t ticks, uint64_t ns)
 {
-    uint64_t *words = ring_reserve(t->ring, depth + RING_HEAD + RING_IDS);
+    uint64_t *words = ring_reserve(t->ring, record_room(depth));
     if (!words) {
         count(&t->ring_full, ticks);
         return;
@@ -97,13 +85,12 @@ static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uin
     enum unwind_end why = UNWIND_END_TRUNCATED;
     size_t n = 0;
     bool has_ids = ids_set;
-    uint32_t head = RING_HEAD + (has_ids ? RING_IDS : 0);
+    uint64_t *pcs = words + record_head(has_ids);
     if (snapshot && depth == 1) {
-        words[head] = t->regs.r[UNWIND_REG_PC];
+        *pcs = t->regs.r[UNWIND_REG_PC];
         n = 1;
     } else if (snapshot) {
-        n = unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)(words + head), depth,
-                         &t->cache, &why);
+        n = unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)pcs, depth, &t->cache, &why);
     }
     if (n == 0) {
         count(&t->no_snapshot, ticks);
@@ -111,16 +98,16 @@ static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uin
     }
     if (why == UNWIND_END_UNKNOWN_PC)
         atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
-    words[0] = (n + head) | (uint64_t)why << 16 | (uint64_t)capture_label() << 32;
-    words[1] = ticks;
-    words[2] = ns;
-    if (has_ids) {
-        words[0] |= RING_HAS_IDS;
-        words[3] = current_ids.trace[0];
-        words[4] = current_ids.trace[1];
-        words[5] = current_ids.span;
-    }
-    ring_commit(t->ring, (uint32_t)n + head);
+    struct record r = {
+        .n = (uint32_t)n,
+        .label = capture_label(),
+        .end = (uint8_t)why,
+        .has_ids = has_ids,
+        .ticks = ticks,
+        .ns = ns,
+        .ids = current_ids,
+    };
+    ring_commit(t->ring, record_encode(words, &r));
     t->last = words;
     count(&t->samples, 1);
     count(&t->ended[why], 1);
@@ -130,11 +117,11 @@ static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uin
 // record; if there is none, the root itself is all that is known.
 static uint32_t common_root(const uint64_t *pcs, uint32_t n, const uint64_t *last)
 {
+    struct record r;
     uint32_t same = 0;
-    if (last) {
-        uint32_t end = (uint32_t)(last[0] & 0xffff);
-        uint32_t m = end - RING_HEAD - (last[0] & RING_HAS_IDS ? RING_IDS : 0);
-        while (same < n && same < m && pcs[n - 1 - same] == last[end - 1 - same])
+    if (last && record_decode(last, &r)) {
+        const uint64_t *end = last + record_length(last);
+        while (same < n && same < r.n && pcs[n - 1 - same] == end[-1 - (int32_t)same])
             same++;
     }
     return same ? same : 1;
@@ -160,9 +147,10 @@ static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
 // Of another thread.
 static uint32_t last_root(const uint64_t *last, uint64_t *pcs)
 {
-    if (!last || (last[0] >> 16 & 0xff) != UNWIND_END_ROOT)
+    struct record r;
+    if (!last || !record_decode(last, &r) || r.end != UNWIND_END_ROOT)
         return 0;
-    *pcs = last[(last[0] & 0xffff) - 1];
+    *pcs = last[record_length(last) - 1];
     return 1;
 }
 
@@ -172,14 +160,20 @@ bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint
     uint32_t n = 0;
     // Its own handler, if one is in there, is the one that writes.
     if (atomic_fetch_add(&t->inside, 1) == 0) {
-        uint64_t *words = ring_reserve(t->ring, capture_state.depth + RING_HEAD);
-        if (words)
-            n = own ? calls_that_last(t, words + RING_HEAD) : last_root(t->last, words + RING_HEAD);
+        uint64_t *words = ring_reserve(t->ring, record_room(capture_state.depth));
+        if (words) {
+            uint64_t *pcs = words + record_head(false);
+            n = own ? calls_that_last(t, pcs) : last_root(t->last, pcs);
+        }
         if (n) {
-            words[0] = (n + RING_HEAD) | (uint64_t)UNWIND_END_ROOT << 16 | RING_UNTICKED;
-            words[1] = ticks;
-            words[2] = ns;
-            ring_commit(t->ring, n + RING_HEAD);
+            struct record r = {
+                .n = n,
+                .end = UNWIND_END_ROOT,
+                .unticked = true,
+                .ticks = ticks,
+                .ns = ns,
+            };
+            ring_commit(t->ring, record_encode(words, &r));
         }
     }
     atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
@@ -193,7 +187,7 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
     t->regs = *here;
     count(&t->ticks, ticks);
     count(&t->settled, ticks);
-    record(t, capture_state.depth, ticks, ns);
+    record_sample(t, capture_state.depth, ticks, ns);
     atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
 }
 
@@ -250,8 +244,8 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
         ns += atomic_exchange_explicit(&t->carried_ns, 0, memory_order_relaxed);
     }
     unwind_regs_from_ucontext(&t->regs, context);
-    atomic_store_explicit(&t->thread_pointer, thread_pointer(), memory_order_relaxed);
-    record(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
+    atomic_store_explicit(&t->thread_pointer, thread_own_pointer(), memory_order_relaxed);
+    record_sample(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
 }
 
 // What is being forwarded on this thread: the kernel's frame, which a handler passes on when it

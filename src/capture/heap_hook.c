@@ -7,11 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/attributes.h"
 #include "capture/thread.h"
 #include "process/sandbox.h"
-
-#define EXPORT __attribute__((visibility("default")))
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
 // A thread asks what is in force now at least every so many bytes: an interval or a start that
 // came meanwhile is heard of.
@@ -118,17 +116,6 @@ static struct heap_scratch *take_scratch(void)
     return NULL;
 }
 
-static uintptr_t thread_pointer(void)
-{
-#if defined(__x86_64__)
-    uintptr_t pointer;
-    __asm__("mov %%fs:0, %0" : "=r"(pointer));
-    return pointer;
-#else
-    return (uintptr_t)__builtin_thread_pointer();
-#endif
-}
-
 static const char *read_hex(const char *p, uintptr_t *value)
 {
     for (*value = 0;; p++) {
@@ -145,7 +132,7 @@ static const char *read_hex(const char *p, uintptr_t *value)
 // pointer; the first thread's has a name, or is the one that we are in.
 static void look_at_mapping(const char *line, const char *end, bool first_thread)
 {
-    uintptr_t lo, hi, pointer = thread_pointer();
+    uintptr_t lo, hi, pointer = thread_own_pointer();
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     const char *p = read_hex(line, &lo);
     read_hex(*p == '-' ? p + 1 : p, &hi);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "capture/clock.h"
+#include "capture/record.h"
 #include "process/sandbox.h"
 
 struct capture_state capture_state;
@@ -20,7 +21,7 @@ enum { RING_WORDS = 4096 };
 static uint32_t ring_words(void)
 {
     uint32_t words = RING_WORDS;
-    while (words < 8 * (capture_state.depth + RING_HEAD + RING_IDS))
+    while (words < 8 * record_room(capture_state.depth))
         words *= 2;
     return words;
 }
@@ -28,7 +29,7 @@ static uint32_t ring_words(void)
 uint32_t capture_ring_records(void)
 {
     // One record's room may be left at the end of the ring.
-    return ring_words() / (capture_state.depth + RING_HEAD + RING_IDS) - 1;
+    return ring_words() / record_room(capture_state.depth) - 1;
 }
 
 // Memory from the kernel alone.

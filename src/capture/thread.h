@@ -94,6 +94,19 @@ extern pthread_mutex_t thread_slots_lock;
     for (uint32_t i_ = 0, n_ = atomic_load(&capture_state.n_slots); i_ < n_; i_++) \
         for (struct capture_thread *t = atomic_load(&capture_state.slots[i_]); t; t = NULL)
 
+// The calling thread's pointer to its thread-local storage, which lies above its stack.
+// Signal-safe.
+static inline uintptr_t thread_own_pointer(void)
+{
+#if defined(__x86_64__)
+    uintptr_t pointer;
+    __asm__("mov %%fs:0, %0" : "=r"(pointer));
+    return pointer;
+#else
+    return (uintptr_t)__builtin_thread_pointer();
+#endif
+}
+
 // The monotonic clock.
 uint64_t thread_now_ns(void);
 

@@ -10,10 +10,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/attributes.h"
 #include "process/call.h"
 #include "process/process.h"
-
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
 #if defined(__x86_64__)
 #define OWN_ARCH AUDIT_ARCH_X86_64

@@ -36,6 +36,7 @@
 #include "agent/preload/preload.h"
 #include "agent/preload/preload_environment.h"
 #include "agent/preload/preload_push.h"
+#include "base/attributes.h"
 #include "process/call.h"
 #include "process/clock.h"
 #include "process/own_threads.h"

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#include "base/attributes.h"
 
 // The process is about to end without destructors: what is left to write is written, by another
 // thread if need be. Signal-safe.
