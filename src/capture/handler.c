@@ -74,11 +74,17 @@ static bool has_room(const struct capture_thread *t, const ucontext_t *context)
     return here - low >= n || here - low >= ROOM;
 }
 
+static bool is_confined(void)
+{
+    return atomic_load_explicit(&capture_state.sandbox, memory_order_relaxed) != CAPTURE_FREE;
+}
+
 static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
 {
     struct unwind_stack_bounds bounds = {
         .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
     bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
+    bounds.no_calls = is_confined();
     return bounds;
 }
 
@@ -215,11 +221,6 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
         return 0;
     }
     return ticks - credit;
-}
-
-static bool is_confined(void)
-{
-    return atomic_load_explicit(&capture_state.sandbox, memory_order_relaxed) != CAPTURE_FREE;
 }
 
 // Of another clock. A thread that may not ask the kernel has one, and the rest at its end.

@@ -204,8 +204,7 @@ static uint32_t find_stack(const void *caller)
     size_t n = 0;
     if (!s)
         return heap_tables.no_stack;
-    // Threads that are confined may make no system call, and so may not look whether memory is
-    // there.
+    // seccomp may kill a confined thread for any system call.
     bool confined = capture_state.sandbox != CAPTURE_FREE;
     if (!confined && !self.stack_hi && ++self.samples == FAMILIAR)
         learn_stack(s);
@@ -214,7 +213,7 @@ static uint32_t find_stack(const void *caller)
     if (snapshot && (!confined || self.stack_hi)) {
         unwind_regs_here(&s->regs);
         n = unwind_stack(snapshot, &s->regs,
-                         (struct unwind_stack_bounds){self.stack_lo, self.stack_hi}, s->pcs,
+                         (struct unwind_stack_bounds){self.stack_lo, self.stack_hi, confined}, s->pcs,
                          heap_tables.depth, &s->cache, &why);
         n = drop_leaf(s->pcs, n, caller);
     }

@@ -128,6 +128,7 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     w.bounds = bounds;
     w.switches = 8;
     w.next_page = 0;
+    w.pid = 0;
     for (unsigned i = 0; i < STEP_PAGES; i++)
         w.pages[i] = 0;
     step_from_regs(&w, start, true);

@@ -29,6 +29,7 @@ struct walk {
     bool vague;       // aarch64: sp is a lower bound only (after a frame pointer step)
     uint8_t switches; // how often a frame may lead to a lower stack
     uint8_t next_page;
+    int32_t pid; // 0: not asked yet
     const struct unwind_regs *full; // all registers of this frame, or NULL
     uintptr_t safe, n_safe;
     uintptr_t near;              // the lowest address of the stack that was interrupted

@@ -36,9 +36,12 @@ void unwind_regs_from_ucontext(struct unwind_regs *regs, const void *ucontext);
 #define unwind_regs_here(regs) UNWIND_ARCH_REGS_HERE(regs)
 
 // The stack that the thread was given: [lo, hi) is mapped from its stack pointer upwards.
-// {0, 0} if it is not known; then every page is probed.
+// {0, 0} if it is not known; then the kernel is asked about every page.
 struct unwind_stack_bounds {
     uintptr_t lo, hi;
+    // The walk makes no system call, because seccomp may kill the thread for one. Only the known
+    // stack is read; a walk that needs anything else ends there.
+    bool no_calls;
 };
 
 // Why a walk ended. Up to UNWIND_END_TRUNCATED the stack is as complete as it was asked to
