@@ -30,7 +30,7 @@ static bool readable(uintptr_t at)
     return result == -22; // EINVAL; EFAULT otherwise
 }
 
-static bool page_readable(struct walk *w, uintptr_t page)
+static inline __attribute__((always_inline)) bool page_readable(struct walk *w, uintptr_t page)
 {
     if (page == 0) // also what empty entries say
         return false;
@@ -83,7 +83,8 @@ static long copy_word(int32_t pid, uintptr_t at, uintptr_t *value)
     register long flags __asm__("r9") = 0;
     __asm__ volatile("syscall"
                      : "=a"(result)
-                     : "0"(310L), "D"((long)pid), "S"(&to), "d"(1L), "r"(source), "r"(n_from), "r"(flags)
+                     : "0"(310L), "D"((long)pid), "S"(&to), "d"(1L), "r"(source), "r"(n_from),
+                       "r"(flags)
                      : "rcx", "r11", "memory");
 #else
     register long x0 __asm__("x0") = pid;
