@@ -125,10 +125,11 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     size_t n = 0;
     struct walk w;
     w.snapshot = s;
-    w.bounds = bounds;
+    w.stack_lo = bounds.lo;
+    w.stack_hi = bounds.hi;
     w.switches = 8;
     w.next_page = 0;
-    w.pid = 0;
+    w.pid = bounds.no_calls ? STEP_NO_CALLS : 0;
     for (unsigned i = 0; i < STEP_PAGES; i++)
         w.pages[i] = 0;
     step_from_regs(&w, start, true);

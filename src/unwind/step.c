@@ -37,7 +37,7 @@ static inline __attribute__((always_inline)) bool page_readable(struct walk *w, 
     for (unsigned i = 0; i < STEP_PAGES; i++)
         if (w->pages[i] == page)
             return true;
-    if (w->bounds.no_calls || !readable(page))
+    if (w->pid == STEP_NO_CALLS || !readable(page))
         return false;
     w->pages[w->next_page++ % STEP_PAGES] = page;
     return true;
@@ -46,14 +46,14 @@ static inline __attribute__((always_inline)) bool page_readable(struct walk *w, 
 void step_set_safe(struct walk *w, bool trusted)
 {
     w->n_safe = 0;
-    if (w->sp < w->bounds.lo || w->sp >= w->bounds.hi || w->bounds.hi - w->sp <= 8)
+    if (w->sp < w->stack_lo || w->sp >= w->stack_hi || w->stack_hi - w->sp <= 8)
         return;
     // A main thread's stack is mapped from somewhere on upwards, so one page tells.
     if (!trusted && !page_readable(w, w->sp & ~(STEP_PAGE - 1)))
         return;
-    uintptr_t above = trusted ? w->sp - w->bounds.lo : w->sp & (STEP_PAGE - 1);
+    uintptr_t above = trusted ? w->sp - w->stack_lo : w->sp & (STEP_PAGE - 1);
     w->safe = w->sp - (above > UNWIND_RED_ZONE ? UNWIND_RED_ZONE : 0);
-    w->n_safe = w->bounds.hi - w->safe - 7;
+    w->n_safe = w->stack_hi - w->safe - 7;
 }
 
 static int32_t own_pid(void)
@@ -111,7 +111,7 @@ enum { NEAR = 65536 };
 bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
-    if (at > UINTPTR_MAX - 7 || w->bounds.no_calls)
+    if (at > UINTPTR_MAX - 7 || w->pid == STEP_NO_CALLS)
         return false;
     if (at - w->near >= NEAR) {
         uintptr_t copy;

@@ -7,6 +7,7 @@
 
 #define STEP_PAGE ((uintptr_t)4096)
 #define STEP_PAGES 3
+#define STEP_NO_CALLS (-1)
 
 struct unwind_snapshot {
     uint64_t generation;     // never 0, never the same twice
@@ -29,13 +30,13 @@ struct walk {
     bool vague;       // aarch64: sp is a lower bound only (after a frame pointer step)
     uint8_t switches; // how often a frame may lead to a lower stack
     uint8_t next_page;
-    int32_t pid; // 0: not asked yet
+    int32_t pid;                    // 0: not asked yet; STEP_NO_CALLS: no system call is allowed
     const struct unwind_regs *full; // all registers of this frame, or NULL
     uintptr_t safe, n_safe;
     uintptr_t near;              // the lowest address of the stack that was interrupted
     uintptr_t pages[STEP_PAGES]; // known to be readable
     const struct unwind_snapshot *snapshot;
-    struct unwind_stack_bounds bounds;
+    uintptr_t stack_lo, stack_hi;
     struct unwind_regs signal; // where full points after a signal frame
 };
 
