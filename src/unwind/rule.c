@@ -85,24 +85,12 @@ static uint16_t intern(struct unwind_rules *rules, unwind_rule rule)
     return (uint16_t)rules->n++;
 }
 
-bool unwind_expression_at(const uint8_t *base, size_t n, int32_t place, struct reader *out)
-{
-    if (place < 0 || (size_t)place >= n)
-        return false;
-    struct reader r = {base + place, base + n, false};
-    uint64_t length = reader_uleb(&r);
-    if (r.bad || length > reader_left(&r) || length > 255)
-        return false;
-    *out = (struct reader){r.p, r.p + length, false};
-    return true;
-}
-
 // Copies an expression to the end of the pool; its offset, or -1.
 static int32_t pool_expression(struct unwind_rules *rules, uint32_t *end, const uint8_t *base,
                                size_t n, int32_t place)
 {
     struct reader x;
-    if (!unwind_expression_at(base, n, place, &x))
+    if (!cfi_expression_at(base, n, place, &x))
         return -1;
     uint16_t length = (uint16_t)reader_left(&x);
     if (*end + 2u + length > UNWIND_POOL_MAX)

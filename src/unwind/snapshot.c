@@ -16,7 +16,6 @@
 struct found {
     struct unwind_module m;
     size_t path, build_id;
-    uintptr_t limit;                  // the end of the segment that holds .eh_frame_hdr
     bool from_maps;                   // no loader told us: the bias is not known yet
     const struct unwind_module *same; // in the snapshot before
 };
@@ -120,7 +119,7 @@ static void look_at_object(struct look *l, uintptr_t bias, const char *name, boo
         }
     for (size_t i = 0; i < n && base.m.header; i++)
         if (ph[i].p_type == PT_LOAD && base.m.header - bias - ph[i].p_vaddr < ph[i].p_memsz)
-            base.limit = bias + ph[i].p_vaddr + ph[i].p_memsz;
+            base.m.limit = bias + ph[i].p_vaddr + ph[i].p_memsz;
     for (size_t i = 0; i < n; i++) {
         if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X) || ph[i].p_memsz == 0)
             continue;
@@ -162,6 +161,24 @@ static uint64_t fingerprint(const struct unwind_module *m)
     return hash | 1;
 }
 
+// All but the table, which is another thread's to set.
+static void copy_module(struct unwind_module *to, const struct unwind_module *from)
+{
+    *to = (struct unwind_module){
+        .start = from->start,
+        .end = from->end,
+        .bias = from->bias,
+        .file_offset = from->file_offset,
+        .path = from->path,
+        .build_id = from->build_id,
+        .n_build_id = from->n_build_id,
+        .header = from->header,
+        .n_header = from->n_header,
+        .limit = from->limit,
+        .fingerprint = from->fingerprint,
+    };
+}
+
 // A mapping that is as it was when the loader could still be asked: what it said holds.
 static void take_over(struct look *l, struct found *f)
 {
@@ -171,7 +188,7 @@ static void take_over(struct look *l, struct found *f)
         old->file_offset != f->m.file_offset || !old->fingerprint ||
         fingerprint(old) != old->fingerprint)
         return;
-    f->m = *old;
+    copy_module(&f->m, old);
     f->path = add_text(l, old->path, strlen(old->path));
     if (old->n_build_id)
         f->build_id = add_text(l, old->build_id, old->n_build_id);
@@ -259,23 +276,35 @@ static void sort_found(struct look *l)
     l->found.n = n * sizeof(struct found);
 }
 
-static struct unwind_table *reuse(const struct unwind_snapshot *previous,
-                                  const struct unwind_module *m)
+static bool is_same(const struct unwind_module *a, const struct unwind_module *b)
+{
+    return a->start == b->start && a->end == b->end && a->bias == b->bias &&
+           a->fingerprint == b->fingerprint && a->fingerprint != 0 &&
+           a->n_build_id == b->n_build_id && strcmp(a->path, b->path) == 0 &&
+           (!a->n_build_id || memcmp(a->build_id, b->build_id, a->n_build_id) == 0);
+}
+
+static bool is_wanted(const struct unwind_snapshot *s, const struct unwind_module *m)
+{
+    return atomic_load(&s->wants->modules[m - s->modules]);
+}
+
+// Gives the module what the previous snapshot has: its table, or that it is wanted.
+static const struct unwind_table *reuse(const struct unwind_snapshot *previous,
+                                        const struct unwind_module *m, bool *wanted)
 {
     const struct unwind_module *old = previous ? unwind_snapshot_find(previous, m->start) : NULL;
-    if (!old || !old->table || old->start != m->start || old->end != m->end ||
-        old->bias != m->bias || old->fingerprint != m->fingerprint || m->fingerprint == 0 ||
-        old->n_build_id != m->n_build_id || strcmp(old->path, m->path) != 0 ||
-        (m->n_build_id && memcmp(old->build_id, m->build_id, m->n_build_id) != 0))
-        return NULL;
-    struct unwind_table *table = (struct unwind_table *)old->table;
-    atomic_fetch_add(&table->refs, 1);
-    return table;
+    if (!old || !is_same(old, m))
+        return UNWIND_TABLE_PENDING;
+    const struct unwind_table *table = step_table(old);
+    *wanted = is_wanted(previous, old);
+    if (table)
+        atomic_fetch_add(&((struct unwind_table *)table)->refs, 1);
+    return table ? table : atomic_load(&old->table);
 }
 
 // NULL: no unwind information, or no memory for it; the module is walked by frame pointers.
-static struct unwind_table *build(const struct found *f, const struct unwind_module *m,
-                                  struct unwind_rules *rules)
+static struct unwind_table *build(const struct unwind_module *m, struct unwind_rules *rules)
 {
     struct object_frames frames;
     bool file = m->path[0] == '/';
@@ -284,17 +313,38 @@ static struct unwind_table *build(const struct found *f, const struct unwind_mod
     bool by_file = file && m->n_build_id && m->n_header > LARGE_HEADER &&
                    object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) == 0;
     if (!by_file &&
-        (!f->limit || object_from_memory(&frames, m->header, m->n_header, f->limit) != 0) &&
+        (!m->limit || object_from_memory(&frames, m->header, m->n_header, m->limit) != 0) &&
         (!file || object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) != 0))
         return NULL;
     struct unwind_table *table =
         unwind_table_build(&frames.in, m->start - frames.shift, m->end - frames.shift, rules);
     object_frames_fini(&frames);
-    if (table && table->n_fdes == 0) {
+    // Another object may have taken the module's place meanwhile.
+    if (table && (table->n_fdes == 0 || fingerprint(m) != m->fingerprint)) {
         unwind_table_free(table);
         table = NULL;
     }
     return table;
+}
+
+unsigned unwind_snapshot_take_wants(const struct unwind_snapshot *s)
+{
+    return atomic_load_explicit(&s->wants->any, memory_order_relaxed)
+               ? atomic_exchange(&s->wants->any, 0)
+               : 0;
+}
+
+size_t unwind_snapshot_build_tables(const struct unwind_snapshot *s, bool all)
+{
+    size_t built = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        struct unwind_module *m = (struct unwind_module *)&s->modules[i];
+        if (atomic_load(&m->table) != UNWIND_TABLE_PENDING || !(all || is_wanted(s, m)))
+            continue;
+        atomic_store_explicit(&m->table, build(m, s->dictionary), memory_order_release);
+        built++;
+    }
+    return built;
 }
 
 static struct unwind_snapshot *
@@ -303,13 +353,15 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
     static _Atomic uint64_t generations;
     size_t n = n_found(l);
     size_t bytes = sizeof(struct unwind_snapshot) +
-                   n * (sizeof(uintptr_t) + sizeof(struct unwind_module)) + l->text.n;
+                   n * (sizeof(uintptr_t) + sizeof(struct unwind_module)) +
+                   sizeof(struct unwind_wants) + n + l->text.n;
     struct unwind_snapshot *s = process_map(bytes);
     if (!s)
         return NULL;
     struct unwind_module *modules = (struct unwind_module *)(s + 1);
     uintptr_t *starts = (uintptr_t *)(modules + n);
-    char *text = (char *)(starts + n);
+    struct unwind_wants *wants = (struct unwind_wants *)(starts + n);
+    char *text = (char *)wants + sizeof *wants + n;
     memcpy(text, l->text.p, l->text.n);
     *s = (struct unwind_snapshot){
         .generation = atomic_fetch_add(&generations, 1) + 1,
@@ -319,6 +371,7 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         .rules = rules->rule,
         .pool = rules->pool,
         .dictionary = rules,
+        .wants = wants,
         .adds = l->adds,
         .subs = l->subs,
         .mapped = bytes,
@@ -326,7 +379,7 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
     for (size_t i = 0; i < n; i++) {
         const struct found *f = found_at(l, i);
         struct unwind_module *m = &modules[i];
-        *m = f->m;
+        copy_module(m, &f->m);
         starts[i] = m->start;
         m->path = text + f->path;
         m->build_id = m->n_build_id ? (const uint8_t *)text + f->build_id : NULL;
@@ -335,13 +388,10 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         bool known =
             !f->from_maps || f->same ||
             (m->path[0] == '/' && object_bias(m->path, m->file_offset, m->start, &m->bias));
-        struct unwind_table *table = reuse(previous, m);
-        m->table = table || !known ? table : build(f, m, rules);
-        if (m->table) {
-            m->n_fdes = m->table->n_fdes;
-            m->n_rows = m->table->n_rows;
-            m->table_bytes = unwind_table_bytes(m->table);
-        }
+        bool wanted = false;
+        const struct unwind_table *table = reuse(previous, m, &wanted);
+        atomic_store(&m->table, table == UNWIND_TABLE_PENDING && !known ? NULL : table);
+        atomic_store(&wants->modules[i], wanted);
     }
     return s;
 }
@@ -412,7 +462,7 @@ void unwind_snapshot_free(struct unwind_snapshot *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->n; i++)
-        unwind_table_free((struct unwind_table *)s->modules[i].table);
+        unwind_table_free((struct unwind_table *)step_table(&s->modules[i]));
     unwind_rules_free(s->dictionary);
     process_unmap(s, s->mapped);
 }
@@ -436,6 +486,11 @@ bool unwind_snapshot_stale(const struct unwind_snapshot *s)
     return l.adds != s->adds || l.subs != s->subs;
 }
 
+uint64_t unwind_snapshot_generation(const struct unwind_snapshot *s)
+{
+    return s->generation;
+}
+
 const struct unwind_module *unwind_snapshot_modules(const struct unwind_snapshot *s, size_t *n)
 {
     *n = s->n;
@@ -445,7 +500,9 @@ const struct unwind_module *unwind_snapshot_modules(const struct unwind_snapshot
 size_t unwind_snapshot_bytes(const struct unwind_snapshot *s)
 {
     size_t bytes = s->mapped + unwind_rules_bytes(s->dictionary);
-    for (size_t i = 0; i < s->n; i++)
-        bytes += s->modules[i].table_bytes;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct unwind_table *table = step_table(&s->modules[i]);
+        bytes += table ? unwind_table_bytes(table) : 0;
+    }
     return bytes;
 }

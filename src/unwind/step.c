@@ -70,12 +70,15 @@ static int32_t own_pid(void)
 #endif
 }
 
-// process_vm_readv of ourselves: 8, less if a part is not mapped, or a negative number.
-static long copy_word(int32_t pid, uintptr_t at, uintptr_t *value)
+// process_vm_readv of ourselves: n, less if a part is not mapped, or a negative number.
+static long copy_own(struct walk *w, uintptr_t at, void *value, size_t n)
 {
     struct {
         uintptr_t base, n;
-    } to = {(uintptr_t)value, 8}, from = {at, 8};
+    } to = {(uintptr_t)value, n}, from = {at, n};
+    if (!w->pid)
+        w->pid = own_pid();
+    int32_t pid = w->pid;
     long result;
 #if defined(__x86_64__)
     register void *source __asm__("r10") = &from;
@@ -115,9 +118,7 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
         return false;
     if (at - w->near >= NEAR) {
         uintptr_t copy;
-        if (!w->pid)
-            w->pid = own_pid();
-        long got = copy_word(w->pid, at, &copy);
+        long got = copy_own(w, at, &copy, sizeof copy);
         if (got == 8)
             *value = copy;
         if (got >= 0 || got == -14) // EFAULT; otherwise it is forbidden here
@@ -127,6 +128,11 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
         return false;
     *value = step_word_at(at);
     return true;
+}
+
+bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n)
+{
+    return w->pid != STEP_NO_CALLS && at <= UINTPTR_MAX - n && copy_own(w, at, to, n) == (long)n;
 }
 
 // The registers of the frame that we are in, and which of them are known.
