@@ -195,7 +195,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", e.message);
         return 1;
     }
-    unwind_snapshot_build_tables(snapshot, true);
+    while (unwind_snapshot_build_table(snapshot, true))
+        ;
     double tables = now();
     struct unwind_snapshot *again = unwind_snapshot_build(snapshot, &e);
     double t2 = now();

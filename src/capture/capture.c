@@ -105,8 +105,10 @@ void capture_settle(const struct unwind_regs *here)
 
 void capture_confine(enum capture_sandbox sandbox)
 {
-    if (sandbox > atomic_load(&capture_state.sandbox))
-        atomic_store(&capture_state.sandbox, sandbox);
+    if (sandbox <= atomic_load(&capture_state.sandbox))
+        return;
+    tables_complete();
+    atomic_store(&capture_state.sandbox, sandbox);
 }
 
 enum capture_sandbox capture_confined(void)

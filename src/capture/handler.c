@@ -114,8 +114,6 @@ static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uin
         count(&t->no_snapshot, ticks);
         return;
     }
-    if (why == UNWIND_END_UNKNOWN_PC)
-        atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
     words[0] = (n + head) | (uint64_t)why << 16 | (uint64_t)capture_label() << 32;
     words[1] = ticks;
     words[2] = ns;

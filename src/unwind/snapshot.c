@@ -334,17 +334,24 @@ unsigned unwind_snapshot_take_wants(const struct unwind_snapshot *s)
                : 0;
 }
 
-size_t unwind_snapshot_build_tables(const struct unwind_snapshot *s, bool all)
+bool unwind_snapshot_build_table(const struct unwind_snapshot *s, bool all)
 {
-    size_t built = 0;
     for (size_t i = 0; i < s->n; i++) {
         struct unwind_module *m = (struct unwind_module *)&s->modules[i];
         if (atomic_load(&m->table) != UNWIND_TABLE_PENDING || !(all || is_wanted(s, m)))
             continue;
         atomic_store_explicit(&m->table, build(m, s->dictionary), memory_order_release);
-        built++;
+        return true;
     }
-    return built;
+    return false;
+}
+
+bool unwind_snapshot_same_modules(const struct unwind_snapshot *a, const struct unwind_snapshot *b)
+{
+    bool same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++)
+        same = a->modules[i].start == b->modules[i].start && a->modules[i].end == b->modules[i].end;
+    return same;
 }
 
 static struct unwind_snapshot *

@@ -112,9 +112,9 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
 // What walks missed since the last call, as a set.
 enum { UNWIND_WANTS_TABLES = 1, UNWIND_WANTS_MODULES = 2 };
 unsigned unwind_snapshot_take_wants(const struct unwind_snapshot *snapshot);
-// Builds the tables that walks have wanted, or all that are pending. The same thread or lock as
-// unwind_snapshot_build; walks may go on meanwhile. Returns how many it built.
-size_t unwind_snapshot_build_tables(const struct unwind_snapshot *snapshot, bool all);
+// Builds one of the tables that walks have wanted, or of all that are pending. The same thread or
+// lock as unwind_snapshot_build; walks may go on meanwhile. False: there is none to build.
+bool unwind_snapshot_build_table(const struct unwind_snapshot *snapshot, bool all);
 // From now on the loader is not asked: /proc/self/maps and the files say what is loaded. For the
 // child of a fork whose parent had other threads: one of them may have had the loader's lock, and
 // nobody is left to give it back.
@@ -124,6 +124,9 @@ void unwind_snapshot_free(struct unwind_snapshot *snapshot);
 // True if objects were loaded or unloaded since. Cheap; takes the loader's lock, so not in a
 // signal handler. JIT code is not noticed: that shows as UNWIND_END_UNKNOWN_PC.
 bool unwind_snapshot_stale(const struct unwind_snapshot *snapshot);
+
+// Whether both list the same addresses.
+bool unwind_snapshot_same_modules(const struct unwind_snapshot *a, const struct unwind_snapshot *b);
 
 // Never 0, and never the same for two snapshots of a process, as addresses may be.
 uint64_t unwind_snapshot_generation(const struct unwind_snapshot *snapshot);

@@ -365,8 +365,8 @@ void harness_refresh(void)
     unwind_snapshot_free(snapshot);
     snapshot = next;
     lazy = getenv("HARNESS_LAZY") != NULL;
-    if (!lazy)
-        unwind_snapshot_build_tables(snapshot, true);
+    while (!lazy && unwind_snapshot_build_table(snapshot, true))
+        ;
 }
 
 static void install(int number, void (*handler)(int, siginfo_t *, void *))
