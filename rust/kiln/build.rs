@@ -29,18 +29,6 @@ const PARTS: [(&str, &str); 5] = [
     ("net", "http http_connection http_origin http_server listen post post_answer post_curl post_plain post_url"),
 ];
 
-/// What runs in signal handlers and malloc hooks is compiled with care: see src/unwind/meson.build.
-const IN_HANDLERS: [&str; 8] = [
-    "capture/handler",
-    "capture/heap_hook",
-    "capture/heap_tables",
-    "unwind/expression",
-    "unwind/stack",
-    "unwind/step",
-    "unwind/step_aarch64",
-    "unwind/step_x86_64",
-];
-
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("csrc");
@@ -56,8 +44,10 @@ fn main() {
     embed(&out.join("agent_assets.h"), &[index]);
     embed(&out.join("report/flame_assets.h"), &flame_assets(&src.join("report/flame")));
 
+    // What runs in signal handlers and malloc hooks is compiled with care: see src/unwind/meson.build.
+    let list = fs::read_to_string(src.join("handlers.txt")).unwrap();
     let (handlers, others): (Vec<String>, Vec<String>) =
-        files(&src).into_iter().partition(|name| IN_HANDLERS.contains(&name.as_str()));
+        files(&src).into_iter().partition(|name| list.lines().any(|line| line == name));
     let mut objects = Vec::new();
     for (names, in_handlers) in [(handlers, true), (others, false)] {
         let mut build = cc::Build::new();

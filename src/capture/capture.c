@@ -104,6 +104,12 @@ void capture_settle(const struct unwind_regs *here)
 
 // --- start and stop ---
 
+void capture_before_confinement(void)
+{
+    if (atomic_load(&capture_state.running))
+        tables_complete();
+}
+
 // Without the lock: sandboxes may be entered in signal handlers.
 void capture_leave_out_self(void)
 {

@@ -78,6 +78,8 @@ void capture_scan(void);
 bool capture_threads_changed(void);
 // The calling thread is the profiler's: signals that are meant for the program are not for it.
 void capture_mark_own(void);
+// Handlers are about to be forbidden system calls: makes what they would ask for.
+void capture_before_confinement(void);
 // The calling thread must get no signal of ours any more, because it may not return from handlers:
 // its CPU time is accounted for without stacks.
 void capture_leave_out_self(void);

@@ -65,11 +65,17 @@ static bool has_room(const struct capture_thread *t, const ucontext_t *context)
     return here - low >= n || here - low >= ROOM;
 }
 
+static bool is_confined(void)
+{
+    return sandbox_scope() != SANDBOX_FREE;
+}
+
 static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
 {
     struct unwind_stack_bounds bounds = {
         .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
     bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
+    bounds.no_calls = is_confined();
     return bounds;
 }
 
@@ -96,8 +102,6 @@ static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t tic
         count(&t->no_snapshot, ticks);
         return;
     }
-    if (why == UNWIND_END_UNKNOWN_PC)
-        atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
     struct record r = {
         .n = (uint32_t)n,
         .label = capture_label(),
@@ -210,11 +214,6 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
         return 0;
     }
     return ticks - credit;
-}
-
-static bool is_confined(void)
-{
-    return sandbox_scope() != SANDBOX_FREE;
 }
 
 // Of another clock. A thread that may not ask the kernel has one, and the rest at its end.

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/tables.h"
 #include "capture/thread.h"
 
 enum { LEAST_MEMORY = 64 << 10 };
@@ -195,11 +196,15 @@ static uint16_t module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
     return m ? find_module(m) : HEAP_NO_MODULE;
 }
 
-static void resolve_stack(struct heap_stack *s, const struct unwind_snapshot *snapshot)
+static void resolve_stack(struct heap_stack *s, const struct unwind_snapshot *snapshot, bool stale)
 {
     _Atomic uint16_t *modules = (_Atomic uint16_t *)(s->pcs + s->n);
     if (s->n == 0 || atomic_load(&modules[s->n - 1]) != HEAP_UNRESOLVED)
         return;
+    // An object that was loaded after the snapshot: the next one has it.
+    for (uint16_t i = 0; stale && i < s->n; i++)
+        if (!unwind_snapshot_find(snapshot, s->pcs[i]))
+            return;
     // The last one last: it says that all are.
     for (uint16_t i = 0; i < s->n; i++)
         atomic_store(&modules[i], module_of(s->pcs[i], snapshot));
@@ -207,26 +212,27 @@ static void resolve_stack(struct heap_stack *s, const struct unwind_snapshot *sn
 
 void capture_heap_resolve(void)
 {
-    static uint64_t seen_used;
-    static const struct unwind_snapshot *seen;
+    static uint64_t seen_used, seen; // seen: the snapshot's generation
     uint64_t used = heap_tables.head ? atomic_load(&heap_tables.used) : 0;
     capture_hold();
     const struct unwind_snapshot *snapshot = capture_snapshot();
-    if (snapshot && used && (used != seen_used || snapshot != seen)) {
+    uint64_t generation = snapshot ? unwind_snapshot_generation(snapshot) : 0;
+    if (snapshot && used && (used != seen_used || generation != seen)) {
         size_t n;
         const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n);
         // The program itself first, and all that is loaded: who reads the image of a process that
         // was killed may meet stacks that nobody has looked at.
         module_of(getauxval(AT_ENTRY), snapshot);
-        for (size_t i = 0; snapshot != seen && i < n; i++)
+        for (size_t i = 0; generation != seen && i < n; i++)
             find_module(&m[i]);
+        bool stale = tables_stale(snapshot);
         for (uint32_t i = 0; i < HEAP_INDEX; i++) {
             struct heap_stack *s = heap_record(atomic_load(&heap_tables.head->index[i]));
             if (s)
-                resolve_stack(s, snapshot);
+                resolve_stack(s, snapshot, stale);
         }
         seen_used = used;
-        seen = snapshot;
+        seen = generation;
     }
     capture_release();
 }

@@ -192,8 +192,7 @@ static uint32_t find_stack(const void *caller)
     size_t n = 0;
     if (!s)
         return heap_tables.no_stack;
-    // Threads that are confined may make no system call, and so may not look whether memory is
-    // there.
+    // seccomp may kill a confined thread for any system call.
     bool confined = sandbox_scope() != SANDBOX_FREE;
     if (!confined && !self.stack_hi && ++self.samples == FAMILIAR)
         learn_stack(s);
@@ -202,16 +201,14 @@ static uint32_t find_stack(const void *caller)
     if (snapshot && (!confined || self.stack_hi)) {
         unwind_regs_here(&s->regs);
         n = unwind_stack(snapshot, &s->regs,
-                         (struct unwind_stack_bounds){self.stack_lo, self.stack_hi}, s->pcs,
-                         heap_tables.depth, &s->cache, &why);
+                         (struct unwind_stack_bounds){self.stack_lo, self.stack_hi, confined},
+                         s->pcs, heap_tables.depth, &s->cache, &why);
         n = drop_leaf(s->pcs, n, caller);
     }
     if (n == 0) {
         s->pcs[0] = (uintptr_t)caller - 1;
         n = 1;
     }
-    if (why == UNWIND_END_UNKNOWN_PC)
-        atomic_store_explicit(&capture_state.unknown_pc, 1, memory_order_relaxed);
     if (why != UNWIND_END_ROOT)
         atomic_fetch_add_explicit(&heap_tables.head->truncated, 1, memory_order_relaxed);
     uint32_t stack = heap_find_stack(s->pcs, n, why != UNWIND_END_ROOT);

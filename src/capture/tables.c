@@ -1,5 +1,5 @@
-// The unwind tables that handlers read: made anew when objects come or go, and freed when no
-// handler is in them any more.
+// The unwind tables that handlers read: the list of modules is made anew when objects come or go,
+// tables are added when handlers want them, and both are freed when no handler is in them any more.
 #include "capture/tables.h"
 
 #include <pthread.h>
@@ -58,30 +58,75 @@ static void retire_snapshot(const struct unwind_snapshot *old)
         unwind_snapshot_free((struct unwind_snapshot *)old);
 }
 
-static int refresh(struct err *e)
+// When to look for code that no module explains, JIT code mostly. It may stay unexplained: the
+// more often nothing new was found, the longer the pause.
+enum { LEAST_PAUSE_MS = 20, MOST_PAUSE_MS = 5000 };
+static struct {
+    uint64_t last, pause; // ns
+} search = {.pause = LEAST_PAUSE_MS * UINT64_C(1000000)};
+
+static bool search_is_due(void)
+{
+    return thread_now_ns() - search.last >= search.pause;
+}
+
+static void end_search(uint64_t begin, bool found)
+{
+    search.last = thread_now_ns();
+    uint64_t least = (search.last - begin) * 50; // 2 % of a CPU
+    if (least < LEAST_PAUSE_MS * UINT64_C(1000000))
+        least = LEAST_PAUSE_MS * UINT64_C(1000000);
+    search.pause = found ? least : search.pause * 2;
+    if (search.pause > MOST_PAUSE_MS * UINT64_C(1000000))
+        search.pause = MOST_PAUSE_MS * UINT64_C(1000000);
+}
+
+// The loader's lock is ours meanwhile, so that a fork never finds half a table; one at a time, so
+// that it need not wait for all.
+static void build_tables(const struct unwind_snapshot *snapshot, bool all)
+{
+    bool built;
+    do {
+        pthread_mutex_lock(&loader_lock);
+        built = unwind_snapshot_build_table(snapshot, all);
+        pthread_mutex_unlock(&loader_lock);
+    } while (built);
+}
+
+static int refresh_modules(unsigned wants, struct err *e)
 {
     const struct unwind_snapshot *old = atomic_load(&capture_state.snapshot);
-    static uint64_t last_forced;
-    bool unknown = atomic_exchange(&capture_state.unknown_pc, 0);
-    // Code that no module explains may stay so: do not look for it all the time.
-    if (unknown && old && thread_now_ns() - last_forced < 5000000000u)
-        unknown = false;
+    uint64_t begin = thread_now_ns();
     pthread_mutex_lock(&loader_lock);
-    if (old && !unknown && !unwind_snapshot_stale(old)) {
-        pthread_mutex_unlock(&loader_lock);
-        return 0;
-    }
-    if (unknown)
-        last_forced = thread_now_ns();
-    struct unwind_snapshot *fresh = unwind_snapshot_build(old, e);
+    bool stale = !old || unwind_snapshot_stale(old);
+    bool searching = !stale && (wants & UNWIND_WANTS_MODULES) && search_is_due();
+    struct unwind_snapshot *fresh = stale || searching ? unwind_snapshot_build(old, e) : NULL;
     pthread_mutex_unlock(&loader_lock);
     if (!fresh)
-        return -1;
+        return stale || searching ? -1 : 0;
+    if (searching) {
+        bool found = !unwind_snapshot_same_modules(old, fresh);
+        end_search(begin, found);
+        if (!found) {
+            unwind_snapshot_free(fresh);
+            return 0;
+        }
+    }
     capture_hold();
     atomic_store(&capture_state.snapshot, fresh);
     retire_snapshot(old);
     capture_release();
     return 1;
+}
+
+static int refresh(struct err *e)
+{
+    const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
+    unsigned wants = snapshot ? unwind_snapshot_take_wants(snapshot) : 0;
+    int result = refresh_modules(wants, e);
+    if (wants & UNWIND_WANTS_TABLES)
+        build_tables(atomic_load(&capture_state.snapshot), false);
+    return result;
 }
 
 int tables_refresh(struct err *e)
@@ -90,6 +135,23 @@ int tables_refresh(struct err *e)
     int result = refresh(e);
     pthread_mutex_unlock(&refresh_lock);
     return result;
+}
+
+bool tables_stale(const struct unwind_snapshot *snapshot)
+{
+    pthread_mutex_lock(&loader_lock);
+    bool stale = unwind_snapshot_stale(snapshot);
+    pthread_mutex_unlock(&loader_lock);
+    return stale;
+}
+
+void tables_complete(void)
+{
+    pthread_mutex_lock(&refresh_lock);
+    const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
+    if (snapshot)
+        build_tables(snapshot, true);
+    pthread_mutex_unlock(&refresh_lock);
 }
 
 int capture_heap_refresh(struct err *e)

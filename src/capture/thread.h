@@ -63,7 +63,6 @@ struct capture_state {
     _Atomic(struct capture_thread *) slots[CAPTURE_MAX_THREADS];
     _Atomic uint32_t n_slots; // highest ever used, plus one
     _Atomic(const struct unwind_snapshot *) snapshot;
-    _Atomic uint32_t unknown_pc; // a handler met code that is in no module
     _Atomic uint32_t running;
     _Atomic int32_t refresher; // the thread that keeps the unwind tables up to date
     _Atomic int32_t helper;    // capture_is_helper

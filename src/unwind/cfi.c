@@ -1,3 +1,4 @@
+// Runs in signal handlers too (lookup.c).
 #include "unwind/cfi.h"
 
 enum {
@@ -273,4 +274,16 @@ enum cfi_next cfi_run(struct cfi_program *c, uint64_t *until)
         return *until < c->end ? CFI_ROW : CFI_LAST;
     }
     return CFI_LAST;
+}
+
+bool cfi_expression_at(const uint8_t *base, size_t n, int32_t place, struct reader *out)
+{
+    if (place < 0 || (size_t)place >= n)
+        return false;
+    struct reader r = {base + place, base + n, false};
+    uint64_t length = reader_uleb(&r);
+    if (r.bad || length > reader_left(&r) || length > 255)
+        return false;
+    *out = (struct reader){r.p, r.p + length, false};
+    return true;
 }

@@ -57,3 +57,6 @@ enum cfi_next cfi_run(struct cfi_program *program, uint64_t *until);
 // Indirect pointers are not followed but read.
 uint64_t cfi_pointer(struct reader *r, uint8_t encoding, const uint8_t *base, uint64_t address,
                      uint64_t data_address);
+
+// The expression noted at offset place: its bytes; false if it is not inside.
+bool cfi_expression_at(const uint8_t *base, size_t n, int32_t place, struct reader *out);

@@ -1,3 +1,4 @@
+// Runs in signal handlers too (lookup.c): no calls of libc, and large structures are the caller's.
 #include "unwind/eh_frame.h"
 
 #define PE_OMIT 0xff
@@ -84,20 +85,24 @@ static bool cie_augmentation(const struct eh_input *in, struct eh_cie *cie, stru
 }
 
 // False: nothing that refers to it can be followed.
-static bool cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie *cie)
+static bool cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie *cie,
+                      struct cfi_program *program)
 {
     struct entry e;
-    *cie = (struct eh_cie){.offset = offset, .address_size = 8};
+    cie->offset = offset;
+    cie->encoding = 0;
+    cie->address_size = 8;
+    cie->augmented = cie->signal = cie->valid = false;
     if (entry_read(in, offset, &e) != EH_FDE || !is_cie(in, &e))
         return false;
     uint8_t version = reader_u8(&e.r);
     if (version != 1 && version != 3 && version != 4)
         return false;
     const char *letters = (const char *)e.r.p;
-    const uint8_t *zero = memchr(e.r.p, 0, reader_left(&e.r));
-    if (!zero)
+    while (reader_u8(&e.r))
+        ;
+    if (e.r.bad)
         return false;
-    e.r.p = zero + 1;
     if (version == 4) {
         cie->address_size = reader_u8(&e.r);
         if (reader_u8(&e.r) != 0 || cie->address_size != 8)
@@ -109,22 +114,27 @@ static bool cie_parse(const struct eh_input *in, uint64_t offset, struct eh_cie 
     if (e.r.bad || column != UNWIND_REG_RA || !cie_augmentation(in, cie, &e.r, letters))
         return false;
 
-    struct cfi_program program;
-    program.r = e.r;
-    program.base = in->frame.p;
-    program.address = in->frame.address;
-    program.initial = NULL;
-    program.location = 0;
-    program.end = 0;
-    program.code_align = cie->code_align;
-    program.data_align = cie->data_align;
-    program.encoding = cie->encoding;
-    program.n_remembered = 0;
-    program.state = (struct cfi_state){.cfa_register = CFI_NO_REGISTER};
+    program->r = e.r;
+    program->base = in->frame.p;
+    program->address = in->frame.address;
+    program->initial = NULL;
+    program->location = 0;
+    program->end = 0;
+    program->code_align = cie->code_align;
+    program->data_align = cie->data_align;
+    program->encoding = cie->encoding;
+    program->n_remembered = 0;
+    for (unsigned i = 0; i < UNWIND_REGS; i++) {
+        program->state.how[i] = CFI_SAME;
+        *(volatile int32_t *)&program->state.value[i] = 0; // not a call of memset
+    }
+    program->state.cfa_register = CFI_NO_REGISTER;
+    program->state.cfa_expression = false;
+    program->state.cfa_value = 0;
     uint64_t until = 0;
-    if (cfi_run(&program, &until) == CFI_BAD)
+    if (cfi_run(program, &until) == CFI_BAD)
         return false;
-    cie->initial = program.state;
+    cie->initial = program->state;
     return true;
 }
 
@@ -133,10 +143,26 @@ static const struct eh_cie *cie_get(const struct eh_input *in, struct eh_cies *c
 {
     struct eh_cie *cie = &cies->cie[(offset ^ offset >> 4 ^ offset >> 12) % EH_CIES];
     if (cie->offset != offset || !cie->valid) {
-        bool valid = cie_parse(in, offset, cie);
+        bool valid = cie_parse(in, offset, cie, &cies->program);
         cie->valid = valid;
     }
     return cie->valid ? cie : NULL;
+}
+
+// The addresses of an FDE and its program.
+static bool fde_range(const struct eh_input *in, struct entry *e, const struct eh_cie *cie,
+                      struct eh_fde *fde)
+{
+    fde->begin =
+        cfi_pointer(&e->r, cie->encoding, in->frame.p, in->frame.address, in->header.address);
+    uint64_t size = cfi_pointer(&e->r, cie->encoding & 0x0f, in->frame.p, 0, 0);
+    if (cie->augmented)
+        reader_skip(&e->r, reader_uleb(&e->r));
+    if (e->r.bad || size == 0 || __builtin_add_overflow(fde->begin, size, &fde->end))
+        return false;
+    fde->program = e->r;
+    fde->cie = cie;
+    return true;
 }
 
 enum eh_entry eh_fde_read(const struct eh_input *in, struct eh_cies *cies, uint64_t offset,
@@ -156,18 +182,15 @@ enum eh_entry eh_fde_read(const struct eh_input *in, struct eh_cies *cies, uint6
         cie_at = e.id_at - e.id;
     }
     const struct eh_cie *cie = cie_get(in, cies, cie_at);
-    if (!cie)
-        return EH_SKIP;
-    fde->begin =
-        cfi_pointer(&e.r, cie->encoding, in->frame.p, in->frame.address, in->header.address);
-    uint64_t size = cfi_pointer(&e.r, cie->encoding & 0x0f, in->frame.p, 0, 0);
-    if (cie->augmented)
-        reader_skip(&e.r, reader_uleb(&e.r));
-    if (e.r.bad || size == 0 || __builtin_add_overflow(fde->begin, size, &fde->end))
-        return EH_SKIP;
-    fde->program = e.r;
-    fde->cie = cie;
-    return EH_FDE;
+    return cie && fde_range(in, &e, cie, fde) ? EH_FDE : EH_SKIP;
+}
+
+bool eh_fde_parse(const struct eh_input *in, const struct eh_input *cie_in, struct eh_cie *cie,
+                  struct cfi_program *program, struct eh_fde *fde)
+{
+    struct entry e;
+    return cie_parse(cie_in, 0, cie, program) && entry_read(in, 0, &e) == EH_FDE &&
+           !is_cie(in, &e) && fde_range(in, &e, cie, fde);
 }
 
 bool eh_table_open(const struct eh_section *header, struct eh_table *t)

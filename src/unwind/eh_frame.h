@@ -39,6 +39,7 @@ struct eh_fde {
 #define EH_CIES 16
 struct eh_cies {
     struct eh_cie cie[EH_CIES];
+    struct cfi_program program; // for CIEs
 };
 
 enum eh_entry {
@@ -65,6 +66,11 @@ struct eh_table {
 bool eh_table_open(const struct eh_section *header, struct eh_table *table);
 // The i-th entry: the address where an FDE begins and where the FDE lies.
 void eh_table_get(const struct eh_table *table, uint64_t i, uint64_t *begin, uint64_t *fde);
+
+// Parses one FDE whose CIE was copied from elsewhere: both inputs begin with their entry. cie is
+// filled, program is scratch. Signal-safe. False: not an FDE that we understand.
+bool eh_fde_parse(const struct eh_input *in, const struct eh_input *cie_in, struct eh_cie *cie,
+                  struct cfi_program *program, struct eh_fde *fde);
 
 // Prepares a program for the rows of an FDE.
 void eh_program(const struct eh_input *in, const struct eh_fde *fde, struct cfi_program *program);

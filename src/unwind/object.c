@@ -12,18 +12,18 @@
 void object_frames_fini(struct object_frames *f)
 {
     for (unsigned i = 0; i < 3; i++)
-        unwind_unmap(f->memory[i], f->n_memory[i]);
+        process_unmap(f->memory[i], f->n_memory[i]);
     *f = (struct object_frames){0};
 }
 
 static const uint8_t *copy(struct object_frames *f, unsigned slot, uintptr_t from, size_t n)
 {
-    void *p = unwind_map(n);
+    void *p = process_map(n);
     if (!p)
         return NULL;
     f->memory[slot] = p;
     f->n_memory[slot] = n;
-    return unwind_copy(p, from, n) == 0 ? p : NULL;
+    return process_copy(p, from, n) == 0 ? p : NULL;
 }
 
 // The end of .eh_frame is nowhere in the program headers: the FDE that lies last tells it.
@@ -37,7 +37,7 @@ static uintptr_t frame_end(const struct eh_table *table, uintptr_t limit)
             last = fde;
     }
     uint32_t length;
-    if (last < table->frame_address || limit - last < 4 || unwind_copy(&length, last, 4) != 0 ||
+    if (last < table->frame_address || limit - last < 4 || process_copy(&length, last, 4) != 0 ||
         length > limit - last - 4)
         return limit;
     return last + 4 + length;
@@ -111,8 +111,8 @@ static uint8_t *load(struct object_frames *f, unsigned slot, int fd, uint64_t of
 {
     if (n == 0 || n > FRAME_MAX)
         return NULL;
-    unwind_unmap(f->memory[slot], f->n_memory[slot]);
-    f->memory[slot] = unwind_map(n);
+    process_unmap(f->memory[slot], f->n_memory[slot]);
+    f->memory[slot] = process_map(n);
     f->n_memory[slot] = n;
     return f->memory[slot] && read_at(fd, f->memory[slot], n, offset) ? f->memory[slot] : NULL;
 }

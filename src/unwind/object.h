@@ -2,7 +2,7 @@
 #pragma once
 
 #include "unwind/eh_frame.h"
-#include "unwind/memory.h"
+#include "process/memory.h"
 
 // Copies that an eh_input refers to. Nothing is parsed where it lies: memory may be unmapped
 // and files be truncated by others, and a fault in the process that we live in is not an error

@@ -1,6 +1,6 @@
 #include "unwind/rule.h"
 
-#include "unwind/memory.h"
+#include "process/memory.h"
 
 // The rules need a mapping of their own only as large as they grow: untouched pages are free.
 struct layout {
@@ -24,10 +24,10 @@ static void hash_insert(struct unwind_rules *rules, uint16_t id)
 
 static bool hash_grow(struct unwind_rules *rules, uint32_t n)
 {
-    uint16_t *hash = unwind_map(n * sizeof *hash);
+    uint16_t *hash = process_map(n * sizeof *hash);
     if (!hash)
         return false;
-    unwind_unmap(rules->hash, rules->n_hash * sizeof *hash);
+    process_unmap(rules->hash, rules->n_hash * sizeof *hash);
     rules->hash = hash;
     rules->n_hash = n;
     for (uint32_t id = UNWIND_RULE_SIGNAL + 1; id < rules->n; id++)
@@ -37,7 +37,7 @@ static bool hash_grow(struct unwind_rules *rules, uint32_t n)
 
 struct unwind_rules *unwind_rules_new(void)
 {
-    struct layout *l = unwind_map(sizeof *l);
+    struct layout *l = process_map(sizeof *l);
     if (!l)
         return NULL;
     struct unwind_rules *rules = &l->rules;
@@ -47,7 +47,7 @@ struct unwind_rules *unwind_rules_new(void)
     for (rules->n = 0; rules->n <= UNWIND_RULE_SIGNAL; rules->n++)
         rules->rule[rules->n] = rules->n;
     if (!hash_grow(rules, 2048)) {
-        unwind_unmap(l, sizeof *l);
+        process_unmap(l, sizeof *l);
         return NULL;
     }
     return rules;
@@ -57,8 +57,8 @@ void unwind_rules_free(struct unwind_rules *rules)
 {
     if (!rules || atomic_fetch_sub(&rules->refs, 1) != 1)
         return;
-    unwind_unmap(rules->hash, rules->n_hash * sizeof *rules->hash);
-    unwind_unmap(rules, sizeof(struct layout));
+    process_unmap(rules->hash, rules->n_hash * sizeof *rules->hash);
+    process_unmap(rules, sizeof(struct layout));
 }
 
 size_t unwind_rules_bytes(const struct unwind_rules *rules)
@@ -85,24 +85,12 @@ static uint16_t intern(struct unwind_rules *rules, unwind_rule rule)
     return (uint16_t)rules->n++;
 }
 
-bool unwind_expression_at(const uint8_t *base, size_t n, int32_t place, struct reader *out)
-{
-    if (place < 0 || (size_t)place >= n)
-        return false;
-    struct reader r = {base + place, base + n, false};
-    uint64_t length = reader_uleb(&r);
-    if (r.bad || length > reader_left(&r) || length > 255)
-        return false;
-    *out = (struct reader){r.p, r.p + length, false};
-    return true;
-}
-
 // Copies an expression to the end of the pool; its offset, or -1.
 static int32_t pool_expression(struct unwind_rules *rules, uint32_t *end, const uint8_t *base,
                                size_t n, int32_t place)
 {
     struct reader x;
-    if (!unwind_expression_at(base, n, place, &x))
+    if (!cfi_expression_at(base, n, place, &x))
         return -1;
     uint16_t length = (uint16_t)reader_left(&x);
     if (*end + 2u + length > UNWIND_POOL_MAX)

@@ -109,8 +109,6 @@ uint16_t unwind_rules_add(struct unwind_rules *rules, const struct cfi_state *st
                           const uint8_t *base, size_t n, bool signal);
 
 // The architecture's: reduces a state to a short rule (kind, offsets), or says UNWIND_GENERAL.
+// Signal-safe.
 unwind_rule unwind_rule_reduce(const struct cfi_state *state, const uint8_t *base, size_t n,
                                bool signal);
-
-// The expression noted at offset place: its bytes; false if it is not inside.
-bool unwind_expression_at(const uint8_t *base, size_t n, int32_t place, struct reader *out);

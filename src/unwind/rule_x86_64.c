@@ -3,12 +3,21 @@
 
 #include "unwind/rule.h"
 
+// memcmp, but never a call of it: handlers reduce states too (lookup.c).
+static inline bool same_bytes(const uint8_t *a, const uint8_t *b, size_t n)
+{
+    bool same = true;
+    for (size_t i = 0; i < n; i++)
+        same &= a[i] == b[i];
+    return same;
+}
+
 // A slot that an expression puts at rbp plus a constant, and nothing else. GCC writes so where
 // it realigns the stack: main with vectors, for instance.
 static bool slot_at_bp(const uint8_t *base, size_t n, int32_t place, int64_t *offset)
 {
     struct reader x;
-    if (!unwind_expression_at(base, n, place, &x) || reader_u8(&x) != 0x76) // DW_OP_breg6
+    if (!cfi_expression_at(base, n, place, &x) || reader_u8(&x) != 0x76) // DW_OP_breg6
         return false;
     *offset = reader_sleb(&x);
     return !x.bad && x.p == x.end;
@@ -20,7 +29,7 @@ static bool plt(const struct reader *x, int32_t *from)
 {
     static const uint8_t head[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a};
     static const uint8_t tail[] = {0x2a, 0x33, 0x24, 0x22};
-    if (reader_left(x) != 11 || memcmp(x->p, head, 6) != 0 || memcmp(x->p + 7, tail, 4) != 0 ||
+    if (reader_left(x) != 11 || !same_bytes(x->p, head, 6) || !same_bytes(x->p + 7, tail, 4) ||
         x->p[6] < 0x30 || x->p[6] > 0x4f)
         return false;
     *from = x->p[6] - 0x30;
@@ -32,11 +41,11 @@ static bool kernel_frame(const struct cfi_state *s, const uint8_t *base, size_t 
 {
     static const uint8_t cfa[] = {0x77, 0xa0, 0x01, 0x06}, pc[] = {0x77, 0xa8, 0x01};
     struct reader x;
-    return s->cfa_expression && unwind_expression_at(base, n, s->cfa_value, &x) &&
-           reader_left(&x) == sizeof cfa && memcmp(x.p, cfa, sizeof cfa) == 0 &&
+    return s->cfa_expression && cfi_expression_at(base, n, s->cfa_value, &x) &&
+           reader_left(&x) == sizeof cfa && same_bytes(x.p, cfa, sizeof cfa) &&
            s->how[UNWIND_REG_RA] == CFI_EXPRESSION &&
-           unwind_expression_at(base, n, s->value[UNWIND_REG_RA], &x) &&
-           reader_left(&x) == sizeof pc && memcmp(x.p, pc, sizeof pc) == 0;
+           cfi_expression_at(base, n, s->value[UNWIND_REG_RA], &x) &&
+           reader_left(&x) == sizeof pc && same_bytes(x.p, pc, sizeof pc);
 }
 
 // False: not in the short form.
@@ -90,7 +99,7 @@ unwind_rule unwind_rule_reduce(const struct cfi_state *s, const uint8_t *base, s
         else
             return UNWIND_GENERAL;
     } else {
-        if (!unwind_expression_at(base, n, s->cfa_value, &x))
+        if (!cfi_expression_at(base, n, s->cfa_value, &x))
             return UNWIND_UNSUPPORTED;
         if (plt(&x, &cfa)) {
             kind = UNWIND_PLT;

@@ -2,11 +2,11 @@
 #include "unwind/step.h"
 
 #include <elf.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <sys/auxv.h>
 #include <unistd.h>
+
+#include "process/maps.h"
 
 #define MODULES_MAX 65536
 #define TEXT_MAX ((size_t)64 << 20) // for all paths and build ids
@@ -16,13 +16,12 @@
 struct found {
     struct unwind_module m;
     size_t path, build_id;
-    uintptr_t limit;                  // the end of the segment that holds .eh_frame_hdr
     bool from_maps;                   // no loader told us: the bias is not known yet
     const struct unwind_module *same; // in the snapshot before
 };
 
 struct look {
-    struct unwind_buffer found, text;
+    struct process_buffer found, text;
     unsigned long long adds, subs;
     uintptr_t page;
     const struct unwind_snapshot *previous; // only if the loader is not asked
@@ -42,7 +41,7 @@ static struct found *found_at(const struct look *l, size_t i)
 static size_t add_text(struct look *l, const void *p, size_t n)
 {
     size_t at = l->text.n;
-    char *to = unwind_buffer_add(&l->text, n + 1);
+    char *to = process_buffer_add(&l->text, n + 1);
     if (!to) {
         l->failed = true;
         return 0;
@@ -70,36 +69,57 @@ static size_t add_path(struct look *l, const char *name, bool main_program)
 
 static void add_found(struct look *l, const struct found *f)
 {
-    struct found *to = n_found(l) < MODULES_MAX ? unwind_buffer_add(&l->found, sizeof *to) : NULL;
+    struct found *to = n_found(l) < MODULES_MAX ? process_buffer_add(&l->found, sizeof *to) : NULL;
     if (to)
         *to = *f;
     else
         l->failed = true;
 }
 
+// Whether the bytes lie in a segment that the loader maps.
+static bool is_loaded(const ElfW(Phdr) * ph, size_t n, uintptr_t address, size_t bytes)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ph[i].p_type == PT_LOAD && address >= ph[i].p_vaddr && bytes <= ph[i].p_memsz &&
+            address - ph[i].p_vaddr <= ph[i].p_memsz - bytes)
+            return true;
+    return false;
+}
+
+// Finds the build id. A note that lies in no PT_LOAD segment is not in memory (files that strip or
+// objcopy have changed), and a segment may have been unmapped by hand, so the kernel copies it.
+static void look_for_build_id(struct look *l, struct found *f, const ElfW(Phdr) * ph, size_t n)
+{
+    uint8_t notes[1024];
+    const uint8_t *id;
+    for (size_t i = 0; i < n && f->m.n_build_id == 0; i++) {
+        size_t n_notes = ph[i].p_memsz < sizeof notes ? ph[i].p_memsz : sizeof notes;
+        if (ph[i].p_type != PT_NOTE || !is_loaded(ph, n, ph[i].p_vaddr, n_notes) ||
+            process_copy(notes, f->m.bias + ph[i].p_vaddr, n_notes) != 0)
+            continue;
+        size_t size = object_build_id(notes, n_notes, ph[i].p_align, &id);
+        if (size)
+            f->build_id = add_text(l, id, size);
+        f->m.n_build_id = (uint32_t)size;
+    }
+}
+
 // One object, by its program headers: a module for each executable segment. The loader's lock
-// is held, so what the headers say is mapped.
+// is held, so the headers themselves are mapped.
 static void look_at_object(struct look *l, uintptr_t bias, const char *name, bool main_program,
                            const ElfW(Phdr) * ph, size_t n)
 {
     struct found base = {.m.bias = bias};
     size_t path = SIZE_MAX;
-    for (size_t i = 0; i < n; i++) {
-        if (ph[i].p_type == PT_NOTE && base.m.n_build_id == 0) {
-            const uint8_t *id;
-            size_t size = object_build_id((const uint8_t *)(bias + ph[i].p_vaddr), ph[i].p_memsz,
-                                          ph[i].p_align, &id);
-            if (size)
-                base.build_id = add_text(l, id, size);
-            base.m.n_build_id = (uint32_t)size;
-        } else if (ph[i].p_type == PT_GNU_EH_FRAME) {
+    look_for_build_id(l, &base, ph, n);
+    for (size_t i = 0; i < n; i++)
+        if (ph[i].p_type == PT_GNU_EH_FRAME) {
             base.m.header = bias + ph[i].p_vaddr;
             base.m.n_header = ph[i].p_memsz;
         }
-    }
     for (size_t i = 0; i < n && base.m.header; i++)
         if (ph[i].p_type == PT_LOAD && base.m.header - bias - ph[i].p_vaddr < ph[i].p_memsz)
-            base.limit = bias + ph[i].p_vaddr + ph[i].p_memsz;
+            base.m.limit = bias + ph[i].p_vaddr + ph[i].p_memsz;
     for (size_t i = 0; i < n; i++) {
         if (ph[i].p_type != PT_LOAD || !(ph[i].p_flags & PF_X) || ph[i].p_memsz == 0)
             continue;
@@ -134,11 +154,29 @@ static uint64_t fingerprint(const struct unwind_module *m)
 {
     uint64_t words[64], hash = m->header ^ m->n_header << 32;
     size_t n = m->n_header < sizeof words ? m->n_header / 8 : 64;
-    if (!m->header || unwind_copy(words, m->header, n * 8) != 0)
+    if (!m->header || process_copy(words, m->header, n * 8) != 0)
         return 0;
     for (size_t i = 0; i < n; i++)
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u ^ hash >> 29;
     return hash | 1;
+}
+
+// All but the table, which is another thread's to set.
+static void copy_module(struct unwind_module *to, const struct unwind_module *from)
+{
+    *to = (struct unwind_module){
+        .start = from->start,
+        .end = from->end,
+        .bias = from->bias,
+        .file_offset = from->file_offset,
+        .path = from->path,
+        .build_id = from->build_id,
+        .n_build_id = from->n_build_id,
+        .header = from->header,
+        .n_header = from->n_header,
+        .limit = from->limit,
+        .fingerprint = from->fingerprint,
+    };
 }
 
 // A mapping that is as it was when the loader could still be asked: what it said holds.
@@ -150,7 +188,7 @@ static void take_over(struct look *l, struct found *f)
         old->file_offset != f->m.file_offset || !old->fingerprint ||
         fingerprint(old) != old->fingerprint)
         return;
-    f->m = *old;
+    copy_module(&f->m, old);
     f->path = add_text(l, old->path, strlen(old->path));
     if (old->n_build_id)
         f->build_id = add_text(l, old->build_id, old->n_build_id);
@@ -180,72 +218,36 @@ static void look_at_vdso(struct look *l)
         }
 }
 
-// "start-end perms offset device inode   path"
-static void look_at_line(struct look *l, const char *line, const char *end, size_t n_objects)
+struct look_at_maps {
+    struct look *l;
+    size_t n_objects;
+};
+
+static bool look_at_mapping(void *context, const struct process_mapping *mapping)
 {
-    uint64_t number[3] = {0};
-    char perms[4] = "";
-    const char *p = line;
-    for (unsigned i = 0; i < 3; i++) {
-        if (i == 2) {
-            for (unsigned k = 0; k < 4 && p < end; k++)
-                perms[k] = *p++;
-            p += p < end;
-        }
-        for (; p < end && *p != '-' && *p != ' '; p++)
-            number[i] = number[i] << 4 | (uint64_t)(*p <= '9' ? *p - '0' : (*p | 32) - 'a' + 10);
-        p += p < end;
-    }
+    const struct look_at_maps *at = context;
+    struct look *l = at->l;
     // Without permission to read there is no way to check a return address.
-    if (perms[0] != 'r' || perms[2] != 'x' || number[1] <= number[0] ||
-        covered(l, number[0], number[1], n_objects))
-        return;
-    for (unsigned blanks = 0; p < end && blanks < 2; p++) // device, inode
-        blanks += *p == ' ';
-    while (p < end && *p == ' ')
-        p++;
-    struct found f = {.m = {.start = number[0], .end = number[1], .file_offset = number[2]}};
-    if (p == end)
-        f.path = add_text(l, "[anon]", 6);
-    else if (*p == '[' && end - p == 10 && memcmp(p, "[vsyscall]", 10) == 0)
-        return;
-    else
-        f.path = add_text(l, p, (size_t)(end - p));
-    f.from_maps = true;
+    if (!mapping->readable || !mapping->executable || process_mapping_is(mapping, "[vsyscall]") ||
+        covered(l, mapping->start, mapping->end, at->n_objects))
+        return true;
+    struct found f = {
+        .m = {.start = mapping->start, .end = mapping->end, .file_offset = mapping->offset},
+        .from_maps = true};
+    f.path =
+        mapping->n_path ? add_text(l, mapping->path, mapping->n_path) : add_text(l, "[anon]", 6);
     take_over(l, &f);
     add_found(l, &f);
+    return !l->failed;
 }
 
 // Executable mappings that are no object's: JIT code, mostly. Their frames are followed by
-// frame pointers, and the profile can name them. False: the file says nothing.
-static bool look_at_maps(struct look *l, const char *path)
+// frame pointers, and the profile can name them.
+static void look_at_maps(struct look *l)
 {
     char buffer[8192];
-    size_t n = 0, n_objects = n_found(l);
-    bool any = false;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    for (;;) {
-        ssize_t got = read(fd, buffer + n, sizeof buffer - n);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            break;
-        any = true;
-        n += (size_t)got;
-        char *line = buffer, *newline;
-        while ((newline = memchr(line, '\n', n - (size_t)(line - buffer)))) {
-            look_at_line(l, line, newline, n_objects);
-            line = newline + 1;
-        }
-        n -= (size_t)(line - buffer);
-        memmove(buffer, line, n);
-        if (n == sizeof buffer) // no line is that long
-            break;
-    }
-    close(fd);
-    return any;
+    struct look_at_maps at = {l, n_found(l)};
+    process_each_mapping(buffer, sizeof buffer, look_at_mapping, &at);
 }
 
 // Insertion sort: the loader's order is nearly by address in blocks, and there are few.
@@ -274,23 +276,35 @@ static void sort_found(struct look *l)
     l->found.n = n * sizeof(struct found);
 }
 
-static struct unwind_table *reuse(const struct unwind_snapshot *previous,
-                                  const struct unwind_module *m)
+static bool is_same(const struct unwind_module *a, const struct unwind_module *b)
+{
+    return a->start == b->start && a->end == b->end && a->bias == b->bias &&
+           a->fingerprint == b->fingerprint && a->fingerprint != 0 &&
+           a->n_build_id == b->n_build_id && strcmp(a->path, b->path) == 0 &&
+           (!a->n_build_id || memcmp(a->build_id, b->build_id, a->n_build_id) == 0);
+}
+
+static bool is_wanted(const struct unwind_snapshot *s, const struct unwind_module *m)
+{
+    return atomic_load(&s->wants->modules[m - s->modules]);
+}
+
+// Gives the module what the previous snapshot has: its table, or that it is wanted.
+static const struct unwind_table *reuse(const struct unwind_snapshot *previous,
+                                        const struct unwind_module *m, bool *wanted)
 {
     const struct unwind_module *old = previous ? unwind_snapshot_find(previous, m->start) : NULL;
-    if (!old || !old->table || old->start != m->start || old->end != m->end ||
-        old->bias != m->bias || old->fingerprint != m->fingerprint || m->fingerprint == 0 ||
-        old->n_build_id != m->n_build_id || strcmp(old->path, m->path) != 0 ||
-        (m->n_build_id && memcmp(old->build_id, m->build_id, m->n_build_id) != 0))
-        return NULL;
-    struct unwind_table *table = (struct unwind_table *)old->table;
-    atomic_fetch_add(&table->refs, 1);
-    return table;
+    if (!old || !is_same(old, m))
+        return UNWIND_TABLE_PENDING;
+    const struct unwind_table *table = step_table(old);
+    *wanted = is_wanted(previous, old);
+    if (table)
+        atomic_fetch_add(&((struct unwind_table *)table)->refs, 1);
+    return table ? table : atomic_load(&old->table);
 }
 
 // NULL: no unwind information, or no memory for it; the module is walked by frame pointers.
-static struct unwind_table *build(const struct found *f, const struct unwind_module *m,
-                                  struct unwind_rules *rules)
+static struct unwind_table *build(const struct unwind_module *m, struct unwind_rules *rules)
 {
     struct object_frames frames;
     bool file = m->path[0] == '/';
@@ -299,17 +313,45 @@ static struct unwind_table *build(const struct found *f, const struct unwind_mod
     bool by_file = file && m->n_build_id && m->n_header > LARGE_HEADER &&
                    object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) == 0;
     if (!by_file &&
-        (!f->limit || object_from_memory(&frames, m->header, m->n_header, f->limit) != 0) &&
+        (!m->limit || object_from_memory(&frames, m->header, m->n_header, m->limit) != 0) &&
         (!file || object_from_file(&frames, m->path, m->bias, m->build_id, m->n_build_id) != 0))
         return NULL;
     struct unwind_table *table =
         unwind_table_build(&frames.in, m->start - frames.shift, m->end - frames.shift, rules);
     object_frames_fini(&frames);
-    if (table && table->n_fdes == 0) {
+    // Another object may have taken the module's place meanwhile.
+    if (table && (table->n_fdes == 0 || fingerprint(m) != m->fingerprint)) {
         unwind_table_free(table);
         table = NULL;
     }
     return table;
+}
+
+unsigned unwind_snapshot_take_wants(const struct unwind_snapshot *s)
+{
+    return atomic_load_explicit(&s->wants->any, memory_order_relaxed)
+               ? atomic_exchange(&s->wants->any, 0)
+               : 0;
+}
+
+bool unwind_snapshot_build_table(const struct unwind_snapshot *s, bool all)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        struct unwind_module *m = (struct unwind_module *)&s->modules[i];
+        if (atomic_load(&m->table) != UNWIND_TABLE_PENDING || !(all || is_wanted(s, m)))
+            continue;
+        atomic_store_explicit(&m->table, build(m, s->dictionary), memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+bool unwind_snapshot_same_modules(const struct unwind_snapshot *a, const struct unwind_snapshot *b)
+{
+    bool same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++)
+        same = a->modules[i].start == b->modules[i].start && a->modules[i].end == b->modules[i].end;
+    return same;
 }
 
 static struct unwind_snapshot *
@@ -318,13 +360,15 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
     static _Atomic uint64_t generations;
     size_t n = n_found(l);
     size_t bytes = sizeof(struct unwind_snapshot) +
-                   n * (sizeof(uintptr_t) + sizeof(struct unwind_module)) + l->text.n;
-    struct unwind_snapshot *s = unwind_map(bytes);
+                   n * (sizeof(uintptr_t) + sizeof(struct unwind_module)) +
+                   sizeof(struct unwind_wants) + n + l->text.n;
+    struct unwind_snapshot *s = process_map(bytes);
     if (!s)
         return NULL;
     struct unwind_module *modules = (struct unwind_module *)(s + 1);
     uintptr_t *starts = (uintptr_t *)(modules + n);
-    char *text = (char *)(starts + n);
+    struct unwind_wants *wants = (struct unwind_wants *)(starts + n);
+    char *text = (char *)wants + sizeof *wants + n;
     memcpy(text, l->text.p, l->text.n);
     *s = (struct unwind_snapshot){
         .generation = atomic_fetch_add(&generations, 1) + 1,
@@ -334,6 +378,7 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         .rules = rules->rule,
         .pool = rules->pool,
         .dictionary = rules,
+        .wants = wants,
         .adds = l->adds,
         .subs = l->subs,
         .mapped = bytes,
@@ -341,7 +386,7 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
     for (size_t i = 0; i < n; i++) {
         const struct found *f = found_at(l, i);
         struct unwind_module *m = &modules[i];
-        *m = f->m;
+        copy_module(m, &f->m);
         starts[i] = m->start;
         m->path = text + f->path;
         m->build_id = m->n_build_id ? (const uint8_t *)text + f->build_id : NULL;
@@ -350,13 +395,10 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         bool known =
             !f->from_maps || f->same ||
             (m->path[0] == '/' && object_bias(m->path, m->file_offset, m->start, &m->bias));
-        struct unwind_table *table = reuse(previous, m);
-        m->table = table || !known ? table : build(f, m, rules);
-        if (m->table) {
-            m->n_fdes = m->table->n_fdes;
-            m->n_rows = m->table->n_rows;
-            m->table_bytes = unwind_table_bytes(m->table);
-        }
+        bool wanted = false;
+        const struct unwind_table *table = reuse(previous, m, &wanted);
+        atomic_store(&m->table, table == UNWIND_TABLE_PENDING && !known ? NULL : table);
+        atomic_store(&wants->modules[i], wanted);
     }
     return s;
 }
@@ -376,7 +418,7 @@ static uint64_t chain_now(void)
     uint64_t hash = 1;
     uintptr_t next = (uintptr_t)_r_debug.r_map;
     for (unsigned i = 0; next && i < MODULES_MAX; i++) {
-        if (unwind_copy(&map, next, sizeof map) != 0)
+        if (process_copy(&map, next, sizeof map) != 0)
             break;
         hash = (hash ^ map.l_addr ^ next << 20) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 29;
@@ -406,9 +448,7 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
         if (!alone)
             dl_iterate_phdr(on_object, &l);
         look_at_vdso(&l);
-        // Empty when the first thread has ended; but the only one that qemu-user translates.
-        if (!look_at_maps(&l, "/proc/self/maps"))
-            look_at_maps(&l, "/proc/thread-self/maps");
+        look_at_maps(&l);
         sort_found(&l);
         if (!l.failed)
             s = assemble(&l, previous, rules);
@@ -419,8 +459,8 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
         unwind_rules_free(rules);
         err_set(e, "no memory for the unwind tables of %zu loaded objects", n_found(&l));
     }
-    unwind_buffer_fini(&l.found);
-    unwind_buffer_fini(&l.text);
+    process_buffer_fini(&l.found);
+    process_buffer_fini(&l.text);
     return s;
 }
 
@@ -429,9 +469,9 @@ void unwind_snapshot_free(struct unwind_snapshot *s)
     if (!s)
         return;
     for (size_t i = 0; i < s->n; i++)
-        unwind_table_free((struct unwind_table *)s->modules[i].table);
+        unwind_table_free((struct unwind_table *)step_table(&s->modules[i]));
     unwind_rules_free(s->dictionary);
-    unwind_unmap(s, s->mapped);
+    process_unmap(s, s->mapped);
 }
 
 static int on_counters(struct dl_phdr_info *info, size_t size, void *data)
@@ -453,6 +493,11 @@ bool unwind_snapshot_stale(const struct unwind_snapshot *s)
     return l.adds != s->adds || l.subs != s->subs;
 }
 
+uint64_t unwind_snapshot_generation(const struct unwind_snapshot *s)
+{
+    return s->generation;
+}
+
 const struct unwind_module *unwind_snapshot_modules(const struct unwind_snapshot *s, size_t *n)
 {
     *n = s->n;
@@ -462,7 +507,9 @@ const struct unwind_module *unwind_snapshot_modules(const struct unwind_snapshot
 size_t unwind_snapshot_bytes(const struct unwind_snapshot *s)
 {
     size_t bytes = s->mapped + unwind_rules_bytes(s->dictionary);
-    for (size_t i = 0; i < s->n; i++)
-        bytes += s->modules[i].table_bytes;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct unwind_table *table = step_table(&s->modules[i]);
+        bytes += table ? unwind_table_bytes(table) : 0;
+    }
     return bytes;
 }

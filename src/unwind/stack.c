@@ -1,3 +1,4 @@
+#include "unwind/lookup.h"
 #if defined(__x86_64__)
 #include "unwind/step_x86_64.h"
 #else
@@ -14,6 +15,7 @@ const char *unwind_end_name(enum unwind_end why)
         [UNWIND_END_UNSUPPORTED] = "unsupported unwind information",
         [UNWIND_END_UNREADABLE] = "unreadable memory",
         [UNWIND_END_LOOP] = "loop",
+        [UNWIND_END_PENDING] = "unwind table pending",
     };
     return why < UNWIND_END_COUNT ? names[why] : "?";
 }
@@ -38,8 +40,14 @@ const struct unwind_module *unwind_snapshot_find(const struct unwind_snapshot *s
     return find(s, pc);
 }
 
-// Says that no module holds an address. No rule is like it.
+// No module holds the address; its table is not built yet. No rule is like them.
 #define UNKNOWN ((unwind_rule)0xff)
+#define PENDING ((unwind_rule)0xfe)
+
+static inline bool is_rule(unwind_rule rule)
+{
+    return rule != UNKNOWN && rule != PENDING;
+}
 
 // *last: the module of the frame before, where the next one is too, more often than not.
 static inline unwind_rule rule_at(const struct unwind_snapshot *s, uintptr_t pc,
@@ -52,14 +60,29 @@ static inline unwind_rule rule_at(const struct unwind_snapshot *s, uintptr_t pc,
             return UNKNOWN;
         *last = m;
     }
-    if (!m->table)
-        return UNWIND_NONE;
-    return s->rules[unwind_table_find(m->table, (uint32_t)(pc - m->start))];
+    const struct unwind_table *table = atomic_load_explicit(&m->table, memory_order_acquire);
+    if (__builtin_expect((uintptr_t)table <= (uintptr_t)UNWIND_TABLE_PENDING, 0))
+        return table ? PENDING : UNWIND_NONE;
+    return s->rules[unwind_table_find(table, (uint32_t)(pc - m->start))];
 }
 
 // An entry of the cache is {pc ^ rule, rule}: a handler that interrupts another walk between
 // the two stores finds that they do not fit, and looks the rule up. An address has two places
 // side by side: with one, two frames of the same stack too often want the same.
+static inline void cache_put(const struct unwind_snapshot *s, struct unwind_cache *cache,
+                             uintptr_t pc, uintptr_t from, unwind_rule rule)
+{
+    size_t i = (from >> UNWIND_CODE_SHIFT) % UNWIND_CACHE_SIZE;
+    volatile uint64_t *word = cache->word[i], *other = cache->word[i ^ 1];
+    // A nested handler may have moved on to a newer snapshot meanwhile.
+    if (cache->generation != s->generation)
+        return;
+    other[0] = word[0];
+    other[1] = word[1];
+    word[0] = pc ^ rule;
+    word[1] = rule;
+}
+
 static inline unwind_rule cached_rule_at(const struct unwind_snapshot *s,
                                          struct unwind_cache *cache, uintptr_t pc, uintptr_t from,
                                          const struct unwind_module **last)
@@ -74,13 +97,8 @@ static inline unwind_rule cached_rule_at(const struct unwind_snapshot *s,
     if (__builtin_expect((other[0] ^ rule) == pc, 1))
         return rule;
     rule = rule_at(s, pc, last);
-    // A nested handler may have moved on to a newer snapshot meanwhile.
-    if (rule != UNKNOWN && cache->generation == s->generation) {
-        other[0] = word[0];
-        other[1] = word[1];
-        word[0] = pc ^ rule;
-        word[1] = rule;
-    }
+    if (is_rule(rule))
+        cache_put(s, cache, pc, from, rule);
     return rule;
 }
 
@@ -95,25 +113,75 @@ static __attribute__((noinline)) void cache_clear(struct unwind_cache *cache, ui
     *(volatile uint64_t *)&cache->generation = generation;
 }
 
+static void want(const struct unwind_snapshot *s, uint32_t what)
+{
+    if (s->wants && !(atomic_load_explicit(&s->wants->any, memory_order_relaxed) & what))
+        atomic_fetch_or_explicit(&s->wants->any, what, memory_order_relaxed);
+}
+
+// A rule that no table has: .eh_frame of a module whose table is pending, or of an object that was
+// loaded after the snapshot. UNWIND_NONE: nothing describes this code. UNKNOWN, PENDING: no luck.
+static __attribute__((noinline)) unwind_rule look_up(struct walk *w, unwind_rule rule, uintptr_t pc)
+{
+    const struct unwind_snapshot *s = w->snapshot;
+    struct lookup_code code;
+    if (rule == UNKNOWN) {
+        if (!lookup_object(pc, &code))
+            return UNKNOWN;
+        return lookup_rule(w, &code, pc, &rule) ? rule : PENDING;
+    }
+    const struct unwind_module *m = find(s, pc);
+    if (s->wants && !atomic_load_explicit(&s->wants->modules[m - s->modules], memory_order_relaxed))
+        atomic_store_explicit(&s->wants->modules[m - s->modules], 1, memory_order_relaxed);
+    want(s, UNWIND_WANTS_TABLES);
+    if (!m->header) // a file may have more; until it is read, frame pointers
+        return UNWIND_NONE;
+    code = (struct lookup_code){m->start, m->end, m->header, m->n_header};
+    if (!lookup_rule(w, &code, pc, &rule))
+        return PENDING;
+    if (rule != STEP_LOOKED_UP)
+        cache_put(s, w->cache, pc, w->exact ? pc : pc + 1, rule);
+    return rule;
+}
+
 // Return addresses that no call left there but that were put there to be returned to: they
 // begin a function, and no function ends before them. The end of a coroutine, a C library's
 // signal trampoline.
-static unwind_rule rule_at_start(const struct unwind_snapshot *s, uintptr_t pc)
+static unwind_rule rule_at_start(struct walk *w)
 {
     const struct unwind_module *last = NULL;
-    unwind_rule rule = rule_at(s, pc, &last);
-    if (rule == UNKNOWN || unwind_rule_kind(rule) <= UNWIND_UNSUPPORTED)
+    unwind_rule rule = rule_at(w->snapshot, w->pc, &last);
+    if (!is_rule(rule))
+        rule = look_up(w, rule, w->pc);
+    if (!is_rule(rule) || unwind_rule_kind(rule) <= UNWIND_UNSUPPORTED)
         return UNWIND_NONE;
     return rule == UNWIND_SIGNAL ? rule : UNWIND_ROOT;
+}
+
+static __attribute__((noinline)) enum unwind_end step_looked_up(struct walk *w, unwind_rule rule)
+{
+    if (!is_rule(rule))
+        rule = look_up(w, rule, w->exact ? w->pc : w->pc - 1);
+    if (rule == UNWIND_NONE && !w->exact)
+        rule = rule_at_start(w);
+    enum unwind_end end = UNWIND_END_PENDING;
+    if (rule == UNKNOWN) {
+        want(w->snapshot, UNWIND_WANTS_MODULES);
+        end = step_without(w, UNWIND_END_UNKNOWN_PC);
+    } else if (rule != PENDING) {
+        end = step_by_rule(w, rule);
+    }
+    lookup_end(w);
+    return end;
 }
 
 static __attribute__((noinline)) enum unwind_end step_slowly(struct walk *w, unwind_rule rule)
 {
     if (!w->exact)
         w->full = NULL;
-    if (rule == UNWIND_NONE && !w->exact)
-        rule = rule_at_start(w->snapshot, w->pc);
-    return rule == UNKNOWN ? step_without(w, UNWIND_END_UNKNOWN_PC) : step_by_rule(w, rule);
+    if (!is_rule(rule) || (rule == UNWIND_NONE && !w->exact))
+        return step_looked_up(w, rule);
+    return step_by_rule(w, rule);
 }
 
 size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *start,
@@ -125,9 +193,13 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     size_t n = 0;
     struct walk w;
     w.snapshot = s;
-    w.bounds = bounds;
+    w.cache = cache;
+    w.looking = 0;
+    w.stack_lo = bounds.lo;
+    w.stack_hi = bounds.hi;
     w.switches = 8;
     w.next_page = 0;
+    w.pid = bounds.no_calls ? STEP_NO_CALLS : 0;
     for (unsigned i = 0; i < STEP_PAGES; i++)
         w.pages[i] = 0;
     step_from_regs(&w, start, true);

@@ -30,14 +30,14 @@ static bool readable(uintptr_t at)
     return result == -22; // EINVAL; EFAULT otherwise
 }
 
-static bool page_readable(struct walk *w, uintptr_t page)
+static inline __attribute__((always_inline)) bool page_readable(struct walk *w, uintptr_t page)
 {
     if (page == 0) // also what empty entries say
         return false;
     for (unsigned i = 0; i < STEP_PAGES; i++)
         if (w->pages[i] == page)
             return true;
-    if (!readable(page))
+    if (w->pid == STEP_NO_CALLS || !readable(page))
         return false;
     w->pages[w->next_page++ % STEP_PAGES] = page;
     return true;
@@ -46,43 +46,57 @@ static bool page_readable(struct walk *w, uintptr_t page)
 void step_set_safe(struct walk *w, bool trusted)
 {
     w->n_safe = 0;
-    if (w->sp < w->bounds.lo || w->sp >= w->bounds.hi || w->bounds.hi - w->sp <= 8)
+    if (w->sp < w->stack_lo || w->sp >= w->stack_hi || w->stack_hi - w->sp <= 8)
         return;
     // A main thread's stack is mapped from somewhere on upwards, so one page tells.
     if (!trusted && !page_readable(w, w->sp & ~(STEP_PAGE - 1)))
         return;
-    uintptr_t above = trusted ? w->sp - w->bounds.lo : w->sp & (STEP_PAGE - 1);
+    uintptr_t above = trusted ? w->sp - w->stack_lo : w->sp & (STEP_PAGE - 1);
     w->safe = w->sp - (above > UNWIND_RED_ZONE ? UNWIND_RED_ZONE : 0);
-    w->n_safe = w->bounds.hi - w->safe - 7;
+    w->n_safe = w->stack_hi - w->safe - 7;
 }
 
-// process_vm_readv of ourselves: 8, less if a part is not mapped, or a negative number.
-static long copy_word(uintptr_t at, uintptr_t *value)
+static int32_t own_pid(void)
 {
-    struct {
-        uintptr_t base, n;
-    } to = {(uintptr_t)value, 8}, from = {at, 8};
-    long result;
 #if defined(__x86_64__)
     long self;
     __asm__ volatile("syscall" : "=a"(self) : "0"(39L) : "rcx", "r11", "memory"); // getpid
+    return (int32_t)self;
+#else
+    register long self __asm__("x0");
+    register long number __asm__("x8") = 172; // getpid
+    __asm__ volatile("svc #0" : "=r"(self) : "r"(number) : "memory");
+    return (int32_t)self;
+#endif
+}
+
+// process_vm_readv of ourselves: n, less if a part is not mapped, or a negative number.
+static long copy_own(struct walk *w, uintptr_t at, void *value, size_t n)
+{
+    struct {
+        uintptr_t base, n;
+    } to = {(uintptr_t)value, n}, from = {at, n};
+    if (!w->pid)
+        w->pid = own_pid();
+    int32_t pid = w->pid;
+    long result;
+#if defined(__x86_64__)
     register void *source __asm__("r10") = &from;
     register long n_from __asm__("r8") = 1;
     register long flags __asm__("r9") = 0;
     __asm__ volatile("syscall"
                      : "=a"(result)
-                     : "0"(310L), "D"(self), "S"(&to), "d"(1L), "r"(source), "r"(n_from), "r"(flags)
+                     : "0"(310L), "D"((long)pid), "S"(&to), "d"(1L), "r"(source), "r"(n_from),
+                       "r"(flags)
                      : "rcx", "r11", "memory");
 #else
-    register long x0 __asm__("x0");
-    register long x8 __asm__("x8") = 172; // getpid
-    __asm__ volatile("svc #0" : "=r"(x0) : "r"(x8) : "memory");
+    register long x0 __asm__("x0") = pid;
     register void *x1 __asm__("x1") = &to;
     register long x2 __asm__("x2") = 1;
     register void *x3 __asm__("x3") = &from;
     register long x4 __asm__("x4") = 1;
     register long x5 __asm__("x5") = 0;
-    x8 = 270;
+    register long x8 __asm__("x8") = 270;
     __asm__ volatile("svc #0"
                      : "+r"(x0)
                      : "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5), "r"(x8)
@@ -100,11 +114,11 @@ enum { NEAR = 65536 };
 bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
 {
     uintptr_t first = at & ~(STEP_PAGE - 1), last = (at + 7) & ~(STEP_PAGE - 1);
-    if (at > UINTPTR_MAX - 7)
+    if (at > UINTPTR_MAX - 7 || w->pid == STEP_NO_CALLS)
         return false;
     if (at - w->near >= NEAR) {
         uintptr_t copy;
-        long got = copy_word(at, &copy);
+        long got = copy_own(w, at, &copy, sizeof copy);
         if (got == 8)
             *value = copy;
         if (got >= 0 || got == -14) // EFAULT; otherwise it is forbidden here
@@ -114,6 +128,11 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
         return false;
     *value = step_word_at(at);
     return true;
+}
+
+bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n)
+{
+    return w->pid != STEP_NO_CALLS && at <= UINTPTR_MAX - n && copy_own(w, at, to, n) == (long)n;
 }
 
 // The registers of the frame that we are in, and which of them are known.

@@ -7,6 +7,13 @@
 
 #define STEP_PAGE ((uintptr_t)4096)
 #define STEP_PAGES 3
+#define STEP_NO_CALLS (-1)
+
+// What walks miss: they set it, the builder clears it.
+struct unwind_wants {
+    _Atomic uint32_t any;      // UNWIND_WANTS_*
+    _Atomic uint8_t modules[]; // those whose tables are wanted
+};
 
 struct unwind_snapshot {
     uint64_t generation;     // never 0, never the same twice
@@ -16,6 +23,7 @@ struct unwind_snapshot {
     const unwind_rule *rules;
     const uint8_t *pool;
     struct unwind_rules *dictionary;
+    struct unwind_wants *wants;
     unsigned long long adds, subs; // the loader's counters
     uint64_t chain;                // of its list of objects, when we do not ask it
     size_t mapped;
@@ -24,17 +32,20 @@ struct unwind_snapshot {
 // A walk in progress. Reads of [safe, safe + n_safe] (of eight bytes from there) need no check.
 struct walk {
     uintptr_t pc, sp, bp;
-    uintptr_t saved;  // x86_64: rbx; aarch64: the link register
-    bool exact;       // pc is where the frame is, not where it will return to
-    bool vague;       // aarch64: sp is a lower bound only (after a frame pointer step)
-    uint8_t switches; // how often a frame may lead to a lower stack
+    uintptr_t saved;      // x86_64: rbx; aarch64: the link register
+    bool exact;           // pc is where the frame is, not where it will return to
+    bool vague;           // aarch64: sp is a lower bound only (after a frame pointer step)
+    uint8_t switches : 7; // how often a frame may lead to a lower stack
+    uint8_t looking : 1;  // it uses the cache's scratch
     uint8_t next_page;
+    int32_t pid;                    // 0: not asked yet; STEP_NO_CALLS: no system call is allowed
     const struct unwind_regs *full; // all registers of this frame, or NULL
     uintptr_t safe, n_safe;
     uintptr_t near;              // the lowest address of the stack that was interrupted
     uintptr_t pages[STEP_PAGES]; // known to be readable
     const struct unwind_snapshot *snapshot;
-    struct unwind_stack_bounds bounds;
+    struct unwind_cache *cache;
+    uintptr_t stack_lo, stack_hi;
     struct unwind_regs signal; // where full points after a signal frame
 };
 
@@ -46,6 +57,15 @@ typedef uintptr_t __attribute__((may_alias, aligned(1))) step_word;
 
 // Reads what is not known to be mapped.
 bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value);
+// Copies bytes that may be unmapped meanwhile, with the kernel's help.
+bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n);
+
+// The module's table, or NULL if it has none yet or at all.
+static inline const struct unwind_table *step_table(const struct unwind_module *m)
+{
+    const struct unwind_table *table = atomic_load_explicit(&m->table, memory_order_acquire);
+    return table == UNWIND_TABLE_PENDING ? NULL : table;
+}
 
 // Sanitizers know nothing about stacks seen from a signal handler.
 __attribute__((no_sanitize_address, no_sanitize_thread)) static inline uintptr_t
@@ -86,6 +106,16 @@ static inline enum unwind_end step_to(struct walk *w, uintptr_t pc, uintptr_t sp
     w->exact = false;
     w->full = NULL;
     return STEP_ON;
+}
+
+// A rule of the long form that is in the cache's scratch (lookup.h), not in the pool.
+#define STEP_LOOKED_UP unwind_rule_make(UNWIND_GENERAL, -1, 0, 0)
+
+// Where the long form of a rule is.
+static inline const struct unwind_general *step_general_of(const struct walk *w, unwind_rule rule)
+{
+    return (const void *)(rule == STEP_LOOKED_UP ? w->cache->scratch
+                                                 : w->snapshot->pool + unwind_rule_cfa(rule));
 }
 
 // One step by any rule: what stands in the walk is the frame, then its caller.

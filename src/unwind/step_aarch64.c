@@ -96,7 +96,7 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
     case UNWIND_SIGNAL:
         return step_signal(w, w->sp + 128); // behind the siginfo
     case UNWIND_GENERAL:
-        return step_general(w, (const void *)(w->snapshot->pool + unwind_rule_cfa(rule)));
+        return step_general(w, step_general_of(w, rule));
     case UNWIND_UNSUPPORTED:
         return step_without(w, UNWIND_END_UNSUPPORTED);
     default:

@@ -48,7 +48,7 @@ enum unwind_end step_by_rule(struct walk *w, unwind_rule rule)
     case UNWIND_SIGNAL:
         return step_signal(w, w->sp);
     case UNWIND_GENERAL:
-        return step_general(w, (const void *)(w->snapshot->pool + unwind_rule_cfa(rule)));
+        return step_general(w, step_general_of(w, rule));
     case UNWIND_UNSUPPORTED:
         return step_without(w, UNWIND_END_UNSUPPORTED);
     default:
@@ -122,10 +122,10 @@ void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *
     enum { FAR = 1 << 16, NEAR = 1 << 12 };
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc - 1);
     uintptr_t word;
-    if (!m || !m->table)
+    const struct unwind_table *table = m ? step_table(m) : NULL;
+    if (!table)
         return;
-    unwind_rule rule =
-        w->snapshot->rules[unwind_table_find(m->table, (uint32_t)(pc - 1 - m->start))];
+    unwind_rule rule = w->snapshot->rules[unwind_table_find(table, (uint32_t)(pc - 1 - m->start))];
     if (frame_fits(w, rule, *sp, *bp))
         return;
     // The call that was made from there has left the same address on the stack.
@@ -163,7 +163,7 @@ static bool before_frame(struct walk *w, uintptr_t *pc, bool *pushed)
     // Assembly of an object; JIT code keeps all sorts of things there, so look what it is
     // about to do: push %rbp, ret, endbr64.
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, w->pc);
-    if (m && m->table)
+    if (m && atomic_load_explicit(&m->table, memory_order_relaxed))
         return true;
     return m && step_load(w, w->pc, &code) &&
            ((code & 0xff) == 0x55 || (code & 0xff) == 0xc3 || (uint32_t)code == 0xfa1e0ff3);

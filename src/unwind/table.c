@@ -1,6 +1,6 @@
 #include "unwind/table.h"
 
-#include "unwind/memory.h"
+#include "process/memory.h"
 
 #define ROWS_MAX (UINT32_MAX / 8)
 
@@ -30,7 +30,7 @@ static bool grow(struct builder *b)
     size_t bytes = sizeof *b->table + ((size_t)b->table->n_index + cap) * sizeof(uint32_t);
     if (cap > ROWS_MAX)
         return false;
-    struct unwind_table *t = unwind_remap(b->table, b->table->mapped, bytes);
+    struct unwind_table *t = process_remap(b->table, b->table->mapped, bytes);
     if (!t)
         return false;
     t->mapped = bytes;
@@ -127,7 +127,7 @@ static void sort_places(struct place *a, size_t n)
 // Without a sorted table: finds all FDEs, then takes them in order.
 static bool build_by_walking(struct builder *b)
 {
-    struct unwind_buffer places = {.limit = (size_t)1 << 30};
+    struct process_buffer places = {.limit = (size_t)1 << 30};
     struct eh_fde fde;
     bool ok = true, sorted = true;
     uint64_t offset = 0, last = 0;
@@ -143,7 +143,7 @@ static bool build_by_walking(struct builder *b)
             break;
         }
         if (kind == EH_FDE && fde.begin < b->end && fde.end > b->base) {
-            struct place *p = unwind_buffer_add(&places, sizeof *p);
+            struct place *p = process_buffer_add(&places, sizeof *p);
             if (!p) {
                 ok = false;
                 break;
@@ -161,7 +161,7 @@ static bool build_by_walking(struct builder *b)
     for (size_t i = 0; ok && i < n; i++)
         if (eh_fde_read(b->in, &b->cies, place[i].offset, &fde) == EH_FDE)
             ok = add_fde(b, &fde);
-    unwind_buffer_fini(&places);
+    process_buffer_fini(&places);
     return ok;
 }
 
@@ -203,7 +203,7 @@ struct unwind_table *unwind_table_build(const struct eh_input *in, uint64_t base
     if (end <= base || end - base > UINT32_MAX - (1u << UNWIND_BUCKET_SHIFT) ||
         in->frame.n > INT32_MAX)
         return NULL;
-    struct builder *b = unwind_map(sizeof *b);
+    struct builder *b = process_map(sizeof *b);
     if (!b)
         return NULL;
     // Eight rows a bucket or more: an FDE has some eight rows and takes some 55 bytes.
@@ -214,7 +214,7 @@ struct unwind_table *unwind_table_build(const struct eh_input *in, uint64_t base
     uint32_t n_index = (uint32_t)((end - base - 1) >> shift) + 2;
     uint32_t rows = (uint32_t)(in->frame.n / 8) + 64;
     size_t bytes = sizeof(struct unwind_table) + ((size_t)n_index + rows) * sizeof(uint32_t);
-    struct unwind_table *table = unwind_map(bytes);
+    struct unwind_table *table = process_map(bytes);
     if (!table)
         goto out;
     table->refs = 1;
@@ -239,18 +239,18 @@ struct unwind_table *unwind_table_build(const struct eh_input *in, uint64_t base
     while (b->bucket < n_index - 1)
         table->index[++b->bucket] = table->n_rows;
     bytes = unwind_table_bytes(table);
-    struct unwind_table *shrunk = unwind_remap(table, table->mapped, bytes);
+    struct unwind_table *shrunk = process_remap(table, table->mapped, bytes);
     if (shrunk) {
         table = shrunk;
         table->mapped = bytes;
     }
 out:
-    unwind_unmap(b, sizeof *b);
+    process_unmap(b, sizeof *b);
     return table;
 }
 
 void unwind_table_free(struct unwind_table *table)
 {
     if (table && atomic_fetch_sub(&table->refs, 1) == 1)
-        unwind_unmap(table, table->mapped);
+        process_unmap(table, table->mapped);
 }

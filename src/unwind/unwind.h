@@ -3,18 +3,20 @@
 //
 // Two halves that meet in a snapshot:
 //
-// - Building (background thread, never a signal handler): unwind_snapshot_build walks the
-//   loaded objects, turns their .eh_frame into compact tables and keeps them in memory of its
-//   own, from mmap and never from malloc.
+// - Building (background thread, never a signal handler): unwind_snapshot_build lists the
+//   loaded objects, which is cheap. unwind_snapshot_build_tables turns the .eh_frame of those that
+//   walks have met into compact tables, kept in memory from mmap and never from malloc.
 // - Walking (anywhere, any number of threads at once, signal handlers included):
 //   unwind_stack reads one snapshot, the stack, and nothing else. No malloc, no lock, no
-//   libc or libgcc, no loader, no thread-local variable; errno stays as it was. Handler
-//   stack: some 1 KB.
+//   libc or libgcc, no thread-local variable; errno stays as it was. Handler stack: some 1 KB.
+//   Where a module has no table yet, or was loaded after the snapshot, it interprets .eh_frame
+//   itself, which costs some 10 us for each new address instead of a few ns.
 //
-// A snapshot is immutable. Publishing it to handlers, and freeing the one before when no
-// handler can be in it any more, is the caller's.
+// A snapshot is immutable but for tables, which are added. Publishing it to handlers, and freeing
+// the one before when no handler can be in it any more, is the caller's.
 #pragma once
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -36,9 +38,12 @@ void unwind_regs_from_ucontext(struct unwind_regs *regs, const void *ucontext);
 #define unwind_regs_here(regs) UNWIND_ARCH_REGS_HERE(regs)
 
 // The stack that the thread was given: [lo, hi) is mapped from its stack pointer upwards.
-// {0, 0} if it is not known; then every page is probed.
+// {0, 0} if it is not known; then the kernel is asked about every page.
 struct unwind_stack_bounds {
     uintptr_t lo, hi;
+    // The walk makes no system call, because seccomp may kill the thread for one. Only the known
+    // stack is read; a walk that needs anything else ends there.
+    bool no_calls;
 };
 
 // Why a walk ended. Up to UNWIND_END_TRUNCATED the stack is as complete as it was asked to
@@ -51,6 +56,7 @@ enum unwind_end {
     UNWIND_END_UNSUPPORTED, // information that we cannot follow
     UNWIND_END_UNREADABLE,  // memory that is not mapped
     UNWIND_END_LOOP,        // the stack pointer did not move towards the root
+    UNWIND_END_PENDING,     // the table is not built yet, and .eh_frame alone does not serve
     UNWIND_END_COUNT
 };
 
@@ -61,9 +67,13 @@ const char *unwind_end_name(enum unwind_end why);
 // Zeroed at birth, then unwind_stack's alone. A handler may interrupt a walk of the same
 // thread that uses the same cache.
 #define UNWIND_CACHE_SIZE 512
+#define UNWIND_SCRATCH 4096
 struct unwind_cache {
     uint64_t generation;
     uint64_t word[UNWIND_CACHE_SIZE][2];
+    // Where a walk interprets .eh_frame; without a cache it does not.
+    volatile bool looking;
+    _Alignas(16) uint8_t scratch[UNWIND_SCRATCH];
 };
 
 struct unwind_snapshot;
@@ -83,21 +93,28 @@ struct unwind_module {
     uint64_t file_offset; // of start
     const char *path;     // absolute where the loader knows it; "[vdso]", "[anon]", ...
     const uint8_t *build_id;
-    uint32_t n_build_id;     // 0: none
-    uint32_t n_fdes, n_rows; // of its table
-    uint64_t table_bytes;
-    const struct unwind_table *table; // NULL: no unwind information
-    uintptr_t header;                 // .eh_frame_hdr in memory; 0: the loader did not say
+    uint32_t n_build_id; // 0: none
+    // NULL: no unwind information; UNWIND_TABLE_PENDING: not built yet.
+    _Atomic(const struct unwind_table *) table;
+    uintptr_t header; // .eh_frame_hdr in memory; 0: the loader did not say
     size_t n_header;
+    uintptr_t limit;      // the end of the segment that holds the header
     uint64_t fingerprint; // of the header
 };
+#define UNWIND_TABLE_PENDING ((const struct unwind_table *)1)
 
 // Makes a snapshot of what is loaded now: every object that dl_iterate_phdr shows, the vdso,
-// and the executable mappings of /proc/self/maps that belong to neither (JIT code). Tables of
-// modules that are in previous (may be NULL) unchanged are shared, not built again. One
+// and the executable mappings of /proc/self/maps that belong to neither (JIT code). It has the
+// tables of modules that are in previous (may be NULL) unchanged; the others are pending. One
 // thread at a time; not in a signal handler. NULL with a message in e.
 struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *previous,
                                               struct err *e);
+// What walks missed since the last call, as a set.
+enum { UNWIND_WANTS_TABLES = 1, UNWIND_WANTS_MODULES = 2 };
+unsigned unwind_snapshot_take_wants(const struct unwind_snapshot *snapshot);
+// Builds one of the tables that walks have wanted, or of all that are pending. The same thread or
+// lock as unwind_snapshot_build; walks may go on meanwhile. False: there is none to build.
+bool unwind_snapshot_build_table(const struct unwind_snapshot *snapshot, bool all);
 // From now on the loader is not asked: /proc/self/maps and the files say what is loaded. For the
 // child of a fork whose parent had other threads: one of them may have had the loader's lock, and
 // nobody is left to give it back.
@@ -108,6 +125,11 @@ void unwind_snapshot_free(struct unwind_snapshot *snapshot);
 // signal handler. JIT code is not noticed: that shows as UNWIND_END_UNKNOWN_PC.
 bool unwind_snapshot_stale(const struct unwind_snapshot *snapshot);
 
+// Whether both list the same addresses.
+bool unwind_snapshot_same_modules(const struct unwind_snapshot *a, const struct unwind_snapshot *b);
+
+// Never 0, and never the same for two snapshots of a process, as addresses may be.
+uint64_t unwind_snapshot_generation(const struct unwind_snapshot *snapshot);
 // Sorted by address, not overlapping.
 const struct unwind_module *unwind_snapshot_modules(const struct unwind_snapshot *snapshot,
                                                     size_t *n);

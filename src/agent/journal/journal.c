@@ -31,7 +31,7 @@ static struct {
     size_t n_modules, cap_modules;
     uint32_t *labels; // sets that were written
     size_t n_labels, cap_labels;
-    const struct unwind_snapshot *seen;
+    uint64_t seen; // the snapshot's generation
     uint64_t begun;
     int fd; // to map more parts by, after fork
     dev_t device;
@@ -91,9 +91,9 @@ static uint16_t module_of(uintptr_t pc, const struct unwind_snapshot *snapshot)
 static void add_modules(const struct unwind_snapshot *snapshot)
 {
     size_t n;
-    if (!snapshot || snapshot == journal.seen)
+    if (!snapshot || unwind_snapshot_generation(snapshot) == journal.seen)
         return;
-    journal.seen = snapshot;
+    journal.seen = unwind_snapshot_generation(snapshot);
     const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n);
     module_of(getauxval(AT_ENTRY), snapshot);
     for (size_t i = 0; i < n; i++)
@@ -435,7 +435,7 @@ void journal_after_fork(void)
     journal.n_labels = journal.cap_labels = 0;
     journal.modules = NULL;
     journal.labels = NULL;
-    journal.seen = NULL;
+    journal.seen = 0;
 }
 
 // The process itself, and in its memory a child of vfork; children of fork only if followed.

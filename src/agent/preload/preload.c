@@ -317,6 +317,7 @@ static void before_confinement(const struct sandbox_verdict *verdict, bool all)
 {
     if (!capture_running() && !run.active)
         return;
+    capture_before_confinement();
     journal_before_confinement();
     if (all) {
         if (!*run.journal && (atomic_load(&run.open) || atomic_load(&run.heap_open)))

@@ -1,4 +1,4 @@
-#include "unwind/memory.h"
+#include "process/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,20 +14,20 @@ static size_t whole_pages(size_t bytes)
     return (bytes + PAGE - 1) & ~(PAGE - 1);
 }
 
-void *unwind_map(size_t bytes)
+void *process_map(size_t bytes)
 {
     void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
-void unwind_unmap(void *p, size_t bytes)
+void process_unmap(void *p, size_t bytes)
 {
     if (p)
         munmap(p, whole_pages(bytes));
 }
 
-void *unwind_remap(void *p, size_t bytes, size_t new_bytes)
+void *process_remap(void *p, size_t bytes, size_t new_bytes)
 {
     if (whole_pages(bytes) == whole_pages(new_bytes))
         return p;
@@ -35,7 +35,7 @@ void *unwind_remap(void *p, size_t bytes, size_t new_bytes)
     return q == MAP_FAILED ? NULL : q;
 }
 
-void *unwind_buffer_add(struct unwind_buffer *b, size_t n)
+void *process_buffer_add(struct process_buffer *b, size_t n)
 {
     if (n > b->limit || b->n > b->limit - n)
         return NULL;
@@ -43,7 +43,7 @@ void *unwind_buffer_add(struct unwind_buffer *b, size_t n)
         size_t mapped = b->mapped ? b->mapped * 2 : 16 * PAGE;
         while (mapped < b->n + n)
             mapped *= 2;
-        void *p = b->p ? unwind_remap(b->p, b->mapped, mapped) : unwind_map(mapped);
+        void *p = b->p ? process_remap(b->p, b->mapped, mapped) : process_map(mapped);
         if (!p)
             return NULL;
         b->p = p;
@@ -54,10 +54,10 @@ void *unwind_buffer_add(struct unwind_buffer *b, size_t n)
     return added;
 }
 
-void unwind_buffer_fini(struct unwind_buffer *b)
+void process_buffer_fini(struct process_buffer *b)
 {
-    unwind_unmap(b->p, b->mapped);
-    *b = (struct unwind_buffer){.limit = b->limit};
+    process_unmap(b->p, b->mapped);
+    *b = (struct process_buffer){.limit = b->limit};
 }
 
 // Some sandboxes forbid process_vm_readv; /proc/self/mem does the same.
@@ -80,7 +80,7 @@ static int copy_by_file(uint8_t *to, uintptr_t from, size_t n)
     return n ? -1 : 0;
 }
 
-int unwind_copy(void *to, uintptr_t from, size_t n)
+int process_copy(void *to, uintptr_t from, size_t n)
 {
     uint8_t *p = to;
     while (n > 0) {

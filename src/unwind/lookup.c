@@ -1,0 +1,208 @@
+#include "unwind/lookup.h"
+
+#include <dlfcn.h>
+
+#include "unwind/eh_frame.h"
+
+#define ENTRIES 32
+
+// .eh_frame_hdr as every linker writes it: the frame's address relative to itself, a count, and
+// pairs of offsets from the header.
+struct header {
+    uint8_t version, frame_encoding, count_encoding, table_encoding;
+    int32_t frame;
+    uint32_t count;
+};
+
+struct entry {
+    int32_t begin, fde;
+};
+
+struct scratch {
+    // First: a rule of the long form, while its step is taken.
+    union {
+        struct unwind_general general;
+        uint8_t
+            room[sizeof(struct unwind_general) + UNWIND_REGS * sizeof(struct unwind_general_item)];
+    };
+    struct eh_cie cie;
+    struct cfi_program program;
+    struct eh_fde fde;
+    struct eh_input in, cie_in;
+    struct header header;
+    union {
+        struct entry entries[ENTRIES];
+        uint8_t cie_bytes[ENTRIES * sizeof(struct entry)];
+    };
+    uint8_t fde_bytes[1024];
+};
+_Static_assert(sizeof(struct scratch) <= UNWIND_SCRATCH, "the public size");
+
+// Finds the last entry that begins at or before offset: 1, 0 if there is none, -1 if the table
+// cannot be read.
+static int find_entry(struct walk *w, struct scratch *s, uintptr_t table, uint32_t n,
+                      int64_t offset, struct entry *found)
+{
+    while (n > ENTRIES) {
+        uint32_t half = n / 2;
+        if (!step_copy(w, table + half * sizeof *found, s->entries, sizeof *found))
+            return -1;
+        if (s->entries[0].begin <= offset) {
+            table += half * sizeof *found;
+            n -= half;
+        } else {
+            n = half;
+        }
+    }
+    if (!step_copy(w, table, s->entries, n * sizeof *found))
+        return -1;
+    while (n > 0 && s->entries[n - 1].begin > offset)
+        n--;
+    if (n > 0)
+        *found = s->entries[n - 1];
+    return n > 0;
+}
+
+// Copies an entry of .eh_frame, as far as there is room. 0: it cannot be read.
+static size_t copy_entry(struct walk *w, uintptr_t at, uint8_t *to, size_t room)
+{
+    uint32_t length;
+    if (!step_copy(w, at, &length, sizeof length) || length == 0 || length > room - sizeof length ||
+        !step_copy(w, at, to, length + sizeof length))
+        return 0;
+    return length + sizeof length;
+}
+
+static bool has_expression(const struct cfi_state *state)
+{
+    bool any = state->cfa_expression;
+    for (unsigned i = 0; i < UNWIND_REGS; i++)
+        any |= state->how[i] == CFI_EXPRESSION || state->how[i] == CFI_VAL_EXPRESSION;
+    return any;
+}
+
+// The FDE at address at, and its CIE.
+static bool read_fde(struct walk *w, struct scratch *s, uintptr_t at, uintptr_t header)
+{
+    size_t n = copy_entry(w, at, s->fde_bytes, sizeof s->fde_bytes);
+    if (n < 8)
+        return false;
+    uint32_t back;
+    __builtin_memcpy(&back, s->fde_bytes + 4, 4);
+    uintptr_t cie_at = at + 4 - back;
+    size_t n_cie = back ? copy_entry(w, cie_at, s->cie_bytes, sizeof s->cie_bytes) : 0;
+    if (!n_cie)
+        return false;
+    s->in = (struct eh_input){.frame = {s->fde_bytes, n, at}, .header.address = header};
+    s->cie_in = (struct eh_input){.frame = {s->cie_bytes, n_cie, cie_at}};
+    // Expressions are noted by their offset in the FDE's copy.
+    return eh_fde_parse(&s->in, &s->cie_in, &s->cie, &s->program, &s->fde) &&
+           !has_expression(&s->cie.initial);
+}
+
+// Runs the program up to pc.
+static unwind_rule run_to(struct scratch *s, uintptr_t pc)
+{
+    struct cfi_program *p = &s->program;
+    eh_program(&s->in, &s->fde, p);
+    for (;;) {
+        uint64_t until = 0;
+        enum cfi_next next = cfi_run(p, &until);
+        if (next == CFI_BAD)
+            return UNWIND_UNSUPPORTED;
+        if (next == CFI_LAST || pc < until)
+            return unwind_rule_reduce(&p->state, s->fde_bytes, s->in.frame.n, s->cie.signal);
+        p->location = until;
+    }
+}
+
+// The long form. Its expressions would have to be in the pool.
+static bool make_general(struct scratch *s)
+{
+    const struct cfi_state *state = &s->program.state;
+    struct unwind_general *g = &s->general;
+    if (has_expression(state) || state->cfa_register >= UNWIND_REGS)
+        return false;
+    g->n = 0;
+    g->signal = s->cie.signal;
+    g->cfa_expression = 0;
+    g->cfa_register = state->cfa_register;
+    g->cfa_value = state->cfa_value;
+    for (unsigned reg = 0; reg < UNWIND_REGS; reg++)
+        if (state->how[reg] != CFI_SAME)
+            g->item[g->n++] = (struct unwind_general_item){
+                .reg = (uint8_t)reg, .how = state->how[reg], .value = state->value[reg]};
+    return true;
+}
+
+static bool find_rule(struct walk *w, struct scratch *s, const struct lookup_code *code,
+                      uintptr_t pc, unwind_rule *rule)
+{
+    struct header *h = &s->header;
+    struct entry entry;
+    if (code->n_header < sizeof *h || !step_copy(w, code->header, h, sizeof *h) ||
+        h->version != 1 || h->count_encoding != 0x03 || h->table_encoding != 0x3b ||
+        h->count > (code->n_header - sizeof *h) / sizeof entry)
+        return false;
+    // The frame's address has four bytes in all encodings that go with this table.
+    if (h->frame_encoding != 0x1b && h->frame_encoding != 0x03 && h->frame_encoding != 0x3b)
+        return false;
+    *rule = UNWIND_NONE;
+    int found =
+        find_entry(w, s, code->header + sizeof *h, h->count, (int64_t)(pc - code->header), &entry);
+    if (found <= 0)
+        return found == 0;
+    uintptr_t at = code->header + (uintptr_t)(intptr_t)entry.fde;
+    if (!read_fde(w, s, at, code->header))
+        return false;
+    if (pc < s->fde.begin || pc >= s->fde.end)
+        return true;
+    *rule = run_to(s, pc);
+    if (unwind_rule_kind(*rule) != UNWIND_GENERAL)
+        return true;
+    *rule = STEP_LOOKED_UP;
+    return make_general(s);
+}
+
+bool lookup_rule(struct walk *w, const struct lookup_code *code, uintptr_t pc, unwind_rule *rule)
+{
+    struct unwind_cache *cache = w->cache;
+    if (!cache || w->pid == STEP_NO_CALLS || (cache->looking && !w->looking))
+        return false;
+    cache->looking = true;
+    w->looking = 1;
+    __asm__ volatile("" : : : "memory");
+    return find_rule(w, (struct scratch *)cache->scratch, code, pc, rule);
+}
+
+void lookup_end(struct walk *w)
+{
+    if (!w->looking)
+        return;
+    __asm__ volatile("" : : : "memory");
+    w->cache->looking = false;
+    w->looking = 0;
+}
+
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
+__typeof__(_dl_find_object) _dl_find_object __attribute__((weak));
+
+// Made for unwinders: lock-free and async-signal-safe.
+bool lookup_object(uintptr_t pc, struct lookup_code *code)
+{
+    struct dl_find_object o;
+    if (!_dl_find_object || _dl_find_object((void *)pc, &o) != 0 || !o.dlfo_eh_frame)
+        return false;
+    code->start = (uintptr_t)o.dlfo_map_start;
+    code->end = (uintptr_t)o.dlfo_map_end;
+    code->header = (uintptr_t)o.dlfo_eh_frame;
+    code->n_header = code->header < code->end ? code->end - code->header : 0;
+    return true;
+}
+#else
+bool lookup_object(uintptr_t pc, struct lookup_code *code)
+{
+    (void)pc, (void)code;
+    return false;
+}
+#endif
