@@ -25,7 +25,7 @@
 
 enum {
     CAPTURE_MAX_DEPTH = 1024,
-    CAPTURE_MAX_THREADS = 8192,
+    CAPTURE_MAX_THREADS = 65536,
     CAPTURE_NAME = 16, // of a thread, with its NUL
 };
 
@@ -73,8 +73,10 @@ bool capture_running(void);
 bool capture_refresh(void);
 // Finds threads that came and went, refreshes the tables, and accounts for threads that block
 // the signal. Call it about once a second, and capture_arm_self where a thread is known to start.
+// With hundreds of threads or more, one call does a part of that.
 void capture_scan(void);
-// True if there are more or fewer threads than at the last scan: a reason for one. Cheap.
+// True if threads came or went that did not report it, or if a scan is under way: a reason for
+// capture_scan. Cheap.
 bool capture_threads_changed(void);
 // The calling thread is the profiler's: signals that are meant for the program are not for it.
 void capture_mark_own(void);
@@ -85,6 +87,10 @@ void capture_before_confinement(void);
 void capture_leave_out_self(void);
 // Arms the calling thread now, so that it is seen from its first instruction to its end.
 void capture_arm_self(void);
+// The same for a thread that libc has just started with a stack of this size and guard, as its
+// attributes say; base: that the program has provided, 0 if libc did. With the bounds of its stack,
+// handlers need not ask the kernel what is mapped.
+void capture_arm_started(uintptr_t base, size_t size, size_t guard);
 // The kernel looks at CPU timers a few hundred times a second only; what the thread was due
 // since is accounted for without a stack. Done by itself when an armed thread ends.
 void capture_disarm_self(void);

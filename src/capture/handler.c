@@ -5,9 +5,8 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/syscall.h>
+#include <sys/time.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 #include "base/attributes.h"
 #include "capture/record.h"
@@ -28,6 +27,12 @@ void capture_mark_own(void)
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static void count_ticks(struct capture_thread *t, uint64_t n)
+{
+    count(&t->ticks, n);
+    count(&t->new_ticks, n);
 }
 
 void capture_set_ids(const struct capture_ids *ids)
@@ -93,10 +98,11 @@ static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t tic
     bool has_ids = ids_set;
     uint64_t *pcs = words + record_head(has_ids);
     if (snapshot && depth == 1) {
-        *pcs = t->regs.r[UNWIND_REG_PC];
+        *pcs = t->lane->regs.r[UNWIND_REG_PC];
         n = 1;
     } else if (snapshot) {
-        n = unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)pcs, depth, &t->cache, &why);
+        n = unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs, depth,
+                         &t->lane->cache, &why);
     }
     if (n == 0) {
         count(&t->no_snapshot, ticks);
@@ -139,9 +145,9 @@ static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
     const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
     if (!snapshot)
         return 0;
-    unwind_regs_here(&t->regs);
-    uint32_t n = (uint32_t)unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)pcs,
-                                        capture_state.depth, &t->cache, &why);
+    unwind_regs_here(&t->lane->regs);
+    uint32_t n = (uint32_t)unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs,
+                                        capture_state.depth, &t->lane->cache, &why);
     uint32_t kept = common_root(pcs, n, t->last);
     for (volatile uint64_t *to = pcs; to < pcs + kept; to++)
         *to = to[n - kept];
@@ -188,10 +194,11 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
                         uint64_t ns)
 {
     atomic_fetch_add(&t->inside, 1);
-    t->regs = *here;
-    count(&t->ticks, ticks);
+    t->lane->regs = *here;
+    count_ticks(t, ticks);
     count(&t->settled, ticks);
     record_sample(t, capture_state.depth, ticks, ns);
+    thread_mark(t);
     atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
 }
 
@@ -208,7 +215,7 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
             return 0;
     }
     uint64_t credit = atomic_exchange_explicit(&t->credit, 0, memory_order_relaxed);
-    count(&t->ticks, ticks);
+    count_ticks(t, ticks);
     if (credit >= ticks) {
         atomic_fetch_add_explicit(&t->credit, credit - ticks, memory_order_relaxed);
         return 0;
@@ -228,7 +235,7 @@ static uint64_t ticks_used(struct capture_thread *t)
     }
     if (arming % 2 || arming != atomic_load(&t->arming))
         return 0;
-    count(&t->ticks, ticks);
+    count_ticks(t, ticks);
     return ticks;
 }
 
@@ -242,9 +249,10 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
         ticks += atomic_exchange_explicit(&t->carried, 0, memory_order_relaxed);
         ns += atomic_exchange_explicit(&t->carried_ns, 0, memory_order_relaxed);
     }
-    unwind_regs_from_ucontext(&t->regs, context);
+    unwind_regs_from_ucontext(&t->lane->regs, context);
     atomic_store_explicit(&t->thread_pointer, thread_own_pointer(), memory_order_relaxed);
     record_sample(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
+    thread_mark(t);
 }
 
 // What is being forwarded on this thread: the kernel's frame, which a handler passes on when it
@@ -308,8 +316,24 @@ static struct capture_thread *find_own_slot(void)
         return t;
     if (is_confined())
         return NULL;
-    own_tid = (pid_t)syscall(SYS_gettid);
+    own_tid = thread_self();
     return own_slot = thread_find(own_tid);
+}
+
+// Whether the timer of the process, which has sent a signal, is ours. The program may have set its
+// own in place of it; then it is the program's for good.
+static bool is_process_tick(void)
+{
+    struct itimerval now;
+    uint64_t ours = atomic_load_explicit(&capture_state.process_period_us, memory_order_relaxed);
+    if (!ours || is_confined())
+        return ours;
+    if (syscall(SYS_getitimer, ITIMER_PROF, &now))
+        return true;
+    uint64_t us = (uint64_t)now.it_interval.tv_sec * 1000000u + (uint64_t)now.it_interval.tv_usec;
+    if (us && us != ours)
+        atomic_store(&capture_state.process_taken, 1);
+    return us == ours;
 }
 
 // Whether one of our clocks sent it, and the slot that it is for.
@@ -318,13 +342,12 @@ static bool is_tick(const siginfo_t *info, struct capture_thread **slot)
     uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
     switch (info->si_code) {
     case SI_TIMER:
-        if (value >> 32 != atomic_load_explicit(&capture_state.cookie, memory_order_relaxed) ||
-            (value & 0xffff) >= CAPTURE_MAX_THREADS)
+        if (value >> 32 != atomic_load_explicit(&capture_state.cookie, memory_order_relaxed))
             return false;
         *slot = atomic_load_explicit(&capture_state.slots[value & 0xffff], memory_order_acquire);
         return true;
     case SI_KERNEL:
-        if (!atomic_load_explicit(&capture_state.process_period_us, memory_order_relaxed))
+        if (!is_process_tick())
             return false;
         *slot = find_own_slot();
         return true;

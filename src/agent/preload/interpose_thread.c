@@ -18,6 +18,9 @@ static struct start {
     void *(*routine)(void *);
     void *argument;
     struct sandbox_inheritance sandbox;
+    // Of the stack; base: 0 if libc chooses it.
+    uintptr_t base;
+    size_t size, guard;
 } starts[STARTS];
 
 static struct start *take_start(void)
@@ -39,10 +42,33 @@ static void *start_routine(void *context)
     struct start *s = context;
     void *(*routine)(void *) = s->routine;
     void *argument = s->argument;
+    uintptr_t base = s->base;
+    size_t size = s->size, guard = s->guard;
     sandbox_inherit(s->sandbox);
     atomic_store_explicit(&s->taken, false, memory_order_release);
-    capture_arm_self();
+    capture_arm_started(base, size, guard);
     return routine(argument);
+}
+
+// None of these allocates.
+static void note_stack(struct start *s, const pthread_attr_t *attributes)
+{
+    pthread_attr_t defaults;
+    void *base = NULL;
+    if (!attributes) {
+        pthread_attr_init(&defaults);
+        attributes = &defaults;
+    }
+    s->base = 0;
+    s->size = s->guard = 0;
+    pthread_attr_getguardsize(attributes, &s->guard);
+    pthread_attr_getstacksize(attributes, &s->size);
+    size_t size = 0;
+    if (attributes != &defaults && pthread_attr_getstack(attributes, &base, &size) == 0 &&
+        (uintptr_t)base + size != 0) // libc's way to say that none was set
+        s->base = (uintptr_t)base;
+    if (attributes == &defaults)
+        pthread_attr_destroy(&defaults);
 }
 
 EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
@@ -54,6 +80,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     s->routine = routine;
     s->argument = argument;
     s->sandbox = sandbox_of_caller();
+    note_stack(s, attributes);
     int result = LIBC(pthread_create)(thread, attributes, start_routine, s);
     if (result)
         atomic_store_explicit(&s->taken, false, memory_order_release);
