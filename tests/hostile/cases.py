@@ -68,6 +68,11 @@ CASES = [
 
     # --- SIGPROF belongs to the program, too ---
     Case('vfork_signals', modes=THREADS),
+    Case('own_timers', 'before', 'after'),
+    # Not static: without an interposed sigaction the program sees the profiler's handler.
+    Case('sigprof_state', modes=PRELOADED + ('shared',)),
+    Case('blocked_signals'),
+    Case('sigwait_loop', modes=THREADS),
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
 
     # --- ends ---
@@ -80,7 +85,11 @@ CASES = [
     Case('seccomp_all', *(f'{ms} {action} {sigreturn}' for ms in (0, 1, 5, 50, 300)
                           for action, sigreturn in (('kill', 'sigreturn'),)),
          '1 trap sigreturn', '1 errno sigreturn', '0 kill no_sigreturn', '50 kill no_sigreturn',
-         modes=THREADS + ('push', 'heap'), repeat=3, racy=('profiled', 'run', 'listen'), status=4),
+         # Not static: libkiln.a stands in for no function of libc and cannot know of the filter.
+         modes=PRELOADED + ('shared', 'listen', 'push', 'heap'), repeat=3,
+         racy=('profiled', 'run', 'listen'), status=4),
+    Case('seccomp_strict', 'thread 0', 'thread 50', 'process 50', status=4),
+    Case('seccomp_threads', modes=THREADS + ('heap',)),
     Case('seccomp_probe', 'prctl', 'seccomp', 'tsync', check=has_samples),
     Case('seccomp_vfork', check=has_samples),
 
@@ -89,9 +98,23 @@ CASES = [
     Case('exec_alternate_stack', '8192', '16384', '32768'),
     Case('exec_adjacent_stacks', 'execl', 'execlp', 'execle', 'execv', 'vfork'),
 
+    # --- processes ---
+    Case('vfork_storm', modes=THREADS),
+    Case('bare_clone', modes=THREADS),
+    Case('daemon', modes=THREADS),
+    Case('lose_rights', 'root', 'user', 'both', modes=THREADS, skip=only_root),
+    Case('close_everything', '0', '100', modes=EVERY),
+
+    # --- stacks ---
+    Case('small_stacks'),
+    Case('coroutines'),
+    Case('deep_recursion'),
+    Case('handler_jumps', 'fork', 'jump', 'exit_thread', repeat=2),
+
     # --- limits ---
     Case('keys', 'before', 'after'),
     Case('pending_signals', before=ulimit(resource.RLIMIT_SIGPENDING, 0)),
+    Case('short_threads', '5000', modes=THREADS),
     Case('many_threads', '2000', '8500'),
 
     # --- where profiles go ---
