@@ -1,5 +1,6 @@
 // No signal may be queued (ulimit -i 0), so timer_create fails. The profiler then shares the
-// process's ITIMER_PROF; a program that has a profiling timer of its own never heard from it again.
+// process's ITIMER_PROF; a program that has a profiling timer of its own, with the same interval as
+// the profiler's (1000 microseconds at 1000 Hz), never heard from it again.
 #include "hostile.h"
 
 #include <pthread.h>
@@ -19,9 +20,11 @@ static void *work(void *context)
     return context;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    struct itimerval timer = {{0, 10000}, {0, 10000}}, now;
+    require(argc == 2, "an argument");
+    long interval = strtol(argv[1], NULL, 10);
+    struct itimerval timer = {{0, interval}, {0, interval}}, now;
     hostile_begin();
     burn(0.1);
     signal(SIGPROF, on_prof);
@@ -36,6 +39,6 @@ int main(void)
     getitimer(ITIMER_PROF, &now);
     // The kernel rounds up to whole ticks.
     fact("it has the interval that the program set",
-         now.it_interval.tv_usec >= 10000 && now.it_interval.tv_usec < 15000);
+         now.it_interval.tv_usec >= interval && now.it_interval.tv_usec < interval + 5000);
     return 0;
 }

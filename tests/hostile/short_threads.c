@@ -20,9 +20,9 @@ int main(int argc, char **argv)
         pthread_t threads[BATCH];
         void *result;
         for (int i = 0; i < BATCH; i++)
-            require(pthread_create(&threads[i], NULL, work, &threads[i]) == 0, "pthread_create");
+            require(pthread_create(&threads[i], NULL, work, &good) == 0, "pthread_create");
         for (int i = 0; i < BATCH; i++)
-            good = pthread_join(threads[i], &result) == 0 && result == &threads[i] && good;
+            good = pthread_join(threads[i], &result) == 0 && result == &good && good;
     }
     fact("every thread returned what it was given", good);
     return 0;
