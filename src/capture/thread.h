@@ -239,7 +239,10 @@ static inline uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t
     uint64_t first = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns);
     if (cpu < first)
         return 0;
-    uint64_t due = 1 + (cpu - first) / atomic_load(&t->period_ns), had = thread_ticks_had(t);
+    uint64_t period = atomic_load(&t->period_ns), had = thread_ticks_had(t);
+    if (!period) // its first segment has not begun
+        return 0;
+    uint64_t due = 1 + (cpu - first) / period;
     return due > had ? due - had : 0;
 }
 // A new clock at the present rate for an armed thread that has one. The lock is held.
