@@ -2,6 +2,7 @@
 import os
 import re
 import resource
+import signal
 import subprocess
 
 import scenarios
@@ -36,6 +37,17 @@ class Case:
         self.environment, self.repeat, self.racy = environment or {}, repeat, racy
         self.status, self.limit = status, limit
         self.before, self.check, self.skip = before, check, skip
+
+
+def become_somebody(pending=None):
+    """Limits that count what a user has need a user that has nothing else."""
+    def before():
+        if pending is not None:
+            resource.setrlimit(resource.RLIMIT_SIGPENDING, (pending, pending))
+        os.setgroups([])
+        os.setgid(65534)
+        os.setuid(100000 + os.getpid())
+    return before
 
 
 def only_root():
@@ -94,7 +106,20 @@ CASES = [
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
 
     # --- ends ---
-    Case('main_thread_ends', '0', '1', '3', modes=EVERY),
+    Case('main_thread_ends', '0', '3', modes=THREADS + ('heap',)),
+    Case('main_thread_ends', '1', modes=EVERY),
+    Case('ends', 'return', status=11),
+    Case('ends', '_exit', '_Exit', modes=THREADS, status=12),
+    Case('ends', 'exit_group', status=12),
+    Case('ends', 'exit_in_thread', modes=THREADS, status=13),
+    Case('ends', '_exit_in_handler', status=14),
+    Case('ends', 'thread_at_exit', status=11),
+    Case('ends', 'abort', status=-signal.SIGABRT),
+    Case('ends', 'kill', status=-signal.SIGKILL),
+    Case('ends', 'term', status=-signal.SIGTERM),
+    Case('ends', 'segv', status=-signal.SIGSEGV),
+    # Not static: without an interposed sigaction SIGPROF has no default action any more.
+    Case('ends', 'prof', modes=PRELOADED + ('shared',), status=-signal.SIGPROF),
 
     # --- seccomp ---
     Case('seccomp_worker', 'cfi prctl', 'cfi seccomp', 'no_cfi prctl', 'no_cfi seccomp',
@@ -118,6 +143,11 @@ CASES = [
 
     # --- processes ---
     Case('vfork_storm', modes=THREADS),
+    Case('fork_storm', plugins=['plugin_empty.c'], modes=THREADS),
+    Case('failing_exec', check=has_samples),
+    Case('no_environment', 'clearenv', 'null'),
+    Case('traced_child'),
+    Case('prctl_arguments', modes=THREADS),
     Case('bare_clone', modes=THREADS),
     Case('daemon', modes=THREADS),
     Case('lose_rights', 'root', 'user', 'both', modes=THREADS, skip=only_root),
@@ -127,11 +157,17 @@ CASES = [
     Case('small_stacks'),
     Case('coroutines'),
     Case('deep_recursion'),
+    Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
+    Case('many_mappings'),
+    Case('cancelled_threads', 'deferred', 'asynchronous', modes=THREADS),
     Case('handler_jumps', 'fork', 'jump', 'exit_thread', repeat=2),
 
     # --- limits ---
     Case('keys', 'before', 'after'),
     Case('pending_signals', '1000', '7000', before=ulimit(resource.RLIMIT_SIGPENDING, 0)),
+    Case('timers_left', before=become_somebody(40), skip=only_root),
+    Case('threads_left', before=become_somebody(), skip=only_root),
+    Case('limits', 'descriptors', 'any_descriptor', 'memory', 'stack', 'cpu', modes=THREADS),
     Case('short_threads', '5000', modes=THREADS),
     Case('many_threads', '2000', '8500'),
 
