@@ -68,7 +68,7 @@ static int end(const char *how)
         raise(SIGTERM);
     if (is(how, "prof"))
         raise(SIGPROF);
-    int *volatile nowhere = NULL;
+    volatile int *volatile nowhere = NULL;
     if (is(how, "segv"))
         *nowhere = 1;
     return 11;

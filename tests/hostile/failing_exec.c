@@ -11,7 +11,7 @@ static atomic_int wrong;
 static void *try_often(void *context)
 {
     char *arguments[] = {"no", NULL};
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < 150; i++) {
         errno = 0;
         wrong += execv("/no/such/program", arguments) != -1 || errno != ENOENT;
         errno = 0;
@@ -31,6 +31,6 @@ int main(void)
     for (int i = 0; i < 3; i++)
         pthread_join(threads[i], NULL);
     fact("every exec failed as it should", wrong == 0);
-    burn(0.2);
+    burn(0.1);
     return 0;
 }
