@@ -47,7 +47,7 @@ int main(int argc, char **argv)
     timer_t timer;
     require(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0, "timer_create");
     require(timer_settime(timer, 0, &often, NULL) == 0, "timer_settime");
-    burn(0.25);
+    burn(0.15);
     timer_delete(timer);
     getitimer(ITIMER_PROF, &now);
     fact("ITIMER_PROF fired", prof >= 5);
