@@ -42,7 +42,7 @@ static struct symbol_file *open_copy(const uint8_t *copy, size_t n)
 {
     struct symbol_options options = {.no_debug_files = true, .memory_limit = 1 << 16};
     struct err e;
-    struct elf *elf = elf_open_bytes((struct bytes){copy, n}, "fuzz", ELF_LOAD_NOTHING, &e);
+    struct elf *elf = elf_open_bytes((struct bytes){copy, n}, "fuzz", ELF_IN_HOST, &e);
     return elf ? symbol_open_elf(elf, &options, &e) : NULL;
 }
 

@@ -180,8 +180,9 @@ void kiln_heap_window_cancel(int window);
  * References: kiln_labels_with and _without give you a reference, kiln_labels_hold another one;
  * kiln_labels_release gives one back. A set that nobody holds is forgotten once no sample carries
  * it; its number then means the empty set. Keep sets that you use again and again and never
- * release them; release those that were made for one request. Where 262144 sets or 24 MiB of them
- * are held, labels are not added any more, which kiln_statistics.labels_dropped counts. */
+ * release them; release those that were made for one request. A set has at most 64 labels, and at
+ * most 262144 sets or 24 MiB of them are held: beyond that a label is not added, the set stays as
+ * it is, and kiln_statistics.labels_dropped counts. */
 typedef uint32_t kiln_labels;
 
 /* The set that is base plus key=value, or base with another value of key. Takes a lock unless it is
@@ -279,7 +280,7 @@ struct kiln_statistics {
     uint64_t filtered;       /* ticks of threads that kiln_options.threads leaves out */
     uint64_t label_sets;     /* held now */
     uint64_t label_memory;   /* bytes that they take */
-    uint64_t labels_dropped; /* labels that were not added: too many sets */
+    uint64_t labels_dropped; /* labels that were not added: too many sets, or a full set */
     uint64_t frequency;      /* now; 0: not running */
     uint64_t windows;        /* open now */
     uint64_t name_memory;    /* bytes of names that were found, kept for the next profile */

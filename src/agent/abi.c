@@ -13,6 +13,7 @@
 #include "agent/collector/callbacks.h"
 #include "agent/push/push.h"
 #include "codec/codec.h"
+#include "process/process.h"
 
 enum { CONVERT_MAX = 1 << 30 };
 
@@ -27,6 +28,8 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
                                   .threads = o.threads};
     struct err e = {""};
     OURS;
+    if (process_check_privileges(&e))
+        return tell(error, &e);
     if (o.clock > KILN_CLOCK_PERF) {
         err_set(&e, "the clock must be timer or perf (KILN_CLOCK_TIMER, KILN_CLOCK_PERF)");
         return tell(error, &e);
@@ -222,7 +225,7 @@ EXPORT int kiln_heap_start(const struct kiln_heap_options *options, struct kiln_
         .interval = o.interval, .depth = o.depth, .memory = o.memory, .seed = o.seed};
     struct err e = {""};
     OURS;
-    return heap_sampler_start(&capture, &e) ? tell(error, &e) : 0;
+    return process_check_privileges(&e) || heap_sampler_start(&capture, &e) ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_heap_stop(void)
@@ -433,8 +436,10 @@ EXPORT int kiln_serve(const struct kiln_serve_options *options, struct kiln_erro
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     struct err e = {""};
     OURS;
-    return endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e) ? tell(error, &e)
-                                                                                  : 0;
+    if (process_check_privileges(&e) ||
+        endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e))
+        return tell(error, &e);
+    return 0;
 }
 
 EXPORT void kiln_serve_stop(void)
@@ -454,7 +459,7 @@ EXPORT int kiln_push_start(const struct kiln_push_options *options, struct kiln_
     struct kiln_push_options o = KNOWN(kiln_push_options, options);
     struct err e = {""};
     OURS;
-    return push_start(&o, &e) ? tell(error, &e) : 0;
+    return process_check_privileges(&e) || push_start(&o, &e) ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_push_stop(void)

@@ -6,10 +6,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/attributes.h"
 #include "base/err.h"
 #include "capture/heap_capture.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 // A copy of a struct that begins with its size, as this library knows it: what an older caller
 // does not have is zero.

@@ -17,6 +17,7 @@ enum {
     AGENT_WINDOWS = 64,
     AGENT_LAST_SECONDS = 120,
     AGENT_CONFLICT = -2,
+    AGENT_LABELS = 64, // of a set
 };
 
 struct agent_options {
@@ -100,7 +101,7 @@ bool agent_symbol(uintptr_t pc, char *text, size_t n);
 struct agent_label_counts {
     uint64_t sets;
     size_t memory;
-    uint64_t dropped; // labels for which there was no room
+    uint64_t dropped; // labels that were not added: no room for a set, or a full set
 };
 
 struct agent_counts {
@@ -127,9 +128,10 @@ void collector_set_tap(const struct collector_tap *tap);
 
 // A label set is immutable and known by its number; 0 is the empty one. agent_label_add gives a
 // reference to the set that is base with key=value (replacing key's value if it has one);
-// agent_label_remove to base without key. If there is no room for another set, that is base
-// itself, which is counted. A set lives while somebody holds a reference or a stack carries it;
-// a number whose set is gone means the empty set. Who never releases keeps sets for ever.
+// agent_label_remove to base without key. If there is no room for another set, or base has
+// AGENT_LABELS labels already, that is base itself, which is counted. A set lives while somebody
+// holds a reference or a stack carries it; a number whose set is gone means the empty set. Who
+// never releases keeps sets for ever.
 uint32_t agent_label_add(uint32_t base, struct str key, struct str value);
 uint32_t agent_label_remove(uint32_t base, struct str key);
 void agent_label_hold(uint32_t set);

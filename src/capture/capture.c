@@ -2,20 +2,27 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "capture/clock.h"
 #include "capture/scan.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
+#include "process/process.h"
+#include "process/sandbox.h"
 
 // --- the calling thread ---
 
-static pthread_key_t at_exit;
+#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+
+// Tells when a thread ends. Programs can use up all keys: then the scan finds out.
+static pthread_key_t exit_key;
+static bool has_exit_key;
+
+// Of the slot that the calling thread has armed.
+static __thread uint32_t armed_serial INITIAL_EXEC;
 
 // A thread that was cancelled before it began must not be so in the middle of this.
-static int calm_down(void)
+static int disable_cancellation(void)
 {
     int had;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &had);
@@ -27,93 +34,139 @@ static void on_thread_exit(void *armed)
     capture_disarm_self();
 }
 
-static void make_key(void)
+static void make_exit_key(void)
 {
-    pthread_key_create(&at_exit, on_thread_exit);
+    has_exit_key = pthread_key_create(&exit_key, on_thread_exit) == 0;
 }
 
-// What a handler knows to be mapped it need not ask the kernel about, which not every thread is
-// allowed to.
-static void set_own_stack(struct capture_thread *t)
+// A slot with our id that this thread has not armed is one that the scan has, just now, or that of
+// a thread that is gone.
+static struct capture_thread *arm_calling_thread(void)
 {
-    pthread_attr_t attributes;
-    void *lo;
-    size_t n;
-    if (pthread_getattr_np(pthread_self(), &attributes))
-        return;
-    if (pthread_attr_getstack(&attributes, &lo, &n) == 0) {
-        atomic_store(&t->stack_lo, (uintptr_t)lo);
-        atomic_store_explicit(&t->stack_hi, (uintptr_t)lo + n, memory_order_release);
+    pid_t tid = thread_self();
+    struct capture_thread *t = thread_find(tid);
+    if (t) {
+        pthread_mutex_lock(&t->lock);
+        bool ours = armed_serial && t->serial == armed_serial && atomic_load(&t->tid) == tid;
+        if (!ours && atomic_load(&t->tid) == tid)
+            thread_disarm(t);
+        pthread_mutex_unlock(&t->lock);
+        if (ours)
+            return NULL;
     }
-    pthread_attr_destroy(&attributes);
+    bool full = false;
+    return thread_arm(tid, true, &full);
+}
+
+// Arms it and sets its bounds, which are 0 if they are not known.
+static void arm_self(uintptr_t stack_lo, uintptr_t stack_hi)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (!atomic_load(&capture_state.running) || sandbox_confines_caller() || !process_is_us())
+        return;
+    int cancellation = disable_cancellation();
+    pthread_once(&once, make_exit_key);
+    if (has_exit_key)
+        pthread_setspecific(exit_key, &capture_state);
+    uint64_t signals = thread_block_signals();
+    struct capture_thread *t = arm_calling_thread();
+    if (t) {
+        armed_serial = t->serial;
+        atomic_store(&t->stack_lo, stack_lo);
+        atomic_store_explicit(&t->stack_hi, stack_hi, memory_order_release);
+        atomic_store(&t->thread_pointer, thread_own_pointer());
+    }
+    thread_restore_signals(signals);
+    pthread_setcancelstate(cancellation, NULL);
 }
 
 void capture_arm_self(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    // A child of a bare clone or vfork has our memory, but it is not us.
-    if (!atomic_load(&capture_state.running) || capture_confined() || capture_state.pid != getpid())
-        return;
-    int cancellation = calm_down();
-    pthread_once(&once, make_key);
-    pthread_setspecific(at_exit, &capture_state);
-    pid_t tid = (pid_t)syscall(SYS_gettid);
-    pthread_mutex_lock(&thread_slots_lock);
-    struct capture_thread *t = NULL;
-    if (atomic_load(&capture_state.running) && !thread_find(tid))
-        t = thread_arm(tid);
-    if (t)
-        set_own_stack(t);
-    pthread_mutex_unlock(&thread_slots_lock);
-    pthread_setcancelstate(cancellation, NULL);
+    arm_self(0, 0);
+}
+
+void capture_arm_started(uintptr_t base, size_t size, size_t guard)
+{
+    uintptr_t lo = base, hi = base + size;
+    if (!base) {
+#if defined(__x86_64__)
+        // The thread pointer is at the upper end, less than a page below it: libc's stacks begin
+        // with the guard, which is not part of the size in newer versions. If it were, these would
+        // still be within.
+        hi = thread_own_pointer();
+        lo = hi - size + guard + 4096;
+#else
+        // What lies above the thread pointer is of unknown size.
+        lo = hi = 0;
+#endif
+    }
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (here < lo || here >= hi)
+        lo = hi = 0;
+    arm_self(lo, hi);
+}
+
+// The caller does not hold the lock: whoever holds it has signals blocked.
+static void disarm_calling_thread(void)
+{
+    uint64_t signals = thread_block_signals();
+    pid_t tid = thread_self();
+    struct capture_thread *t = thread_find(tid);
+    if (t) {
+        pthread_mutex_lock(&t->lock);
+        if (atomic_load(&t->tid) == tid) {
+            // Its last chance to tell what it is called.
+            if (t->ring)
+                syscall(SYS_prctl, PR_GET_NAME, t->ring->name, 0, 0, 0);
+            thread_disarm(t);
+        }
+        pthread_mutex_unlock(&t->lock);
+    }
+    thread_restore_signals(signals);
 }
 
 void capture_disarm_self(void)
 {
-    if (capture_confined() || capture_state.pid != getpid())
-        return;
-    pthread_mutex_lock(&thread_slots_lock);
-    struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
-    if (t) {
-        // Its last chance to tell what it is called.
-        prctl(PR_GET_NAME, t->ring->name);
-        thread_disarm(t);
-    }
-    pthread_mutex_unlock(&thread_slots_lock);
+    if (!sandbox_confines_caller() && process_is_us())
+        disarm_calling_thread();
 }
 
 void capture_settle(const struct unwind_regs *here)
 {
-    if (!atomic_load(&capture_state.running) || capture_confined())
+    if (!atomic_load(&capture_state.running) || sandbox_confines_caller())
         return;
-    pthread_mutex_lock(&thread_slots_lock);
-    struct capture_thread *t = thread_find((pid_t)syscall(SYS_gettid));
-    uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
-    uint64_t cpu = t ? thread_cpu_ns(t->tid) : 0, due = t ? thread_ticks_due(t, cpu) : 0;
-    if (due) {
-        syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
-        // One may have come before it was blocked.
-        due = thread_ticks_due(t, cpu);
+    pid_t tid = thread_self();
+    uint64_t set = UINT64_MAX, old;
+    struct capture_thread *t = thread_find(tid);
+    if (!t)
+        return;
+    // Our own signal, too: a tick must not come between.
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
+    pthread_mutex_lock(&t->lock);
+    if (atomic_load(&t->tid) == tid && atomic_load(&t->state) == THREAD_ARMED &&
+        atomic_load(&t->clock) != CLOCK_NONE) {
+        uint64_t due = thread_ticks_due(t, process_clock_ns(CLOCK_THREAD_CPUTIME_ID));
         if (due)
             handler_record_own(t, here, due, due * atomic_load(&t->period_ns));
-        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
     }
-    pthread_mutex_unlock(&thread_slots_lock);
+    pthread_mutex_unlock(&t->lock);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
 }
 
 // --- start and stop ---
 
-void capture_confine(enum capture_sandbox sandbox)
+void capture_before_confinement(void)
 {
-    if (sandbox <= atomic_load(&capture_state.sandbox))
-        return;
-    tables_complete();
-    atomic_store(&capture_state.sandbox, sandbox);
+    if (atomic_load(&capture_state.running))
+        tables_complete();
 }
 
-enum capture_sandbox capture_confined(void)
+void capture_leave_out_self(void)
 {
-    return (enum capture_sandbox)atomic_load(&capture_state.sandbox);
+    if (!atomic_load(&capture_state.running) || !process_is_us())
+        return;
+    atomic_store(&capture_state.only_starts, true);
+    disarm_calling_thread();
 }
 
 void capture_set_ring_memory(void *(*get)(size_t bytes))
@@ -135,7 +188,7 @@ int capture_start(const struct capture_options *o, struct err *e)
     if (!atomic_load(&capture_state.cookie)) {
         uint32_t cookie;
         if (getrandom(&cookie, sizeof cookie, GRND_NONBLOCK) != sizeof cookie)
-            cookie = (uint32_t)thread_now_ns();
+            cookie = (uint32_t)process_now_ns();
         atomic_store(&capture_state.cookie, cookie | 1);
     }
     capture_state.hz = o->hz;
@@ -146,42 +199,56 @@ int capture_start(const struct capture_options *o, struct err *e)
     // thread that is not there: looking for news is left to the background thread.
     if (!atomic_load(&capture_state.snapshot) && tables_refresh(e) < 0)
         return -1;
-    capture_state.pid = getpid();
-    capture_state.cpu_retired = capture_state.cpu_unsampled = 0;
-    capture_state.cpu_began = thread_process_cpu_ns();
+    capture_state.pid = (pid_t)syscall(SYS_getpid);
+    atomic_store(&capture_state.cpu_covered, 0);
+    atomic_store(&capture_state.cpu_unsampled, 0);
+    capture_state.cpu_began = process_cpu_ns();
+    clock_read_limits();
     atomic_store(&capture_state.running, 1);
-    scan_threads();
-    pid_t self = (pid_t)syscall(SYS_gettid);
-    pthread_mutex_lock(&thread_slots_lock);
-    struct capture_thread *t = thread_find(self);
-    if (!t) // threads cannot be listed
-        t = thread_arm(self);
-    pthread_mutex_unlock(&thread_slots_lock);
+    // Itself first: threads may not be listed, and the scan looks for its stack.
+    bool full = false;
+    uint64_t signals = thread_block_signals();
+    struct capture_thread *t = thread_arm(thread_self(), true, &full);
     if (t)
-        atomic_store(&t->thread_pointer, (uintptr_t)pthread_self());
-    scan_stacks();
+        atomic_store(&t->thread_pointer, thread_own_pointer());
+    thread_restore_signals(signals);
+    scan_threads(true);
     return 0;
+}
+
+// The lock of each slot in turn.
+static void each_armed(void (*visit)(struct capture_thread *t))
+{
+    uint64_t signals = thread_block_signals();
+    EACH_SLOT(t)
+    {
+        if (atomic_load(&t->state) == THREAD_FREE)
+            continue;
+        pthread_mutex_lock(&t->lock);
+        if (atomic_load(&t->state) == THREAD_ARMED)
+            visit(t);
+        pthread_mutex_unlock(&t->lock);
+    }
+    thread_restore_signals(signals);
 }
 
 void capture_stop(void)
 {
+    uint64_t process = process_cpu_ns();
     pthread_mutex_lock(&thread_slots_lock);
-    atomic_store(&capture_state.running, 0);
-    EACH_SLOT(t)
-    thread_disarm(t);
+    bool was = atomic_exchange(&capture_state.running, 0);
     pthread_mutex_unlock(&thread_slots_lock);
+    each_armed(thread_disarm);
+    if (was)
+        thread_note_unsampled(process);
 }
 
 void capture_set_rate(uint32_t hz)
 {
-    pthread_mutex_lock(&thread_slots_lock);
     capture_state.hz = hz;
-    capture_state.period_ns = 1000000000u / hz;
+    atomic_store(&capture_state.period_ns, 1000000000u / hz);
     if (atomic_load(&capture_state.running))
-        EACH_SLOT(t)
-    if (atomic_load(&t->state) == THREAD_ARMED)
-        thread_rearm(t);
-    pthread_mutex_unlock(&thread_slots_lock);
+        each_armed(thread_rearm);
 }
 
 // As capture_stop, without the lock that an interrupted thread may hold.
@@ -221,10 +288,8 @@ void capture_after_fork_in_parent(void)
         tables_release_loader();
 }
 
-// Timers do not survive fork; slots must not pretend they do.
 void capture_after_fork_in_child(void)
 {
-    thread_slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     tables_after_fork_in_child();
     atomic_store(&capture_state.running, 0);
     // The thread that asks the loader did not do so: it needs our lock for that.
@@ -236,36 +301,20 @@ void capture_after_fork_in_child(void)
         t->tid != atomic_load(&capture_state.helper))
         unwind_avoid_loader();
     clock_after_fork_in_child();
-    EACH_SLOT(t)
-    {
-        atomic_store(&t->state, THREAD_FREE);
-        atomic_store(&t->inside, 0);
-        // Rings in shared memory are still the parent's.
-        if (capture_state.ring_memory) {
-            t->ring = NULL;
-            continue;
-        }
-        atomic_store(&t->ring->tail, atomic_load(&t->ring->head));
-        atomic_store(&t->ring->blocked, 0);
-        atomic_store(&t->ring->blocked_ns, 0);
-        atomic_store(&t->ring->unticked, 0);
-        atomic_store(&t->ring->unticked_ns, 0);
-    }
+    thread_slots_after_fork_in_child();
 }
 
 // A SIGPROF that is pending when exec happens kills the new program, which has no handler:
 // the timer goes first and does not come back, then what it has sent.
 bool capture_before_exec(void)
 {
-    if (!atomic_load(&capture_state.running) || capture_state.pid != getpid())
+    if (!atomic_load(&capture_state.running) || !process_is_us())
         return false;
-    pthread_mutex_lock(&thread_slots_lock);
     atomic_store(&capture_state.running, 0);
-    pthread_mutex_unlock(&thread_slots_lock);
     // Straight to the kernel: a mask that is set through libc may be ours to watch over.
     uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
-    capture_disarm_self();
+    disarm_calling_thread();
     clock_before_exec();
     struct timespec zero = {0, 0};
     while (syscall(SYS_rt_sigtimedwait, &set, NULL, &zero, sizeof set) == SIGPROF)

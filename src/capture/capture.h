@@ -19,12 +19,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/attributes.h"
 #include "base/err.h"
 #include "unwind/unwind.h"
 
 enum {
     CAPTURE_MAX_DEPTH = 1024,
-    CAPTURE_MAX_THREADS = 8192,
+    CAPTURE_MAX_THREADS = 65536,
     CAPTURE_NAME = 16, // of a thread, with its NUL
 };
 
@@ -50,12 +51,6 @@ struct capture_counts {
     uint64_t threads;                 // armed now
 };
 
-// A thread of the program, or all threads, will be killed for system calls that nobody foresaw
-// (seccomp). Handlers make none; what else is done in such threads, or by us, ceases.
-enum capture_sandbox { CAPTURE_FREE, CAPTURE_SOME_CONFINED, CAPTURE_ALL_CONFINED };
-void capture_confine(enum capture_sandbox sandbox);
-enum capture_sandbox capture_confined(void);
-
 // Where the rings of samples are to be: get returns so many zeroed bytes, aligned to 64 and never
 // given back, or NULL if it has none (then the ring is private). For memory that is shared with
 // another process: a child of fork leaves those rings alone. Call it before capture_start.
@@ -78,16 +73,24 @@ bool capture_running(void);
 bool capture_refresh(void);
 // Finds threads that came and went, refreshes the tables, and accounts for threads that block
 // the signal. Call it about once a second, and capture_arm_self where a thread is known to start.
+// With hundreds of threads or more, one call does a part of that.
 void capture_scan(void);
-// True if there are more or fewer threads than at the last scan: a reason for one. Cheap.
+// True if threads came or went that did not report it, or if a scan is under way: a reason for
+// capture_scan. Cheap.
 bool capture_threads_changed(void);
 // The calling thread is the profiler's: signals that are meant for the program are not for it.
 void capture_mark_own(void);
-// Whether the calling thread is the only one left: then it should end, too, and the process with
-// it. *code is what the first thread gave to the kernel when it ended.
-bool capture_is_alone(int *code);
+// Handlers are about to be forbidden system calls: makes what they would ask for.
+void capture_before_confinement(void);
+// The calling thread must get no signal of ours any more, because it may not return from handlers:
+// its CPU time is accounted for without stacks.
+void capture_leave_out_self(void);
 // Arms the calling thread now, so that it is seen from its first instruction to its end.
 void capture_arm_self(void);
+// The same for a thread that libc has just started with a stack of this size and guard, as its
+// attributes say; base: that the program has provided, 0 if libc did. With the bounds of its stack,
+// handlers need not ask the kernel what is mapped.
+void capture_arm_started(uintptr_t base, size_t size, size_t guard);
 // The kernel looks at CPU timers a few hundred times a second only; what the thread was due
 // since is accounted for without a stack. Done by itself when an armed thread ends.
 void capture_disarm_self(void);
@@ -136,9 +139,8 @@ void capture_hold(void);
 void capture_release(void);
 const struct unwind_snapshot *capture_snapshot(void);
 
-// The number of the label set that the calling thread carries. Initial-exec: setting it is one
-// store, and reading it in a handler cannot allocate.
-extern __thread uint32_t capture_current_label __attribute__((tls_model("initial-exec")));
+// The number of the label set that the calling thread carries: setting it is one store.
+extern __thread uint32_t capture_current_label INITIAL_EXEC;
 
 static inline void capture_set_label(uint32_t label)
 {
@@ -160,6 +162,8 @@ void capture_set_ids(const struct capture_ids *ids);
 // False: none.
 bool capture_get_ids(struct capture_ids *ids);
 
+// Whether our handler of SIGPROF is installed. Signal-safe.
+bool capture_has_handler(void);
 // What the program wants to be done with SIGPROF, which the handler does for signals that are
 // not ours. False if the handler is not installed; then the kernel is the one to ask. Either
 // may be NULL.

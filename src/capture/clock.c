@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@ static int open_timer(struct capture_thread *t)
         (void *)(uintptr_t)((uint64_t)capture_state.cookie << 32 |
                             (atomic_load(&t->generation) & 0xffff) << 16 | t->index);
     event.sigev_notify_thread_id = t->tid;
-    return (int)syscall(SYS_timer_create, thread_cpu_clock(t->tid), &event, &t->timer);
+    return (int)syscall(SYS_timer_create, process_thread_clock(t->tid), &event, &t->timer);
 }
 
 static int run_timer(struct capture_thread *t, uint64_t first, uint64_t period)
@@ -33,6 +34,61 @@ static int run_timer(struct capture_thread *t, uint64_t first, uint64_t period)
         .it_value = {(time_t)(first / 1000000000u), (long)(first % 1000000000u)},
     };
     return (int)syscall(SYS_timer_settime, t->timer, 0, &when, NULL);
+}
+
+// The kernel reports a timer of a thread that has ended as if it had never been set.
+bool clock_is_dead(const struct capture_thread *t)
+{
+    struct itimerspec now;
+    return atomic_load(&t->clock) == CLOCK_TIMER &&
+           syscall(SYS_timer_gettime, t->timer, &now) == 0 && !now.it_interval.tv_sec &&
+           !now.it_interval.tv_nsec;
+}
+
+// --- limits: timers count as pending signals of the user, perf events are descriptors ---
+
+// The rest is for the program, and for the user's other processes.
+enum { SHARE = 4 };
+// With so few timers for busy threads to share, the timer of the process serves the others.
+enum { FEW_TIMERS = 1024 };
+
+static struct clock_limit {
+    _Atomic uint64_t most;
+    _Atomic uint32_t used;
+} timers, events;
+static _Atomic bool scarce; // a thread could not get a timer since the limits were last read
+
+static void read_limit(int resource, struct clock_limit *limit)
+{
+    struct rlimit64 now;
+    if (syscall(SYS_prlimit64, 0, resource, NULL, &now) == 0)
+        atomic_store(&limit->most,
+                     now.rlim_cur == RLIM64_INFINITY ? UINT32_MAX : now.rlim_cur / SHARE);
+}
+
+void clock_read_limits(void)
+{
+    read_limit(RLIMIT_SIGPENDING, &timers);
+    read_limit(RLIMIT_NOFILE, &events);
+    atomic_store(&scarce, false);
+}
+
+static bool take_share(struct clock_limit *limit)
+{
+    if (atomic_fetch_add(&limit->used, 1) < atomic_load(&limit->most))
+        return true;
+    atomic_fetch_sub(&limit->used, 1);
+    return false;
+}
+
+uint32_t clock_count(void)
+{
+    return atomic_load(&timers.used) + atomic_load(&events.used);
+}
+
+bool clock_is_scarce(void)
+{
+    return atomic_load(&scarce);
 }
 
 // --- a perf event ---
@@ -98,35 +154,43 @@ int clock_check_perf(struct err *e)
 
 // --- the timer of the process ---
 
+// There is one in a process, and the program may want it. Ours has an interval that nobody would
+// choose: the handler tells signals of the program's timer by it. Once the program has used the
+// timer, it is left alone for good.
+
 static _Atomic uint32_t n_by_process;
 
-static bool is_ours(const struct itimerval *timer)
+static uint64_t interval_us(const struct itimerval *timer)
 {
-    uint64_t us =
-        (uint64_t)timer->it_interval.tv_sec * 1000000u + (uint64_t)timer->it_interval.tv_usec;
-    return us && us == atomic_load(&capture_state.process_period_us);
+    return (uint64_t)timer->it_interval.tv_sec * 1000000u + (uint64_t)timer->it_interval.tv_usec;
 }
 
 static int set_process_timer(uint64_t us)
 {
     struct timeval period = {(time_t)(us / 1000000u), (suseconds_t)(us % 1000000u)};
     struct itimerval timer = {period, period}, now;
-    if (getitimer(ITIMER_PROF, &now))
+    if (syscall(SYS_getitimer, ITIMER_PROF, &now))
         return -1;
-    bool taken = timerisset(&now.it_interval) || timerisset(&now.it_value);
-    if (taken && !is_ours(&now)) {
-        atomic_store(&capture_state.process_period_us, 0);
+    bool set = timerisset(&now.it_interval) || timerisset(&now.it_value);
+    if (set && interval_us(&now) != atomic_load(&capture_state.process_period_us))
+        atomic_store(&capture_state.process_taken, 1);
+    if (atomic_load(&capture_state.process_taken)) {
         errno = EBUSY;
         return -1;
     }
-    // Before the first signal can come, which is to be known for ours.
-    atomic_store(&capture_state.process_period_us, us);
-    return setitimer(ITIMER_PROF, &timer, NULL);
+    // Before the first signal can come, which must be recognized as ours.
+    if (us)
+        atomic_store(&capture_state.process_period_us, us);
+    int failed = (int)syscall(SYS_setitimer, ITIMER_PROF, &timer, NULL);
+    if (!us)
+        atomic_store(&capture_state.process_period_us, 0);
+    return failed;
 }
 
 static int run_by_process(uint64_t period)
 {
-    return set_process_timer(period / 1000 ? period / 1000 : 1);
+    uint64_t odd = 7 + atomic_load(&capture_state.cookie) % 9 * 10;
+    return set_process_timer(period / 10000 * 10 + odd);
 }
 
 static void leave_process(void)
@@ -138,7 +202,7 @@ static void leave_process(void)
 void clock_keep_process(void)
 {
     if (atomic_load(&n_by_process))
-        run_by_process(capture_state.period_ns);
+        run_by_process(atomic_load(&capture_state.period_ns));
 }
 
 void clock_before_exec(void)
@@ -153,24 +217,45 @@ void clock_after_fork_in_child(void)
     if (atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_PERF)
         close_perf(t);
     atomic_store(&n_by_process, 0);
+    atomic_store(&timers.used, 0);
+    atomic_store(&events.used, 0);
     atomic_store(&capture_state.process_period_us, 0);
 }
 
 // --- any of them ---
 
+static bool open_as(struct capture_thread *t, struct clock_limit *limit,
+                    int (*open_clock)(struct capture_thread *t), enum thread_clock clock)
+{
+    if (!take_share(limit)) {
+        errno = EAGAIN;
+        return false;
+    }
+    if (open_clock(t) == 0) {
+        atomic_store(&t->clock, clock);
+        return true;
+    }
+    int saved = errno;
+    atomic_fetch_sub(&limit->used, 1);
+    errno = saved;
+    return false;
+}
+
 int clock_open(struct capture_thread *t)
 {
-    if (capture_state.perf && open_perf(t) == 0) {
-        atomic_store(&t->clock, CLOCK_PERF);
+    if (capture_state.perf && open_as(t, &events, open_perf, CLOCK_PERF))
         return 0;
-    }
-    if (open_timer(t) == 0) {
-        atomic_store(&t->clock, CLOCK_TIMER);
+    bool full = atomic_load(&timers.used) >= atomic_load(&timers.most);
+    if (open_as(t, &timers, open_timer, CLOCK_TIMER))
         return 0;
-    }
-    // Limits on pending signals are limits on timers, too.
     if (errno != EAGAIN && errno != ENOSYS && errno != EPERM)
         return -1;
+    atomic_store(&scarce, true);
+    if ((full && atomic_load(&timers.most) >= FEW_TIMERS) ||
+        atomic_load(&capture_state.process_taken)) {
+        errno = EAGAIN;
+        return -1;
+    }
     atomic_store(&t->clock, CLOCK_PROCESS);
     atomic_fetch_add(&n_by_process, 1);
     return 0;
@@ -179,24 +264,29 @@ int clock_open(struct capture_thread *t)
 int clock_run(struct capture_thread *t, uint64_t first, uint64_t period)
 {
     int clock = (int)atomic_load(&t->clock);
-    int failed = clock == CLOCK_TIMER  ? run_timer(t, first, period)
-                 : clock == CLOCK_PERF ? ioctl(t->timer, PERF_EVENT_IOC_ENABLE, 0)
-                                       : run_by_process(period);
-    if (failed)
-        clock_close(t);
-    return failed ? -1 : 0;
+    return clock == CLOCK_TIMER  ? run_timer(t, first, period)
+           : clock == CLOCK_PERF ? ioctl(t->timer, PERF_EVENT_IOC_ENABLE, 0)
+                                 : run_by_process(period);
 }
 
 void clock_close(struct capture_thread *t)
 {
+    int saved = errno;
     switch (atomic_load(&t->clock)) {
     case CLOCK_TIMER:
         syscall(SYS_timer_delete, t->timer);
+        atomic_fetch_sub(&timers.used, 1);
         break;
     case CLOCK_PERF:
         close_perf(t);
+        atomic_fetch_sub(&events.used, 1);
+        break;
+    case CLOCK_PROCESS:
+        leave_process();
         break;
     default:
-        leave_process();
+        break;
     }
+    atomic_store(&t->clock, CLOCK_NONE);
+    errno = saved;
 }

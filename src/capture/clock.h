@@ -6,11 +6,22 @@
 
 #include "capture/thread.h"
 
-// Makes one for an armed thread. -1 with errno: none can be had.
+// How many timers and descriptors may be used, by the process's limits: at the start, and now and
+// then.
+void clock_read_limits(void);
+// Opens one for an armed thread. -1 with errno; EAGAIN: none is left.
 int clock_open(struct capture_thread *t);
 // Sets it going: the first tick after so many nanoseconds of its CPU time, if that can be chosen.
+// -1 with errno; EBUSY: the program uses the timer of the process itself.
 int clock_run(struct capture_thread *t, uint64_t first, uint64_t period);
+// Closes it: then the thread has none.
 void clock_close(struct capture_thread *t);
+// Whether it is the timer of a thread that has ended, although there is one with its id.
+bool clock_is_dead(const struct capture_thread *t);
+// Timers and perf events in use.
+uint32_t clock_count(void);
+// A thread could not get one.
+bool clock_is_scarce(void);
 // Whether perf events can be had at all.
 int clock_check_perf(struct err *e);
 

@@ -1,19 +1,22 @@
 // From the rings to whoever wants the samples.
 #include <string.h>
 
+#include "capture/record.h"
 #include "capture/thread.h"
 
 // Names are set after threads began, and changed: look again each second that has samples.
 static void copy_name(struct capture_thread *t, char name[CAPTURE_NAME])
 {
-    pthread_mutex_lock(&thread_slots_lock);
+    uint64_t signals = thread_block_signals();
+    pthread_mutex_lock(&t->lock);
     uint64_t now = thread_now_ns();
     if (atomic_load(&t->state) == THREAD_ARMED && now - t->name_read > 1000000000u) {
         thread_read_name(t);
         t->name_read = now;
     }
     memcpy(name, t->ring->name, CAPTURE_NAME);
-    pthread_mutex_unlock(&thread_slots_lock);
+    pthread_mutex_unlock(&t->lock);
+    thread_restore_signals(signals);
 }
 
 static void drain_thread(struct capture_thread *t, const char *name,
@@ -22,25 +25,27 @@ static void drain_thread(struct capture_thread *t, const char *name,
     uintptr_t pcs[CAPTURE_MAX_DEPTH];
     const uint64_t *words;
     while ((words = ring_peek(t->ring))) {
-        uint32_t length = (uint32_t)(words[0] & 0xffff);
-        uint32_t head = RING_HEAD + (words[0] & RING_HAS_IDS ? RING_IDS : 0);
-        struct capture_ids ids = {{0}, 0};
-        if (words[0] & RING_HAS_IDS)
-            ids = (struct capture_ids){{words[3], words[4]}, words[5]};
+        uint32_t length = record_length(words);
+        struct record r;
+        if (!record_decode(words, &r)) {
+            // The program has overwritten the ring: nothing in it can be trusted.
+            ring_drop_all(t->ring);
+            return;
+        }
         struct capture_sample sample = {
-            .kind = words[0] & RING_UNTICKED ? CAPTURE_UNTICKED : CAPTURE_STACK,
-            .tid = (uint32_t)t->tid,
-            .serial = t->serial,
+            .kind = r.unticked ? CAPTURE_UNTICKED : CAPTURE_STACK,
+            .tid = t->ring->tid,
+            .serial = t->ring->serial,
             .thread = name,
-            .ids = words[0] & RING_HAS_IDS ? &ids : NULL,
-            .label = (uint32_t)(words[0] >> 32),
-            .ticks = words[1],
-            .ns = words[2],
-            .end = (enum unwind_end)(words[0] >> 16 & 0xff),
-            .n = length - head,
+            .ids = r.has_ids ? &r.ids : NULL,
+            .label = r.label,
+            .ticks = r.ticks,
+            .ns = r.ns,
+            .end = (enum unwind_end)r.end,
+            .n = r.n,
             .pcs = pcs,
         };
-        memcpy(pcs, words + head, sample.n * sizeof *pcs);
+        memcpy(pcs, words + record_head(r.has_ids), r.n * sizeof *pcs);
         ring_drop(t->ring, length);
         if (sample.kind == CAPTURE_UNTICKED)
             capture_state.retired.unticked += sample.ticks;
@@ -54,8 +59,8 @@ static uint64_t take_rest(struct capture_thread *t, const char *name, enum captu
                           void (*take)(void *, const struct capture_sample *), void *context)
 {
     struct capture_sample sample = {.kind = kind,
-                                    .tid = (uint32_t)t->tid,
-                                    .serial = t->serial,
+                                    .tid = t->ring->tid,
+                                    .serial = t->ring->serial,
                                     .thread = name,
                                     .ticks = atomic_exchange(ticks, 0),
                                     .ns = atomic_exchange(ns, 0)};
@@ -64,62 +69,122 @@ static uint64_t take_rest(struct capture_thread *t, const char *name, enum captu
     return sample.ticks;
 }
 
-// Threads that come and go leave something that no timer saw.
+// What no segment covers.
 static void take_unsampled(void (*take)(void *, const struct capture_sample *), void *context)
 {
     static const char nobody[CAPTURE_NAME];
-    pthread_mutex_lock(&thread_slots_lock);
-    uint64_t ticks = capture_state.threads_moved ? thread_take_unsampled() : 0;
-    capture_state.threads_moved = false;
-    capture_state.retired.unsampled += ticks;
-    pthread_mutex_unlock(&thread_slots_lock);
     struct capture_sample sample = {.kind = CAPTURE_UNSAMPLED,
                                     .thread = nobody,
-                                    .ticks = ticks,
-                                    .ns = ticks * capture_state.period_ns};
-    if (ticks)
+                                    .ticks = atomic_exchange(&capture_state.unsampled, 0),
+                                    .ns = atomic_exchange(&capture_state.unsampled_ns, 0)};
+    capture_state.retired.unsampled += sample.ticks;
+    if (sample.ticks)
         take(context, &sample);
+}
+
+static uint64_t take_count(_Atomic uint64_t *counter)
+{
+    return atomic_exchange_explicit(counter, 0, memory_order_relaxed);
+}
+
+static void take_counts(struct capture_thread *t)
+{
+    struct capture_counts *c = &capture_state.retired;
+    c->ticks += take_count(&t->new_ticks);
+    c->samples += take_count(&t->samples);
+    c->ring_full += take_count(&t->ring_full);
+    c->no_snapshot += take_count(&t->no_snapshot);
+    for (int i = 0; i < UNWIND_END_COUNT; i++)
+        c->ended[i] += take_count(&t->ended[i]);
+}
+
+static void drain_ring(struct capture_thread *t,
+                       void (*take)(void *, const struct capture_sample *), void *context)
+{
+    if (!ring_peek(t->ring) && !atomic_load(&t->ring->blocked) && !atomic_load(&t->ring->unticked))
+        return;
+    char name[CAPTURE_NAME];
+    copy_name(t, name);
+    drain_thread(t, name, take, context);
+    capture_state.retired.blocked +=
+        take_rest(t, name, CAPTURE_BLOCKED, &t->ring->blocked, &t->ring->blocked_ns, take, context);
+    capture_state.retired.unticked += take_rest(t, name, CAPTURE_UNTICKED, &t->ring->unticked,
+                                                &t->ring->unticked_ns, take, context);
+}
+
+// Takes the lane of a thread without a clock, which was drained while no handler was inside.
+// Nobody writes to the ring then, unless the thread got a clock again.
+static void release_lane(struct capture_thread *t)
+{
+    pthread_mutex_lock(&t->lock);
+    uint32_t state = atomic_load(&t->state);
+    if ((state == THREAD_DISARMED || state == THREAD_ARMED) &&
+        atomic_load(&t->clock) == CLOCK_NONE && !atomic_load(&t->inside) &&
+        (!t->ring || (!ring_peek(t->ring) && !atomic_load(&t->ring->unticked) &&
+                      !atomic_load(&t->ring->blocked))))
+        thread_lane_give(t);
+    pthread_mutex_unlock(&t->lock);
+}
+
+static void drain_slot(struct capture_thread *t,
+                       void (*take)(void *, const struct capture_sample *), void *context)
+{
+    // The state first, then whether a handler is inside, then the ring: a handler that was let in
+    // before the thread was disarmed may still commit a record until it has left. Those that come
+    // later see the state and write nothing.
+    uint32_t state = atomic_load(&t->state);
+    bool quiet = !atomic_load(&t->inside);
+    if (state == THREAD_FREE || state == THREAD_STARTING)
+        return;
+    take_counts(t);
+    if (t->ring)
+        drain_ring(t, take, context);
+    if (state == THREAD_ENDING || (state == THREAD_DISARMED && !quiet)) {
+        thread_mark(t);
+        return;
+    }
+    if (state != THREAD_DISARMED && atomic_load(&t->clock) != CLOCK_NONE)
+        return;
+    uint64_t signals = thread_block_signals();
+    release_lane(t);
+    if (state == THREAD_DISARMED && !t->lane)
+        thread_slot_give(t);
+    else if (state == THREAD_DISARMED)
+        thread_mark(t);
+    thread_restore_signals(signals);
 }
 
 void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context)
 {
     take_unsampled(take, context);
-    EACH_SLOT(t)
-    {
-        uint32_t state = atomic_load(&t->state);
-        if (state == THREAD_FREE)
+    uint32_t n = (atomic_load(&capture_state.n_slots) + 63) / 64;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!atomic_load_explicit(&capture_state.dirty[i], memory_order_relaxed))
             continue;
-        char name[CAPTURE_NAME] = "";
-        if (ring_peek(t->ring) || atomic_load(&t->ring->blocked) ||
-            atomic_load(&t->ring->unticked)) {
-            copy_name(t, name);
-            drain_thread(t, name, take, context);
-            capture_state.retired.blocked += take_rest(t, name, CAPTURE_BLOCKED, &t->ring->blocked,
-                                                       &t->ring->blocked_ns, take, context);
-            capture_state.retired.unticked +=
-                take_rest(t, name, CAPTURE_UNTICKED, &t->ring->unticked, &t->ring->unticked_ns,
-                          take, context);
-        }
-        if (state == THREAD_DISARMED && !atomic_load(&t->inside)) {
-            pthread_mutex_lock(&thread_slots_lock);
-            thread_release(t);
-            pthread_mutex_unlock(&thread_slots_lock);
-        }
+        for (uint64_t bits = atomic_exchange(&capture_state.dirty[i], 0); bits; bits &= bits - 1)
+            drain_slot(atomic_load(&capture_state.slots[i * 64 + (uint32_t)__builtin_ctzll(bits)]),
+                       take, context);
     }
+}
+
+static void add_slot_counts(const struct capture_thread *t, struct capture_counts *c)
+{
+    c->ticks += atomic_load(&t->new_ticks);
+    c->samples += atomic_load(&t->samples);
+    c->ring_full += atomic_load(&t->ring_full);
+    c->no_snapshot += atomic_load(&t->no_snapshot);
+    for (int i = 0; i < UNWIND_END_COUNT; i++)
+        c->ended[i] += atomic_load(&t->ended[i]);
 }
 
 void capture_get_counts(struct capture_counts *c)
 {
     *c = capture_state.retired;
-    c->no_slot = capture_state.no_slot;
-    EACH_SLOT(t)
-    {
-        c->ticks += atomic_load(&t->ticks);
-        c->samples += atomic_load(&t->samples);
-        c->ring_full += atomic_load(&t->ring_full);
-        c->no_snapshot += atomic_load(&t->no_snapshot);
-        for (int i = 0; i < UNWIND_END_COUNT; i++)
-            c->ended[i] += atomic_load(&t->ended[i]);
-        c->threads += atomic_load(&t->state) == THREAD_ARMED;
-    }
+    c->no_slot = atomic_load(&capture_state.no_slot);
+    c->threads = atomic_load(&capture_state.n_live);
+    uint32_t n = (atomic_load(&capture_state.n_slots) + 63) / 64;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint64_t bits = atomic_load(&capture_state.dirty[i]); bits; bits &= bits - 1)
+            add_slot_counts(
+                atomic_load(&capture_state.slots[i * 64 + (uint32_t)__builtin_ctzll(bits)]), c);
 }

@@ -1,15 +1,16 @@
 // What runs in the interrupted thread. Everything here is async-signal-safe by being nothing
 // but loads, stores and the unwinder.
 #include "capture/thread.h"
+#include "process/sandbox.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <sys/syscall.h>
+#include <sys/time.h>
 #include <ucontext.h>
-#include <unistd.h>
 
-// Initial-exec: reading it in a handler cannot allocate.
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#include "base/attributes.h"
+#include "capture/record.h"
+
 __thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
@@ -28,6 +29,12 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
+static void count_ticks(struct capture_thread *t, uint64_t n)
+{
+    count(&t->ticks, n);
+    count(&t->new_ticks, n);
+}
+
 void capture_set_ids(const struct capture_ids *ids)
 {
     ids_set = 0;
@@ -44,17 +51,6 @@ bool capture_get_ids(struct capture_ids *ids)
     if (ids_set)
         *ids = current_ids;
     return ids_set;
-}
-
-static uintptr_t thread_pointer(void)
-{
-#if defined(__x86_64__)
-    uintptr_t self;
-    __asm__("mov %%fs:0, %0" : "=r"(self));
-    return self;
-#else
-    return (uintptr_t)__builtin_thread_pointer();
-#endif
 }
 
 // What unwinding takes of the stack at the most, with something to spare: tests/capture/room.c.
@@ -76,7 +72,7 @@ static bool has_room(const struct capture_thread *t, const ucontext_t *context)
 
 static bool is_confined(void)
 {
-    return atomic_load_explicit(&capture_state.sandbox, memory_order_relaxed) != CAPTURE_FREE;
+    return sandbox_scope() != SANDBOX_FREE;
 }
 
 static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
@@ -88,11 +84,9 @@ static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
     return bounds;
 }
 
-// A record: length | why << 16 | label << 32, then ticks and their CPU time, then the
-// ids if RING_HAS_IDS, then the addresses.
-static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uint64_t ns)
+static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t ticks, uint64_t ns)
 {
-    uint64_t *words = ring_reserve(t->ring, depth + RING_HEAD + RING_IDS);
+    uint64_t *words = ring_reserve(t->ring, record_room(depth));
     if (!words) {
         count(&t->ring_full, ticks);
         return;
@@ -102,28 +96,28 @@ static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uin
     enum unwind_end why = UNWIND_END_TRUNCATED;
     size_t n = 0;
     bool has_ids = ids_set;
-    uint32_t head = RING_HEAD + (has_ids ? RING_IDS : 0);
+    uint64_t *pcs = words + record_head(has_ids);
     if (snapshot && depth == 1) {
-        words[head] = t->regs.r[UNWIND_REG_PC];
+        *pcs = t->lane->regs.r[UNWIND_REG_PC];
         n = 1;
     } else if (snapshot) {
-        n = unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)(words + head), depth,
-                         &t->cache, &why);
+        n = unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs, depth,
+                         &t->lane->cache, &why);
     }
     if (n == 0) {
         count(&t->no_snapshot, ticks);
         return;
     }
-    words[0] = (n + head) | (uint64_t)why << 16 | (uint64_t)capture_label() << 32;
-    words[1] = ticks;
-    words[2] = ns;
-    if (has_ids) {
-        words[0] |= RING_HAS_IDS;
-        words[3] = current_ids.trace[0];
-        words[4] = current_ids.trace[1];
-        words[5] = current_ids.span;
-    }
-    ring_commit(t->ring, (uint32_t)n + head);
+    struct record r = {
+        .n = (uint32_t)n,
+        .label = capture_label(),
+        .end = (uint8_t)why,
+        .has_ids = has_ids,
+        .ticks = ticks,
+        .ns = ns,
+        .ids = current_ids,
+    };
+    ring_commit(t->ring, record_encode(words, &r));
     t->last = words;
     count(&t->samples, 1);
     count(&t->ended[why], 1);
@@ -133,11 +127,11 @@ static void record(struct capture_thread *t, uint32_t depth, uint64_t ticks, uin
 // record; if there is none, the root itself is all that is known.
 static uint32_t common_root(const uint64_t *pcs, uint32_t n, const uint64_t *last)
 {
+    struct record r;
     uint32_t same = 0;
-    if (last) {
-        uint32_t end = (uint32_t)(last[0] & 0xffff);
-        uint32_t m = end - RING_HEAD - (last[0] & RING_HAS_IDS ? RING_IDS : 0);
-        while (same < n && same < m && pcs[n - 1 - same] == last[end - 1 - same])
+    if (last && record_decode(last, &r)) {
+        const uint64_t *end = last + record_length(last);
+        while (same < n && same < r.n && pcs[n - 1 - same] == end[-1 - (int32_t)same])
             same++;
     }
     return same ? same : 1;
@@ -151,9 +145,9 @@ static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
     const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
     if (!snapshot)
         return 0;
-    unwind_regs_here(&t->regs);
-    uint32_t n = (uint32_t)unwind_stack(snapshot, &t->regs, stack_of(t), (uintptr_t *)pcs,
-                                        capture_state.depth, &t->cache, &why);
+    unwind_regs_here(&t->lane->regs);
+    uint32_t n = (uint32_t)unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs,
+                                        capture_state.depth, &t->lane->cache, &why);
     uint32_t kept = common_root(pcs, n, t->last);
     for (volatile uint64_t *to = pcs; to < pcs + kept; to++)
         *to = to[n - kept];
@@ -163,9 +157,10 @@ static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
 // Of another thread.
 static uint32_t last_root(const uint64_t *last, uint64_t *pcs)
 {
-    if (!last || (last[0] >> 16 & 0xff) != UNWIND_END_ROOT)
+    struct record r;
+    if (!last || !record_decode(last, &r) || r.end != UNWIND_END_ROOT)
         return 0;
-    *pcs = last[(last[0] & 0xffff) - 1];
+    *pcs = last[record_length(last) - 1];
     return 1;
 }
 
@@ -175,14 +170,20 @@ bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint
     uint32_t n = 0;
     // Its own handler, if one is in there, is the one that writes.
     if (atomic_fetch_add(&t->inside, 1) == 0) {
-        uint64_t *words = ring_reserve(t->ring, capture_state.depth + RING_HEAD);
-        if (words)
-            n = own ? calls_that_last(t, words + RING_HEAD) : last_root(t->last, words + RING_HEAD);
+        uint64_t *words = ring_reserve(t->ring, record_room(capture_state.depth));
+        if (words) {
+            uint64_t *pcs = words + record_head(false);
+            n = own ? calls_that_last(t, pcs) : last_root(t->last, pcs);
+        }
         if (n) {
-            words[0] = (n + RING_HEAD) | (uint64_t)UNWIND_END_ROOT << 16 | RING_UNTICKED;
-            words[1] = ticks;
-            words[2] = ns;
-            ring_commit(t->ring, n + RING_HEAD);
+            struct record r = {
+                .n = n,
+                .end = UNWIND_END_ROOT,
+                .unticked = true,
+                .ticks = ticks,
+                .ns = ns,
+            };
+            ring_commit(t->ring, record_encode(words, &r));
         }
     }
     atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
@@ -193,10 +194,11 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
                         uint64_t ns)
 {
     atomic_fetch_add(&t->inside, 1);
-    t->regs = *here;
-    count(&t->ticks, ticks);
+    t->lane->regs = *here;
+    count_ticks(t, ticks);
     count(&t->settled, ticks);
-    record(t, capture_state.depth, ticks, ns);
+    record_sample(t, capture_state.depth, ticks, ns);
+    thread_mark(t);
     atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
 }
 
@@ -213,7 +215,7 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
             return 0;
     }
     uint64_t credit = atomic_exchange_explicit(&t->credit, 0, memory_order_relaxed);
-    count(&t->ticks, ticks);
+    count_ticks(t, ticks);
     if (credit >= ticks) {
         atomic_fetch_add_explicit(&t->credit, credit - ticks, memory_order_relaxed);
         return 0;
@@ -233,7 +235,7 @@ static uint64_t ticks_used(struct capture_thread *t)
     }
     if (arming % 2 || arming != atomic_load(&t->arming))
         return 0;
-    count(&t->ticks, ticks);
+    count_ticks(t, ticks);
     return ticks;
 }
 
@@ -247,9 +249,30 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
         ticks += atomic_exchange_explicit(&t->carried, 0, memory_order_relaxed);
         ns += atomic_exchange_explicit(&t->carried_ns, 0, memory_order_relaxed);
     }
-    unwind_regs_from_ucontext(&t->regs, context);
-    atomic_store_explicit(&t->thread_pointer, thread_pointer(), memory_order_relaxed);
-    record(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
+    unwind_regs_from_ucontext(&t->lane->regs, context);
+    atomic_store_explicit(&t->thread_pointer, thread_own_pointer(), memory_order_relaxed);
+    record_sample(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
+    thread_mark(t);
+}
+
+// What is being forwarded on this thread: the kernel's frame, which a handler passes on when it
+// calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind until
+// the next signal.
+static __thread struct {
+    const siginfo_t *info;
+    unsigned level;
+} forwarding INITIAL_EXEC;
+
+static void call_theirs(uintptr_t function, int signal, siginfo_t *info, ucontext_t *context,
+                        unsigned level)
+{
+    const siginfo_t *had = forwarding.info;
+    unsigned had_level = forwarding.level;
+    forwarding.info = info;
+    forwarding.level = level;
+    ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
+    forwarding.info = had;
+    forwarding.level = had_level;
 }
 
 // The program's handler is called with the mask that it asked for, not with ours. It gets three
@@ -263,13 +286,23 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
     }
     const struct handler_wish *w = &handler_wish;
     uintptr_t function = atomic_load_explicit(&w->function, memory_order_acquire);
+    // The handler that we called has called ours in turn, which it found when it was installed: it
+    // means the one before ours.
+    bool nested = forwarding.info == info;
+    unsigned level = nested ? forwarding.level + 1 : 0;
+    if (nested)
+        function = level <= HANDLER_PREDECESSORS ? atomic_load(&w->before[level - 1]) : 0;
     if (function == (uintptr_t)SIG_DFL || function == (uintptr_t)SIG_IGN)
         return;
+    if (is_confined()) {
+        call_theirs(function, signal, info, context, level);
+        return;
+    }
     uint64_t mask = *(const uint64_t *)&context->uc_sigmask | atomic_load(&w->mask);
     if (!(atomic_load(&w->flags) & SA_NODEFER))
         mask |= UINT64_C(1) << (SIGPROF - 1);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
-    ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
+    call_theirs(function, signal, info, context, level);
 }
 
 // The calling thread and its slot, as last looked for.
@@ -283,8 +316,24 @@ static struct capture_thread *find_own_slot(void)
         return t;
     if (is_confined())
         return NULL;
-    own_tid = (pid_t)syscall(SYS_gettid);
+    own_tid = thread_self();
     return own_slot = thread_find(own_tid);
+}
+
+// Whether the timer of the process, which has sent a signal, is ours. The program may have set its
+// own in place of it; then it is the program's for good.
+static bool is_process_tick(void)
+{
+    struct itimerval now;
+    uint64_t ours = atomic_load_explicit(&capture_state.process_period_us, memory_order_relaxed);
+    if (!ours || is_confined())
+        return ours;
+    if (syscall(SYS_getitimer, ITIMER_PROF, &now))
+        return true;
+    uint64_t us = (uint64_t)now.it_interval.tv_sec * 1000000u + (uint64_t)now.it_interval.tv_usec;
+    if (us && us != ours)
+        atomic_store(&capture_state.process_taken, 1);
+    return us == ours;
 }
 
 // Whether one of our clocks sent it, and the slot that it is for.
@@ -293,13 +342,12 @@ static bool is_tick(const siginfo_t *info, struct capture_thread **slot)
     uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
     switch (info->si_code) {
     case SI_TIMER:
-        if (value >> 32 != atomic_load_explicit(&capture_state.cookie, memory_order_relaxed) ||
-            (value & 0xffff) >= CAPTURE_MAX_THREADS)
+        if (value >> 32 != atomic_load_explicit(&capture_state.cookie, memory_order_relaxed))
             return false;
         *slot = atomic_load_explicit(&capture_state.slots[value & 0xffff], memory_order_acquire);
         return true;
     case SI_KERNEL:
-        if (!atomic_load_explicit(&capture_state.process_period_us, memory_order_relaxed))
+        if (!is_process_tick())
             return false;
         *slot = find_own_slot();
         return true;
@@ -331,7 +379,7 @@ static bool is_for(const siginfo_t *info, const struct capture_thread *t)
 
 // While it runs every signal is blocked: no other handler can interrupt it, nor leave it by
 // longjmp.
-void handler_on_signal(int signal, siginfo_t *info, void *context)
+void handler_entry(int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
     struct capture_thread *t = NULL;

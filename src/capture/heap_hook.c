@@ -7,10 +7,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/attributes.h"
 #include "capture/thread.h"
-
-#define EXPORT __attribute__((visibility("default")))
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#include "process/sandbox.h"
 
 // A thread asks what is in force now at least every so many bytes: an interval or a start that
 // came meanwhile is heard of.
@@ -117,17 +116,6 @@ static struct heap_scratch *take_scratch(void)
     return NULL;
 }
 
-static uintptr_t thread_pointer(void)
-{
-#if defined(__x86_64__)
-    uintptr_t pointer;
-    __asm__("mov %%fs:0, %0" : "=r"(pointer));
-    return pointer;
-#else
-    return (uintptr_t)__builtin_thread_pointer();
-#endif
-}
-
 static const char *read_hex(const char *p, uintptr_t *value)
 {
     for (*value = 0;; p++) {
@@ -144,7 +132,7 @@ static const char *read_hex(const char *p, uintptr_t *value)
 // pointer; the first thread's has a name, or is the one that we are in.
 static void look_at_mapping(const char *line, const char *end, bool first_thread)
 {
-    uintptr_t lo, hi, pointer = thread_pointer();
+    uintptr_t lo, hi, pointer = thread_own_pointer();
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     const char *p = read_hex(line, &lo);
     read_hex(*p == '-' ? p + 1 : p, &hi);
@@ -205,7 +193,7 @@ static uint32_t find_stack(const void *caller)
     if (!s)
         return heap_tables.no_stack;
     // seccomp may kill a confined thread for any system call.
-    bool confined = capture_state.sandbox != CAPTURE_FREE;
+    bool confined = sandbox_scope() != SANDBOX_FREE;
     if (!confined && !self.stack_hi && ++self.samples == FAMILIAR)
         learn_stack(s);
     const struct unwind_snapshot *snapshot =

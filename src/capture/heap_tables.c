@@ -2,7 +2,7 @@
 
 #include <kiln/heap.h>
 
-#define EXPORT __attribute__((visibility("default")))
+#include "base/attributes.h"
 
 struct heap_tables heap_tables;
 EXPORT unsigned char kiln_heap_filter[65536];

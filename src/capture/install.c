@@ -44,7 +44,7 @@ static int install(void)
     uintptr_t function = atomic_load(&handler_wish.function);
     bool theirs = function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
     int where = theirs ? atomic_load(&handler_wish.flags) & SA_ONSTACK : SA_ONSTACK;
-    struct sigaction action = {.sa_sigaction = handler_on_signal,
+    struct sigaction action = {.sa_sigaction = handler_entry,
                                .sa_flags = SA_SIGINFO | SA_RESTART | where};
     sigfillset(&action.sa_mask);
     return capture_sigaction(SIGPROF, &action, NULL);
@@ -67,13 +67,27 @@ bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
     return true;
 }
 
-// libc itself (gprof's start) and bare system calls get past capture_wish.
+bool capture_has_handler(void)
+{
+    return atomic_load_explicit(&installed, memory_order_relaxed);
+}
+
+// libc itself (gprof's start), bare system calls, and every program that is linked with libkiln.a
+// get past capture_wish. A handler that was installed over ours may call ours as the one before it:
+// what we knew before moves to the predecessors, for the handler to find then.
 void handler_keep(void)
 {
     struct sigaction now;
     if (!atomic_load(&installed) || capture_sigaction(SIGPROF, NULL, &now) ||
-        now.sa_sigaction == handler_on_signal)
+        now.sa_sigaction == handler_entry)
         return;
+    uintptr_t function = (uintptr_t)now.sa_sigaction;
+    uintptr_t had = atomic_load(&handler_wish.function);
+    if (function != had) {
+        for (int i = HANDLER_PREDECESSORS - 1; i > 0; i--)
+            atomic_store(&handler_wish.before[i], atomic_load(&handler_wish.before[i - 1]));
+        atomic_store(&handler_wish.before[0], had);
+    }
     set_wish(&now);
     install();
 }

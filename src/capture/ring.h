@@ -23,15 +23,8 @@ struct ring {
     _Alignas(64) uint64_t words[];
 };
 
-// The first word of a record: its length in words, this one included. 0 in the length of a
-// filler means: go on at the start of the ring.
+// A record never begins with this word (capture/record.h): go on at the start of the ring.
 enum { RING_FILLER = 0 };
-// Words of a record before its addresses; RING_IDS more if its first word says so.
-enum { RING_HEAD = 3, RING_IDS = 3 };
-#define RING_HAS_IDS (UINT64_C(1) << 31)
-// The thread has ended, or been stopped, with ticks due: the addresses are what it was in both at
-// its last tick and at its end.
-#define RING_UNTICKED (UINT64_C(1) << 30)
 
 // Room for a record of at most n words, or NULL. Signal-safe.
 static inline uint64_t *ring_reserve(struct ring *r, uint32_t n)
@@ -56,8 +49,7 @@ static inline void ring_commit(struct ring *r, uint32_t n)
     atomic_store_explicit(&r->head, head + n, memory_order_release);
 }
 
-// The next record, or NULL if there is none; its first word holds its length in the low 16
-// bits.
+// The next record, or NULL if there is none.
 static inline const uint64_t *ring_peek(struct ring *r)
 {
     for (;;) {
@@ -75,4 +67,11 @@ static inline void ring_drop(struct ring *r, uint32_t n)
 {
     uint64_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
     atomic_store_explicit(&r->tail, tail + n, memory_order_release);
+}
+
+// Drops all that has been written.
+static inline void ring_drop_all(struct ring *r)
+{
+    uint64_t head = atomic_load_explicit(&r->head, memory_order_acquire);
+    atomic_store_explicit(&r->tail, head, memory_order_release);
 }

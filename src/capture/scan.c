@@ -1,4 +1,9 @@
 // What /proc tells of the threads: which there are, and where their stacks lie.
+//
+// A scan is a pass over the kernel's list of threads and over the table. In a process with few
+// threads one call does all of it. With many, a call does a slice, and the next one waits until the
+// slice has cost no more than a hundredth of the time: a thread that does not report its start
+// itself is found later then, and what it used meanwhile is unsampled.
 #include "capture/scan.h"
 
 #include <fcntl.h>
@@ -12,6 +17,16 @@
 #include "capture/clock.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
+#include "process/maps.h"
+#include "process/sandbox.h"
+
+enum {
+    SMALL = 256,         // threads that a call looks at in any case
+    LIST_CHUNK = 1024,   // threads that are listed between two looks at the clock
+    LOOK_CHUNK = 64,     // the same, of the table
+    SHARE = 100,         // scanning takes one part of so many of a CPU
+    TRUSTED_COUNTS = 16, // passes that take the number of threads for a list of them
+};
 
 struct directory_entry {
     uint64_t inode;
@@ -21,16 +36,21 @@ struct directory_entry {
     char name[];
 };
 
-// Calls visit for every thread of the process, without opendir's malloc. False: they cannot be
-// listed, in a place without /proc for instance.
-static bool each_task(void (*visit)(pid_t tid))
+// Calls visit for the threads of the process, beginning at *position, until visit has seen `most`
+// or there are no more; no more: *position is 0. Without opendir's malloc. No descriptor is kept
+// between calls: the program may close it. False: threads cannot be listed, without /proc for
+// instance.
+static bool each_task(int64_t *position, uint32_t most, void (*visit)(pid_t tid))
 {
-    int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    _Alignas(8) char buffer[4096];
-    long n;
-    while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
+    if (*position)
+        syscall(SYS_lseek, fd, *position, SEEK_SET);
+    _Alignas(8) char buffer[2048];
+    long n = 0;
+    for (uint32_t seen = 0;
+         seen < most && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;) {
         for (long at = 0; at < n;) {
             const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
             pid_t tid = 0;
@@ -38,182 +58,206 @@ static bool each_task(void (*visit)(pid_t tid))
                 tid = tid * 10 + (*c - '0');
             if (tid)
                 visit(tid);
+            seen++;
+            *position = entry->offset;
             at += entry->length;
         }
     }
-    close(fd);
+    if (n <= 0)
+        *position = 0;
+    syscall(SYS_close, fd);
     return true;
-}
-
-static void visit_task(pid_t tid)
-{
-    struct capture_thread *t = thread_find(tid);
-    if (t)
-        t->found = true;
-    else if ((t = thread_arm(tid)))
-        thread_read_name(t);
-}
-
-// A thread whose clock moves but that gets no tick blocks the signal. What it used is
-// credited, and taken off again if the kernel delivers it later as overrun.
-static void credit_blocked(struct capture_thread *t)
-{
-    uint64_t cpu = thread_cpu_ns(t->tid), ticks = atomic_load(&t->ticks);
-    uint64_t period = atomic_load(&t->period_ns);
-    if (ticks != t->ticks_seen || cpu < t->cpu_seen) {
-        t->ticks_seen = ticks;
-        t->cpu_seen = cpu;
-        return;
-    }
-    uint64_t missed = (cpu - t->cpu_seen) / period;
-    // The kernel checks timers at its own pace: short silences mean nothing.
-    if (missed < 4 || cpu - t->cpu_seen < 50000000u)
-        return;
-    t->cpu_seen += missed * period;
-    atomic_fetch_add(&t->ring->blocked, missed);
-    atomic_fetch_add(&t->ring->blocked_ns, missed * period);
-    atomic_fetch_add(&t->credit, missed);
-}
-
-// A thread's stack ends below its thread pointer, in the same mapping; the main thread's has a
-// name. The mapping that a thread happens to run in would not do: it may be a coroutine's, and
-// reach into what is unmapped later.
-static void learn_stack(struct capture_thread *t, uintptr_t lo, uintptr_t hi, bool main_stack)
-{
-    uintptr_t top = atomic_load(&t->thread_pointer);
-    if (atomic_load(&t->state) != THREAD_ARMED || !top || atomic_load(&t->stack_hi) ||
-        !(main_stack || (top > lo && top < hi)))
-        return;
-    pthread_mutex_lock(&thread_slots_lock);
-    // Still the same thread, and is it its own?
-    if (atomic_load(&t->thread_pointer) == top && main_stack == (t->tid == capture_state.pid)) {
-        atomic_store(&t->stack_lo, lo);
-        atomic_store_explicit(&t->stack_hi, main_stack ? hi : top, memory_order_release);
-    }
-    pthread_mutex_unlock(&thread_slots_lock);
-}
-
-static bool ends_with(const char *line, const char *end, const char *text)
-{
-    size_t n = strlen(text);
-    return (size_t)(end - line) >= n && memcmp(end - n, text, n) == 0;
-}
-
-void scan_stacks(void)
-{
-    bool wanted = false;
-    EACH_SLOT(t)
-    wanted |= atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->thread_pointer) &&
-              !atomic_load(&t->stack_hi);
-    int fd = wanted ? open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0)
-        return;
-    char buffer[8192];
-    size_t n = 0;
-    ssize_t got;
-    while ((got = read(fd, buffer + n, sizeof buffer - n)) > 0) {
-        n += (size_t)got;
-        char *line = buffer, *end;
-        while ((end = memchr(line, '\n', n - (size_t)(line - buffer)))) {
-            char *dash;
-            uintptr_t lo = strtoul(line, &dash, 16);
-            uintptr_t hi = *dash == '-' ? strtoul(dash + 1, &dash, 16) : 0;
-            EACH_SLOT(t)
-            learn_stack(t, lo, hi, ends_with(line, end, "[stack]"));
-            line = end + 1;
-        }
-        n -= (size_t)(line - buffer);
-        memmove(buffer, line, n);
-    }
-    close(fd);
 }
 
 // Its directory has a link for each thread.
 static uint64_t count_tasks(void)
 {
     struct stat st;
-    return stat("/proc/self/task", &st) ? 0 : (uint64_t)st.st_nlink;
+    return stat("/proc/self/task", &st) || st.st_nlink < 2 ? 0 : (uint64_t)st.st_nlink - 2;
 }
 
-static _Atomic uint64_t tasks_scanned;
+// --- stacks ---
+
+enum { STACKS = 64 }; // learned in one reading of the map
+
+struct stack_search {
+    uint32_t n;
+    struct {
+        struct capture_thread *t;
+        uintptr_t top;
+    } wanted[STACKS];
+};
+
+// A thread's stack ends below its thread pointer, in the same mapping; the main thread's has a
+// name. The mapping that a thread happens to run in would not do: it may be a coroutine's, and
+// reach into what is unmapped later.
+static bool learn_stack(void *context, const struct process_mapping *m)
+{
+    struct stack_search *search = context;
+    bool main_stack = process_mapping_is(m, "[stack]");
+    for (uint32_t i = 0; i < search->n; i++) {
+        struct capture_thread *t = search->wanted[i].t;
+        uintptr_t top = search->wanted[i].top;
+        if (!(main_stack || (top > m->start && top < m->end)))
+            continue;
+        pthread_mutex_lock(&t->lock);
+        // Still the same thread, and is it its own?
+        if (atomic_load(&t->thread_pointer) == top && !atomic_load(&t->stack_hi) &&
+            main_stack == (atomic_load(&t->tid) == capture_state.pid)) {
+            atomic_store(&t->stack_lo, m->start);
+            atomic_store_explicit(&t->stack_hi, main_stack ? m->end : top, memory_order_release);
+        }
+        pthread_mutex_unlock(&t->lock);
+    }
+    return true;
+}
+
+static void want_stack(struct stack_search *search, struct capture_thread *t)
+{
+    uintptr_t top = atomic_load(&t->thread_pointer);
+    if (search->n < STACKS && top && atomic_load(&t->state) == THREAD_ARMED &&
+        atomic_load(&t->clock) != CLOCK_NONE && !atomic_load(&t->stack_hi))
+        search->wanted[search->n++] = (__typeof__(search->wanted[0])){t, top};
+}
+
+static void scan_stacks(struct stack_search *search)
+{
+    char buffer[8192];
+    if (search->n)
+        process_each_mapping(buffer, sizeof buffer, learn_stack, search);
+}
+
+// --- the pass ---
+
+static struct {
+    bool listing, looking;
+    int64_t position;     // in the list
+    uint32_t slot;        // to look at next
+    uint64_t process_cpu; // when it began
+    uint64_t tasks;       // likewise
+    uint64_t begun, next; // when, on the monotonic clock; next: not before that
+    uint32_t unlisted;    // passes since threads were listed
+    uint64_t full;        // threads without a slot
+    struct stack_search stacks;
+} pass;
+
+// Threads that the table does not know of, by their number, when they were last listed. Starts and
+// ends that threads report themselves change both.
+static _Atomic int64_t unknown_tasks;
+static _Atomic bool under_way;
+
+static int64_t count_unknown(uint64_t tasks)
+{
+    return (int64_t)tasks - (int64_t)atomic_load(&capture_state.n_live);
+}
 
 bool capture_threads_changed(void)
 {
-    if (capture_confined() == CAPTURE_ALL_CONFINED)
+    if (sandbox_scope() == SANDBOX_ALL_THREADS || !atomic_load(&capture_state.running))
         return false;
-    return atomic_load(&capture_state.running) && count_tasks() != atomic_load(&tasks_scanned);
+    return atomic_load(&under_way) || count_unknown(count_tasks()) != atomic_load(&unknown_tasks);
 }
 
-void scan_threads(void)
+static void visit_task(pid_t tid)
 {
-    pthread_mutex_lock(&thread_slots_lock);
-    if (!atomic_load(&capture_state.running)) {
-        pthread_mutex_unlock(&thread_slots_lock);
+    bool full = false;
+    if (!atomic_load(&capture_state.only_starts) && !thread_find(tid))
+        thread_arm(tid, false, &full);
+    pass.full += full;
+}
+
+static void begin_pass(uint64_t tasks)
+{
+    bool list = tasks <= SMALL || count_unknown(tasks) != atomic_load(&unknown_tasks) ||
+                pass.unlisted >= TRUSTED_COUNTS;
+    pass.unlisted = list ? 0 : pass.unlisted + 1;
+    pass.listing = list;
+    pass.looking = true;
+    pass.position = 0;
+    pass.slot = 0;
+    pass.full = 0;
+    pass.stacks.n = 0;
+    pass.tasks = tasks;
+    pass.process_cpu = process_cpu_ns();
+    clock_read_limits();
+    atomic_store(&under_way, true);
+}
+
+static void list_tasks(uint32_t most)
+{
+    if (each_task(&pass.position, most, visit_task) && pass.position)
         return;
-    }
-    EACH_SLOT(t)
-    t->found = false;
-    atomic_store(&tasks_scanned, count_tasks());
-    each_task(visit_task);
-    capture_state.threads_moved = true; // threads without timers are not seen otherwise
-    EACH_SLOT(t)
-    {
-        if (atomic_load(&t->state) != THREAD_ARMED)
+    pass.listing = false;
+    // Those that began meanwhile are a reason for the next pass.
+    atomic_store(&unknown_tasks, count_unknown(pass.tasks));
+}
+
+static void look_at_slots(uint64_t now)
+{
+    uint32_t n = atomic_load(&capture_state.n_slots);
+    for (uint32_t left = LOOK_CHUNK; left && pass.slot < n; pass.slot++) {
+        struct capture_thread *t = atomic_load(&capture_state.slots[pass.slot]);
+        uint32_t state = atomic_load(&t->state);
+        // One that is ending has its segment counted when it gives its lock back.
+        if (state == THREAD_FREE || state == THREAD_DISARMED)
             continue;
-        // While threads come and go the kernel may leave some out that are there.
-        if (t->found || thread_cpu_ns(t->tid))
-            credit_blocked(t);
-        else
-            thread_disarm(t);
+        left--;
+        pthread_mutex_lock(&t->lock);
+        if (atomic_load(&t->state) == THREAD_ARMED)
+            thread_look(t, now);
+        pthread_mutex_unlock(&t->lock);
+        want_stack(&pass.stacks, t);
     }
+    pass.looking = pass.slot < n;
+}
+
+static void end_pass(void)
+{
+    thread_note_unsampled(pass.process_cpu);
     clock_keep_process();
-    pthread_mutex_unlock(&thread_slots_lock);
-    scan_stacks();
+    scan_stacks(&pass.stacks);
+    atomic_store(&capture_state.no_slot, pass.full);
+    atomic_store(&under_way, false);
+}
+
+static void do_slice(bool whole)
+{
+    uint64_t now = process_now_ns(), tasks = count_tasks();
+    bool small = whole || tasks <= SMALL;
+    uint64_t cpu = process_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    uint64_t budget = (now - pass.begun) / SHARE;
+    if (!small && now < pass.next)
+        return;
+    pass.begun = now;
+    if (!pass.listing && !pass.looking)
+        begin_pass(tasks);
+    for (uint64_t cost = 0; (pass.listing || pass.looking) && (small || cost <= budget);) {
+        if (pass.listing)
+            list_tasks(small ? UINT32_MAX : LIST_CHUNK);
+        else
+            look_at_slots(now);
+        cost = process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    }
+    if (!pass.listing && !pass.looking)
+        end_pass();
+    pass.next = now + (process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) * SHARE;
+}
+
+void scan_threads(bool whole)
+{
+    if (!atomic_load(&capture_state.running))
+        return;
+    if (whole)
+        pass.listing = pass.looking = false;
+    uint64_t signals = thread_block_signals();
+    do_slice(whole);
+    thread_restore_signals(signals);
 }
 
 void capture_scan(void)
 {
-    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
+    if (!atomic_load(&capture_state.running) || sandbox_scope() == SANDBOX_ALL_THREADS)
         return;
     tables_refresh(NULL);
-    scan_threads();
-}
-
-static pid_t first_other;
-static unsigned n_others;
-
-static void count_other(pid_t tid)
-{
-    if (tid == (pid_t)syscall(SYS_gettid))
-        return;
-    first_other = tid;
-    n_others++;
-}
-
-// The first thread of a process stays in the list when it has ended. *code: its exit code.
-static bool has_ended(pid_t tid, int *code)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    const char *p = strrchr(text, ')');
-    if (!p || strncmp(p, ") Z", 3) != 0)
-        return false;
-    for (int field = 2; p && field < 52; field++)
-        p = strchr(p + 1, ' ');
-    *code = p ? (int)strtol(p, NULL, 10) >> 8 : 0;
-    return true;
-}
-
-bool capture_is_alone(int *code)
-{
-    if (capture_confined() == CAPTURE_ALL_CONFINED)
-        return false;
-    n_others = 0;
-    return each_task(count_other) && n_others == 1 && first_other == capture_state.pid &&
-           has_ended(first_other, code);
+    scan_threads(false);
 }

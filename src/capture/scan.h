@@ -1,7 +1,8 @@
-// Between the files of the room: what /proc tells of the threads.
+// Between the files of the module: what /proc tells of the threads.
 #pragma once
 
-// Arms threads that came, disarms those that went, and credits those that block the signal.
-void scan_threads(void);
-// Where threads have their stacks: reads there need no check.
-void scan_stacks(void);
+#include <stdbool.h>
+
+// Arms threads that came, disarms those that went, credits those that block the signal, and learns
+// where their stacks are: all of it, or as much as a call may cost.
+void scan_threads(bool whole);

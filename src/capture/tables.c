@@ -9,6 +9,7 @@
 
 #include "capture/heap_tables.h"
 #include "capture/thread.h"
+#include "process/sandbox.h"
 
 // Guards the snapshot against being freed while somebody other than a handler reads it.
 static pthread_mutex_t snapshot_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -155,7 +156,7 @@ void tables_complete(void)
 
 int capture_heap_refresh(struct err *e)
 {
-    if (capture_confined() == CAPTURE_ALL_CONFINED)
+    if (sandbox_scope() == SANDBOX_ALL_THREADS)
         return 0;
     return tables_refresh(e) < 0 ? -1 : 0;
 }
@@ -172,7 +173,7 @@ void capture_release(void)
 
 bool capture_refresh(void)
 {
-    if (!atomic_load(&capture_state.running) || capture_confined() == CAPTURE_ALL_CONFINED)
+    if (!atomic_load(&capture_state.running) || sandbox_scope() == SANDBOX_ALL_THREADS)
         return false;
     atomic_store(&capture_state.refresher, (int32_t)syscall(SYS_gettid));
     handler_keep();

@@ -1,112 +1,39 @@
+// Clocks of threads, and what becomes of their CPU time: see the top of thread.h.
 #include "capture/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sys/prctl.h>
 
 #include "capture/clock.h"
+#include "capture/record.h"
+#include "process/sandbox.h"
 
-struct capture_state capture_state;
-pthread_mutex_t thread_slots_lock = PTHREAD_MUTEX_INITIALIZER;
-
-enum { RING_WORDS = 4096 };
-
-static uint32_t ring_words(void)
-{
-    uint32_t words = RING_WORDS;
-    while (words < 8 * (capture_state.depth + RING_HEAD + RING_IDS))
-        words *= 2;
-    return words;
-}
-
-uint32_t capture_ring_records(void)
-{
-    // One record's room may be left at the end of the ring.
-    return ring_words() / (capture_state.depth + RING_HEAD + RING_IDS) - 1;
-}
-
-// Memory from the kernel alone.
-static void *map(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
-static struct ring *new_ring(void)
-{
-    uint32_t words = ring_words();
-    size_t bytes = sizeof(struct ring) + words * sizeof(uint64_t);
-    struct ring *r = capture_state.ring_memory ? capture_state.ring_memory(bytes) : NULL;
-    if (!r)
-        r = map(bytes);
-    if (r)
-        r->size = words;
-    return r;
-}
-
-// A free slot whose ring is as long as it must be now.
-static bool slot_serves(struct capture_thread *t)
-{
-    if (atomic_load(&t->state) != THREAD_FREE)
-        return false;
-    if (!t->ring)
-        t->ring = new_ring();
-    return t->ring && t->ring->size >= ring_words();
-}
-
-static struct capture_thread *new_slot(uint32_t index)
-{
-    struct capture_thread *t = map(sizeof *t);
-    if (!t)
-        return NULL;
-    t->index = index;
-    t->ring = new_ring();
-    if (t->ring)
-        return t;
-    munmap(t, sizeof *t);
-    return NULL;
-}
-
-static struct capture_thread *take_slot(void)
-{
-    uint32_t n = atomic_load(&capture_state.n_slots);
-    for (uint32_t i = 0; i < n; i++) {
-        struct capture_thread *t = atomic_load(&capture_state.slots[i]);
-        if (slot_serves(t))
-            return t;
-    }
-    if (n == CAPTURE_MAX_THREADS)
-        return NULL;
-    struct capture_thread *t = new_slot(n);
-    if (!t)
-        return NULL;
-    atomic_store(&capture_state.slots[n], t);
-    atomic_store(&capture_state.n_slots, n + 1);
-    return t;
-}
+enum {
+    // An idle thread gives its clock and its memory back, sooner if clocks are scarce.
+    IDLE_MS = 10000,
+    SCARCE_IDLE_MS = 1000,
+    MANY_CLOCKS = 1024, // below that idle threads keep theirs
+};
 
 void thread_read_name(struct capture_thread *t)
 {
-    if (capture_confined() == CAPTURE_ALL_CONFINED)
+    if (sandbox_scope() == SANDBOX_ALL_THREADS || !t->ring)
         return;
     char path[64] = "/proc/self/task/", digits[16];
     size_t at = strlen(path), n = 0;
-    for (uint32_t v = (uint32_t)t->tid; v; v /= 10)
+    for (uint32_t v = (uint32_t)atomic_load(&t->tid); v; v /= 10)
         digits[n++] = (char)('0' + v % 10);
     while (n)
         path[at++] = digits[--n];
     memcpy(path + at, "/comm", 6);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     char name[CAPTURE_NAME];
-    ssize_t got = fd < 0 ? 0 : read(fd, name, sizeof name);
+    long got = fd < 0 ? 0 : syscall(SYS_read, fd, name, sizeof name);
     if (fd >= 0)
-        close(fd);
+        syscall(SYS_close, fd);
     // A thread that is gone keeps the name that it had.
     if (got <= 0)
         return;
@@ -116,116 +43,147 @@ void thread_read_name(struct capture_thread *t)
     memcpy(t->ring->name, name, (size_t)got);
 }
 
-uint64_t thread_now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
+// --- segments ---
 
-uint64_t thread_cpu_ns(pid_t tid)
-{
-    struct timespec ts;
-    if (clock_gettime(thread_cpu_clock(tid), &ts))
-        return 0;
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-uint64_t thread_process_cpu_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-// The thread's CPU time now; when it is gone, as last looked at.
-static uint64_t latest_cpu_ns(struct capture_thread *t)
-{
-    uint64_t cpu = thread_cpu_ns(t->tid);
-    if (cpu > t->cpu_last)
-        t->cpu_last = cpu;
-    return t->cpu_last;
-}
-
-uint64_t thread_take_unsampled(void)
-{
-    // The process first: what threads use until they are looked at makes the result smaller, and
-    // next time has it.
-    uint64_t process = thread_process_cpu_ns() - capture_state.cpu_began;
-    uint64_t told = capture_state.cpu_retired + capture_state.cpu_unsampled;
-    uint32_t n = atomic_load(&capture_state.n_slots);
-    for (uint32_t i = 0; i < n; i++) {
-        struct capture_thread *t = atomic_load(&capture_state.slots[i]);
-        if (atomic_load(&t->state) == THREAD_ARMED)
-            told += latest_cpu_ns(t) - t->cpu_born;
-    }
-    uint64_t periods = process > told ? (process - told) / capture_state.period_ns : 0;
-    capture_state.cpu_unsampled += periods * capture_state.period_ns;
-    return periods;
-}
-
-// The first tick comes after a random part of the period: a thread that lives shorter than
-// one is then seen with the probability that it deserves.
+// The first tick comes after a part of the period: a thread that lives shorter than one is then
+// seen with the probability that it deserves. The parts are spread evenly by the golden ratio, so
+// that the ticks of many short threads add up to their CPU time with less noise than by chance.
 static uint64_t first_expiry(uint64_t period)
 {
     static _Atomic uint64_t state;
-    uint64_t x = atomic_fetch_add(&state, 0x9e3779b97f4a7c15u) + capture_state.cookie;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return 1 + (x ^ (x >> 31)) % period;
+    uint64_t x = atomic_fetch_add(&state, 0x9e3779b97f4a7c15u);
+    x += (uint64_t)atomic_load(&capture_state.cookie) << 32;
+    return 1 + (uint64_t)((unsigned __int128)x * period >> 64);
 }
 
-static int create_clock(struct capture_thread *t)
+static void begin_segment(struct capture_thread *t, uint64_t cpu, uint64_t first, uint64_t period)
 {
-    if (clock_open(t))
-        return -1;
-    uint64_t period = capture_state.period_ns, first = first_expiry(period);
     atomic_fetch_add(&t->arming, 1);
     atomic_store(&t->period_ns, period);
     atomic_store(&t->credit, 0);
     atomic_store(&t->settled, 0);
-    t->cpu_seen = thread_cpu_ns(t->tid);
-    t->ticks_seen = atomic_load(&t->ticks);
-    atomic_store(&t->cpu_armed, t->cpu_seen);
-    atomic_store(&t->ticks_armed, t->ticks_seen);
+    atomic_store(&t->ticks, 0);
+    atomic_store(&t->cpu_armed, cpu);
     atomic_store(&t->first_ns, first);
     atomic_fetch_add(&t->arming, 1);
-    return clock_run(t, first, period);
+    t->cpu_seen = t->cpu_last = cpu;
+    t->ticks_seen = t->cpu_counted = 0;
 }
 
-struct capture_thread *thread_arm(pid_t tid)
+static void cover(struct capture_thread *t, uint64_t ns)
 {
-    struct capture_thread *t = take_slot();
-    if (!t) {
-        capture_state.no_slot++;
-        return NULL;
+    if (ns <= t->cpu_counted)
+        return;
+    atomic_fetch_add(&capture_state.cpu_covered, ns - t->cpu_counted);
+    t->cpu_counted = ns;
+}
+
+// A handler that was let in before its clock was closed may still have to count its ticks. It does
+// so first, and soon, unless its thread lost the CPU just there.
+static void wait_for_handler(const struct capture_thread *t)
+{
+    for (int i = 0; i < 10000 && atomic_load(&t->inside); i++)
+        atomic_signal_fence(memory_order_seq_cst);
+}
+
+// The clock is closed. Returns the ticks that are due.
+static uint64_t end_segment(struct capture_thread *t)
+{
+    wait_for_handler(t);
+    uint64_t cpu = process_thread_cpu_ns(atomic_load(&t->tid));
+    uint64_t armed = atomic_load(&t->cpu_armed);
+    if (cpu && cpu >= t->cpu_last) {
+        t->cpu_last = cpu;
+        cover(t, cpu - armed);
+    } else {
+        // It is gone, and perhaps its id is another's. See 3. in thread.h.
+        cover(t, t->cpu_last - armed);
+        cover(t, thread_ticks_had(t) * atomic_load(&t->period_ns));
     }
-    t->tid = tid;
-    t->last = NULL;
+    return thread_ticks_due(t, t->cpu_last);
+}
+
+// Gives the thread a clock. -1: the thread is gone. Without a clock or memory it stays as it is.
+static int start_clock(struct capture_thread *t, bool self)
+{
+    pid_t tid = atomic_load(&t->tid);
+    atomic_fetch_add(&t->generation, 1);
+    if (clock_open(t))
+        return errno == EAGAIN ? 0 : -1;
+    if (!thread_lane_take(t)) {
+        clock_close(t);
+        return 0;
+    }
+    t->name_read = 0;
+    if (self)
+        syscall(SYS_prctl, PR_GET_NAME, t->ring->name, 0, 0, 0);
+    else
+        thread_read_name(t);
+    uint64_t period = atomic_load(&capture_state.period_ns), first = first_expiry(period);
+    uint64_t cpu = process_thread_cpu_ns(tid);
+    // Before the clock runs: its first signal may come at once.
+    begin_segment(t, cpu, first, period);
+    if (cpu && clock_run(t, first, period) == 0)
+        return 0;
+    bool gone = !cpu || errno != EBUSY;
+    clock_close(t);
+    thread_mark(t); // the drain takes the lane
+    return gone ? -1 : 0;
+}
+
+static void stop_clock(struct capture_thread *t)
+{
+    // A signal that is on its way counts as not had.
+    atomic_fetch_add(&t->generation, 1);
+    clock_close(t);
+    uint64_t due = end_segment(t);
+    atomic_fetch_add(&t->carried_ns, due * atomic_load(&t->period_ns));
+    atomic_fetch_add(&t->carried, due);
+}
+
+// Without a clock no sample comes to take along what is due.
+static void flush_carried(struct capture_thread *t)
+{
+    atomic_fetch_add(&t->ring->unticked, atomic_exchange(&t->carried, 0));
+    atomic_fetch_add(&t->ring->unticked_ns, atomic_exchange(&t->carried_ns, 0));
+    thread_mark(t); // and the drain takes the lane
+}
+
+// --- the life of a thread ---
+
+static int arm_locked(struct capture_thread *t, bool self)
+{
     atomic_store(&t->stack_hi, 0);
     atomic_store(&t->thread_pointer, 0);
-    t->found = true;
-    atomic_fetch_add(&t->generation, 1);
-    t->serial = ++capture_state.last_serial;
-    t->name_read = 0;
-    t->ring->tid = (uint32_t)tid;
-    t->ring->serial = t->serial;
-    t->ring->name[0] = '\0';
-    thread_read_name(t);
+    atomic_store(&t->carried, 0);
+    atomic_store(&t->carried_ns, 0);
+    t->serial = atomic_fetch_add(&capture_state.last_serial, 1) + 1;
+    t->cpu_last = t->cpu_counted = 0;
+    t->moved = thread_now_ns();
+    atomic_store(&t->clock, CLOCK_NONE);
     atomic_store(&t->state, THREAD_ARMED);
-    if (create_clock(t)) {
-        atomic_store(&t->state, THREAD_FREE);
-        return NULL;
-    }
-    t->cpu_born = t->cpu_last = t->cpu_armed;
-    return t;
+    if (start_clock(t, self) == 0)
+        return 0;
+    atomic_store(&t->state, THREAD_STARTING);
+    return -1;
 }
 
-static void retire(struct capture_thread *t, uint64_t cpu)
+struct capture_thread *thread_arm(pid_t tid, bool self, bool *full)
 {
-    capture_state.cpu_retired += cpu - t->cpu_born;
-    capture_state.threads_moved = true;
-    atomic_store(&t->state, THREAD_DISARMED);
+    struct capture_thread *t = thread_slot_take(tid, self, full);
+    if (!t)
+        return NULL;
+    pthread_mutex_lock(&t->lock);
+    // Whoever stops sampling looks at the slot before this, or waits for it.
+    int failed = atomic_load(&capture_state.running) ? arm_locked(t, self) : -1;
+    if (failed)
+        thread_lane_give(t);
+    pthread_mutex_unlock(&t->lock);
+    if (failed) {
+        atomic_fetch_sub(&capture_state.n_live, 1);
+        thread_slot_give(t);
+    }
+    return failed ? NULL : t;
 }
 
 void thread_disarm(struct capture_thread *t)
@@ -233,45 +191,101 @@ void thread_disarm(struct capture_thread *t)
     uint32_t armed = THREAD_ARMED;
     if (!atomic_compare_exchange_strong(&t->state, &armed, THREAD_ENDING))
         return;
-    clock_close(t);
-    uint64_t cpu = latest_cpu_ns(t), due = thread_ticks_due(t, cpu);
-    uint64_t ns = due * atomic_load(&t->period_ns) + atomic_exchange(&t->carried_ns, 0);
+    uint64_t due = 0, ns = 0;
+    if (atomic_load(&t->clock) != CLOCK_NONE) {
+        clock_close(t);
+        due = end_segment(t);
+        ns = due * atomic_load(&t->period_ns);
+    }
+    ns += atomic_exchange(&t->carried_ns, 0);
     due += atomic_exchange(&t->carried, 0);
-    if (due && !handler_record_end(t, t->tid == (pid_t)syscall(SYS_gettid), due, ns)) {
+    if (due && t->ring && !handler_record_end(t, atomic_load(&t->tid) == thread_self(), due, ns)) {
         atomic_fetch_add(&t->ring->unticked, due);
         atomic_fetch_add(&t->ring->unticked_ns, ns);
     }
-    retire(t, cpu);
+    atomic_fetch_sub(&capture_state.n_live, 1);
+    atomic_store(&t->state, THREAD_DISARMED);
+    thread_mark(t);
 }
 
 void thread_rearm(struct capture_thread *t)
 {
-    // A signal that is on its way counts as not had.
-    atomic_fetch_add(&t->generation, 1);
-    clock_close(t);
-    uint64_t cpu = latest_cpu_ns(t), due = thread_ticks_due(t, cpu);
-    atomic_fetch_add(&t->carried_ns, due * atomic_load(&t->period_ns));
-    atomic_fetch_add(&t->carried, due);
-    if (create_clock(t)) {
-        capture_state.no_slot++;
-        retire(t, cpu);
+    if (atomic_load(&t->clock) == CLOCK_NONE)
+        return;
+    stop_clock(t);
+    if (start_clock(t, false))
+        thread_disarm(t);
+    else if (atomic_load(&t->clock) == CLOCK_NONE)
+        flush_carried(t);
+}
+
+// A thread whose clock moves but that gets no tick blocks the signal. What it used is
+// credited, and taken off again if the kernel delivers it later as overrun.
+static void credit_blocked(struct capture_thread *t, uint64_t cpu)
+{
+    uint64_t ticks = atomic_load(&t->ticks), period = atomic_load(&t->period_ns);
+    if (ticks != t->ticks_seen) {
+        t->ticks_seen = ticks;
+        t->cpu_seen = cpu;
+        return;
+    }
+    uint64_t missed = (cpu - t->cpu_seen) / period;
+    // The kernel checks timers at its own pace: short silences mean nothing.
+    if (missed < 4 || cpu - t->cpu_seen < 50000000u)
+        return;
+    if (clock_is_dead(t)) {
+        thread_disarm(t);
+        return;
+    }
+    t->cpu_seen += missed * period;
+    atomic_fetch_add(&t->ring->blocked, missed);
+    atomic_fetch_add(&t->ring->blocked_ns, missed * period);
+    atomic_fetch_add(&t->credit, missed);
+    thread_mark(t);
+}
+
+// The thread is in a segment.
+static void look_at_clock(struct capture_thread *t, uint64_t cpu, uint64_t now)
+{
+    uint64_t idle_ms = (now - t->moved) / 1000000u;
+    cover(t, cpu - atomic_load(&t->cpu_armed));
+    credit_blocked(t, cpu);
+    if (atomic_load(&t->state) != THREAD_ARMED)
+        return;
+    bool scarce = clock_is_scarce(), idle = idle_ms >= (scarce ? SCARCE_IDLE_MS : IDLE_MS);
+    if (atomic_load(&t->clock) == CLOCK_PROCESS
+            ? atomic_load(&capture_state.process_taken)
+            : idle && (scarce || clock_count() >= MANY_CLOCKS)) {
+        stop_clock(t);
+        flush_carried(t);
     }
 }
 
-static uint64_t take_count(_Atomic uint64_t *counter)
+void thread_look(struct capture_thread *t, uint64_t now)
 {
-    return atomic_exchange_explicit(counter, 0, memory_order_relaxed);
+    uint64_t cpu = process_thread_cpu_ns(atomic_load(&t->tid));
+    if (!cpu || cpu < t->cpu_last) {
+        thread_disarm(t);
+        return;
+    }
+    bool moves = cpu != t->cpu_last && t->cpu_last;
+    if (cpu != t->cpu_last)
+        t->moved = now;
+    t->cpu_last = cpu;
+    if (atomic_load(&t->clock) != CLOCK_NONE)
+        look_at_clock(t, cpu, now);
+    else if (moves && start_clock(t, false))
+        thread_disarm(t);
 }
 
-void thread_release(struct capture_thread *t)
+void thread_note_unsampled(uint64_t process)
 {
-    struct capture_counts *c = &capture_state.retired;
-    c->ticks += take_count(&t->ticks);
-    c->samples += take_count(&t->samples);
-    c->ring_full += take_count(&t->ring_full);
-    c->no_snapshot += take_count(&t->no_snapshot);
-    for (int i = 0; i < UNWIND_END_COUNT; i++)
-        c->ended[i] += take_count(&t->ended[i]);
-    t->tid = 0;
-    atomic_store(&t->state, THREAD_FREE);
+    uint64_t period = atomic_load(&capture_state.period_ns);
+    uint64_t told =
+        atomic_load(&capture_state.cpu_covered) + atomic_load(&capture_state.cpu_unsampled);
+    uint64_t used = process - capture_state.cpu_began;
+    uint64_t periods = used > told ? (used - told) / period : 0;
+    atomic_fetch_add(&capture_state.cpu_unsampled, periods * period);
+    atomic_fetch_add(&capture_state.unsampled, periods);
+    atomic_fetch_add(&capture_state.unsampled_ns, periods * period);
 }

@@ -32,7 +32,7 @@ struct debuginfo {
 
 static int check_file(const char *name, char id[2 * ELF_BUILD_ID_MAX + 1], struct err *e)
 {
-    struct elf *elf = elf_open(name, ELF_LOAD_NOTHING, e);
+    struct elf *elf = elf_open(name, ELF_OWN_PROCESS, e);
     if (!elf)
         return -1;
     int result = 0;

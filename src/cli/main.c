@@ -3,10 +3,12 @@
 #include <string.h>
 
 #include "cli/help.h"
+#include "symbol/mapped_file.h"
 
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, "");
+    mapped_file_guard();
     if (argc < 2) {
         help_overview(stderr);
         return 2;

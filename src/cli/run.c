@@ -299,7 +299,7 @@ static struct model_profile *write_profile(const struct run *run, struct model_p
                                            const char *output, struct arena *arena, struct err *e)
 {
     struct symbol_profile_options names = {
-        .files = {.load_libraries = true, .cxx = demangle_cxx_iberty},
+        .files = {.own_process = true, .cxx = demangle_cxx_iberty},
         .binary_path = getenv("PPROF_BINARY_PATH"),
         .note = note,
     };

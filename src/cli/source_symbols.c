@@ -65,7 +65,7 @@ static struct symbol_profile_options symbol_options(const struct source *source,
 {
     const char *mode = source->symbolize ? source->symbolize : "";
     struct symbol_profile_options o = {
-        .files = {.load_libraries = true, .cxx = demangle_cxx_iberty},
+        .files = {.own_process = true, .cxx = demangle_cxx_iberty},
         .binary_path = getenv("PPROF_BINARY_PATH"),
         .executable = source->exec_name,
         .fast = mode_has(mode, STR("fastlocal")),

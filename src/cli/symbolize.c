@@ -77,7 +77,7 @@ int command_addr2line(int argc, char **argv)
         return usage(stderr);
     struct err e;
     struct symbol_options options = {
-        .load_libraries = true, .demangle = DEMANGLE_FULL, .cxx = demangle_cxx_iberty};
+        .own_process = true, .demangle = DEMANGLE_FULL, .cxx = demangle_cxx_iberty};
     struct symbol_file *file = symbol_open(binary, &options, &e);
     if (!file)
         return fail(&e);

@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "capture/capture.h"
 #include "capture/ring.h"
 #include "codec/codec.h"
 
@@ -24,8 +25,8 @@ enum {
     JOURNAL_NOTES = 32,
     JOURNAL_FILE_SIZE = 1 << 20, // where the first part begins
     JOURNAL_PART = 512 << 20,
-    JOURNAL_BLOCK = 64 << 10, // of records
-    JOURNAL_STACK_MAX = 1024, // frames
+    JOURNAL_BLOCK = 64 << 10,              // of records
+    JOURNAL_STACK_MAX = CAPTURE_MAX_DEPTH, // frames
     JOURNAL_NAME = 64,
 };
 

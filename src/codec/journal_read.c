@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "capture/capture.h"
+#include "capture/record.h"
 #include "model/builder.h"
 
 struct module {
@@ -279,24 +279,22 @@ static void add_stack(struct reader *r, const uint8_t *record, size_t size)
 static void add_ring_record(struct reader *r, const struct thread *thread, const uint8_t *record,
                             uint32_t length)
 {
-    uint64_t word[RING_HEAD + RING_IDS] = {0};
-    memcpy(word, record, (length < RING_HEAD + RING_IDS ? length : RING_HEAD + RING_IDS) * 8);
-    bool has_ids = word[0] & RING_HAS_IDS;
-    uint32_t head = RING_HEAD + (has_ids ? RING_IDS : 0);
-    if (length < head || length - head > JOURNAL_STACK_MAX)
+    uint64_t words[RECORD_HEAD_MAX] = {0};
+    struct record raw;
+    memcpy(words, record, (length < RECORD_HEAD_MAX ? length : RECORD_HEAD_MAX) * sizeof *words);
+    if (!record_decode(words, &raw))
         return;
     struct sample sample = {
-        .ticks = word[1],
-        .nanos = word[2],
-        .label = (uint32_t)(word[0] >> 32),
+        .ticks = raw.ticks,
+        .nanos = raw.ns,
+        .label = raw.label,
         .thread = *thread,
-        .kind = word[0] & RING_UNTICKED ? CAPTURE_UNTICKED : CAPTURE_STACK,
-        .truncated = (word[0] >> 16 & 0xff) != UNWIND_END_ROOT,
-        .n = length - head,
-        .pcs = record + head * sizeof *word,
+        .ids = {raw.ids.trace[0], raw.ids.trace[1], raw.ids.span},
+        .kind = raw.unticked ? CAPTURE_UNTICKED : CAPTURE_STACK,
+        .truncated = raw.end != UNWIND_END_ROOT,
+        .n = raw.n,
+        .pcs = record + record_head(raw.has_ids) * sizeof *words,
     };
-    if (has_ids)
-        memcpy(sample.ids, word + RING_HEAD, sizeof sample.ids);
     r->n_rings++;
     add_sample(r, &sample);
 }
@@ -327,7 +325,7 @@ static void add_ring(struct reader *r, const struct block *block)
         uint64_t first;
         uint32_t at = (uint32_t)(tail & (ring.size - 1)), left = ring.size - at;
         memcpy(&first, words + at * sizeof first, sizeof first);
-        uint32_t length = first == RING_FILLER ? left : (uint32_t)(first & 0xffff);
+        uint32_t length = first == RING_FILLER ? left : record_length(&first);
         if (length == 0 || length > left || length > head - tail)
             return;
         if (first != RING_FILLER)

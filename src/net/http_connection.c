@@ -14,6 +14,26 @@ enum { FIRST_BUFFER = 4 << 10, ANSWER_MAX = 512 << 20 };
 
 #define SECONDS(n) ((uint64_t)(n)*1000000000u)
 
+struct http_fd http_fd_of(int fd)
+{
+    struct stat st = {0};
+    fstat(fd, &st);
+    return (struct http_fd){fd, st.st_dev, st.st_ino};
+}
+
+bool http_fd_is_ours(const struct http_fd *f)
+{
+    struct stat st;
+    return f->fd >= 0 && fstat(f->fd, &st) == 0 && st.st_dev == f->device && st.st_ino == f->inode;
+}
+
+void http_fd_close(struct http_fd *f)
+{
+    if (http_fd_is_ours(f))
+        close(f->fd);
+    f->fd = -1;
+}
+
 static void enter(struct http_connection *c, enum http_state state, uint64_t now, unsigned seconds)
 {
     c->state = state;
@@ -26,7 +46,7 @@ struct http_connection *http_connection_new(int fd, uint64_t now)
     struct http_connection *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    c->fd = fd;
+    c->socket = http_fd_of(fd);
     enter(c, HTTP_READING, now, IDLE_S);
     return c;
 }
@@ -41,19 +61,30 @@ void http_connection_free(struct http_connection *c)
 
 // --- reading ---
 
+// The request points into the buffer, which has moved.
+static void parse_again(struct http_connection *c)
+{
+    int status;
+    c->request = (struct http_request){0};
+    http_parse(c->in, c->n_in, &c->request, &status, NULL);
+}
+
+// The buffer grows as bytes arrive, whatever the client says is to come.
 static bool make_room(struct http_connection *c)
 {
     size_t most = c->has_head ? c->request.head + c->request.length : HTTP_HEAD_MAX + 1;
     size_t wanted = c->cap_in ? c->cap_in * 2 : FIRST_BUFFER;
     if (c->n_in < c->cap_in)
         return true;
-    if (wanted > most || c->has_head)
+    if (wanted > most)
         wanted = most;
     char *p = wanted > c->cap_in ? realloc(c->in, wanted) : NULL;
     if (!p)
         return false;
     c->in = p;
     c->cap_in = wanted;
+    if (c->has_head)
+        parse_again(c);
     return true;
 }
 
@@ -61,7 +92,7 @@ enum http_progress http_connection_read(struct http_connection *c, uint64_t now)
 {
     if (!make_room(c))
         return HTTP_GONE;
-    ssize_t n = recv(c->fd, c->in + c->n_in, c->cap_in - c->n_in, MSG_DONTWAIT);
+    ssize_t n = recv(c->socket.fd, c->in + c->n_in, c->cap_in - c->n_in, MSG_DONTWAIT);
     if (n < 0)
         return errno == EAGAIN || errno == EINTR ? HTTP_AGAIN : HTTP_GONE;
     if (n == 0)
@@ -72,21 +103,13 @@ enum http_progress http_connection_read(struct http_connection *c, uint64_t now)
     return http_connection_parse(c, now);
 }
 
-// What was parsed points into the buffer, which moves when it grows.
-static void parse_again(struct http_connection *c)
-{
-    int status;
-    c->request = (struct http_request){0};
-    http_parse(c->in, c->n_in, &c->request, &status, NULL);
-}
-
 static enum http_progress begin_body(struct http_connection *c, uint64_t now)
 {
     if (c->request.length)
         enter(c, HTTP_READING, now, BODY_S);
     if (c->request.expects_continue && c->n_in == c->request.head) {
         static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-        if (send(c->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        if (send(c->socket.fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             return HTTP_GONE;
     }
     return HTTP_AGAIN;
@@ -113,7 +136,6 @@ enum http_progress http_connection_parse(struct http_connection *c, uint64_t now
     size_t whole = c->request.head + c->request.length;
     if (c->n_in < whole)
         return HTTP_AGAIN;
-    parse_again(c);
     c->request.body = (struct str){c->in + c->request.head, c->request.length};
     c->close = !c->request.keep_alive;
     c->answer = (struct http_answer){.status = 200};
@@ -196,7 +218,8 @@ enum http_progress http_connection_write(struct http_connection *c, uint64_t *by
         const struct out *part = in_head ? &c->head : &c->answer.body;
         size_t from = in_head ? c->sent : c->sent - c->head.n;
         int more = in_head && c->answer.body.n ? MSG_MORE : 0;
-        ssize_t n = send(c->fd, part->p + from, part->n - from, MSG_NOSIGNAL | MSG_DONTWAIT | more);
+        ssize_t n =
+            send(c->socket.fd, part->p + from, part->n - from, MSG_NOSIGNAL | MSG_DONTWAIT | more);
         if (n < 0)
             return errno == EAGAIN || errno == EINTR ? HTTP_AGAIN : HTTP_GONE;
         c->sent += (size_t)n;
@@ -227,13 +250,17 @@ void http_connection_next(struct http_connection *c, uint64_t now)
 
 void http_connection_linger(struct http_connection *c, uint64_t now)
 {
-    shutdown(c->fd, SHUT_WR);
+    shutdown(c->socket.fd, SHUT_WR);
+    free(c->in);
+    c->in = NULL;
+    c->n_in = c->cap_in = 0;
+    c->request = (struct http_request){0};
     enter(c, HTTP_LINGERING, now, LINGER_S);
 }
 
 enum http_progress http_connection_discard(struct http_connection *c)
 {
     char waste[4096];
-    ssize_t n = recv(c->fd, waste, sizeof waste, MSG_DONTWAIT);
+    ssize_t n = recv(c->socket.fd, waste, sizeof waste, MSG_DONTWAIT);
     return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)) ? HTTP_AGAIN : HTTP_GONE;
 }

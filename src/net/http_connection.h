@@ -2,7 +2,20 @@
 // be sent. Owned by the thread of the sockets, except while it is HTTP_WORKING.
 #pragma once
 
+#include <sys/stat.h>
+
 #include "net/http_server.h"
+
+// A descriptor that the program may have closed, and its number then used for something of its own.
+struct http_fd {
+    int fd; // -1: none
+    dev_t device;
+    ino_t inode;
+};
+struct http_fd http_fd_of(int fd);
+bool http_fd_is_ours(const struct http_fd *f);
+// Unless it is no longer ours.
+void http_fd_close(struct http_fd *f);
 
 enum http_state {
     HTTP_READING,   // a request, or idle before one
@@ -13,7 +26,7 @@ enum http_state {
 };
 
 struct http_connection {
-    int fd;
+    struct http_fd socket;
     enum http_state state;
     uint64_t deadline; // of the state, ns
     uint64_t since;    // when the state began

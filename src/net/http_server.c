@@ -1,22 +1,29 @@
 #include "net/http_server.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "net/http_connection.h"
 #include "net/listen.h"
+#include "process/own_threads.h"
 
 enum { WAKE, LISTENER, FIRST_CONNECTION };
+// What all requests that are being read, and all answers that are being sent, may take.
+enum { REQUESTS_MAX = 16 << 20, ANSWERS_MAX = 64 << 20 };
+// After a failure to accept, connections wait in the kernel for so long.
+enum { DEAF_NS = 200000000 };
+// At a time: those that are connected already have their turn, too.
+enum { ACCEPTS = 16 };
 
 struct queue {
     struct http_connection *first, **last;
@@ -26,7 +33,8 @@ struct http_server {
     struct listener listener;
     struct http_handler handler;
     pthread_t sockets, worker;
-    int wake; // an eventfd
+    struct http_fd listening;
+    struct http_fd wake[2]; // a pipe
     struct http_server_counts counts;
     uint64_t deaf_until; // no descriptors left: connections wait in the kernel
 
@@ -66,8 +74,7 @@ static struct http_connection *pop(struct queue *q)
 
 static void wake_up(struct http_server *s)
 {
-    uint64_t one = 1;
-    if (write(s->wake, &one, sizeof one) < 0)
+    if (http_fd_is_ours(&s->wake[1]) && write(s->wake[1].fd, "", 1) < 0)
         return; // it is awake already
 }
 
@@ -76,17 +83,21 @@ static void wake_up(struct http_server *s)
 static void *work(void *context)
 {
     struct http_server *s = context;
-    prctl(PR_SET_NAME, "kiln");
     if (s->handler.thread)
         s->handler.thread();
     pthread_mutex_lock(&s->lock);
     for (;;) {
         struct http_connection *c = NULL;
-        while (!s->stopping && !(c = pop(&s->waiting)))
+        while (!s->stopping && !own_threads_parking() && !(c = pop(&s->waiting)))
             pthread_cond_wait(&s->work, &s->lock);
         if (s->stopping)
             break;
         pthread_mutex_unlock(&s->lock);
+        own_thread_park_point();
+        if (!c) {
+            pthread_mutex_lock(&s->lock);
+            continue;
+        }
         c->again_ns = s->handler.finish(s->handler.context, &c->request, c->later, &c->answer);
         pthread_mutex_lock(&s->lock);
         push(&s->done, c);
@@ -116,9 +127,7 @@ static void drop(struct http_server *s, struct http_connection *c)
         i++;
     if (c->state != HTTP_WORKING)
         s->connections[i] = s->connections[--s->n_connections];
-    if (c->fd >= 0)
-        close(c->fd);
-    c->fd = -1;
+    http_fd_close(&c->socket);
     pthread_mutex_unlock(&s->descriptors);
     if (c->state == HTTP_WORKING) {
         c->gone = true;
@@ -176,11 +185,55 @@ static void advance(struct http_server *s, struct http_connection *c, enum http_
     }
 }
 
+// Whether the requests that have begun to arrive take more than they may.
+static bool has_too_much_to_read(const struct http_server *s)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < s->n_connections; i++)
+        bytes += s->connections[i]->cap_in;
+    return bytes > REQUESTS_MAX;
+}
+
+static void read_request(struct http_server *s, struct http_connection *c)
+{
+    enum http_progress progress = http_connection_read(c, now_ns());
+    // One with a head alone is small.
+    if (progress == HTTP_AGAIN && c->has_head && has_too_much_to_read(s)) {
+        http_answer_text(&c->answer, 503, "too many bodies arrive at once; try it later");
+        c->close = true;
+        progress = HTTP_REFUSE;
+    }
+    advance(s, c, progress);
+}
+
+// Answers that their clients do not read make room for a new one, the slowest first.
+static void make_room_for_answer(struct http_server *s, const struct http_connection *new)
+{
+    for (;;) {
+        struct http_connection *slowest = NULL;
+        size_t bytes = 0;
+        for (size_t i = 0; i < s->n_connections; i++) {
+            struct http_connection *c = s->connections[i];
+            bytes += c->state == HTTP_WRITING ? c->answer.body.cap : 0;
+            if (c->state == HTTP_WRITING && c != new && c->answer.body.cap &&
+                (!slowest || c->since < slowest->since))
+                slowest = c;
+        }
+        if (bytes <= ANSWERS_MAX || !slowest)
+            return;
+        drop(s, slowest);
+    }
+}
+
 static void on_event(struct http_server *s, struct http_connection *c)
 {
+    if (!http_fd_is_ours(&c->socket)) {
+        drop(s, c);
+        return;
+    }
     switch (c->state) {
     case HTTP_READING:
-        advance(s, c, http_connection_read(c, now_ns()));
+        read_request(s, c);
         break;
     case HTTP_WRITING:
         advance(s, c, http_connection_write(c, &s->counts.bytes));
@@ -211,8 +264,8 @@ static void on_deadline(struct http_server *s, struct http_connection *c)
 
 static void take_back(struct http_server *s)
 {
-    uint64_t count;
-    while (read(s->wake, &count, sizeof count) > 0)
+    char waste[64];
+    while (read(s->wake[0].fd, waste, sizeof waste) > 0)
         ;
     for (;;) {
         pthread_mutex_lock(&s->lock);
@@ -228,10 +281,15 @@ static void take_back(struct http_server *s)
         }
         c->later = NULL;
         http_connection_answer(c, now_ns());
-        if (c->gone)
+        if (c->gone) {
             drop(s, c);
-        else
+            continue;
+        }
+        make_room_for_answer(s, c);
+        if (http_fd_is_ours(&c->socket))
             advance(s, c, http_connection_write(c, &s->counts.bytes));
+        else
+            drop(s, c);
     }
 }
 
@@ -265,12 +323,13 @@ static void turn_away(struct http_server *s, int fd)
     s->counts.refused++;
 }
 
-static void accept_one(struct http_server *s)
+// False: nobody waits, or nobody else can be taken now.
+static bool accept_one(struct http_server *s)
 {
     int yes = 1;
     bool room = make_room(s);
     pthread_mutex_lock(&s->descriptors);
-    int fd = accept4(s->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    int fd = accept4(s->listening.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     struct http_connection *c = fd >= 0 && room ? http_connection_new(fd, now_ns()) : NULL;
     if (c)
         s->connections[s->n_connections++] = c;
@@ -281,9 +340,10 @@ static void accept_one(struct http_server *s)
         s->counts.accepted++;
         setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    } else if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) {
-        s->deaf_until = now_ns() + 200000000;
+    } else if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+        s->deaf_until = now_ns() + DEAF_NS;
     }
+    return fd >= 0;
 }
 
 // --- the thread of the sockets ---
@@ -328,54 +388,47 @@ static void *serve(void *context)
     struct http_server *s = context;
     struct pollfd polled[FIRST_CONNECTION + HTTP_SERVER_CONNECTIONS];
     struct http_connection *of[HTTP_SERVER_CONNECTIONS];
-    prctl(PR_SET_NAME, "kiln");
     if (s->handler.thread)
         s->handler.thread();
     while (!is_stopping(s)) {
+        own_thread_park_point();
         uint64_t now = now_ns();
         size_t n = s->n_connections;
-        polled[WAKE] = (struct pollfd){.fd = s->wake, .events = POLLIN};
+        // The program has closed descriptors that are not its own, and may have used their numbers
+        // again: what it has there is not for us.
+        if (!http_fd_is_ours(&s->wake[0]) || !http_fd_is_ours(&s->listening))
+            break;
+        polled[WAKE] = (struct pollfd){.fd = s->wake[0].fd, .events = POLLIN};
         polled[LISTENER] =
-            (struct pollfd){.fd = s->deaf_until > now ? -1 : s->listener.fd, .events = POLLIN};
+            (struct pollfd){.fd = s->deaf_until > now ? -1 : s->listening.fd, .events = POLLIN};
         for (size_t i = 0; i < n; i++) {
             of[i] = s->connections[i];
             polled[FIRST_CONNECTION + i] =
-                (struct pollfd){.fd = of[i]->fd, .events = events_of(of[i]->state)};
+                (struct pollfd){.fd = of[i]->socket.fd, .events = events_of(of[i]->state)};
         }
         if (poll(polled, FIRST_CONNECTION + n, time_left(s, now)) < 0 && errno != EINTR)
             break;
-        // The program has closed descriptors that are not its own: nothing here is safe to use.
-        if ((polled[WAKE].revents | polled[LISTENER].revents) & POLLNVAL)
+        if (!http_fd_is_ours(&s->wake[0]) || !http_fd_is_ours(&s->listening))
             break;
         now = now_ns();
         // A connection's handling ends no other one, so what was polled is still there.
         for (size_t i = 0; i < n; i++) {
-            if (polled[FIRST_CONNECTION + i].revents)
+            bool late = of[i]->deadline <= now;
+            // Who is refused may send without end.
+            if (polled[FIRST_CONNECTION + i].revents && !(late && of[i]->state == HTTP_LINGERING))
                 on_event(s, of[i]);
-            else if (of[i]->deadline <= now)
+            else if (late)
                 on_deadline(s, of[i]);
         }
         if (polled[WAKE].revents)
             take_back(s);
-        if (polled[LISTENER].revents)
-            accept_one(s);
+        for (int i = 0; polled[LISTENER].revents && i < ACCEPTS && accept_one(s); i++)
+            ;
     }
     return NULL;
 }
 
 // --- start and stop ---
-
-// The process's signals are for its own threads; the profiler's ticks are for all.
-static int start_thread(pthread_t *thread, void *(*routine)(void *), struct http_server *s)
-{
-    sigset_t set, old;
-    sigfillset(&set);
-    sigdelset(&set, SIGPROF);
-    pthread_sigmask(SIG_SETMASK, &set, &old);
-    int failed = pthread_create(thread, NULL, routine, s);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed;
-}
 
 static void tell_to_stop(struct http_server *s)
 {
@@ -386,9 +439,16 @@ static void tell_to_stop(struct http_server *s)
     wake_up(s);
 }
 
+void http_server_wake(struct http_server *s)
+{
+    pthread_cond_signal(&s->work);
+    wake_up(s);
+}
+
 void http_server_free(struct http_server *s)
 {
-    close(s->wake);
+    http_fd_close(&s->wake[0]);
+    http_fd_close(&s->wake[1]);
     pthread_mutex_destroy(&s->lock);
     pthread_mutex_destroy(&s->descriptors);
     pthread_cond_destroy(&s->work);
@@ -399,27 +459,29 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
                                       struct err *e)
 {
     struct http_server *s = calloc(1, sizeof *s);
-    int wake = s ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-    if (wake < 0) {
+    int wake[2];
+    if (!s || pipe2(wake, O_CLOEXEC | O_NONBLOCK)) {
         err_set(e, "no server: %s", strerror(errno));
         free(s);
         return NULL;
     }
     s->listener = *listener;
+    s->listening = http_fd_of(listener->fd);
     s->handler = *handler;
-    s->wake = wake;
+    s->wake[0] = http_fd_of(wake[0]);
+    s->wake[1] = http_fd_of(wake[1]);
     s->waiting.last = &s->waiting.first;
     s->done.last = &s->done.first;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->descriptors, NULL);
     pthread_cond_init(&s->work, NULL);
-    int failed = start_thread(&s->worker, work, s);
-    if (!failed && (failed = start_thread(&s->sockets, serve, s))) {
+    int failed = own_thread_start(&s->worker, work, s, false, "for the endpoints", e);
+    if (!failed && own_thread_start(&s->sockets, serve, s, false, "for the endpoints", e)) {
+        failed = -1;
         tell_to_stop(s);
         pthread_join(s->worker, NULL);
     }
     if (failed) {
-        err_set(e, "no thread for the server: %s", strerror(failed));
         http_server_free(s);
         return NULL;
     }
@@ -432,7 +494,8 @@ void http_server_stop(struct http_server *s)
     pthread_join(s->sockets, NULL);
     pthread_join(s->worker, NULL);
     pthread_mutex_lock(&s->descriptors);
-    listener_close(&s->listener);
+    http_fd_close(&s->listening);
+    listener_unlink(&s->listener);
     pthread_mutex_unlock(&s->descriptors);
     for (struct http_connection *c; (c = pop(&s->waiting));)
         c->state = HTTP_WAITING;
@@ -467,9 +530,8 @@ void http_server_after_fork_in_parent(struct http_server *s)
 void http_server_after_fork_in_child(struct http_server *s)
 {
     for (size_t i = 0; i < s->n_connections; i++)
-        if (s->connections[i]->fd >= 0)
-            close(s->connections[i]->fd);
-    if (s->listener.fd >= 0)
-        close(s->listener.fd);
-    close(s->wake);
+        http_fd_close(&s->connections[i]->socket);
+    http_fd_close(&s->listening);
+    http_fd_close(&s->wake[0]);
+    http_fd_close(&s->wake[1]);
 }

@@ -7,8 +7,12 @@
 // it waits, and its client's leaving is noticed at once.
 //
 // Bounds: HTTP_SERVER_CONNECTIONS of them (a new one takes the place of the one that has been
-// idle longest; 503 if all are busy), sizes as in http.h, and a time limit on every state in
-// which the client is waited for.
+// idle longest; 503 if all are busy), sizes as in http.h, 16 MiB of requests that arrive (503
+// beyond), 64 MiB of answers that wait for their clients (the slowest is then closed), and a time
+// limit on every state in which the client is waited for.
+//
+// The program may close all descriptors, ours too, and use their numbers for its own: each is
+// looked at before it is used, and serving ends.
 #pragma once
 
 #include "base/out.h"
@@ -68,6 +72,8 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
 // Ends all connections and both threads. Not from a handler.
 void http_server_stop(struct http_server *s);
 void http_server_free(struct http_server *s);
+// Gets its threads out of their waits.
+void http_server_wake(struct http_server *s);
 // From begin only.
 void http_server_get_counts(const struct http_server *s, struct http_server_counts *counts);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "net/post.h"
+#include "process/process.h"
 
 enum {
     GLOBAL_DEFAULT = 3,
@@ -109,7 +110,7 @@ int post_curl(const struct post *post, uint64_t deadline, struct post_answer *an
     void *curl = lib.easy_init();
     struct transfer t = {.post = post, .deadline = deadline};
     char url[POST_HOST_MAX + 2 * POST_PATH_MAX], why[ERROR_SIZE] = "";
-    const char *ca = getenv("KILN_PUSH_CA");
+    const char *ca = process_getenv("KILN_PUSH_CA");
     bool v6 = strchr(post->url->host, ':');
     if (!curl)
         return err_set(e, "no memory for libcurl");

@@ -318,7 +318,7 @@ static enum debuginfo_state compare(const struct debuginfo *d, const struct debu
         close(found);
         return DEBUGINFO_REPLACED;
     }
-    struct elf *elf = elf_open_fd(old, "the old one", ELF_LOAD_NOTHING, &ignored);
+    struct elf *elf = elf_open_fd(old, "the old one", ELF_OWN_PROCESS, &ignored);
     if (same_files(old, fd))
         state = DEBUGINFO_KNOWN;
     else if (elf && knowledge(elf) > knows)
@@ -344,7 +344,7 @@ static int finish(struct debuginfo *d, struct debuginfo_put *p, const char *part
                   struct err *e)
 {
     char path[PATH_MAX];
-    struct elf *elf = elf_open_fd(fd, "the file", ELF_LOAD_NOTHING, e);
+    struct elf *elf = elf_open_fd(fd, "the file", ELF_OWN_PROCESS, e);
     int status = elf ? check_elf(elf, p, e) : 400;
     int knows = status ? 0 : knowledge(elf);
     elf_free(elf);
@@ -420,8 +420,9 @@ int debuginfo_put(struct debuginfo *d, struct debuginfo_put *p, struct err *e)
         return 400;
     }
     if (!id.n && p->bytes.n == p->size) {
-        struct elf *elf = elf_open_bytes((struct bytes){(const uint8_t *)p->bytes.p, p->bytes.n},
-                                         "the file", ELF_LOAD_NOTHING, e);
+        struct elf *elf =
+            elf_open_bytes((struct bytes){(const uint8_t *)p->bytes.p, p->bytes.n, NULL},
+                           "the file", ELF_IN_HOST, e);
         int status = elf ? check_elf(elf, p, e) : 400;
         elf_free(elf);
         if (status)

@@ -87,7 +87,7 @@ static void check_file(void *ctx, const char *path, const char *name)
     struct check *c = ctx;
     struct err e = {""};
     char id[2 * ELF_BUILD_ID_MAX + 1], wanted[NAME_MAX + 4], text[PATH_MAX + 300];
-    struct elf *elf = elf_open(path, ELF_LOAD_NOTHING, &e);
+    struct elf *elf = elf_open(path, ELF_OWN_PROCESS, &e);
     snprintf(wanted, sizeof wanted, "%s%s", c->first, name);
     size_t n = elf ? elf_build_id_text(elf, id) : 0;
     if (n && strncmp(wanted, id, n) == 0 && strcmp(wanted + n, ".debug") == 0) {

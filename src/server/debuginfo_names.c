@@ -129,7 +129,7 @@ static struct symbol_file *open_file(const struct naming *n)
 {
     // Nothing beside the file is looked for: it would be by paths that the file names.
     const struct symbol_options options = {.no_debug_files = true,
-                                           .load_libraries = true,
+                                           .own_process = true,
                                            .demangle = DEMANGLE_DEFAULT,
                                            .cxx = demangle_cxx_iberty};
     struct err e;
@@ -138,7 +138,7 @@ static struct symbol_file *open_file(const struct naming *n)
         return NULL;
     char name[2 * ELF_BUILD_ID_MAX + 1];
     snprintf(name, sizeof name, "%.*s", (int)n->id.n, n->id.p);
-    struct elf *elf = elf_open_fd(fd, name, ELF_LOAD_LIBRARIES, &e);
+    struct elf *elf = elf_open_fd(fd, name, ELF_OWN_PROCESS, &e);
     close(fd);
     if (elf)
         elf_limit_unpacking(elf, UNPACKED_MAX);

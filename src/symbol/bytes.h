@@ -1,5 +1,8 @@
 // Bounded reading of untrusted bytes: little endian, never past the end. A read that does
 // not fit gives 0 and sets `bad`, which stays; loops end because the cursor then is at its end.
+//
+// Bytes of a file_view are read from the file when a cursor gets there. Pages of a view may be
+// given back (file_view_forget) only while no cursor and no pointer into them is in use.
 #pragma once
 
 #include <stdbool.h>
@@ -7,38 +10,74 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "symbol/file_view.h"
+
 struct bytes {
     const uint8_t *p;
     size_t n;
+    struct file_view *view; // NULL: all bytes are there
 };
 
 struct cursor {
     const uint8_t *p, *end;
     bool bad;
+    const uint8_t *ready; // up to here bytes are there
+    struct file_view *view;
 };
+
+// Over [p, end) of b.
+static inline struct cursor cursor_over(struct bytes b, const uint8_t *p, const uint8_t *end)
+{
+    return (struct cursor){p, end, false, b.view ? p : end, b.view};
+}
 
 static inline struct cursor cursor_at(struct bytes b, uint64_t offset)
 {
     if (b.n == 0)
         b.p = (const uint8_t *)""; // no arithmetic with NULL
-    if (offset > b.n)
-        return (struct cursor){b.p + b.n, b.p + b.n, true};
-    return (struct cursor){b.p + offset, b.p + b.n, false};
+    bool bad = offset > b.n;
+    struct cursor c = cursor_over(b, b.p + (bad ? b.n : offset), b.p + b.n);
+    c.bad = bad;
+    return c;
+}
+
+static inline void cursor_fail(struct cursor *c)
+{
+    c->p = c->ready = c->end;
+    c->bad = true;
 }
 
 static inline bool cursor_has(struct cursor *c, uint64_t n)
 {
-    if (n <= (uint64_t)(c->end - c->p))
+    if (n <= (uint64_t)(c->ready - c->p))
         return true;
-    c->p = c->end;
-    c->bad = true;
+    if (n <= (uint64_t)(c->end - c->p)) {
+        const uint8_t *ready = file_view_fill(c->view, c->p, n);
+        c->ready = ready < c->end ? ready : c->end;
+        return true;
+    }
+    cursor_fail(c);
     return false;
 }
 
 static inline void cursor_skip(struct cursor *c, uint64_t n)
 {
-    if (cursor_has(c, n))
-        c->p += n;
+    if (n > (uint64_t)(c->end - c->p)) {
+        cursor_fail(c);
+        return;
+    }
+    c->p += n;
+    if (c->ready < c->p)
+        c->ready = c->p;
+}
+
+// The next n bytes, no more than there are.
+static inline struct cursor cursor_part(const struct cursor *c, uint64_t n)
+{
+    struct cursor part = *c;
+    part.end = n < (uint64_t)(c->end - c->p) ? c->p + n : c->end;
+    part.ready = part.ready < part.end ? part.ready : part.end;
+    return part;
 }
 
 static inline uint16_t load_u16(const uint8_t *p)
@@ -112,31 +151,29 @@ static inline uint64_t read_sized(struct cursor *c, unsigned size)
     case 8:
         return read_u64(c);
     }
-    c->bad = true;
-    c->p = c->end;
+    cursor_fail(c);
     return 0;
 }
 
 static inline uint64_t read_uleb(struct cursor *c)
 {
-    if (c->p < c->end && *c->p < 0x80)
+    if (c->p < c->ready && *c->p < 0x80)
         return *c->p++;
     uint64_t v = 0;
-    for (unsigned shift = 0; c->p < c->end; shift += 7) {
+    for (unsigned shift = 0; cursor_has(c, 1); shift += 7) {
         uint8_t b = *c->p++;
         if (shift < 64)
             v |= (uint64_t)(b & 0x7f) << shift;
         if (!(b & 0x80))
             return v;
     }
-    c->bad = true;
     return 0;
 }
 
 static inline int64_t read_sleb(struct cursor *c)
 {
     uint64_t v = 0;
-    for (unsigned shift = 0; c->p < c->end;) {
+    for (unsigned shift = 0; cursor_has(c, 1);) {
         uint8_t b = *c->p++;
         if (shift < 64)
             v |= (uint64_t)(b & 0x7f) << shift;
@@ -147,28 +184,40 @@ static inline int64_t read_sleb(struct cursor *c)
             return (int64_t)v;
         }
     }
-    c->bad = true;
     return 0;
+}
+
+static inline const uint8_t *find_nul(struct file_view *view, const uint8_t *p, const uint8_t *end)
+{
+    if (view)
+        return file_view_find_nul(view, p, end);
+    return p < end ? memchr(p, 0, (size_t)(end - p)) : NULL;
 }
 
 // The text up to a NUL, which is there: "" if it is not.
 static inline const char *read_string(struct cursor *c)
 {
-    const uint8_t *nul = c->p < c->end ? memchr(c->p, 0, (size_t)(c->end - c->p)) : NULL;
+    const uint8_t *nul = find_nul(c->view, c->p, c->end);
     if (!nul) {
-        c->p = c->end;
-        c->bad = true;
+        cursor_fail(c);
         return "";
     }
     const char *text = (const char *)c->p;
-    c->p = nul + 1;
+    cursor_skip(c, (uint64_t)(nul + 1 - c->p));
     return text;
 }
 
 // The NUL-terminated text at offset of a string section; NULL if there is none.
 static inline const char *bytes_string(struct bytes b, uint64_t offset)
 {
-    if (offset >= b.n || !memchr(b.p + offset, 0, b.n - offset))
+    if (offset >= b.n || !find_nul(b.view, b.p + offset, b.p + b.n))
         return NULL;
     return (const char *)b.p + offset;
+}
+
+// Reads [offset, offset + n) of b, which it has, for access without a cursor.
+static inline void bytes_need(struct bytes b, uint64_t offset, size_t n)
+{
+    if (b.view)
+        file_view_need(b.view, b.p + offset, n);
 }

@@ -24,10 +24,10 @@ void dwarf_on_split(struct dwarf *d, dwarf_split_fn *call, void *ctx)
     d->split_ctx = ctx;
 }
 
-void dwarf_on_read(struct dwarf *d, dwarf_read_fn *call, void *ctx)
+void dwarf_on_pause(struct dwarf *d, dwarf_pause_fn *call, void *ctx)
 {
-    d->on_read = call;
-    d->read_ctx = ctx;
+    d->on_pause = call;
+    d->pause_ctx = ctx;
 }
 
 void dwarf_trim(struct dwarf *d)
@@ -119,8 +119,6 @@ int dwarf_lookup(struct dwarf *d, uint64_t addr, struct dwarf_frame *frames, int
     struct dwarf_unit *u = dwarf_unit_for(d, addr);
     if (!u || max <= 0 || !dwarf_unit_load(u))
         return 0;
-    if (!u->has_functions)
-        dwarf_has_read(d, u->end - u->offset);
     struct dwarf_unit *with_entries = split_of(u);
     struct dwarf_chain chain;
     dwarf_find_chain(with_entries ? with_entries : u, addr, &chain);
@@ -154,8 +152,6 @@ int dwarf_lookup(struct dwarf *d, uint64_t addr, struct dwarf_frame *frames, int
         call_line = next_line;
         call_column = next_column;
     }
-    // Names lie anywhere.
-    dwarf_has_read(d, (uint64_t)n * DWARF_FAULT);
     return n;
 }
 

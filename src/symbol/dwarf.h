@@ -46,10 +46,10 @@ void dwarf_expect_lookups(struct dwarf *d);
 // some more than once. false from call ends it.
 typedef bool dwarf_boundary_fn(void *ctx, uint64_t addr);
 bool dwarf_each_boundary(struct dwarf *d, dwarf_boundary_fn *call, void *ctx);
-// Called while sections are read, with about as many bytes of them as were touched since: who
-// mapped them may want the pages back.
-typedef void dwarf_read_fn(void *ctx, size_t bytes);
-void dwarf_on_read(struct dwarf *d, dwarf_read_fn *call, void *ctx);
+// Called now and then while nothing points into the sections: the callback may give their pages
+// back, and then returns true.
+typedef bool dwarf_pause_fn(void *ctx);
+void dwarf_on_pause(struct dwarf *d, dwarf_pause_fn *call, void *ctx);
 // No table of one unit may take more bytes than this (32 MiB unless told): its rows are then
 // run through again for each look-up.
 void dwarf_limit_tables(struct dwarf *d, size_t bytes);

@@ -260,10 +260,16 @@ const struct dwarf_abbrev *dwarf_abbrev_search(const struct dwarf_abbrevs *t, ui
     return NULL;
 }
 
-const uint8_t *dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
-                                const struct dwarf_abbrev *a, const uint8_t *p, const uint8_t *end)
+static inline void skip_leb(struct cursor *c)
 {
-    struct cursor c = {p, end, false};
+    while (cursor_has(c, 1) && *c->p++ >= 0x80)
+        ;
+}
+
+void dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
+                      const struct dwarf_abbrev *a, struct cursor *at)
+{
+    struct cursor c = *at; // in registers
     const uint16_t *step = t->steps + a->first_step, *last = step + a->n_steps;
     for (; step < last; step++) {
         switch (*step >> 12) {
@@ -271,9 +277,7 @@ const uint8_t *dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_a
             cursor_skip(&c, *step);
             break;
         case STEP_LEB:
-            while (c.p < c.end && *c.p >= 0x80)
-                c.p++;
-            cursor_skip(&c, 1);
+            skip_leb(&c);
             break;
         case STEP_STRING:
             read_string(&c);
@@ -292,13 +296,12 @@ const uint8_t *dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_a
             break;
         default: {
             // DW_FORM_indirect, or a form that is not known: value by value.
-            c = (struct cursor){p, end, false};
-            const struct dwarf_attr *at = t->attrs + a->first_attr;
+            const struct dwarf_attr *attrs = t->attrs + a->first_attr;
             for (uint16_t i = 0; i < a->n_attrs; i++)
-                dwarf_read_value(u, &c, at[i].form, 0);
-            return c.bad ? end + 1 : c.p;
+                dwarf_read_value(u, at, attrs[i].form, 0);
+            return;
         }
         }
     }
-    return c.bad ? end + 1 : c.p;
+    *at = c;
 }

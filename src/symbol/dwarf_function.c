@@ -5,13 +5,12 @@
 
 enum { ORIGIN_MAX = 16 };
 
-// The addresses of an entry whose attributes begin at p.
+// The addresses of an entry whose attributes begin at c.
 static struct dwarf_ranges code_of(const struct dwarf_unit *u, const struct dwarf_abbrev *a,
-                                   const uint8_t *p, const uint8_t *end)
+                                   struct cursor c)
 {
     struct dwarf_value low = {0}, high = {0}, ranges = {0};
     const struct dwarf_attr *at = u->abbrevs->attrs + a->first_attr;
-    struct cursor c = {p, end, false};
     for (uint16_t i = 0; i < a->n_code_attrs; i++) {
         struct dwarf_value v =
             dwarf_read_value(u, &c, at[i].form, u->abbrevs->constants[at[i].constant]);
@@ -61,41 +60,39 @@ static void collect(struct dwarf_unit *u, struct functions *f)
 {
     const struct dwarf_abbrevs *t = u->abbrevs;
     const uint8_t *start = u->d->s.info.p + u->offset, *end = u->d->s.info.p + u->end;
-    const uint8_t *p = start + u->header_size;
+    struct cursor c = cursor_over(u->d->s.info, start + u->header_size, end);
     // GCC gives code its entries outside of classes, and siblings to step over them.
     const uint8_t jump = is_gnu(u) ? ABBREV_TYPE | ABBREV_LEAF : ABBREV_LEAF;
     size_t depth = 0;
-    while (p < end) {
-        const uint8_t *die = p;
-        uint64_t code = *p++;
+    while (c.p < end) {
+        if (c.p >= c.ready)
+            dwarf_pause(u->d, &c);
+        const uint8_t *die = c.p;
+        uint64_t code = read_uleb(&c);
         if (code == 0) {
             if (depth-- <= 1)
                 break;
             continue;
         }
-        if (code >= 0x80) {
-            struct cursor c = {die, end, false};
-            code = read_uleb(&c);
-            p = c.p;
-        }
         const struct dwarf_abbrev *a = dwarf_abbrev_find(t, code);
         if (!a)
             break;
         if ((a->flags & ABBREV_CODE) && a->tag == DW_TAG_subprogram) {
-            struct dwarf_ranges r = code_of(u, a, p, end);
+            struct dwarf_ranges r = code_of(u, a, c);
             uint64_t low, high;
             while (dwarf_ranges_next(&r, &low, &high))
                 add_function(f, low, high, (uint32_t)(die - start));
-            p = dwarf_skip(u, t, a, p, end);
-        } else if ((a->flags & jump) && (a->flags & ABBREV_SIBLING) && end - p > 256) {
-            const uint8_t *sibling = start + load_u32(p + a->sibling_at);
-            if (sibling > p && sibling <= end) {
-                p = sibling;
+            dwarf_skip(u, t, a, &c);
+        } else if ((a->flags & jump) && (a->flags & ABBREV_SIBLING) && end - c.p > 260 &&
+                   cursor_has(&c, 260)) {
+            const uint8_t *sibling = start + load_u32(c.p + a->sibling_at);
+            if (sibling > c.p && sibling <= end) {
+                cursor_skip(&c, (uint64_t)(sibling - c.p));
                 continue;
             }
-            p = dwarf_skip(u, t, a, p, end);
+            dwarf_skip(u, t, a, &c);
         } else {
-            p = dwarf_skip(u, t, a, p, end);
+            dwarf_skip(u, t, a, &c);
         }
         if (a->flags & ABBREV_CHILDREN)
             depth++;
@@ -264,14 +261,14 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
 {
     const struct dwarf_abbrevs *t = u->abbrevs;
     const uint8_t *start = u->d->s.info.p + u->offset, *end = u->d->s.info.p + u->end;
-    struct cursor c = {start + function, end, false};
+    struct cursor c = cursor_over(u->d->s.info, start + function, end);
     const struct dwarf_abbrev *a = dwarf_abbrev_find(t, read_uleb(&c));
     in->u = u;
     in->die = function;
     in->n_ranges = in->n_nodes = 0;
     if (!add_node(in, function, 0, true) || !a)
         return;
-    const uint8_t *p = dwarf_skip(u, t, a, c.p, end);
+    dwarf_skip(u, t, a, &c);
     if (!(a->flags & ABBREV_CHILDREN))
         return;
     // The nodes around the current entry, outermost first, with their depths.
@@ -281,17 +278,12 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
     around[0] = 0;
     depths[0] = 0;
     size_t depth = 1;
-    while (p < end && depth > 0) {
-        const uint8_t *die = p;
-        uint64_t code = *p++;
+    while (c.p < end && depth > 0) {
+        const uint8_t *die = c.p;
+        uint64_t code = read_uleb(&c);
         if (code == 0) {
             depth--;
             continue;
-        }
-        if (code >= 0x80) {
-            c = (struct cursor){die, end, false};
-            code = read_uleb(&c);
-            p = c.p;
         }
         a = dwarf_abbrev_find(t, code);
         if (!a)
@@ -306,13 +298,13 @@ static void list_inlines(struct dwarf_unit *u, uint32_t function, struct dwarf_i
                 around[n_around] = in->n_nodes - 1;
                 depths[n_around++] = depth;
             }
-            struct dwarf_ranges r = code_of(u, a, p, end);
+            struct dwarf_ranges r = code_of(u, a, c);
             uint64_t low, high;
             while (dwarf_ranges_next(&r, &low, &high))
                 if (low < high && !add_range(in, low, high))
                     return;
         }
-        p = dwarf_skip(u, t, a, p, end);
+        dwarf_skip(u, t, a, &c);
         if (a->flags & ABBREV_CHILDREN)
             depth++;
     }
@@ -393,7 +385,8 @@ static bool read_die(struct dwarf_unit *u, uint64_t offset, struct wanted *w)
     memset(w, 0, sizeof *w);
     if (!dwarf_unit_abbrevs(u) || offset < u->offset + u->header_size || offset >= u->end)
         return false;
-    struct cursor c = {u->d->s.info.p + offset, u->d->s.info.p + u->end, false};
+    const struct bytes info = u->d->s.info;
+    struct cursor c = cursor_over(info, info.p + offset, info.p + u->end);
     const struct dwarf_abbrev *a = dwarf_abbrev_find(u->abbrevs, read_uleb(&c));
     if (!a)
         return false;

@@ -54,16 +54,16 @@ static inline const struct dwarf_abbrev *dwarf_abbrev_find(const struct dwarf_ab
         return code - 1 < t->n ? &t->items[code - 1] : NULL;
     return dwarf_abbrev_search(t, code);
 }
-// Past the attributes; end + 1 if they do not fit.
-const uint8_t *dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
-                                const struct dwarf_abbrev *a, const uint8_t *p, const uint8_t *end);
-static inline const uint8_t *dwarf_skip(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
-                                        const struct dwarf_abbrev *a, const uint8_t *p,
-                                        const uint8_t *end)
+// Past the attributes; bad if they do not fit.
+void dwarf_skip_steps(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
+                      const struct dwarf_abbrev *a, struct cursor *c);
+static inline void dwarf_skip(const struct dwarf_unit *u, const struct dwarf_abbrevs *t,
+                              const struct dwarf_abbrev *a, struct cursor *c)
 {
     if (a->fixed >= 0)
-        return (size_t)a->fixed <= (size_t)(end - p) ? p + a->fixed : end + 1;
-    return dwarf_skip_steps(u, t, a, p, end);
+        cursor_skip(c, (uint64_t)a->fixed);
+    else
+        dwarf_skip_steps(u, t, a, c);
 }
 
 // --- units ---
@@ -164,18 +164,16 @@ struct dwarf {
     size_t fixed_memory, table_limit;
     dwarf_split_fn *on_split;
     void *split_ctx;
-    dwarf_read_fn *on_read;
-    void *read_ctx;
+    dwarf_pause_fn *on_pause;
+    void *pause_ctx;
     struct dwarf *splits, *next_split;
 };
 
-// A fault brings its neighbours along: what the kernel maps at once.
-enum { DWARF_FAULT = 64 << 10 };
-
-static inline void dwarf_has_read(const struct dwarf *d, uint64_t bytes)
+// Nothing but c (which may be NULL) points into the sections now: pages may be given back.
+static inline void dwarf_pause(const struct dwarf *d, struct cursor *c)
 {
-    if (d->on_read)
-        d->on_read(d->read_ctx, (size_t)bytes);
+    if (d->on_pause && d->on_pause(d->pause_ctx) && c && c->view)
+        c->ready = c->p;
 }
 
 // false: no units.
@@ -197,6 +195,8 @@ struct dwarf_abbrevs *dwarf_abbrevs_get(struct dwarf *d, uint64_t offset, uint8_
 struct dwarf_value dwarf_read_value(const struct dwarf_unit *u, struct cursor *c, uint16_t form,
                                     int64_t constant);
 const char *dwarf_string(const struct dwarf_unit *u, const struct dwarf_value *v);
+// A text that was found earlier, read again if its page was given back.
+const char *dwarf_text(const struct dwarf *d, const char *text);
 bool dwarf_address(const struct dwarf_unit *u, const struct dwarf_value *v, uint64_t *addr);
 bool dwarf_indexed_address(const struct dwarf_unit *u, uint64_t index, uint64_t *addr);
 // A constant that is not negative.

@@ -104,7 +104,7 @@ static bool read_header(struct dwarf_unit *u, struct dwarf_line_header *h)
     }
     if (c.bad || length > (uint64_t)(c.end - c.p))
         return false;
-    c.end = c.p + length;
+    c = cursor_part(&c, length);
     h->version = read_u16(&c);
     if (h->version < 2 || h->version > 5)
         return false;
@@ -127,9 +127,8 @@ static bool read_header(struct dwarf_unit *u, struct dwarf_line_header *h)
         h->lengths[i] = read_u8(&c);
     if (c.bad || c.p > program)
         return false;
-    h->program = (struct bytes){program, (size_t)(c.end - program)};
-    dwarf_has_read(u->d, h->program.n);
-    struct cursor tables = {c.p, program, false};
+    h->program = (struct bytes){program, (size_t)(c.end - program), u->d->s.line.view};
+    struct cursor tables = cursor_part(&c, (uint64_t)(program - c.p));
     if (h->version >= 5)
         return read_table(u, h, &tables, false) && read_table(u, h, &tables, true);
     return read_old_tables(h, &tables);
@@ -307,8 +306,8 @@ static void extended(struct machine *m, struct sink *s, struct cursor *c, uint8_
     uint64_t n = read_uleb(c);
     if (n == 0 || !cursor_has(c, n))
         return;
-    struct cursor x = {c->p, c->p + n, false};
-    c->p += n;
+    struct cursor x = cursor_part(c, n);
+    cursor_skip(c, n);
     switch (read_u8(&x)) {
     case 1:
         end_sequence(m, s, keep);
@@ -344,7 +343,7 @@ static inline __attribute__((always_inline)) void run_as(const struct dwarf_line
         special[i].line = (int16_t)(h->line_base + (int)(i % range));
     }
     while (c.p < c.end && !s->failed) {
-        uint8_t op = *c.p++;
+        uint8_t op = read_u8(&c);
         if (op >= base) {
             advance(&m, h, special[op - base].address);
             m.line += (uint32_t)(int32_t)special[op - base].line;
@@ -514,27 +513,27 @@ const char *dwarf_file_path(struct dwarf_unit *u, uint64_t i)
     if (i >= h->n_files || !h->files[i].name)
         return NULL;
     const struct dwarf_file *f = &h->files[i];
-    if (is_absolute(f->name))
-        return f->name;
     if (h->paths[i])
         return h->paths[i];
+    const char *name = dwarf_text(u->d, f->name);
+    if (is_absolute(name))
+        return name;
     const struct dwarf_unit *owner = u->skeleton ? u->skeleton : u;
     const char *top = dwarf_string(owner, &owner->comp_dir), *directory = NULL;
     uint64_t at = h->version >= 5 ? f->directory : (uint64_t)f->directory - 1;
     if (at < h->n_directories)
         directory = h->directories[at];
-    if (!directory)
-        directory = "";
+    directory = directory ? dwarf_text(u->d, directory) : "";
     if (!top || is_absolute(directory) || (h->version >= 5 && f->directory == 0))
         top = "";
-    size_t size = strlen(top) + strlen(directory) + strlen(f->name) + 3, n = 0;
+    size_t size = strlen(top) + strlen(directory) + strlen(name) + 3, n = 0;
     char *path = malloc(size);
     if (!path)
-        return f->name;
+        return name;
     path[0] = '\0';
     append(path, &n, top);
     append(path, &n, directory);
-    append(path, &n, f->name);
+    append(path, &n, name);
     h->paths[i] = path;
     u->d->memory += size;
     return path;

@@ -31,7 +31,11 @@ static bool package_open(struct bytes index, struct package *p)
         return false;
     p->rows = 16 + (uint64_t)p->n_slots * 8;
     p->parts = p->rows + (uint64_t)p->n_slots * 4;
-    return p->parts + (1 + 2 * (uint64_t)p->n_units) * p->n_parts * 4 <= index.n;
+    uint64_t end = p->parts + (1 + 2 * (uint64_t)p->n_units) * p->n_parts * 4;
+    if (end > index.n)
+        return false;
+    bytes_need(index, 0, end);
+    return true;
 }
 
 // The row of a unit, counted from 1; 0: it is not there.
@@ -85,7 +89,7 @@ bool dwarf_package_find(struct bytes index, uint64_t id, struct dwarf_sections *
             continue;
         if (offset > to->n || size > to->n - offset)
             return false;
-        *to = (struct bytes){to->p + offset, size};
+        *to = (struct bytes){to->p + offset, size, to->view};
     }
     return true;
 }

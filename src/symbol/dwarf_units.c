@@ -20,8 +20,8 @@ static bool read_header(struct dwarf *d, struct cursor *c, struct dwarf_unit *u)
     if (c->bad || length == 0 || length > (uint64_t)(c->end - c->p))
         return false;
     u->end = (uint64_t)(c->p - d->s.info.p) + length;
-    struct cursor h = {c->p, c->p + length, false};
-    c->p += length;
+    struct cursor h = cursor_part(c, length);
+    cursor_skip(c, length);
     u->version = (uint8_t)read_u16(&h);
     u->type = DW_UT_compile;
     if (u->version >= 5) {
@@ -42,22 +42,12 @@ static bool read_header(struct dwarf *d, struct cursor *c, struct dwarf_unit *u)
     return true;
 }
 
-// Its beginning is looked at, after that of another one before it.
-static void touch(struct dwarf *d, const struct dwarf_unit *u, uint64_t *window)
-{
-    if (u->offset / DWARF_FAULT == *window)
-        return;
-    *window = u->offset / DWARF_FAULT;
-    dwarf_has_read(d, DWARF_FAULT);
-}
-
 bool dwarf_units_ready(struct dwarf *d)
 {
     if (d->units_ready)
         return d->n_units > 0;
     d->units_ready = true;
     size_t cap = 0;
-    uint64_t window = UINT64_MAX;
     struct cursor c = cursor_at(d->s.info, 0);
     struct dwarf_unit u;
     while (d->n_units < UINT32_MAX && c.p < c.end && read_header(d, &c, &u)) {
@@ -70,7 +60,7 @@ bool dwarf_units_ready(struct dwarf *d)
             cap = more;
         }
         d->units[d->n_units++] = u;
-        touch(d, &u, &window);
+        dwarf_pause(d, &c);
     }
     d->fixed_memory += cap * sizeof *d->units;
     return d->n_units > 0;
@@ -154,7 +144,8 @@ bool dwarf_unit_load(struct dwarf_unit *u)
     if (u->broken || u->loaded)
         return !u->broken;
     u->loaded = true;
-    struct cursor c = {u->d->s.info.p + u->offset + u->header_size, u->d->s.info.p + u->end, false};
+    const struct bytes info = u->d->s.info;
+    struct cursor c = cursor_over(info, info.p + u->offset + u->header_size, info.p + u->end);
     struct cursor a = cursor_at(u->d->s.abbrev, u->abbrev_offset);
     uint64_t code = read_uleb(&c);
     if (c.bad || code == 0 || !find_raw(&a, code)) {
@@ -219,8 +210,8 @@ static bool visit_aranges(struct dwarf *d, const struct visit *v)
         }
         if (c.bad || length > (uint64_t)(c.end - c.p))
             break;
-        struct cursor s = {c.p, c.p + length, false};
-        c.p += length;
+        struct cursor s = cursor_part(&c, length);
+        cursor_skip(&c, length);
         uint16_t version = read_u16(&s);
         uint64_t offset = read_sized(&s, offset_size);
         uint8_t address_size = read_u8(&s), segment_size = read_u8(&s);
@@ -245,19 +236,17 @@ static bool visit_ranges(struct dwarf *d, const struct visit *v)
 {
     if (!dwarf_units_ready(d) || !visit_aranges(d, v))
         return false;
-    uint64_t window = UINT64_MAX;
     for (uint32_t i = 0; i < d->n_units; i++) {
         struct dwarf_unit *u = &d->units[i];
         if (u->listed || u->type == DW_UT_type || u->type == DW_UT_split_type ||
             !dwarf_unit_load(u))
             continue;
         struct dwarf_ranges r = dwarf_ranges_of(u, &u->low_value, &u->high_value, &u->ranges);
-        uint64_t low, high, n = 0;
-        for (; dwarf_ranges_next(&r, &low, &high); n++)
+        uint64_t low, high;
+        while (dwarf_ranges_next(&r, &low, &high))
             if (low < high && !v->range(v->ctx, low, high, i))
                 return false;
-        touch(d, u, &window);
-        dwarf_has_read(d, n * 16);
+        dwarf_pause(d, NULL);
     }
     return true;
 }

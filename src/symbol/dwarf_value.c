@@ -93,15 +93,27 @@ struct dwarf_value dwarf_read_value(const struct dwarf_unit *u, struct cursor *c
         uint64_t real = read_uleb(c);
         if (real != DW_FORM_indirect && real != DW_FORM_implicit_const && real <= UINT16_MAX)
             return dwarf_read_value(u, c, (uint16_t)real, 0);
-        c->bad = true;
-        c->p = c->end;
+        cursor_fail(c);
         break;
     }
     default:
-        c->bad = true;
-        c->p = c->end;
+        cursor_fail(c);
     }
     return v;
+}
+
+const char *dwarf_text(const struct dwarf *d, const char *text)
+{
+    const struct bytes *in[] = {&d->s.info, &d->s.line, &d->s.line_str, &d->s.str,
+                                d->alternate ? &d->alternate->s.str : NULL};
+    for (size_t i = 0; i < sizeof in / sizeof in[0]; i++) {
+        const struct bytes *b = in[i];
+        if (!b || !b->view || (const uint8_t *)text < b->p || (const uint8_t *)text >= b->p + b->n)
+            continue;
+        const char *again = bytes_string(*b, (uint64_t)((const uint8_t *)text - b->p));
+        return again ? again : "";
+    }
+    return text;
 }
 
 static const char *indexed_string(const struct dwarf_unit *u, uint64_t index)
@@ -119,7 +131,7 @@ const char *dwarf_string(const struct dwarf_unit *u, const struct dwarf_value *v
 {
     switch (v->form) {
     case DW_FORM_string:
-        return (const char *)v->p;
+        return v->p ? dwarf_text(u->d, (const char *)v->p) : NULL;
     case DW_FORM_strp:
         return bytes_string(u->d->s.str, v->u);
     case DW_FORM_line_strp:

@@ -8,6 +8,12 @@
 
 #include "base/arena.h"
 #include "symbol/elf_internal.h"
+#include "symbol/mapped_file.h"
+
+enum {
+    NAMES_MAX = 1 << 20,
+    HEADERS_MAX = 8 << 20,
+};
 
 static size_t page_up(size_t n)
 {
@@ -19,12 +25,32 @@ static struct bytes image_part(const struct elf *elf, uint64_t offset, uint64_t 
 {
     if (offset > elf->image.n || size > elf->image.n - offset)
         return (struct bytes){0};
-    return (struct bytes){elf->image.p + offset, size};
+    return (struct bytes){elf->image.p + offset, size, elf->image.view};
+}
+
+// The same, read.
+static struct bytes image_read(const struct elf *elf, uint64_t offset, uint64_t size)
+{
+    struct bytes b = image_part(elf, offset, size);
+    bytes_need(b, 0, b.n);
+    return b;
+}
+
+// Sections keep pointers to their names, and pages of a view come and go.
+static struct bytes read_section_names(struct elf *elf, uint64_t offset, uint64_t size)
+{
+    if (elf->storage != ELF_VIEWED)
+        return image_part(elf, offset, size);
+    elf->section_names = size && size <= NAMES_MAX ? malloc(size) : NULL;
+    if (!elf->section_names || !file_view_copy(elf->image.view, offset, elf->section_names, size))
+        return (struct bytes){0};
+    return (struct bytes){(uint8_t *)elf->section_names, size, NULL};
 }
 
 static int read_headers(struct elf *elf, struct err *e)
 {
     Elf64_Ehdr h;
+    image_read(elf, 0, elf->image.n < sizeof h ? elf->image.n : sizeof h);
     if (elf->image.n < EI_NIDENT || memcmp(elf->image.p, ELFMAG, SELFMAG) != 0)
         return err_set(e, "%s: not an ELF file", elf->path);
     if (elf->image.p[EI_CLASS] != ELFCLASS64 || elf->image.p[EI_DATA] != ELFDATA2LSB)
@@ -36,7 +62,7 @@ static int read_headers(struct elf *elf, struct err *e)
     elf->machine = h.e_machine;
 
     if (h.e_phnum && h.e_phentsize == sizeof(Elf64_Phdr)) {
-        struct bytes b = image_part(elf, h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr));
+        struct bytes b = image_read(elf, h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr));
         elf->segments = b.n ? calloc(h.e_phnum, sizeof *elf->segments) : NULL;
         for (size_t i = 0; elf->segments && i < h.e_phnum; i++) {
             Elf64_Phdr p;
@@ -48,14 +74,16 @@ static int read_headers(struct elf *elf, struct err *e)
     if (!h.e_shoff || h.e_shentsize != sizeof(Elf64_Shdr))
         return 0;
     Elf64_Shdr s;
-    struct bytes first = image_part(elf, h.e_shoff, sizeof s);
+    struct bytes first = image_read(elf, h.e_shoff, sizeof s);
     if (!first.n)
         return 0; // section headers cut off: segments may still serve
     memcpy(&s, first.p, sizeof s);
     uint64_t n = h.e_shnum ? h.e_shnum : s.sh_size;
     uint64_t names_at = h.e_shstrndx == SHN_XINDEX ? s.sh_link : h.e_shstrndx;
-    if (n > (elf->image.n - h.e_shoff) / sizeof s)
+    if (n > (elf->image.n - h.e_shoff) / sizeof s ||
+        (elf->storage == ELF_VIEWED && n > HEADERS_MAX / sizeof s))
         return 0;
+    image_read(elf, h.e_shoff, n * sizeof s);
     elf->sections = calloc(n ? n : 1, sizeof *elf->sections);
     if (!elf->sections)
         return err_set(e, "%s: no memory for %llu sections", elf->path, (unsigned long long)n);
@@ -63,7 +91,7 @@ static int read_headers(struct elf *elf, struct err *e)
     struct bytes names = {0};
     if (names_at < n) {
         memcpy(&s, first.p + names_at * sizeof s, sizeof s);
-        names = image_part(elf, s.sh_offset, s.sh_size);
+        names = read_section_names(elf, s.sh_offset, s.sh_size);
     }
     for (size_t i = 0; i < n; i++) {
         memcpy(&s, first.p + i * sizeof s, sizeof s);
@@ -81,14 +109,23 @@ static int read_headers(struct elf *elf, struct err *e)
     return 0;
 }
 
-static struct elf *elf_new(struct bytes image, bool mapped, bool owned, const char *name,
-                           unsigned flags, struct err *e)
+static void free_image(struct bytes image, int storage)
+{
+    if (storage == ELF_MAPPED)
+        mapped_file_close(image.p, image.n);
+    else if (storage == ELF_MALLOCED)
+        free((void *)image.p);
+    else if (storage == ELF_VIEWED)
+        file_view_free(image.view);
+}
+
+static struct elf *elf_new(struct bytes image, int storage, const char *name, unsigned flags,
+                           struct err *e)
 {
     struct elf *elf = calloc(1, sizeof *elf);
     if (elf) {
         elf->image = image;
-        elf->mapped = mapped;
-        elf->owned = owned;
+        elf->storage = storage;
         elf->flags = flags;
         elf->path = strdup(name);
     }
@@ -96,10 +133,8 @@ static struct elf *elf_new(struct bytes image, bool mapped, bool owned, const ch
         err_set(e, "%s: no memory", name);
         if (elf)
             elf_free(elf);
-        else if (mapped)
-            munmap((void *)image.p, image.n);
-        else if (owned)
-            free((void *)image.p);
+        else
+            free_image(image, storage);
         return NULL;
     }
     if (read_headers(elf, e) != 0) {
@@ -111,12 +146,12 @@ static struct elf *elf_new(struct bytes image, bool mapped, bool owned, const ch
 
 struct elf *elf_open_bytes(struct bytes image, const char *name, unsigned flags, struct err *e)
 {
-    return elf_new(image, false, false, name, flags, e);
+    return elf_new(image, ELF_BORROWED, name, flags, e);
 }
 
 struct elf *elf_take_bytes(struct bytes image, const char *name, unsigned flags, struct err *e)
 {
-    return elf_new(image, false, true, name, flags, e);
+    return elf_new(image, ELF_MALLOCED, name, flags, e);
 }
 
 struct elf *elf_open_fd(int fd, const char *name, unsigned flags, struct err *e)
@@ -130,16 +165,26 @@ struct elf *elf_open_fd(int fd, const char *name, unsigned flags, struct err *e)
         err_set(e, "%s: not an ELF file", name);
         return NULL;
     }
-    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) {
+    void *p = mapped_file_open(fd, (size_t)st.st_size);
+    if (!p) {
         err_set(e, "%s: cannot be mapped: %s", name, strerror(errno));
         return NULL;
     }
-    return elf_new((struct bytes){p, (size_t)st.st_size}, true, false, name, flags, e);
+    return elf_new((struct bytes){p, (size_t)st.st_size, NULL}, ELF_MAPPED, name, flags, e);
+}
+
+static struct elf *open_view(const char *path, unsigned flags, struct err *e)
+{
+    struct file_view *view = file_view_open(path, e);
+    if (!view)
+        return NULL;
+    return elf_new((struct bytes){view->p, view->n, view}, ELF_VIEWED, path, flags, e);
 }
 
 struct elf *elf_open(const char *path, unsigned flags, struct err *e)
 {
+    if (!(flags & ELF_OWN_PROCESS))
+        return open_view(path, flags, e);
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         err_set(e, "%s: %s", path, strerror(errno));
@@ -161,10 +206,8 @@ void elf_free(struct elf *elf)
         free(u);
     }
     elf_symbols_free(elf);
-    if (elf->mapped)
-        munmap((void *)elf->image.p, elf->image.n);
-    if (elf->owned)
-        free((void *)elf->image.p);
+    free_image(elf->image, elf->storage);
+    free(elf->section_names);
     free(elf->sections);
     free(elf->segments);
     free(elf->path);
@@ -195,7 +238,12 @@ size_t elf_segments(const struct elf *elf, const struct elf_segment **segments)
 
 size_t elf_memory(const struct elf *elf)
 {
-    return elf->memory;
+    return elf->memory + (elf->storage == ELF_VIEWED ? file_view_memory(elf->image.view) : 0);
+}
+
+size_t elf_pages(const struct elf *elf)
+{
+    return elf->storage == ELF_VIEWED ? elf->image.view->held : 0;
 }
 
 void elf_limit_unpacking(struct elf *elf, size_t bytes)
@@ -205,8 +253,19 @@ void elf_limit_unpacking(struct elf *elf, size_t bytes)
 
 void elf_forget_pages(struct elf *elf)
 {
-    if (elf->mapped)
-        madvise((void *)elf->image.p, elf->image.n, MADV_DONTNEED);
+    if (elf->storage == ELF_VIEWED)
+        file_view_forget(elf->image.view);
+}
+
+bool elf_has_changed(const struct elf *elf)
+{
+    return elf->storage == ELF_VIEWED && file_view_has_changed(elf->image.view);
+}
+
+void elf_rest(struct elf *elf)
+{
+    if (elf->storage == ELF_VIEWED)
+        file_view_rest(elf->image.view);
 }
 
 const struct elf_section *elf_find(const struct elf *elf, const char *name)
@@ -219,8 +278,8 @@ const struct elf_section *elf_find(const struct elf *elf, const char *name)
 }
 
 // Unpacks once; a failure is remembered as no bytes.
-static struct bytes unpack(struct elf *elf, const struct elf_section *section, unsigned kind,
-                           struct bytes in, uint64_t size)
+static struct bytes elf_unpack(struct elf *elf, const struct elf_section *section, unsigned kind,
+                               struct bytes in, uint64_t size)
 {
     for (struct elf_unpacked *u = elf->unpacked; u; u = u->next)
         if (u->section == section)
@@ -242,10 +301,8 @@ static struct bytes unpack(struct elf *elf, const struct elf_section *section, u
         munmap(out, page_up(size));
         return u->bytes;
     }
-    if (elf->limit)
-        elf_forget_pages(elf); // the packed ones
     elf->memory += page_up(size);
-    u->bytes = (struct bytes){out, size};
+    u->bytes = (struct bytes){out, size, NULL};
     return u->bytes;
 }
 
@@ -258,16 +315,20 @@ struct bytes elf_section_bytes(struct elf *elf, const struct elf_section *sectio
         Elf64_Chdr h;
         if (raw.n < sizeof h)
             return (struct bytes){0};
+        bytes_need(raw, 0, sizeof h);
         memcpy(&h, raw.p, sizeof h);
-        struct bytes in = {raw.p + sizeof h, raw.n - sizeof h};
-        return unpack(elf, section, h.ch_type, in, h.ch_size);
+        struct bytes in = {raw.p + sizeof h, raw.n - sizeof h, raw.view};
+        return elf_unpack(elf, section, h.ch_type, in, h.ch_size);
     }
-    if (str_starts(section->name, STR(".zdebug_")) && raw.n > 12 && !memcmp(raw.p, "ZLIB", 4)) {
+    if (!str_starts(section->name, STR(".zdebug_")) || raw.n <= 12)
+        return raw;
+    bytes_need(raw, 0, 12);
+    if (!memcmp(raw.p, "ZLIB", 4)) {
         uint64_t size = 0;
         for (int i = 4; i < 12; i++)
             size = size << 8 | raw.p[i];
-        struct bytes in = {raw.p + 12, raw.n - 12};
-        return unpack(elf, section, ELFCOMPRESS_ZLIB, in, size);
+        struct bytes in = {raw.p + 12, raw.n - 12, raw.view};
+        return elf_unpack(elf, section, ELFCOMPRESS_ZLIB, in, size);
     }
     return raw;
 }
@@ -300,16 +361,15 @@ static size_t note_build_id(struct bytes notes, uint64_t align, uint8_t *id)
         align = 4;
     while (c.end - c.p >= 12) {
         uint32_t name_size = read_u32(&c), size = read_u32(&c), type = read_u32(&c);
-        const uint8_t *name = c.p;
-        cursor_skip(&c, ((uint64_t)name_size + 3) & ~UINT64_C(3));
-        const uint8_t *desc = c.p;
-        if (c.bad || size > (size_t)(c.end - c.p))
-            return 0;
-        if (type == NT_GNU_BUILD_ID && name_size == 4 && !memcmp(name, "GNU", 4) && size > 0 &&
-            size <= ELF_BUILD_ID_MAX) {
-            memcpy(id, desc, size);
+        if (type == NT_GNU_BUILD_ID && name_size == 4 && size > 0 && size <= ELF_BUILD_ID_MAX &&
+            (size_t)(c.end - c.p) >= 4 + size && cursor_has(&c, 4 + size) &&
+            !memcmp(c.p, "GNU", 4)) {
+            memcpy(id, c.p + 4, size);
             return size;
         }
+        cursor_skip(&c, ((uint64_t)name_size + 3) & ~UINT64_C(3));
+        if (c.bad || size > (size_t)(c.end - c.p))
+            return 0;
         cursor_skip(&c, ((uint64_t)size + align - 1) & ~(align - 1));
     }
     return 0;
@@ -352,6 +412,6 @@ bool elf_debugaltlink(struct elf *elf, const char **name, struct bytes *id)
 {
     struct cursor c = cursor_at(elf_bytes(elf, ".gnu_debugaltlink"), 0);
     *name = read_string(&c);
-    *id = (struct bytes){c.p, (size_t)(c.end - c.p)};
-    return !c.bad && **name;
+    *id = (struct bytes){c.p, (size_t)(c.end - c.p), NULL};
+    return !c.bad && **name && id->n <= ELF_BUILD_ID_MAX && cursor_has(&c, id->n);
 }

@@ -1,9 +1,9 @@
-// ELF files as they lie on disk, mapped and read in place: sections, segments, symbols, the
-// build id and the ways to a separate debug file. 64-bit little endian only.
+// ELF files as they lie on disk: sections, segments, symbols, the build id and the ways to a
+// separate debug file. 64-bit little endian only.
 //
-// Every length and offset is checked where it is used, so any bytes may be opened. What
-// cannot be guarded is a file that is cut short while it is mapped (SIGBUS): binaries are
-// replaced by renaming, not by writing into them.
+// Every length and offset is checked where it is used, so any bytes may be opened. In our own
+// process files are mapped (mapped_file.h); inside a host they are read piece by piece
+// (file_view.h), so that a file that is cut short or overwritten costs names and nothing else.
 //
 // A struct elf is used by one thread at a time; what it returns lives as long as it does.
 #pragma once
@@ -35,12 +35,12 @@ struct elf_symbol {
 
 struct elf;
 
-// The kinds of libraries that may be loaded (dlopen) to unpack sections: a service asks for
-// none. zlib is linked.
-enum { ELF_LOAD_NOTHING = 0, ELF_LOAD_LIBRARIES = 1 };
+// In a process of our own, files are mapped and libraries may be loaded (dlopen) to unpack
+// sections. Inside a host neither is allowed; zlib is linked.
+enum { ELF_IN_HOST = 0, ELF_OWN_PROCESS = 1 };
 
 struct elf *elf_open(const char *path, unsigned flags, struct err *e);
-// The descriptor stays the caller's; name is for messages.
+// Maps the file. The descriptor stays the caller's; name is for messages.
 struct elf *elf_open_fd(int fd, const char *name, unsigned flags, struct err *e);
 // Borrows the bytes.
 struct elf *elf_open_bytes(struct bytes image, const char *name, unsigned flags, struct err *e);
@@ -52,16 +52,23 @@ size_t elf_sections(const struct elf *elf, const struct elf_section **sections);
 size_t elf_segments(const struct elf *elf, const struct elf_segment **segments);
 const struct elf_section *elf_find(const struct elf *elf, const char *name);
 // What a section holds, unpacked if it is compressed; no bytes if it is absent, holds none
-// (SHT_NOBITS), is cut off or cannot be unpacked. `.debug_x` also finds `.zdebug_x`.
+// (SHT_NOBITS), is cut off or cannot be unpacked. `.debug_x` also finds `.zdebug_x`. Read it with a
+// cursor, or after bytes_need.
 struct bytes elf_bytes(struct elf *elf, const char *name);
 struct bytes elf_section_bytes(struct elf *elf, const struct elf_section *section);
 // Sections that would take more than this in all are not unpacked; without a call there is no
 // such limit.
 void elf_limit_unpacking(struct elf *elf, size_t bytes);
-// Bytes of anonymous memory that unpacked sections take.
+// Bytes of anonymous memory that unpacked sections and pages of the file take.
 size_t elf_memory(const struct elf *elf);
-// Gives back the pages of the file that were touched: they are read again when needed.
+// Bytes of pages that elf_forget_pages would give back; pointers into the file then point at zeros,
+// until what they point to is read again.
+size_t elf_pages(const struct elf *elf);
 void elf_forget_pages(struct elf *elf);
+// Whether the file was found to be another one than was opened: answers from it mean nothing.
+bool elf_has_changed(const struct elf *elf);
+// Closes the file until it is read again.
+void elf_rest(struct elf *elf);
 
 // The build id, n bytes of it; 0: none.
 size_t elf_build_id(const struct elf *elf, uint8_t id[ELF_BUILD_ID_MAX]);
@@ -77,6 +84,10 @@ bool elf_has_dwarf(const struct elf *elf);
 // there is no .symtab; functions, objects and untyped symbols of allocated sections; the
 // largest of those at one address; one without a size reaches to the next of its section.
 bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol);
+// The same in two steps: finding its number (0: none) may give pages of the file back, getting it
+// does not.
+uint32_t elf_symbol_find(struct elf *elf, uint64_t addr);
+bool elf_symbol_get(struct elf *elf, uint32_t i, uint64_t addr, struct elf_symbol *symbol);
 // Calls back for every symbol that elf_symbol_at would consider, in no order.
 void elf_each_symbol(struct elf *elf, void (*call)(void *ctx, const struct elf_symbol *),
                      void *ctx);

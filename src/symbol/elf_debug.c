@@ -93,7 +93,7 @@ struct elf *elf_find_debug(struct elf *elf, const char *directories, unsigned fl
         directories = default_directories;
     uint8_t id[ELF_BUILD_ID_MAX];
     size_t n = elf_build_id(elf, id);
-    struct elf *found = by_build_id((struct bytes){id, n}, directories, flags);
+    struct elf *found = by_build_id((struct bytes){id, n, NULL}, directories, flags);
     if (found && strcmp(found->path, elf->path) == 0) {
         elf_free(found);
         found = NULL;

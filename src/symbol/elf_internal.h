@@ -12,7 +12,8 @@ struct elf_order; // the sorted symbols
 
 struct elf {
     struct bytes image;
-    bool mapped, owned; // owned: malloced
+    enum { ELF_BORROWED, ELF_MALLOCED, ELF_MAPPED, ELF_VIEWED } storage; // of the image
+    char *section_names; // a copy, if the image is a view
     unsigned flags;
     char *path;
     uint16_t type, machine;

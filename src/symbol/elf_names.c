@@ -37,6 +37,7 @@ struct elf_name *elf_names(struct elf *elf, size_t *n)
     struct elf_name *names = malloc((count + 1) * sizeof *names);
     for (size_t i = 1; names && i < count; i++) {
         Elf64_Sym s;
+        bytes_need(symbols, i * sizeof s, sizeof s);
         memcpy(&s, symbols.p + i * sizeof s, sizeof s);
         const char *name = bytes_string(strings, s.st_name);
         if (is_listed(elf, &s, name))

@@ -10,7 +10,7 @@ struct elf_order {
 };
 
 // Scanning all symbols for one address costs about a tenth of sorting them.
-enum { SCANS_BEFORE_SORTING = 8 };
+enum { SCANS_BEFORE_SORTING = 8, PASS_BYTES = 2 << 20 };
 
 static const struct elf_section *table_of(const struct elf *elf, uint32_t type)
 {
@@ -42,8 +42,16 @@ static void prepare(struct elf *elf)
 static inline Elf64_Sym symbol_get(const struct elf *elf, uint32_t i)
 {
     Elf64_Sym s;
+    bytes_need(elf->symbols, (size_t)i * sizeof s, sizeof s);
     memcpy(&s, elf->symbols.p + (size_t)i * sizeof s, sizeof s);
     return s;
+}
+
+// In a pass over all symbols: a large table need not be in memory as a whole.
+static void pass_by(struct elf *elf, uint32_t i)
+{
+    if (i % 4096 == 0 && elf_pages(elf) > PASS_BYTES)
+        elf_forget_pages(elf);
 }
 
 // aarch64 marks code and data by symbols of its own ($x, $d).
@@ -51,7 +59,10 @@ static bool is_marker(const struct elf *elf, const Elf64_Sym *s)
 {
     if (elf->machine != EM_AARCH64 && elf->machine != EM_RISCV)
         return false;
-    return s->st_name < elf->strings.n && elf->strings.p[s->st_name] == '$';
+    if (s->st_name >= elf->strings.n)
+        return false;
+    bytes_need(elf->strings, s->st_name, 1);
+    return elf->strings.p[s->st_name] == '$';
 }
 
 static inline bool wanted(const struct elf *elf, const Elf64_Sym *s)
@@ -91,7 +102,9 @@ static void sort(struct elf *elf)
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
         if (wanted(elf, &s))
-            pairs[n++] = (struct radix_pair){s.st_value, i, 0};
+            pairs[n++] = (struct radix_pair){
+                s.st_value, i, s.st_size < UINT32_MAX ? (uint32_t)s.st_size : UINT32_MAX};
+        pass_by(elf, i);
     }
     if (!radix_sort(pairs, n)) {
         free(pairs);
@@ -101,7 +114,7 @@ static void sort(struct elf *elf)
     size_t kept = 0;
     uint64_t size = 0;
     for (size_t i = 0; i < n; i++) {
-        uint64_t here = symbol_get(elf, pairs[i].item).st_size;
+        uint64_t here = pairs[i].extra;
         if (kept && pairs[kept - 1].key == pairs[i].key) {
             if (here < size)
                 continue;
@@ -131,12 +144,13 @@ void elf_symbols_free(struct elf *elf)
     elf->order = NULL;
 }
 
-static uint32_t scan_for(const struct elf *elf, uint64_t addr)
+static uint32_t scan_for(struct elf *elf, uint64_t addr)
 {
     uint32_t best = 0;
     uint64_t best_addr = 0, best_size = 0;
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
+        pass_by(elf, i);
         if (s.st_value > addr || (best && s.st_value < best_addr))
             continue;
         if (best && s.st_value == best_addr && s.st_size < best_size)
@@ -163,15 +177,21 @@ static uint32_t search_for(const struct elf *elf, uint64_t addr)
     return low ? elf->order[low - 1].symbol : 0;
 }
 
-bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol)
+uint32_t elf_symbol_find(struct elf *elf, uint64_t addr)
 {
     prepare(elf);
     if (!elf->order && elf->lookups++ == SCANS_BEFORE_SORTING)
         sort(elf);
-    uint32_t i = elf->order ? search_for(elf, addr) : scan_for(elf, addr);
+    return elf->order ? search_for(elf, addr) : scan_for(elf, addr);
+}
+
+bool elf_symbol_get(struct elf *elf, uint32_t i, uint64_t addr, struct elf_symbol *symbol)
+{
     if (i == 0)
         return false;
     Elf64_Sym s = symbol_get(elf, i);
+    if (!wanted(elf, &s)) // the file has changed since
+        return false;
     if (s.st_size != 0 && s.st_value + s.st_size <= addr)
         return false;
     // Without a size it reaches to the next one, but not out of its section: the oracle calls
@@ -183,11 +203,17 @@ bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol)
     return true;
 }
 
+bool elf_symbol_at(struct elf *elf, uint64_t addr, struct elf_symbol *symbol)
+{
+    return elf_symbol_get(elf, elf_symbol_find(elf, addr), addr, symbol);
+}
+
 void elf_each_symbol(struct elf *elf, void (*call)(void *ctx, const struct elf_symbol *), void *ctx)
 {
     prepare(elf);
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
+        pass_by(elf, i);
         if (!wanted(elf, &s))
             continue;
         const char *name = bytes_string(elf->strings, s.st_name);

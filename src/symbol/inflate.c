@@ -11,18 +11,40 @@
 #define ELFCOMPRESS_ZSTD 2
 #endif
 
+enum {
+    STEP_BYTES = 1 << 30, // zlib counts in 32 bits
+    PIECE_BYTES = 64 << 10,
+};
+
+// The next bytes of b, taken out of it: those of a view by way of piece. No bytes: that was all, or
+// the file cannot be read.
+static struct bytes next_piece(struct bytes *b, uint8_t *piece)
+{
+    size_t step = b->view ? PIECE_BYTES : STEP_BYTES;
+    struct bytes next = {b->view ? piece : b->p, b->n < step ? b->n : step, NULL};
+    if (b->view && !file_view_copy(b->view, (size_t)(b->p - b->view->p), piece, next.n))
+        next.n = 0;
+    b->p += next.n;
+    b->n -= next.n;
+    return next;
+}
+
 static bool inflate_zlib(struct bytes in, uint8_t *out, size_t n)
 {
-    z_stream z = {.next_in = (Bytef *)in.p, .next_out = out};
-    size_t left_in = in.n, left_out = n;
-    const size_t step = 1u << 30; // avail_ are 32 bits wide
-    if (inflateInit(&z) != Z_OK)
+    z_stream z = {.next_out = out};
+    uint8_t *piece = in.view ? malloc(PIECE_BYTES) : NULL;
+    size_t left_out = n;
+    const size_t step = STEP_BYTES;
+    if ((in.view && !piece) || inflateInit(&z) != Z_OK) {
+        free(piece);
         return false;
+    }
     int result = Z_OK;
     while (result == Z_OK) {
-        if (z.avail_in == 0 && left_in) {
-            z.avail_in = (uInt)(left_in < step ? left_in : step);
-            left_in -= z.avail_in;
+        if (z.avail_in == 0 && in.n) {
+            struct bytes next = next_piece(&in, piece);
+            z.next_in = (Bytef *)next.p;
+            z.avail_in = (uInt)next.n;
         }
         if (z.avail_out == 0 && left_out) {
             z.avail_out = (uInt)(left_out < step ? left_out : step);
@@ -32,6 +54,7 @@ static bool inflate_zlib(struct bytes in, uint8_t *out, size_t n)
     }
     bool whole = result == Z_STREAM_END && left_out == 0 && z.avail_out == 0;
     inflateEnd(&z);
+    free(piece);
     return whole;
 }
 
@@ -50,7 +73,7 @@ bool inflate_section(unsigned kind, struct bytes in, uint8_t *out, size_t n, uns
 {
     if (kind == ELFCOMPRESS_ZLIB)
         return inflate_zlib(in, out, n);
-    if (kind == ELFCOMPRESS_ZSTD && (flags & ELF_LOAD_LIBRARIES))
+    if (kind == ELFCOMPRESS_ZSTD && (flags & ELF_OWN_PROCESS))
         return inflate_zstd(in, out, n);
     return false;
 }
@@ -61,7 +84,7 @@ bool inflate_xz(struct bytes in, size_t limit, struct bytes *out, unsigned flags
     // in_size, out, out_pos, out_size); LZMA_OK is 0, LZMA_BUF_ERROR 10.
     static int (*decode)(uint64_t *, uint32_t, const void *, const uint8_t *, size_t *, size_t,
                          uint8_t *, size_t *, size_t);
-    if (!(flags & ELF_LOAD_LIBRARIES))
+    if (!(flags & ELF_OWN_PROCESS))
         return false;
     if (!decode) {
         void *library = dlopen("liblzma.so.5", RTLD_NOW | RTLD_LOCAL);
@@ -78,7 +101,7 @@ bool inflate_xz(struct bytes in, size_t limit, struct bytes *out, unsigned flags
         size_t in_at = 0, out_at = 0;
         int result = decode(&memory, 0, NULL, in.p, &in_at, in.n, p, &out_at, size);
         if (result == 0) {
-            *out = (struct bytes){p, out_at};
+            *out = (struct bytes){p, out_at, NULL};
             return true;
         }
         free(p);
@@ -91,11 +114,10 @@ bool inflate_xz(struct bytes in, size_t limit, struct bytes *out, unsigned flags
 uint32_t inflate_crc32(struct bytes b)
 {
     uLong crc = crc32(0, NULL, 0);
-    while (b.n) {
-        uInt part = b.n < (1u << 30) ? (uInt)b.n : 1u << 30;
-        crc = crc32(crc, b.p, part);
-        b.p += part;
-        b.n -= part;
-    }
+    uint8_t *piece = b.view ? malloc(PIECE_BYTES) : NULL;
+    struct bytes next;
+    while ((!b.view || piece) && b.n && (next = next_piece(&b, piece)).n)
+        crc = crc32(crc, next.p, (uInt)next.n);
+    free(piece);
     return (uint32_t)crc;
 }

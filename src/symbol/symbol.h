@@ -2,8 +2,9 @@
 //
 // A symbol_file is an ELF file with whatever belongs to it: a separate debug file (by build id
 // or debuglink), what dwz moved out (.gnu_debugaltlink), split DWARF (.dwo, .dwp), a packed symbol
-// table (.gnu_debugdata). Files are mapped, indexes are built when they are needed, and what
-// was built is forgotten when it exceeds the memory limit.
+// table (.gnu_debugdata). Indexes are built when they are needed, and what was built is forgotten
+// when it exceeds the memory limit. Inside a host process files are never mapped: a file that
+// changes on disk has no names from then on.
 //
 // Answers equal llvm-symbolizer's: the outermost name comes from the symbol table, inlined
 // frames from DWARF. Addresses are the file's own (elf_vaddr translates); for a return address
@@ -18,12 +19,11 @@
 
 struct symbol_options {
     const char *debug_dirs; // colon-separated; NULL: /usr/lib/debug
-    size_t memory_limit;    // for what is built; 0: 64 MiB. Where no libraries may be loaded
-                            // (a service) also for what compressed sections take
+    size_t memory_limit;    // for what is built; 0: 64 MiB. Inside a host also for what
+                            // compressed sections take
     bool symbols_only;      // the symbol table, no DWARF
     bool no_debug_files;    // only the file itself
-    bool few_pages;         // of mapped files, those that were read are given back all along
-    bool load_libraries;    // zstd and xz may be loaded (not in a service)
+    bool own_process;       // not inside a host: files are mapped, zstd and xz may be loaded
     enum demangle_mode demangle;
     demangle_cxx_fn *cxx; // how C++ names are demangled; NULL: they are not
 };
@@ -62,7 +62,11 @@ int symbol_lookup_many(struct symbol_file *file, const uint64_t *addrs, size_t n
 // memory ran out.
 uint64_t *symbol_boundaries(struct symbol_file *file, size_t *n);
 
-// Forgets everything that can be built again, and the pages of the mapped files.
+// Whether one of the files was found to have changed: there are no names in it any more.
+bool symbol_has_changed(struct symbol_file *file);
+// Closes the files until the next look-up: call it after a few of them. A mapped file is not open.
+void symbol_rest(struct symbol_file *file);
+// Forgets everything that can be built again, and the pages of the files.
 void symbol_release(struct symbol_file *file);
 // Bytes of anonymous memory held.
 size_t symbol_memory(const struct symbol_file *file);

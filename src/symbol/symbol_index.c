@@ -1,11 +1,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "symbol/symbol_index.h"
+#include "symbol/mapped_file.h"
 #include "symbol/symbol_index_format.h"
 
 struct symbol_index {
@@ -28,7 +28,7 @@ static int check(struct symbol_index *x, const char *name, struct err *e)
         uint64_t size = x->h.sizes[i];
         if (size > x->image.n - at)
             return err_set(e, "%s: the symbol index ends within part %d", name, i);
-        x->part[i] = (struct bytes){x->image.p + at, size};
+        x->part[i] = (struct bytes){x->image.p + at, size, NULL};
         at += size;
     }
     if (x->h.build_id_size > sizeof x->h.build_id)
@@ -62,17 +62,17 @@ struct symbol_index *symbol_index_open(const char *path, struct err *e)
         return NULL;
     }
     size_t size = (size_t)st.st_size;
-    void *p = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    void *p = size ? mapped_file_open(fd, size) : NULL;
     close(fd);
-    if (p == MAP_FAILED) {
+    if (!p) {
         err_set(e, "%s: cannot be mapped", path);
         return NULL;
     }
-    struct symbol_index *x = symbol_index_open_bytes((struct bytes){p, size}, path, e);
+    struct symbol_index *x = symbol_index_open_bytes((struct bytes){p, size, NULL}, path, e);
     if (x)
         x->mapped = true;
     else
-        munmap(p, size);
+        mapped_file_close(p, size);
     return x;
 }
 
@@ -81,13 +81,13 @@ void symbol_index_free(struct symbol_index *x)
     if (!x)
         return;
     if (x->mapped)
-        munmap((void *)x->image.p, x->image.n);
+        mapped_file_close(x->image.p, x->image.n);
     free(x);
 }
 
 struct bytes symbol_index_build_id(const struct symbol_index *x)
 {
-    return (struct bytes){x->h.build_id, x->h.build_id_size};
+    return (struct bytes){x->h.build_id, x->h.build_id_size, NULL};
 }
 
 static bool get(struct bytes part, uint64_t i, void *item, size_t size)

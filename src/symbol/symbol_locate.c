@@ -31,7 +31,7 @@ static void note(const struct symbol_profile_options *o, const char *format, ...
 static bool try_file(struct search *s, const char *path)
 {
     struct err ignored;
-    struct elf *elf = elf_open(path, ELF_LOAD_NOTHING, &ignored);
+    struct elf *elf = elf_open(path, ELF_IN_HOST, &ignored);
     if (!elf)
         return false;
     char id[2 * ELF_BUILD_ID_MAX + 1];

@@ -167,7 +167,7 @@ static bool fetch(struct work *w, const char *what, struct str id)
 static void fetch_alternate(struct work *w, const char *path)
 {
     struct err ignored;
-    struct elf *elf = elf_open(path, ELF_LOAD_LIBRARIES, &ignored);
+    struct elf *elf = elf_open(path, ELF_OWN_PROCESS, &ignored);
     const char *name;
     struct bytes id;
     char text[2 * ELF_BUILD_ID_MAX + 1] = "";

@@ -6,7 +6,7 @@
 #include "symbol/radix.h"
 #include "symbol/symbol.h"
 
-enum { SHOWN_SLOTS = 1024, FEW_LOOKUPS = 8, READ_MAX = 3 << 20 };
+enum { SHOWN_SLOTS = 1024, FEW_LOOKUPS = 8, PAGES_MAX = 4 << 20 };
 
 struct shown {
     const char *name;
@@ -25,14 +25,13 @@ struct symbol_file {
     struct split_file *splits;
     struct dwarf *dwarf, *alternate_dwarf;
     bool mini_asked, package_asked;
-    size_t read;         // since pages were given back
     struct shown *shown; // SHOWN_SLOTS, by the name's pointer
     struct dwarf_frame frames[SYMBOL_FRAMES_MAX];
 };
 
 static unsigned elf_flags(const struct symbol_options *o)
 {
-    return o->load_libraries ? ELF_LOAD_LIBRARIES : ELF_LOAD_NOTHING;
+    return o->own_process ? ELF_OWN_PROCESS : ELF_IN_HOST;
 }
 
 static struct dwarf_sections sections_of(struct elf *elf, const char *suffix)
@@ -99,28 +98,72 @@ static bool find_split(void *ctx, const char *comp_dir, const char *name, uint64
     return sections->info.n > 0;
 }
 
-static void forget_pages(struct symbol_file *f)
+enum { FILES = 4 };
+
+static void files_of(struct symbol_file *f, struct elf *files[FILES])
 {
-    struct elf *mapped[] = {f->elf, f->debug, f->alternate, f->package};
-    for (size_t i = 0; i < sizeof mapped / sizeof mapped[0]; i++)
-        if (mapped[i])
-            elf_forget_pages(mapped[i]);
-    f->read = 0;
+    files[0] = f->elf;
+    files[1] = f->debug;
+    files[2] = f->alternate;
+    files[3] = f->package;
 }
 
-static void count_read(void *ctx, size_t bytes)
+static void forget_pages(struct symbol_file *f)
+{
+    struct elf *files[FILES];
+    files_of(f, files);
+    for (int i = 0; i < FILES; i++)
+        if (files[i])
+            elf_forget_pages(files[i]);
+    for (struct split_file *s = f->splits; s; s = s->next)
+        elf_forget_pages(s->elf);
+}
+
+// True if pages were given back, because they had become too many.
+static bool limit_pages(void *ctx)
 {
     struct symbol_file *f = ctx;
-    f->read += bytes;
-    if (f->read > READ_MAX)
-        forget_pages(f);
+    struct elf *files[FILES];
+    size_t n = 0;
+    files_of(f, files);
+    for (int i = 0; i < FILES; i++)
+        n += files[i] ? elf_pages(files[i]) : 0;
+    for (struct split_file *s = f->splits; s; s = s->next)
+        n += elf_pages(s->elf);
+    if (n <= PAGES_MAX)
+        return false;
+    forget_pages(f);
+    return true;
+}
+
+void symbol_rest(struct symbol_file *f)
+{
+    struct elf *files[FILES];
+    files_of(f, files);
+    for (int i = 0; i < FILES; i++)
+        if (files[i])
+            elf_rest(files[i]);
+    for (struct split_file *s = f->splits; s; s = s->next)
+        elf_rest(s->elf);
+}
+
+bool symbol_has_changed(struct symbol_file *f)
+{
+    struct elf *files[FILES];
+    bool changed = false;
+    files_of(f, files);
+    for (int i = 0; i < FILES; i++)
+        changed |= files[i] && elf_has_changed(files[i]);
+    for (struct split_file *s = f->splits; s; s = s->next)
+        changed |= elf_has_changed(s->elf);
+    return changed;
 }
 
 // The DWARF of elf and of what dwz moved out of it.
 static void open_dwarf(struct symbol_file *f, struct elf *elf)
 {
     unsigned flags = elf_flags(&f->options);
-    if (!f->options.load_libraries)
+    if (!f->options.own_process)
         elf_limit_unpacking(elf, f->options.memory_limit);
     f->alternate = f->options.no_debug_files ? NULL : elf_find_alternate(elf, f->debug_dirs, flags);
     if (f->alternate) {
@@ -131,8 +174,8 @@ static void open_dwarf(struct symbol_file *f, struct elf *elf)
     f->dwarf = dwarf_new(&s, f->alternate_dwarf);
     if (f->dwarf)
         dwarf_limit_tables(f->dwarf, f->options.memory_limit / 2);
-    if (f->dwarf && f->options.few_pages)
-        dwarf_on_read(f->dwarf, count_read, f);
+    if (f->dwarf && !f->options.own_process)
+        dwarf_on_pause(f->dwarf, limit_pages, f);
     if (f->dwarf && !f->options.no_debug_files)
         dwarf_on_split(f->dwarf, find_split, f);
 }
@@ -228,6 +271,7 @@ void symbol_release(struct symbol_file *f)
     if (f->dwarf)
         dwarf_trim(f->dwarf);
     forget_pages(f);
+    symbol_rest(f);
 }
 
 static const char *shown_name(struct symbol_file *f, const char *name)
@@ -275,6 +319,9 @@ int symbol_lookup(struct symbol_file *f, uint64_t vaddr, struct symbol_frame *fr
         forget_shown(f); // names may have stood in what goes
         dwarf_trim(f->dwarf);
     }
+    if (!f->options.own_process)
+        limit_pages(f);
+    uint32_t found = elf_symbol_find(f->elf, vaddr);
     int n = 0;
     if (f->dwarf)
         n = dwarf_lookup(f->dwarf, vaddr, f->frames, SYMBOL_FRAMES_MAX);
@@ -283,7 +330,7 @@ int symbol_lookup(struct symbol_file *f, uint64_t vaddr, struct symbol_frame *fr
         f->frames[n++] = (struct dwarf_frame){0};
     struct dwarf_frame *outer = &f->frames[n - 1];
     struct elf_symbol symbol;
-    bool named = elf_symbol_at(f->elf, vaddr, &symbol);
+    bool named = elf_symbol_get(f->elf, found, vaddr, &symbol);
     if (!named && !outer->name)
         named = other_symbol(f, vaddr, &symbol);
     if (named) {
@@ -293,6 +340,8 @@ int symbol_lookup(struct symbol_file *f, uint64_t vaddr, struct symbol_frame *fr
     } else if (empty) {
         return 0;
     }
+    if (symbol_has_changed(f))
+        return 0;
     if (n > max)
         n = max;
     for (int i = 0; i < n; i++) {

@@ -5,6 +5,7 @@
 //   -n  demangled names   -q  print nothing   -1  one look-up after the other, unsorted
 //   -x FILE  write a prepared index   -X FILE  answer from one
 //   -S  start lines too   -M  print anonymous memory and CPU seconds on stderr
+//   -H  as inside a host process: files are read piece by piece, not mapped
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -74,10 +75,10 @@ static void report(void)
 
 int main(int argc, char **argv)
 {
-    struct symbol_options options = {.load_libraries = true, .demangle = DEMANGLE_NONE};
+    struct symbol_options options = {.own_process = true, .demangle = DEMANGLE_NONE};
     bool single = false, memory = false;
     const char *write_to = NULL, *read_from = NULL;
-    for (int c; (c = getopt(argc, argv, "d:m:nq1SMx:X:")) != -1;) {
+    for (int c; (c = getopt(argc, argv, "d:m:nq1SMHx:X:")) != -1;) {
         if (c == 'd')
             options.debug_dirs = optarg;
         else if (c == 'm')
@@ -96,6 +97,8 @@ int main(int argc, char **argv)
             start_lines = true;
         else if (c == 'M')
             memory = true;
+        else if (c == 'H')
+            options.own_process = false;
         else
             return 2;
     }

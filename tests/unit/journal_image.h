@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "capture/capture.h"
+#include "capture/record.h"
 #include "codec/journal.h"
 
 struct image {
@@ -124,14 +124,16 @@ static inline void image_make(struct image *i)
     traced->ids[0] = 1;
     traced->ids[2] = 2;
     struct ring *r = image_ring(i, 16);
-    const uint64_t record[] = {5, 4, 40000000, 0x7f0000000020, 0x400456};
-    const uint64_t last[] = {4 | RING_UNTICKED, 1, 10000000, 0x400456};
+    const struct record record = {.n = 2, .ticks = 4, .ns = 40000000};
+    const struct record last = {.n = 1, .ticks = 1, .ns = 10000000, .unticked = true};
     // The first begins at 14: there is no room for it before the end.
     r->words[14] = RING_FILLER;
-    memcpy(r->words, record, sizeof record);
+    uint32_t first = record_encode(r->words, &record);
+    memcpy(r->words + RECORD_HEAD, (uint64_t[]){0x7f0000000020, 0x400456}, 16);
     atomic_store(&r->tail, 14);
-    memcpy(r->words + 5, last, sizeof last);
-    atomic_store(&r->head, 16 + 5 + 4);
+    uint32_t second = record_encode(r->words + first, &last);
+    r->words[first + RECORD_HEAD] = 0x400456;
+    atomic_store(&r->head, 16 + first + second);
     atomic_store(&r->unticked, 2);
     atomic_store(&r->unticked_ns, 20000000);
 }

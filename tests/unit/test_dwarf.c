@@ -150,7 +150,7 @@ static void damage_does_no_harm(void **state)
             uint8_t *part = malloc(cut + 1);
             size_t n = cut < all[k]->n ? cut : all[k]->n;
             memcpy(part, all[k]->p, n);
-            *all[k] = (struct bytes){part, n};
+            *all[k] = (struct bytes){part, n, NULL};
             struct dwarf *d = dwarf_new(&m.s, NULL);
             dwarf_lookup(d, 0x1015, f, 8);
             dwarf_free(d);
@@ -188,8 +188,8 @@ static void packages_by_their_index(void **state)
                         40, 20, 8, 10, 0,  30,       // offsets: of row 1, of row 2
                         60, 5,  4, 30, 20, 6};       // sizes
     uint8_t bytes[100] = {0};
-    struct bytes section = {bytes, sizeof bytes};
-    struct bytes in = {(const uint8_t *)index, sizeof index};
+    struct bytes section = {bytes, sizeof bytes, NULL};
+    struct bytes in = {(const uint8_t *)index, sizeof index, NULL};
     const struct dwarf_sections whole = {
         .info = section, .abbrev = section, .str_offsets = section};
     struct dwarf_sections s = whole;
@@ -205,7 +205,7 @@ static void packages_by_their_index(void **state)
     s = whole;
     assert_false(dwarf_package_find(in, 13, &s)); // not there
     for (size_t n = 0; n < sizeof index; n++)
-        assert_false(dwarf_package_find((struct bytes){in.p, n}, A, &s));
+        assert_false(dwarf_package_find((struct bytes){in.p, n, NULL}, A, &s));
     index[25] = 61; // beyond its section
     assert_false(dwarf_package_find(in, B, &s));
     index[3] = 3; // no power of two

@@ -72,7 +72,7 @@ static struct bytes finish(struct image *im, const Elf64_Phdr *segments, size_t 
     h.e_phoff = append(im, segments, n_segments * sizeof *segments);
     h.e_shoff = append(im, im->sections, im->n_sections * sizeof im->sections[0]);
     memcpy(im->bytes, &h, sizeof h);
-    return (struct bytes){im->bytes, im->n};
+    return (struct bytes){im->bytes, im->n, NULL};
 }
 
 static Elf64_Sym symbol(uint32_t name, unsigned type, unsigned bind, uint16_t in, uint64_t value,
@@ -104,7 +104,7 @@ static struct elf *with_symbols(struct image *im)
     size_t table = section(im, ".symtab", SHT_SYMTAB, 0, symbols, sizeof symbols);
     im->sections[table].sh_link = (uint32_t)names;
     struct err e;
-    return elf_open_bytes(finish(im, NULL, 0), "made", ELF_LOAD_NOTHING, &e);
+    return elf_open_bytes(finish(im, NULL, 0), "made", ELF_IN_HOST, &e);
 }
 
 static void expect_symbol(struct elf *elf, uint64_t addr, const char *name)
@@ -278,7 +278,7 @@ static void a_file_may_end_anywhere(void **state)
         uint8_t *part = malloc(n + 1);
         memcpy(part, im.bytes, n);
         struct err e;
-        struct elf *elf = elf_open_bytes((struct bytes){part, n}, "part", 0, &e);
+        struct elf *elf = elf_open_bytes((struct bytes){part, n, NULL}, "part", 0, &e);
         struct elf_symbol s;
         if (elf) {
             elf_symbol_at(elf, 0x1100, &s);

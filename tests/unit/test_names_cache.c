@@ -45,7 +45,7 @@ static void look_at(struct library *l)
     assert_true(symbol && dladdr(symbol, &info));
     l->at = (uint64_t)((char *)symbol - (char *)info.dli_fbase);
     dlclose(handle);
-    struct elf *elf = elf_open(l->path, ELF_LOAD_NOTHING, &e);
+    struct elf *elf = elf_open(l->path, ELF_IN_HOST, &e);
     assert_non_null(elf);
     l->build_id[elf_build_id_text(elf, l->build_id)] = '\0';
     assert_true(l->build_id[0] != '\0');

@@ -76,12 +76,12 @@ static void it_knows_itself(void **state)
     assert_null(symbol_open("/nonexistent", NULL, &e));
 }
 
-// The answers are the same when what was read is given back all along.
-static void few_pages_are_enough(void **state)
+// The answers are the same from a mapped file and from one that is read piece by piece.
+static void views_answer_as_maps_do(void **state)
 {
     struct err e;
-    struct symbol_options few = {.few_pages = true};
-    struct symbol_file *files[] = {symbol_open(self, &few, &e), symbol_open(self, NULL, &e)};
+    struct symbol_options own = {.own_process = true};
+    struct symbol_file *files[] = {symbol_open(self, NULL, &e), symbol_open(self, &own, &e)};
     size_t n;
     uint64_t *at = symbol_boundaries(files[1], &n);
     for (size_t i = 0; i < n; i++) {
@@ -92,6 +92,9 @@ static void few_pages_are_enough(void **state)
         assert_int_equal(found[0], found[1]);
         for (int k = 0; k < found[0]; k++) {
             assert_int_equal(f[0][k].line, f[1][k].line);
+            assert_int_equal(!f[0][k].file, !f[1][k].file);
+            if (f[0][k].file)
+                assert_string_equal(f[0][k].file, f[1][k].file);
             assert_int_equal(!f[0][k].name, !f[1][k].name);
             if (f[0][k].name)
                 assert_string_equal(f[0][k].name, f[1][k].name);
@@ -291,7 +294,7 @@ int main(void)
     self[n] = '\0';
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_knows_itself),
-        cmocka_unit_test(few_pages_are_enough),
+        cmocka_unit_test(views_answer_as_maps_do),
         cmocka_unit_test(many_are_asked_in_order),
         cmocka_unit_test(it_answers_as_addr2line),
         cmocka_unit_test(a_profile_gets_names),

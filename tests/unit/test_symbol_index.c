@@ -34,7 +34,7 @@ static void answers_are_the_same(void **state)
     struct symbol_file *file = symbol_open(self, NULL, &e);
     write_self(file, &out);
     struct symbol_index *index =
-        symbol_index_open_bytes((struct bytes){(const uint8_t *)out.p, out.n}, "made", &e);
+        symbol_index_open_bytes((struct bytes){(const uint8_t *)out.p, out.n, NULL}, "made", &e);
     assert_non_null(index);
     uint8_t id[ELF_BUILD_ID_MAX];
     assert_int_equal(symbol_index_build_id(index).n, elf_build_id(symbol_elf(file), id));
@@ -69,7 +69,7 @@ static void damage_does_no_harm(void **state)
     const struct elf_section *text = elf_find(symbol_elf(file), ".text");
     struct symbol_frame f[SYMBOL_FRAMES_MAX];
     for (size_t cut = 0; cut < out.n; cut += out.n / 97 + 1) {
-        struct bytes part = {(const uint8_t *)out.p, cut};
+        struct bytes part = {(const uint8_t *)out.p, cut, NULL};
         assert_null(symbol_index_open_bytes(part, "cut", &e));
     }
     uint32_t seed = 1;
@@ -80,7 +80,7 @@ static void damage_does_no_harm(void **state)
                 (char)(seed >> 24);
         }
         struct symbol_index *index =
-            symbol_index_open_bytes((struct bytes){(const uint8_t *)out.p, out.n}, "bad", &e);
+            symbol_index_open_bytes((struct bytes){(const uint8_t *)out.p, out.n, NULL}, "bad", &e);
         assert_non_null(index);
         for (uint64_t at = text->addr; at < text->addr + text->size; at += text->size / 50 + 1)
             assert_true(symbol_index_lookup(index, at, f, 8) <= 8);
@@ -98,7 +98,7 @@ static void what_is_no_index_is_refused(void **state)
     assert_null(symbol_index_open("/nonexistent", &e));
     struct index_header h = {.version = 99};
     memcpy(h.magic, INDEX_MAGIC, sizeof h.magic);
-    assert_null(symbol_index_open_bytes((struct bytes){(uint8_t *)&h, sizeof h}, "new", &e));
+    assert_null(symbol_index_open_bytes((struct bytes){(uint8_t *)&h, sizeof h, NULL}, "new", &e));
     assert_non_null(strstr(e.message, "version 99"));
 }
 

@@ -333,7 +333,7 @@ pub struct Statistics {
     pub memory: u64,
     /// Label sets that are held now.
     pub label_sets: u64,
-    /// Labels that were not added: too many sets.
+    /// Labels that were not added: too many sets, or a set of 64 labels already.
     pub labels_dropped: u64,
     /// Samples per CPU-second now; 0: not running.
     pub frequency: u64,

@@ -15,6 +15,9 @@
 #include "agent/collector/label_sets.h"
 #include "agent/names/names.h"
 #include "agent/names/names_cache.h"
+#include "process/own_threads.h"
+#include "process/process.h"
+#include "process/sandbox.h"
 
 enum {
     LEAST_DRAIN_MS = 100,
@@ -143,13 +146,13 @@ static void pause_for(uint32_t ms)
 void collector_expect_objects(void)
 {
     // Without the lock: if this comes just before it waits, it looks when it always does.
-    if (capture_running() && !capture_confined() && !atomic_exchange(&collector.expecting, true))
+    if (capture_running() && !sandbox_confines_caller() &&
+        !atomic_exchange(&collector.expecting, true))
         pthread_cond_signal(&collector.wake);
 }
 
 static void *run(void *context)
 {
-    prctl(PR_SET_NAME, "kiln");
     capture_mark_own();
     capture_heap_enter();
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
@@ -161,10 +164,10 @@ static void *run(void *context)
         uint64_t now = collector_clock(CLOCK_MONOTONIC);
         // The tables are built without the lock: windows need not wait for them.
         pthread_mutex_unlock(&collector.lock);
+        own_thread_park_point();
         if (now - scanned >= SCAN_MS * 1000000u || capture_threads_changed()) {
             capture_scan();
-            // Without us the process would have ended.
-            alone = capture_is_alone(&code);
+            alone = own_threads_are_alone(&code);
             names_idle();
             scanned = now;
         }
@@ -185,24 +188,26 @@ static void *run(void *context)
             pause_for(loading ? LOADING_MS : drain_pause());
     }
     collector_drain();
+    if (alone) {
+        // Nobody joins this thread any more: it is the one that ends the process.
+        collector.running = false;
+        pthread_detach(pthread_self());
+    }
     pthread_mutex_unlock(&collector.lock);
-    // libc ends the process with 0 when its last thread returns; the kernel with that thread's
-    // code.
-    if (alone && code)
-        syscall(SYS_exit, code);
+    if (alone)
+        own_thread_end_process(code);
     return NULL;
 }
 
-// The process's signals are not for our thread; its own samples are.
+static void wake_to_park(void)
+{
+    pthread_cond_signal(&collector.wake);
+}
+
 static int start_thread(struct err *e)
 {
-    sigset_t set, old;
-    sigfillset(&set);
-    sigdelset(&set, SIGPROF);
-    pthread_sigmask(SIG_SETMASK, &set, &old);
-    int failed = pthread_create(&collector.thread, NULL, run, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return failed ? err_set(e, "no thread for the profiler: %s", strerror(failed)) : 0;
+    own_threads_on_park(wake_to_park);
+    return own_thread_start(&collector.thread, run, NULL, false, "for the profiler", e);
 }
 
 // --- fork: the child has our memory but not our thread ---
@@ -248,15 +253,11 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&control);
 }
 
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
-
 void collector_watch_forks(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
+                                                    after_fork_in_child};
+    process_on_fork(PROCESS_FORK_COLLECTOR, &hooks);
 }
 
 // --- start and stop ---
@@ -283,6 +284,7 @@ static int start(const struct agent_options *o, struct err *e)
         return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
                        LEAST_MEMORY >> 10);
     size_t had = collector.memory;
+    process_pin_library();
     if (take_options(o, e) || capture_start(&capture, e))
         return -1;
     int result = 0;

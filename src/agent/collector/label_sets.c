@@ -12,9 +12,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/attributes.h"
 #include "model/builder.h"
-
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
 
 struct label {
     struct str key, value;
@@ -37,7 +36,6 @@ enum {
     MOST_SETS = 1 << 18,
     MOST_USES = 1 << (32 - PLACE_BITS),
     MOST_BYTES = 24 << 20,
-    MOST_LABELS = 64,
     BUCKETS = 1 << 14,
     // This many that nobody holds are no reason to sweep.
     FEW_IDLE = 4096,
@@ -93,7 +91,9 @@ static bool begin(void)
     if (!buckets || !sets) {
         free(buckets);
         free(sets);
+        buckets = NULL;
         sets = NULL;
+        n_dropped++;
         return false;
     }
     cap_sets = 64;
@@ -203,7 +203,7 @@ static bool intern(const struct label *labels, uint32_t n, uint32_t *number)
 // so it is base itself.
 static bool change(uint32_t base, struct str key, struct str value, uint32_t *number)
 {
-    struct label labels[MOST_LABELS];
+    struct label labels[AGENT_LABELS + 1];
     uint32_t n = 0;
     bool placed = !value.p;
     const struct label_set *set = find(base);
@@ -214,12 +214,12 @@ static bool change(uint32_t base, struct str key, struct str value, uint32_t *nu
             labels[n++] = (struct label){key, value};
             placed = true;
         }
-        if (c != 0 && n < MOST_LABELS)
+        if (c != 0)
             labels[n++] = *l;
     }
-    if (!placed && n < MOST_LABELS)
+    if (!placed)
         labels[n++] = (struct label){key, value};
-    if (intern(labels, n, number))
+    if (n <= AGENT_LABELS && intern(labels, n, number))
         return true;
     n_dropped++;
     hold(find(base), 1);

@@ -3,7 +3,8 @@
 
 #include "agent/endpoints/endpoint.h"
 
-enum { NAME_MAX_BYTES = 4096 };
+// An address that is asked for again and again makes the answer longer than the question.
+enum { NAME_MAX_BYTES = 4096, ANSWER_MAX_BYTES = 16 << 20 };
 
 // 0xHEX or decimal.
 static bool to_address(struct str word, uint64_t *address)
@@ -17,7 +18,7 @@ static uint64_t finish(struct job *job, const struct http_request *q, struct htt
 {
     struct str words = str_eq(q->method, STR("POST")) ? q->body : q->query;
     char name[NAME_MAX_BYTES];
-    for (size_t from = 0; from < words.n;) {
+    for (size_t from = 0; from < words.n && a->body.n < ANSWER_MAX_BYTES;) {
         size_t plus = str_find(words, STR("+"), from);
         size_t to = plus == SIZE_MAX ? words.n : plus;
         uint64_t address;

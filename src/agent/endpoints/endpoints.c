@@ -9,8 +9,11 @@
 #include "agent/endpoints/endpoint.h"
 #include "agent/gzip.h"
 #include "agent/heap/heap_source.h"
+#include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "net/listen.h"
+#include "process/own_threads.h"
+#include "process/process.h"
 
 enum { TOKEN_MAX = 512, WORTH_COMPRESSING = 1024 };
 
@@ -246,18 +249,23 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&serving.lock);
 }
 
-static void watch_forks(void)
-{
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
-
 // --- start and stop ---
 
 // What is allocated for answers is not the program's.
 static void enter_thread(void)
 {
+    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
+}
+
+static void wake_to_park(void)
+{
+    if (pthread_mutex_trylock(&serving.lock))
+        return;
+    if (serving.server && !serving.stopping)
+        http_server_wake(serving.server);
+    pthread_mutex_unlock(&serving.lock);
 }
 
 static int start(const char *address, const char *token, struct err *e)
@@ -284,8 +292,10 @@ static int start(const char *address, const char *token, struct err *e)
 
 int endpoints_serve(const char *address, const char *token, struct err *e)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
+                                                    after_fork_in_child};
+    process_on_fork(PROCESS_FORK_ENDPOINTS, &hooks);
+    own_threads_on_park(wake_to_park);
     pthread_mutex_lock(&serving.lock);
     int result = start(address, token, e);
     pthread_mutex_unlock(&serving.lock);

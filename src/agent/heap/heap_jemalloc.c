@@ -206,8 +206,8 @@ static uint32_t build_id_at(int memory, uint64_t start, uint8_t *buffer, struct 
     ssize_t n = pread(memory, buffer, HEADERS_MAX, (off_t)start);
     if (n <= 0)
         return 0;
-    struct bytes image = {buffer, (size_t)n};
-    struct elf *elf = elf_open_bytes(image, "memory", ELF_LOAD_NOTHING, &ignored);
+    struct bytes image = {buffer, (size_t)n, NULL};
+    struct elf *elf = elf_open_bytes(image, "memory", ELF_IN_HOST, &ignored);
     size_t digits = elf ? elf_build_id_text(elf, text) : 0;
     elf_free(elf);
     return digits ? model_intern(s, (struct str){text, digits}) : 0;

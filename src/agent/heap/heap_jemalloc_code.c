@@ -73,7 +73,7 @@ static bool program_bias(struct elf *elf, uint64_t *bias)
 static jemalloc_mallctl *search_program(void)
 {
     struct err ignored;
-    struct elf *elf = elf_open("/proc/self/exe", ELF_LOAD_NOTHING, &ignored);
+    struct elf *elf = elf_open("/proc/self/exe", ELF_IN_HOST, &ignored);
     uint64_t addresses[N_NAMES] = {0}, bias = 0;
     uintptr_t at = 0;
     if (elf && program_bias(elf, &bias)) {
@@ -281,7 +281,7 @@ static struct code *find_code(uintptr_t control)
     if (file_of(control ? control : getauxval(AT_ENTRY), path, sizeof path)) {
         bool own =
             file_of(getauxval(AT_ENTRY), program, sizeof program) && strcmp(path, program) == 0;
-        elf = elf_open(own ? "/proc/self/exe" : path, ELF_LOAD_NOTHING, &ignored);
+        elf = elf_open(own ? "/proc/self/exe" : path, ELF_IN_HOST, &ignored);
         if (elf && own)
             program_bias(elf, &c.bias);
     }

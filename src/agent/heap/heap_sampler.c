@@ -1,18 +1,15 @@
 // Our own sampling of whatever allocator, by libkiln_malloc or by an allocator that tells us.
 #include "agent/heap/heap_sampler.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "agent/agent.h"
 #include "capture/heap_capture.h"
 #include "codec/heap_read.h"
+#include "process/own_threads.h"
 
 enum { ROUND_MS = 100 };
 
@@ -40,7 +37,6 @@ void heap_sampler_round(void)
 // While CPU time is sampled the collector does it.
 static void *keep_up(void *context)
 {
-    prctl(PR_SET_NAME, "kiln");
     capture_mark_own();
     capture_heap_enter();
     bool alone = false;
@@ -50,31 +46,24 @@ static void *keep_up(void *context)
         capture_heap_refresh(NULL);
         heap_sampler_round();
         nanosleep(&pause, NULL);
-        // Without us the process would have ended.
-        alone = i % 10 == 0 && capture_is_alone(&code);
+        own_thread_park_point();
+        alone = i % 10 == 0 && own_threads_are_alone(&code);
     }
     atomic_store(&sampler.has_thread, false);
-    if (alone && code)
-        syscall(SYS_exit, code);
+    if (alone)
+        own_thread_end_process(code);
     return NULL;
 }
 
 void heap_sampler_keep_up(void)
 {
-    sigset_t all, had;
     pthread_t thread;
-    pthread_attr_t attributes;
+    struct err ignored;
     if (!capture_heap_active() || capture_running() || atomic_exchange(&sampler.has_thread, true))
         return;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &had);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    // Without the thread code that is loaded later on is not known; that shows in the profile.
-    if (pthread_create(&thread, &attributes, keep_up, NULL))
+    // Without the thread, code that is loaded later has no unwind tables; the profile shows that.
+    if (own_thread_start(&thread, keep_up, NULL, true, "for unwind tables", &ignored))
         atomic_store(&sampler.has_thread, false);
-    pthread_attr_destroy(&attributes);
-    pthread_sigmask(SIG_SETMASK, &had, NULL);
 }
 
 // --- fork ---

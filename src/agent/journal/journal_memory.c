@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "capture/capture.h"
+#include "process/sandbox.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -54,7 +54,7 @@ static bool add_piece(void *mapped)
 static bool reach(size_t n)
 {
     while (n > memory.n_pieces * PIECE) {
-        if (memory.n_pieces == MOST_PIECES || capture_confined() == CAPTURE_ALL_CONFINED)
+        if (memory.n_pieces == MOST_PIECES || sandbox_scope() == SANDBOX_ALL_THREADS)
             return false;
         char *next = memory.pieces[memory.n_pieces - 1] + PIECE;
         if (!add_piece(mremap(next, 0, PIECE + PAGE, MREMAP_MAYMOVE)))

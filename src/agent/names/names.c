@@ -57,8 +57,8 @@ static struct symbol_file *open_vdso(const struct model_mapping *m,
     struct err ignored;
     if (m->start != getauxval(AT_SYSINFO_EHDR))
         return NULL;
-    struct bytes image = {(const uint8_t *)(uintptr_t)m->start, m->limit - m->start};
-    struct elf *elf = elf_open_bytes(image, "[vdso]", ELF_LOAD_NOTHING, &ignored);
+    struct bytes image = {(const uint8_t *)(uintptr_t)m->start, m->limit - m->start, NULL};
+    struct elf *elf = elf_open_bytes(image, "[vdso]", ELF_IN_HOST, &ignored);
     return elf ? symbol_open_elf(elf, options, &ignored) : NULL;
 }
 
@@ -227,7 +227,7 @@ static struct model_profile *fill(const struct model_profile *p, size_t memory, 
 {
     struct names_recall *recall = names_cache_begin(p, arena);
     struct symbol_profile_options o = {
-        .files = {.cxx = demangle_cxx_own, .memory_limit = memory, .few_pages = true},
+        .files = {.cxx = demangle_cxx_own, .memory_limit = memory},
         .binary_path = ":", // nowhere but where it was loaded from
         .demangle = DEMANGLE_DEFAULT,
         .open = open_own,
@@ -278,8 +278,7 @@ static struct symbol_file *keep_file(const char *path, const struct model_mappin
     for (uint32_t i = 0; i < KEPT_FILES; i++)
         if (kept.files[i] && kept.of[i].start == m->start && kept.of[i].limit == m->limit)
             return kept.files[i];
-    struct symbol_options o = {
-        .cxx = demangle_cxx_own, .memory_limit = KEPT_MEMORY, .few_pages = true};
+    struct symbol_options o = {.cxx = demangle_cxx_own, .memory_limit = KEPT_MEMORY};
     bool refuse = false;
     struct err ignored;
     struct symbol_file *file = open_own(NULL, str_from(path), m, &o, &refuse);
@@ -316,6 +315,8 @@ static bool symbol_of_file(uintptr_t pc, char *text, size_t n)
     for (int i = 0; i < found && at < n; i++)
         at += (size_t)snprintf(text + at, n - at, "%s%s", i ? "--" : "",
                                frames[i].shown ? frames[i].shown : "??");
+    if (f)
+        symbol_rest(f);
     return found > 0;
 }
 

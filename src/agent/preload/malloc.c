@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-#define INITIAL_EXEC __attribute__((tls_model("initial-exec")))
+#include "base/attributes.h"
+
 #define CALLER __builtin_return_address(0)
 
 typedef void *malloc_fn(size_t n);

@@ -1,36 +1,31 @@
 // Zero-code use: `LD_PRELOAD=libkiln.so KILN_OUTPUT=out.pb.gz ./app` profiles a program that
 // knows nothing of it, from its start to its end.
 //
-//   KILN_OUTPUT     where the profile goes when the process ends; %p is the process id
+//   KILN_OUTPUT     file for the profile when the process ends; %p is the process id
 //   KILN_FREQUENCY  samples per CPU-second
-//   KILN_DEPTH      frames of a stack
+//   KILN_DEPTH      frames per stack
 //   KILN_CLOCK      timer or perf
-//   KILN_FOLLOW     1: children are profiled too; their output gets .PID appended
+//   KILN_FOLLOW     1: profile children too; .PID is appended to their output
 //   KILN_LISTEN     HOST:PORT, :PORT or unix:/PATH to serve the endpoints on
-//   KILN_TOKEN      that requests must carry
-//   KILN_TELL       1: tells on stderr where it listens (it does so anyway for port 0)
-//   KILN_HEAP       1: samples allocations; libkiln_malloc.so is to be preloaded, too
+//   KILN_TOKEN      token that requests must carry
+//   KILN_TELL       1: print the address to stderr (always done for port 0)
+//   KILN_HEAP       1: sample allocations; needs libkiln_malloc.so preloaded as well
 //   KILN_HEAP_INTERVAL  mean bytes between samples
-//   KILN_HEAP_SEED      of the distances between samples: the same ones in each run
-//   KILN_HEAP_OUTPUT    where the heap profile goes when the process ends; %p is the process id
+//   KILN_HEAP_SEED      seed of the distances between samples
+//   KILN_HEAP_OUTPUT    file for the heap profile when the process ends; %p is the process id
+//   KILN_PUSH       URL to push profiles to; see preload_push.c
 //
-// Without KILN_OUTPUT, KILN_LISTEN and KILN_HEAP the library only waits to be called. `kiln run`
-// sets KILN_RUN instead of KILN_OUTPUT: what is sampled lies in memory that it shares with the
-// process, and it writes the profile.
+// Without these the library does nothing until it is called. `kiln run` sets KILN_RUN instead of
+// KILN_OUTPUT: samples lie in memory that it shares with the process, and it writes the profile.
 #include <kiln/kiln.h>
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,23 +33,34 @@
 #include "agent/heap/heap_sampler.h"
 #include "agent/journal/journal.h"
 #include "agent/journal/journal_memory.h"
-#include "agent/preload/next.h"
+#include "agent/preload/preload.h"
+#include "agent/preload/preload_environment.h"
 #include "agent/preload/preload_push.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "base/attributes.h"
+#include "process/call.h"
+#include "process/clock.h"
+#include "process/own_threads.h"
+#include "process/process.h"
+#include "process/sandbox.h"
 
 static struct {
+    bool active; // the environment asked for something
     char output[4096];
     char journal[256]; // KILN_RUN; empty: the process writes its profile itself
     struct kiln_options options;
     int window;
-    pid_t pid; // that the window is of
+    pid_t pid; // whose window it is
     bool follow, heap;
     char heap_output[4096];
     uint64_t heap_interval, heap_seed;
     _Atomic bool open, heap_open; // heap_open: a heap profile is to be written
     _Atomic bool pushes;
 } run;
+
+bool preload_is_active(void)
+{
+    return run.active;
+}
 
 static void complain(const char *what, const char *why)
 {
@@ -64,7 +70,9 @@ static void complain(const char *what, const char *why)
         return;
 }
 
-// A child of fork goes on where its parent was, unless that is what kiln run reads.
+// --- begin ---
+
+// A child of fork goes on where its parent was, unless `kiln run` reads the samples.
 static int begin_heap(struct err *e)
 {
     struct capture_heap_options options = {
@@ -81,7 +89,7 @@ static int begin_heap(struct err *e)
     return result;
 }
 
-// What goes wrong is for the user of `kiln run`: the program's standard error is not ours.
+// Errors are for the user of `kiln run`: the program's standard error is not ours.
 static void begin_journal(void)
 {
     struct err e = {""};
@@ -97,8 +105,6 @@ static void begin_journal(void)
         journal_note(JOURNAL_NOTE_FAILED, e.message);
 }
 
-static void appoint_executor(void);
-
 static void begin_window(void)
 {
     struct kiln_error error;
@@ -107,6 +113,8 @@ static void begin_window(void)
     else
         atomic_store(&run.open, true);
 }
+
+static void start_exit_writer(void);
 
 static void begin(void)
 {
@@ -123,12 +131,21 @@ static void begin(void)
     else
         atomic_store(&run.heap_open, *run.heap_output);
     if (atomic_load(&run.open) || atomic_load(&run.heap_open))
-        appoint_executor();
+        start_exit_writer();
 }
+
+// --- writing ---
 
 static int write_window(int fd, struct kiln_error *error)
 {
     return kiln_window_write(run.window, fd, error);
+}
+
+// What was sampled so far; the window stays open.
+static int write_window_so_far(int fd, struct kiln_error *error)
+{
+    struct kiln_output output = {.size = sizeof output, .flags = KILN_ADDRESSES | KILN_STAY};
+    return kiln_window_write_as(run.window, fd, &output, error);
 }
 
 static int write_heap(int fd, struct kiln_error *error)
@@ -149,11 +166,21 @@ static void write_file(const char *path, int (*write_profile)(int fd, struct kil
         close(fd);
 }
 
-// Once, whoever comes first: the destructor or one of the ways around it. A child of vfork
-// that ends is in our memory, but it is not us that ends.
-static void finish(void)
+// For a process that will not be able to write later.
+static void write_so_far(void)
 {
-    if (capture_confined() || run.pid != getpid())
+    if (*run.journal || run.pid != getpid())
+        return;
+    if (atomic_load(&run.open))
+        write_file(run.output, write_window_so_far);
+    if (atomic_load(&run.heap_open))
+        write_file(run.heap_output, write_heap);
+}
+
+// Once, whoever comes first: the destructor or one of the ways around it.
+static void write_all(void)
+{
+    if (run.pid != getpid())
         return;
     if (atomic_exchange(&run.pushes, false))
         preload_push_stop(complain);
@@ -169,77 +196,160 @@ static void finish(void)
     kiln_stop();
 }
 
-// _exit may be called by a signal handler, and what was interrupted may be malloc or the library
-// itself: another thread writes the profile meanwhile, for as long as somebody may wait for it.
-enum { PATIENCE_SECONDS = 10 };
+// --- the thread that writes when the process ends without running destructors ---
+//
+// _exit may be called by a signal handler that interrupted malloc or the library itself, or by a
+// thread that may not open files: this thread writes the profile meanwhile.
+
+enum { PATIENCE_SECONDS = 10, CHECKPOINT_SECONDS = 1 };
 
 static struct {
     _Atomic uint32_t asked, done;
-} last_will;
+    _Atomic bool checkpoints; // the process can end without asking: write every second
+    _Atomic bool started;
+} exit_writer;
 
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value, struct timespec *patience)
 {
-    syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, patience, NULL, 0);
+    process_call(SYS_futex, (long)word, operation | FUTEX_PRIVATE_FLAG, value, (long)patience, 0,
+                 0);
 }
 
-static void *execute_will(void *context)
+static void wake_exit_writer(void)
 {
-    prctl(PR_SET_NAME, "kiln");
+    futex(&exit_writer.asked, FUTEX_WAKE, 1, NULL);
+}
+
+static void wait_for_exit(void)
+{
+    struct timespec second = {.tv_sec = CHECKPOINT_SECONDS};
+    while (!atomic_load(&exit_writer.asked)) {
+        bool checkpoints = atomic_load(&exit_writer.checkpoints);
+        if (checkpoints)
+            write_so_far();
+        own_thread_park_point();
+        futex(&exit_writer.asked, FUTEX_WAIT, 0, checkpoints ? &second : NULL);
+    }
+}
+
+static void *write_at_exit(void *context)
+{
+    capture_mark_own();
     capture_is_helper();
     capture_heap_enter();
-    while (!atomic_load(&last_will.asked))
-        futex(&last_will.asked, FUTEX_WAIT, 0, NULL);
-    // What kiln run reads is ended by whoever ends.
+    wait_for_exit();
+    // What `kiln run` reads is ended by the thread that ends the process.
     if (!*run.journal)
-        finish();
+        write_all();
     else if (atomic_exchange(&run.pushes, false))
         preload_push_stop(complain);
-    atomic_store(&last_will.done, 1);
-    futex(&last_will.done, FUTEX_WAKE, 1, NULL);
+    atomic_store(&exit_writer.done, 1);
+    futex(&exit_writer.done, FUTEX_WAKE, 1, NULL);
     return NULL;
 }
 
-static void appoint_executor(void)
+static void start_exit_writer(void)
 {
-    sigset_t all, had;
     pthread_t thread;
-    sigfillset(&all);
-    atomic_store(&last_will.asked, 0);
-    atomic_store(&last_will.done, 0);
-    NEXT(pthread_sigmask)(SIG_SETMASK, &all, &had);
-    if (NEXT(pthread_create)(&thread, NULL, execute_will, NULL) == 0)
-        pthread_detach(thread);
+    struct err e;
+    atomic_store(&exit_writer.asked, 0);
+    atomic_store(&exit_writer.done, 0);
+    own_threads_on_park(wake_exit_writer);
+    if (own_thread_start(&thread, write_at_exit, NULL, true, "that writes at _exit", &e))
+        complain("no profile will be written at _exit, only at exit", e.message);
     else
-        complain("no thread", "a profile is written by exit only, not by _exit");
-    NEXT(pthread_sigmask)(SIG_SETMASK, &had, NULL);
+        atomic_store(&exit_writer.started, true);
 }
 
-// Signal-safe.
-static void finish_elsewhere(void)
+static void ask_exit_writer(void)
 {
-    if (capture_confined() || run.pid != getpid() ||
-        (!atomic_load(&run.open) && !atomic_load(&run.heap_open) && !atomic_load(&run.pushes)))
+    uint64_t end = process_now_ns() + PATIENCE_SECONDS * UINT64_C(1000000000);
+    struct timespec second = {.tv_sec = 1};
+    if (!atomic_load(&exit_writer.started))
         return;
-    if (*run.journal && !atomic_load(&run.pushes)) {
-        finish();
+    atomic_store(&exit_writer.asked, 1);
+    wake_exit_writer();
+    while (!atomic_load(&exit_writer.done) && process_now_ns() < end)
+        futex(&exit_writer.done, FUTEX_WAIT, 0, &second);
+}
+
+void preload_before_exit(void)
+{
+    bool left = atomic_load(&run.open) || atomic_load(&run.heap_open) || atomic_load(&run.pushes);
+    bool confined = sandbox_confines_caller();
+    if (sandbox_scope() == SANDBOX_ALL_THREADS || !sandbox_lets_caller_wait())
+        return;
+    if (left && run.pid == getpid()) {
+        if (!*run.journal || atomic_load(&run.pushes))
+            ask_exit_writer();
+        if (*run.journal && !confined && !atomic_load(&run.pushes))
+            write_all();
+    }
+    if (!confined)
+        endpoints_leave();
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    if (sandbox_confines_caller())
+        preload_before_exit();
+    else if (process_is_us())
+        write_all();
+}
+
+EXPORT void _exit(int status)
+{
+    preload_before_exit();
+    for (;;)
+        process_call(SYS_exit_group, status, 0, 0, 0, 0, 0);
+}
+
+EXPORT void _Exit(int status)
+{
+    _exit(status);
+}
+
+// --- seccomp ---
+
+static bool sampling_stopped;
+
+static void before_confinement(const struct sandbox_verdict *verdict, bool all)
+{
+    if (!capture_running() && !run.active)
+        return;
+    capture_before_confinement();
+    journal_before_confinement();
+    if (all) {
+        if (!*run.journal && (atomic_load(&run.open) || atomic_load(&run.heap_open)))
+            complain("seccomp filter forbids writing at exit", "writing the profile so far");
+        write_so_far();
+        own_threads_park();
+        sampling_stopped = capture_running() && (verdict->kills_handler || !*run.journal);
+        if (sampling_stopped)
+            capture_end();
         return;
     }
-    struct timespec now, end, second = {.tv_sec = 1};
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += PATIENCE_SECONDS;
-    atomic_store(&last_will.asked, 1);
-    futex(&last_will.asked, FUTEX_WAKE, 1, NULL);
-    do {
-        futex(&last_will.done, FUTEX_WAIT, 0, &second);
-        clock_gettime(CLOCK_MONOTONIC, &now);
-    } while (!atomic_load(&last_will.done) && now.tv_sec < end.tv_sec);
-    if (*run.journal && !atomic_load(&run.pushes))
-        finish();
+    if (verdict->kills_wait) {
+        atomic_store(&exit_writer.checkpoints, true);
+        wake_exit_writer();
+    }
+    if (verdict->kills_handler)
+        capture_leave_out_self();
 }
+
+static void after_failed_confinement(void)
+{
+    own_threads_release();
+    if (sampling_stopped)
+        capture_after_failed_exec();
+    sampling_stopped = false;
+}
+
+// --- the environment ---
 
 static uint64_t long_number_from(const char *name)
 {
-    const char *text = getenv(name);
+    const char *text = process_getenv(name);
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
@@ -250,16 +360,27 @@ static uint32_t number_from(const char *name)
 
 static uint32_t clock_from(const char *name)
 {
-    const char *text = getenv(name);
+    const char *text = process_getenv(name);
     if (!text || !*text || strcmp(text, "timer") == 0)
         return KILN_CLOCK_TIMER;
     return strcmp(text, "perf") == 0 ? KILN_CLOCK_PERF : UINT32_MAX;
 }
 
-// Puts the process id where the pattern says so, or behind it.
+static bool is_set(const char *name)
+{
+    const char *text = process_getenv(name);
+    return text && *text;
+}
+
+// The pattern as an absolute path, since the program may change its directory, with the process id
+// where it says so, or at the end.
 static void name_output(char output[sizeof run.output], const char *pattern, bool append)
 {
     size_t n = 0;
+    if (*pattern && *pattern != '/' && getcwd(output, sizeof run.output / 2)) {
+        n = strlen(output);
+        output[n++] = '/';
+    }
     for (const char *p = pattern; *p && n + 32 < sizeof run.output; p++) {
         if (p[0] == '%' && p[1] == 'p') {
             n += (size_t)snprintf(output + n, 32, "%d", (int)getpid());
@@ -279,8 +400,10 @@ static void in_child(void)
     bool was_open = atomic_exchange(&run.open, false);
     was_open |= atomic_exchange(&run.heap_open, false);
     atomic_store(&run.pushes, false); // the parent does
+    atomic_store(&exit_writer.started, false);
+    atomic_store(&exit_writer.checkpoints, false);
     journal_after_fork();
-    if (!was_open || !run.follow || capture_confined())
+    if (!was_open || !run.follow || sandbox_scope() != SANDBOX_FREE)
         return;
     char pattern[sizeof run.output];
     memcpy(pattern, run.output, sizeof pattern);
@@ -298,19 +421,18 @@ static void start_push(void)
         complain("no push", error.message);
         return;
     }
-    bool executor = !*run.journal && (atomic_load(&run.open) || atomic_load(&run.heap_open));
     atomic_store(&run.pushes, preload_push_start(complain));
-    if (atomic_load(&run.pushes) && !executor)
-        appoint_executor();
+    if (atomic_load(&run.pushes) && !atomic_load(&exit_writer.started))
+        start_exit_writer();
 }
 
-// A port that the kernel chose is told: nobody could know it otherwise.
+// A port that the kernel chose is printed: nobody could know it otherwise.
 static void serve(const char *address)
 {
-    struct kiln_serve_options options = {sizeof options, address, getenv("KILN_TOKEN")};
+    struct kiln_serve_options options = {sizeof options, address, process_getenv("KILN_TOKEN")};
     struct kiln_error error;
     char where[300];
-    const char *tell = getenv("KILN_TELL"), *colon = strrchr(address, ':');
+    const char *tell = process_getenv("KILN_TELL"), *colon = strrchr(address, ':');
     bool chosen = strcmp(colon ? colon + 1 : address, "0") == 0;
     bool running = atomic_load(&run.open) || atomic_load(&run.pushes);
     if ((!running && kiln_start(&run.options, &error)) || kiln_serve(&options, &error))
@@ -319,19 +441,8 @@ static void serve(const char *address)
         complain("listening", where);
 }
 
-__attribute__((constructor)) static void start(void)
+static void read_options(void)
 {
-    const char *output = getenv("KILN_OUTPUT"), *follow = getenv("KILN_FOLLOW");
-    const char *journal = getenv("KILN_RUN"), *listen = getenv("KILN_LISTEN");
-    const char *heap = getenv("KILN_HEAP"), *heap_output = getenv("KILN_HEAP_OUTPUT");
-    const char *url = getenv("KILN_PUSH");
-    bool writes = (output && *output) || (journal && *journal), serves = listen && *listen;
-    bool pushes = url && *url;
-    run.heap = (heap && *heap == '1') || (heap_output && *heap_output);
-    if (!writes && !serves && !run.heap && !pushes)
-        return;
-    if (journal)
-        snprintf(run.journal, sizeof run.journal, "%s", journal);
     run.options = (struct kiln_options){
         .size = sizeof run.options,
         .frequency = number_from("KILN_FREQUENCY"),
@@ -340,169 +451,39 @@ __attribute__((constructor)) static void start(void)
     };
     run.heap_interval = long_number_from("KILN_HEAP_INTERVAL");
     run.heap_seed = long_number_from("KILN_HEAP_SEED");
-    run.follow = follow && *follow == '1';
-    // A program that this process executes in its place is still this process; one that a
-    // child executes is not.
-    char self[16];
-    const char *owner = getenv("KILN_PID");
-    snprintf(self, sizeof self, "%d", (int)getpid());
-    bool child = owner && strcmp(owner, self) != 0;
-    if (child && !run.follow)
+    run.follow = environment_follows();
+}
+
+// glibc gives constructors what the kernel gave to the program.
+__attribute__((constructor)) static void start(int argc, char **argv, char **envp)
+{
+    static const struct process_fork_hooks hooks = {.in_child = in_child};
+    const char *output = process_getenv("KILN_OUTPUT"), *heap = process_getenv("KILN_HEAP");
+    const char *journal = process_getenv("KILN_RUN"), *listen = process_getenv("KILN_LISTEN");
+    const char *heap_output = process_getenv("KILN_HEAP_OUTPUT");
+    bool pushes = is_set("KILN_PUSH"), serves = is_set("KILN_LISTEN");
+    bool writes = is_set("KILN_OUTPUT") || is_set("KILN_RUN");
+    bool child = environment_is_child();
+    sandbox_on_confinement(before_confinement, after_failed_confinement);
+    run.heap = (heap && *heap == '1') || is_set("KILN_HEAP_OUTPUT");
+    if ((!writes && !serves && !run.heap && !pushes) || process_is_privileged())
         return;
-    setenv("KILN_PID", self, 1);
+    if (journal)
+        snprintf(run.journal, sizeof run.journal, "%s", journal);
+    read_options();
+    run.active = true;
     if (writes || run.heap) {
         name_output(run.output, output ? output : "", child);
         name_output(run.heap_output, heap_output ? heap_output : "", child);
         begin();
-        // After the profiler's own handlers, which must have run before it can start again.
-        pthread_atfork(NULL, NULL, in_child);
+        process_on_fork(PROCESS_FORK_PRELOAD, &hooks);
+        at_quick_exit(preload_before_exit);
+        own_threads_before_end(preload_before_exit);
     }
     if (pushes && !child)
         start_push();
     // The port is the first process's.
     if (serves && !child)
         serve(listen);
-}
-
-__attribute__((destructor)) static void end(void)
-{
-    finish();
-}
-
-// --- ways out that skip destructors ---
-
-EXPORT void _exit(int status)
-{
-    finish_elsewhere();
-    if (!capture_confined())
-        endpoints_leave();
-    NEXT(_exit)(status);
-    __builtin_unreachable();
-}
-
-EXPORT void _Exit(int status)
-{
-    _exit(status);
-}
-
-// --- threads ---
-
-struct start {
-    void *(*routine)(void *);
-    void *argument;
-};
-
-// Leaves no frame of its own: the routine is called in its place.
-static void *start_routine(void *context)
-{
-    struct start *s = context;
-    void *(*routine)(void *) = s->routine;
-    void *argument = s->argument;
-    free(s);
-    capture_arm_self();
-    return routine(argument);
-}
-
-EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*routine)(void *), void *argument)
-{
-    capture_heap_enter();
-    struct start *s = capture_running() ? malloc(sizeof *s) : NULL;
-    capture_heap_leave();
-    if (!s)
-        return NEXT(pthread_create)(thread, attributes, routine, argument);
-    *s = (struct start){routine, argument};
-    int result = NEXT(pthread_create)(thread, attributes, start_routine, s);
-    if (result)
-        free(s);
-    return result;
-}
-
-// --- masks: a thread that blocks every signal means those of its program, not ours ---
-
-static bool is_blocked(void)
-{
-    sigset_t now;
-    return NEXT(pthread_sigmask)(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGPROF);
-}
-
-// Unless it has a handler for SIGPROF, which it then blocks for good reasons, or wants back what
-// it had while SIGPROF was blocked, in a handler most likely.
-static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *copy)
-{
-    struct sigaction theirs;
-    if (!set || how == SIG_UNBLOCK || sigismember(set, SIGPROF) != 1 || !capture_running() ||
-        (capture_wish(NULL, &theirs) && theirs.sa_handler != SIG_DFL &&
-         theirs.sa_handler != SIG_IGN) ||
-        (how == SIG_SETMASK && is_blocked()))
-        return set;
-    *copy = *set;
-    sigdelset(copy, SIGPROF);
-    return copy;
-}
-
-EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
-{
-    sigset_t copy;
-    return NEXT(pthread_sigmask)(how, without_ours(how, set, &copy), old);
-}
-
-EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
-{
-    sigset_t copy;
-    return NEXT(sigprocmask)(how, without_ours(how, set, &copy), old);
-}
-
-// --- handlers: SIGPROF is ours, and what the program wants with it is kept in mind ---
-
-// An alternate stack may have room for one handler and no more: on top of it a tick waits until it
-// is done. Which signals' masks are not quite what the program asked for:
-static _Atomic uint64_t lent;
-
-static int set_action(int signal, const struct sigaction *wanted, struct sigaction *had)
-{
-    uint64_t bit = signal > 0 && signal <= 64 ? UINT64_C(1) << (signal - 1) : 0;
-    struct sigaction copy;
-    bool lend = false;
-    if (wanted) {
-        copy = *wanted;
-        lend = wanted->sa_flags & SA_ONSTACK && sigismember(&copy.sa_mask, SIGPROF) == 0;
-        if (lend)
-            sigaddset(&copy.sa_mask, SIGPROF);
-    }
-    int result = NEXT(sigaction)(signal, wanted ? &copy : NULL, had);
-    if (result)
-        return result;
-    if (had && atomic_load(&lent) & bit)
-        sigdelset(&had->sa_mask, SIGPROF);
-    if (wanted && lend)
-        atomic_fetch_or(&lent, bit);
-    else if (wanted)
-        atomic_fetch_and(&lent, ~bit);
-    return 0;
-}
-
-EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
-{
-    if (signal == SIGPROF && capture_wish(wanted, had))
-        return 0;
-    return signal == SIGPROF ? NEXT(sigaction)(signal, wanted, had)
-                             : set_action(signal, wanted, had);
-}
-
-EXPORT __sighandler_t signal(int number, __sighandler_t handler)
-{
-    struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, had;
-    if (number == SIGPROF && capture_wish(&wanted, &had))
-        return had.sa_handler;
-    return NEXT(signal)(number, handler);
-}
-
-// --- objects: their unwind tables should be there when their code runs ---
-
-// A tail call: the loader looks at who called, and at where he may look for objects.
-EXPORT void *dlopen(const char *path, int mode)
-{
-    collector_expect_objects();
-    return NEXT(dlopen)(path, mode);
+    environment_claim(envp);
 }

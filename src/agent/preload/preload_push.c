@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "process/process.h"
+
 enum { TAGS = 32 };
 
 // Cuts k=v,k=v into names and values; NULL ends them. False: something is none.
@@ -31,16 +33,16 @@ static bool split_tags(char *text, const char *tags[2 * TAGS + 1])
 
 bool preload_push_start(void (*complain)(const char *what, const char *why))
 {
-    const char *url = getenv("KILN_PUSH"), *given = getenv("KILN_TAGS"),
-               *interval = getenv("KILN_PUSH_INTERVAL");
+    const char *url = process_getenv("KILN_PUSH"), *given = process_getenv("KILN_TAGS"),
+               *interval = process_getenv("KILN_PUSH_INTERVAL");
     const char *tags[2 * TAGS + 1] = {NULL};
     struct kiln_push_options o = {
         .size = sizeof o,
         .url = url,
-        .application = getenv("KILN_APP"),
+        .application = process_getenv("KILN_APP"),
         .tags = tags,
-        .token = getenv("KILN_PUSH_TOKEN"),
-        .tenant = getenv("KILN_TENANT"),
+        .token = process_getenv("KILN_PUSH_TOKEN"),
+        .tenant = process_getenv("KILN_TENANT"),
     };
     struct kiln_error error;
     if (!url || !*url)

@@ -2,15 +2,17 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include "agent/agent.h"
 #include "agent/heap/heap_source.h"
 #include "agent/heap/heap_windows.h"
+#include "capture/capture.h"
 #include "capture/heap_capture.h"
+#include "process/clock.h"
+#include "process/own_threads.h"
+#include "process/process.h"
 
 enum {
     DEFAULT_SECONDS = 10,
@@ -29,13 +31,6 @@ static struct {
     struct push_target target;
     uint32_t seconds, flags;
 } push = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static uint64_t wall_clock(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 // --- one window ---
 
@@ -96,27 +91,23 @@ static void send_window(int window, struct heap_state *before)
 // Until the end of the window that begins now; false: it is the last.
 static bool wait_for_end(void)
 {
-    uint64_t length = push.seconds * UINT64_C(1000000000), now = wall_clock();
+    uint64_t length = push.seconds * UINT64_C(1000000000), now = (uint64_t)process_wall_ns();
     uint64_t end = (now / length + 1) * length;
     if (end - now < SHORTEST_NS)
         end += length;
     pthread_mutex_lock(&push.lock);
     // The clock may be set meanwhile: it is looked at again and again, and no window is longer than
     // it should be.
-    struct timespec began, at;
-    clock_gettime(CLOCK_MONOTONIC, &began);
+    uint64_t began = process_now_ns();
     for (;;) {
-        now = wall_clock();
-        clock_gettime(CLOCK_MONOTONIC, &at);
-        uint64_t passed = (uint64_t)(at.tv_sec - began.tv_sec) * 1000000000u +
-                          (uint64_t)at.tv_nsec - (uint64_t)began.tv_nsec;
-        if (push.stopping || now >= end || passed >= length + SHORTEST_NS)
+        now = (uint64_t)process_wall_ns();
+        if (push.stopping || now >= end || process_now_ns() - began >= length + SHORTEST_NS)
             break;
-        uint64_t pause = end - now < 1000000000 ? end - now : 1000000000;
-        pause += (uint64_t)at.tv_nsec;
-        at.tv_sec += (time_t)(pause / 1000000000);
-        at.tv_nsec = (long)(pause % 1000000000);
-        pthread_cond_timedwait(&push.stop, &push.lock, &at);
+        process_condition_wait(&push.stop, &push.lock,
+                               end - now < 1000000000 ? end - now : 1000000000);
+        pthread_mutex_unlock(&push.lock);
+        own_thread_park_point();
+        pthread_mutex_lock(&push.lock);
     }
     bool more = !push.stopping;
     pthread_mutex_unlock(&push.lock);
@@ -125,7 +116,7 @@ static bool wait_for_end(void)
 
 static void *watch(void *context)
 {
-    prctl(PR_SET_NAME, "kiln");
+    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
     struct heap_state heap = look_at_heap();
@@ -166,12 +157,6 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&push.lock);
 }
 
-static void watch_forks(void)
-{
-    collector_watch_forks(); // first: the collector's lock is taken while ours is held
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
-
 // --- start and stop ---
 
 static void finish(void)
@@ -180,28 +165,23 @@ static void finish(void)
     push.running = push.stopping = push.left_behind = false;
 }
 
+static void wake_to_park(void)
+{
+    pthread_cond_broadcast(&push.stop);
+    push_queue_wake();
+}
+
 static int start_threads(const struct kiln_push_options *o, struct err *e)
 {
-    sigset_t all, had;
     // Anew each time: in a child of fork it would remember who waited in the parent.
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&push.stop, &attributes);
-    pthread_condattr_destroy(&attributes);
-    sigfillset(&all);
-    sigdelset(&all, SIGPROF);
-    pthread_sigmask(SIG_SETMASK, &all, &had);
+    process_condition_init(&push.stop);
+    own_threads_on_park(wake_to_park);
     int result = push_queue_start(&push.target, o->queue ? o->queue : DEFAULT_QUEUE, e);
     if (result == 0) {
-        int failed = pthread_create(&push.thread, NULL, watch, NULL);
-        if (failed) {
-            result = err_set(e, "no thread to push with: %s", strerror(failed));
-            while (!push_queue_stop())
-                ;
-        }
+        result = own_thread_start(&push.thread, watch, NULL, false, "that pushes", e);
+        while (result && !push_queue_stop())
+            ;
     }
-    pthread_sigmask(SIG_SETMASK, &had, NULL);
     return result;
 }
 
@@ -240,8 +220,9 @@ static int start(const struct kiln_push_options *o, struct err *e)
 
 int push_start(const struct kiln_push_options *o, struct err *e)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks);
+    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
+                                                    after_fork_in_child};
+    process_on_fork(PROCESS_FORK_PUSH, &hooks);
     pthread_mutex_lock(&push.lock);
     int result = start(o, e);
     pthread_mutex_unlock(&push.lock);

@@ -38,6 +38,8 @@ int push_message(const struct push_target *t, struct model_profile *cpu, struct 
 // --- the queue and its thread ---
 
 int push_queue_start(const struct push_target *t, size_t limit, struct err *e);
+// Gets the thread out of its wait.
+void push_queue_wake(void);
 // Takes the body. What does not fit pushes the oldest out.
 void push_queue_add(struct push_body body);
 // Sends what waits until PUSH_STOP_SECONDS have passed, and ends the thread. False: it is still

@@ -1,15 +1,16 @@
 // Requests that wait for the server, and the thread that sends them.
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include "agent/heap/heap_source.h"
 #include "agent/push/push.h"
+#include "capture/capture.h"
 #include "capture/heap_capture.h"
+#include "process/clock.h"
+#include "process/own_threads.h"
 
 enum {
     TIMEOUT_SECONDS = 10,
@@ -99,12 +100,13 @@ static enum outcome try_to_send(const struct item *item, char why[static 256])
     return passes ? LATER : REFUSED;
 }
 
-// Until *flag is set or the clock shows ns.
+// Until *flag is set, the clock shows ns or threads are asked to park.
 static void wait_until(const bool *flag, uint64_t ns)
 {
     struct timespec until = {.tv_sec = (time_t)(ns / 1000000000),
                              .tv_nsec = (long)(ns % 1000000000)};
-    while (!*flag && pthread_cond_timedwait(&queue.changed, &queue.lock, &until) != ETIMEDOUT)
+    while (!*flag && !own_threads_parking() &&
+           pthread_cond_timedwait(&queue.changed, &queue.lock, &until) != ETIMEDOUT)
         ;
 }
 
@@ -158,7 +160,7 @@ static void *send_all(void *context)
 {
     uint64_t pause = 0;
     struct err ignored;
-    prctl(PR_SET_NAME, "kiln");
+    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
     // Nothing may be sent by a TLS library that has cleaned up after itself.
@@ -168,6 +170,9 @@ static void *send_all(void *context)
     for (;;) {
         if (pause)
             pause_for(pause);
+        pthread_mutex_unlock(&queue.lock);
+        own_thread_park_point();
+        pthread_mutex_lock(&queue.lock);
         struct item *item = time_is_up() ? NULL : take_first();
         if (item)
             pause = send_one(item, pause);
@@ -197,19 +202,19 @@ static void empty(void)
 
 int push_queue_start(const struct push_target *t, size_t limit, struct err *e)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_lock(&queue.lock);
-    pthread_cond_init(&queue.changed, &attributes);
+    process_condition_init(&queue.changed);
     empty();
     queue.target = t;
     queue.limit = limit;
     queue.counts = (struct kiln_push_statistics){0};
     pthread_mutex_unlock(&queue.lock);
-    pthread_condattr_destroy(&attributes);
-    int failed = pthread_create(&queue.thread, NULL, send_all, NULL);
-    return failed ? err_set(e, "no thread to push with: %s", strerror(failed)) : 0;
+    return own_thread_start(&queue.thread, send_all, NULL, false, "that pushes", e);
+}
+
+void push_queue_wake(void)
+{
+    pthread_cond_broadcast(&queue.changed);
 }
 
 void push_queue_add(struct push_body body)

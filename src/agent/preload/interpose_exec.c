@@ -1,0 +1,282 @@
+// exec and posix_spawn: no tick of ours may be pending when the new program begins, the owner's
+// next program is still profiled, and programs that cannot be are noted.
+//
+// exec is async-signal-safe and runs on small alternate stacks and in children of vfork: what needs
+// room is mapped, and only the arguments that the caller listed are on the stack.
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "agent/journal/journal.h"
+#include "agent/preload/preload.h"
+#include "agent/preload/preload_environment.h"
+#include "base/program.h"
+#include "process/call.h"
+#include "process/libc.h"
+#include "process/sandbox.h"
+
+// --- what the program is ---
+
+struct look {
+    struct program program;
+    char found[sizeof((struct program *)0)->path];
+};
+
+static bool keeps_environment(char *const envp[])
+{
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, "KILN_RUN=", 9) == 0)
+            return true;
+    return false;
+}
+
+static void note_program(const struct program *program, char *const envp[])
+{
+    switch (program->kind) {
+    case PROGRAM_STATIC:
+        journal_note(JOURNAL_NOTE_STATIC, program->path);
+        break;
+    case PROGRAM_PRIVILEGED:
+        journal_note(JOURNAL_NOTE_SETUID, program->path);
+        break;
+    case PROGRAM_MACHINE:
+    case PROGRAM_LIBC:
+        journal_note(JOURNAL_NOTE_FOREIGN, program->path);
+        break;
+    case PROGRAM_DYNAMIC:
+        if (!keeps_environment(envp))
+            journal_note(JOURNAL_NOTE_ENVIRONMENT, program->path);
+        break;
+    default:
+        break;
+    }
+}
+
+// A program that is not there is exec's to complain about.
+static enum program_kind look_at(struct look *l, const char *path, bool search, char *const envp[])
+{
+    if (search && program_find(path, l->found, sizeof l->found))
+        return PROGRAM_MISSING;
+    program_look(search ? l->found : path, &l->program);
+    if (journal_is_followed())
+        note_program(&l->program, envp);
+    return l->program.kind;
+}
+
+// Whether our libraries keep the program from starting: its loader is not glibc's.
+static bool is_for_other_loader(const char *path, bool search, char *const envp[])
+{
+    struct look *l =
+        mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (l == MAP_FAILED)
+        return false;
+    enum program_kind kind = look_at(l, path, search, envp);
+    munmap(l, sizeof *l);
+    return kind == PROGRAM_LIBC;
+}
+
+// --- exec ---
+
+struct execution {
+    struct environment_block block;
+    bool stopped;
+};
+
+// An environment without our libraries, for another loader. The arrays are the caller's: what it
+// lists is small, and what is not stays as it is.
+enum { MOST_VARIABLES = 256, MOST_PRELOAD = 1024 };
+
+static char *const *without_libraries(char *const envp[], char **to, char *rest)
+{
+    size_t n = 0;
+    for (; envp && envp[n]; n++) {
+        if (n + 1 >= MOST_VARIABLES)
+            return envp;
+        to[n] = envp[n];
+        if (strncmp(envp[n], "LD_PRELOAD=", 11) == 0 && strlen(envp[n]) < MOST_PRELOAD) {
+            environment_drop_libraries(envp[n], rest);
+            to[n] = *rest ? rest : (char *)"LD_PRELOAD=";
+        }
+    }
+    to[n] = NULL;
+    return to;
+}
+
+static bool has_our_libraries(char *const envp[])
+{
+    for (; envp && *envp; envp++)
+        if (strncmp(*envp, "LD_PRELOAD=", 11) == 0 && strstr(*envp, "libkiln"))
+            return true;
+    return false;
+}
+
+// Looks at a program that would get our libraries, or that is to be noted.
+static bool is_foreign(const char *path, bool search, char *const envp[])
+{
+    return preload_is_active() && path && !sandbox_confines_caller() &&
+           (environment_is_owned() || journal_is_followed() || has_our_libraries(envp)) &&
+           is_for_other_loader(path, search, envp);
+}
+
+static bool begin_execution(struct execution *x, bool foreign, char *const envp[])
+{
+    x->block = (struct environment_block){NULL, 0};
+    x->stopped = false;
+    if (sandbox_confines_caller())
+        return false;
+    if (!foreign)
+        x->block = environment_for_exec(envp);
+    x->stopped = capture_before_exec();
+    return x->block.p;
+}
+
+static void end_failed_execution(const struct execution *x)
+{
+    int error = errno;
+    if (x->stopped)
+        capture_after_failed_exec();
+    environment_release(&x->block);
+    errno = error;
+}
+
+static int execute_kernel(const char *path, char *const argv[], char *const envp[])
+{
+    long result = process_call(SYS_execve, (long)path, (long)argv, (long)envp, 0, 0, 0);
+    errno = (int)-result;
+    return -1;
+}
+
+// path: to be searched for if search, by libc.
+static int execute_with(const char *path, bool search, char *const argv[], char *const envp[],
+                        bool foreign)
+{
+    struct execution x;
+    if (begin_execution(&x, foreign, envp))
+        envp = x.block.p;
+    int result = search ? LIBC(execvpe)(path, argv, envp) : execute_kernel(path, argv, envp);
+    end_failed_execution(&x);
+    return result;
+}
+
+static __attribute__((noinline)) int execute_foreign(const char *path, bool search,
+                                                     char *const argv[], char *const envp[])
+{
+    char *variables[MOST_VARIABLES], rest[MOST_PRELOAD];
+    return execute_with(path, search, argv, without_libraries(envp, variables, rest), true);
+}
+
+static int execute(const char *path, bool search, char *const argv[], char *const envp[])
+{
+    bool foreign = is_foreign(path, search, envp);
+    if (foreign && has_our_libraries(envp))
+        return execute_foreign(path, search, argv, envp);
+    return execute_with(path, search, argv, envp, foreign);
+}
+
+EXPORT int execve(const char *path, char *const argv[], char *const envp[])
+{
+    return execute(path, false, argv, envp);
+}
+
+EXPORT int execv(const char *path, char *const argv[])
+{
+    return execute(path, false, argv, environ);
+}
+
+EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
+{
+    return execute(file, true, argv, envp);
+}
+
+EXPORT int execvp(const char *file, char *const argv[])
+{
+    return execute(file, true, argv, environ);
+}
+
+EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
+{
+    struct execution x;
+    if (begin_execution(&x, false, envp))
+        envp = x.block.p;
+    int result = LIBC(fexecve)(fd, argv, envp);
+    end_failed_execution(&x);
+    return result;
+}
+
+// The arguments of execl and its kin as an array on the stack, as large as it must be; the
+// environment follows the NULL.
+#define COLLECT(first, argv, after)                                       \
+    char **argv;                                                          \
+    do {                                                                  \
+        va_list list;                                                     \
+        size_t n_ = 0;                                                    \
+        va_start(list, first);                                            \
+        for (const char *a_ = first; a_; a_ = va_arg(list, const char *)) \
+            n_++;                                                         \
+        va_end(list);                                                     \
+        argv = __builtin_alloca((n_ + 1) * sizeof *argv);                 \
+        va_start(list, first);                                            \
+        argv[0] = (char *)first;                                          \
+        for (size_t i_ = 1; i_ <= n_; i_++)                               \
+            argv[i_] = va_arg(list, char *);                              \
+        after;                                                            \
+        va_end(list);                                                     \
+    } while (0)
+
+EXPORT int execl(const char *path, const char *argument, ...)
+{
+    COLLECT(argument, argv, (void)0);
+    return execute(path, false, argv, environ);
+}
+
+EXPORT int execlp(const char *file, const char *argument, ...)
+{
+    COLLECT(argument, argv, (void)0);
+    return execute(file, true, argv, environ);
+}
+
+EXPORT int execle(const char *path, const char *argument, ...)
+{
+    char *const *envp;
+    COLLECT(argument, argv, envp = va_arg(list, char *const *));
+    return execute(path, false, argv, envp);
+}
+
+// --- posix_spawn, whose child never runs code of ours ---
+
+static __attribute__((noinline)) int spawn_foreign(pid_t *pid, const char *path, bool search,
+                                                   const posix_spawn_file_actions_t *actions,
+                                                   const posix_spawnattr_t *attributes,
+                                                   char *const argv[], char *const envp[])
+{
+    char *variables[MOST_VARIABLES], rest[MOST_PRELOAD];
+    char *const *kept = without_libraries(envp, variables, rest);
+    return search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, kept)
+                  : LIBC(posix_spawn)(pid, path, actions, attributes, argv, kept);
+}
+
+static int spawn(pid_t *pid, const char *path, bool search,
+                 const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
+                 char *const argv[], char *const envp[])
+{
+    if (is_foreign(path, search, envp) && has_our_libraries(envp))
+        return spawn_foreign(pid, path, search, actions, attributes, argv, envp);
+    return search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)
+                  : LIBC(posix_spawn)(pid, path, actions, attributes, argv, envp);
+}
+
+EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
+                       const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
+{
+    return spawn(pid, path, false, actions, attributes, argv, envp);
+}
+
+EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions,
+                        const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
+{
+    return spawn(pid, file, true, actions, attributes, argv, envp);
+}

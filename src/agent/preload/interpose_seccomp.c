@@ -1,0 +1,118 @@
+// prctl and syscall, to see seccomp filters before the kernel gets them (process/sandbox.h).
+#include <errno.h>
+#include <linux/seccomp.h>
+#include <stdarg.h>
+#include <sys/prctl.h>
+
+#include "agent/preload/preload.h"
+#include "process/call.h"
+#include "process/sandbox.h"
+
+static long with_errno(long result)
+{
+    if (result >= 0 || result < -4095)
+        return result;
+    errno = (int)-result;
+    return -1;
+}
+
+EXPORT int prctl(int option, ...)
+{
+    long a[4];
+    va_list list;
+    va_start(list, option);
+    for (int i = 0; i < 4; i++)
+        a[i] = va_arg(list, long);
+    va_end(list);
+    if (option == PR_SET_SECCOMP && (a[0] == SECCOMP_MODE_STRICT || a[0] == SECCOMP_MODE_FILTER)) {
+        struct sandbox_request request = {.strict = a[0] == SECCOMP_MODE_STRICT,
+                                          .program = (const void *)a[1],
+                                          .call = {SYS_prctl, option, a[0], a[1]}};
+        return (int)with_errno(sandbox_enter(&request));
+    }
+    return (int)with_errno(process_call(SYS_prctl, option, a[0], a[1], a[2], a[3], 0));
+}
+
+// Called by the assembly below with the arguments of syscall().
+__attribute__((used)) long interposed_seccomp(long number, long operation, long flags,
+                                              const void *program)
+{
+    struct sandbox_request request = {.strict = operation == SECCOMP_SET_MODE_STRICT,
+                                      .all = flags & SECCOMP_FILTER_FLAG_TSYNC,
+                                      .gives_listener = flags & SECCOMP_FILTER_FLAG_NEW_LISTENER,
+                                      .program = program,
+                                      .call = {number, operation, flags, (long)program}};
+    if (operation != SECCOMP_SET_MODE_STRICT && operation != SECCOMP_SET_MODE_FILTER)
+        return with_errno(process_call(number, operation, flags, (long)program, 0, 0, 0));
+    return with_errno(sandbox_enter(&request));
+}
+
+__attribute__((used)) long interposed_exit_group(long number, long status)
+{
+    preload_before_exit();
+    return with_errno(process_call(number, status, 0, 0, 0, 0, 0));
+}
+
+__attribute__((used)) long interposed_syscall_failed(long result)
+{
+    return with_errno(result);
+}
+
+// libc's syscall(), which makes any call, also ones that return twice or on another stack: nothing
+// of ours may be on the stack then.
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl syscall\n"
+        ".type syscall, @function\n"
+        ".p2align 4\n"
+        "syscall:\n"
+        ".cfi_startproc\n"
+        "    endbr64\n"
+        "    cmpq $317, %rdi\n" // SYS_seccomp
+        "    je interposed_seccomp\n"
+        "    cmpq $231, %rdi\n" // SYS_exit_group
+        "    je interposed_exit_group\n"
+        "    movq %rdi, %rax\n"
+        "    movq %rsi, %rdi\n"
+        "    movq %rdx, %rsi\n"
+        "    movq %rcx, %rdx\n"
+        "    movq %r8, %r10\n"
+        "    movq %r9, %r8\n"
+        "    movq 8(%rsp), %r9\n"
+        "    syscall\n"
+        "    cmpq $-4095, %rax\n"
+        "    jae 1f\n"
+        "    ret\n"
+        "1:  movq %rax, %rdi\n"
+        "    jmp interposed_syscall_failed\n"
+        ".cfi_endproc\n"
+        ".size syscall, .-syscall\n");
+_Static_assert(SYS_seccomp == 317 && SYS_exit_group == 231, "the numbers above");
+#else
+__asm__(".text\n"
+        ".globl syscall\n"
+        ".type syscall, %function\n"
+        ".p2align 4\n"
+        "syscall:\n"
+        ".cfi_startproc\n"
+        "    hint 34\n"      // bti c
+        "    cmp x0, #277\n" // SYS_seccomp
+        "    b.eq interposed_seccomp\n"
+        "    cmp x0, #94\n" // SYS_exit_group
+        "    b.eq interposed_exit_group\n"
+        "    uxtw x8, w0\n"
+        "    mov x0, x1\n"
+        "    mov x1, x2\n"
+        "    mov x2, x3\n"
+        "    mov x3, x4\n"
+        "    mov x4, x5\n"
+        "    mov x5, x6\n"
+        "    svc #0\n"
+        "    cmn x0, #4095\n"
+        "    b.cs 1f\n"
+        "    ret\n"
+        "1:  b interposed_syscall_failed\n"
+        ".cfi_endproc\n"
+        ".size syscall, .-syscall\n");
+_Static_assert(SYS_seccomp == 277 && SYS_exit_group == 94, "the numbers above");
+#endif

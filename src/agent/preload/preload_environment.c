@@ -1,0 +1,267 @@
+#include "agent/preload/preload_environment.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "process/process.h"
+
+enum { MOST_SAVED = 32, SAVED_BYTES = 32 << 10 };
+
+// What the library acts on, or what `kiln run` sets. Others (tokens, certificates) are the user's
+// and stay where they are.
+static const char *const ours[] = {
+    "KILN_OUTPUT", "KILN_RUN",           "KILN_FREQUENCY", "KILN_DEPTH", "KILN_CLOCK",
+    "KILN_FOLLOW", "KILN_LISTEN",        "KILN_TELL",      "KILN_HEAP",  "KILN_HEAP_INTERVAL",
+    "KILN_PUSH",   "KILN_HEAP_OUTPUT",   "KILN_HEAP_SEED", "KILN_APP",   "KILN_TAGS",
+    "KILN_WALL",   "KILN_PUSH_INTERVAL",
+};
+
+static struct {
+    bool active;
+    pid_t owner_pid;
+    char text[SAVED_BYTES];
+    size_t used;
+    char *variables[MOST_SAVED]; // in text
+    size_t n;
+    char *libraries; // ours, as LD_PRELOAD lists them; in text; NULL: none
+    char owner[48];  // KILN_FOLLOW=owner:PID
+} saved;
+
+static size_t name_length(const char *assignment)
+{
+    return strcspn(assignment, "=");
+}
+
+static bool is_named(const char *assignment, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(assignment, name, n) == 0 && assignment[n] == '=';
+}
+
+static bool is_ours(const char *assignment)
+{
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (is_named(assignment, ours[i]))
+            return true;
+    return false;
+}
+
+// --- who owns it ---
+
+bool environment_follows(void)
+{
+    const char *follow = process_getenv("KILN_FOLLOW");
+    return follow && (*follow == '1' || strncmp(follow, "owner:", 6) == 0);
+}
+
+bool environment_is_child(void)
+{
+    const char *follow = process_getenv("KILN_FOLLOW");
+    return follow && strncmp(follow, "owner:", 6) == 0 &&
+           strtol(follow + 6, NULL, 10) != (long)getpid();
+}
+
+// --- libraries ---
+
+static bool is_own_library(const char *path, size_t n)
+{
+    static const char *const names[] = {"libkiln.so", "libkiln_malloc.so"};
+    const char *base = path + n;
+    while (base > path && base[-1] != '/')
+        base--;
+    size_t n_base = n - (size_t)(base - path);
+    for (size_t i = 0; i < 2; i++) {
+        size_t n_name = strlen(names[i]);
+        // Also libkiln.so.0 and the like.
+        if (n_base >= n_name && memcmp(base, names[i], n_name) == 0 &&
+            (n_base == n_name || base[n_name] == '.'))
+            return true;
+    }
+    return false;
+}
+
+// Copies the entries of a list of libraries that are ours, or those that are not. Returns the
+// length.
+static size_t copy_libraries(char *to, const char *list, bool own)
+{
+    size_t n = 0;
+    for (const char *p = list; *p;) {
+        size_t length = strcspn(p, ": ");
+        if (length && is_own_library(p, length) == own) {
+            if (n)
+                to[n++] = ':';
+            memcpy(to + n, p, length);
+            n += length;
+        }
+        p += length + (p[length] != '\0');
+    }
+    to[n] = '\0';
+    return n;
+}
+
+bool environment_drop_libraries(const char *assignment, char *rest)
+{
+    static const char name[] = "LD_PRELOAD=";
+    if (strncmp(assignment, name, sizeof name - 1) != 0)
+        return false;
+    memcpy(rest, name, sizeof name - 1);
+    if (copy_libraries(rest + sizeof name - 1, assignment + sizeof name - 1, false) == 0)
+        rest[0] = '\0';
+    return true;
+}
+
+// --- claiming ---
+
+static char *save(const char *text)
+{
+    size_t n = strlen(text) + 1;
+    if (n > sizeof saved.text - saved.used)
+        return NULL;
+    char *to = saved.text + saved.used;
+    memcpy(to, text, n);
+    saved.used += n;
+    return to;
+}
+
+static void save_all(char **envp)
+{
+    for (; *envp; envp++) {
+        if (is_ours(*envp) && saved.n < MOST_SAVED) {
+            char *copy = save(*envp);
+            if (copy)
+                saved.variables[saved.n++] = copy;
+        } else if (is_named(*envp, "LD_PRELOAD") && !saved.libraries) {
+            const char *list = *envp + sizeof "LD_PRELOAD=" - 1;
+            if (strlen(list) + 1 > sizeof saved.text - saved.used)
+                continue;
+            char *to = saved.text + saved.used;
+            size_t n = copy_libraries(to, list, true);
+            if (n == 0)
+                continue;
+            saved.libraries = to;
+            saved.used += n + 1;
+        }
+    }
+}
+
+// Takes our variables and libraries out of the array, in place. Strings that stay are never
+// changed: the program may hold pointers to them.
+static void remove_ours(char **envp)
+{
+    char **to = envp;
+    for (char **from = envp; *from; from++) {
+        size_t n = strlen(*from);
+        if (is_ours(*from))
+            continue;
+        if (is_named(*from, "LD_PRELOAD") && n < sizeof saved.text - saved.used) {
+            char *rest = saved.text + saved.used;
+            environment_drop_libraries(*from, rest);
+            if (!*rest)
+                continue;
+            saved.used += strlen(rest) + 1;
+            *to++ = rest;
+            continue;
+        }
+        *to++ = *from;
+    }
+    *to = NULL;
+}
+
+// Children learn who the owner is from the variable that makes them act in the first place, in
+// the array itself: a runtime may pass on the environment that the process began with.
+static void name_owner(char **envp)
+{
+    for (; *envp; envp++)
+        if (strcmp(*envp, "KILN_FOLLOW=1") == 0)
+            *envp = saved.owner;
+}
+
+void environment_claim(char **envp)
+{
+    char **now = environ;
+    if (saved.active || !now)
+        return;
+    if (environment_follows()) {
+        snprintf(saved.owner, sizeof saved.owner, "KILN_FOLLOW=owner:%d", (int)getpid());
+        name_owner(now);
+        if (envp && envp != now)
+            name_owner(envp);
+        return;
+    }
+    saved.active = true;
+    saved.owner_pid = getpid();
+    save_all(now);
+    remove_ours(now);
+    if (envp && envp != now)
+        remove_ours(envp);
+}
+
+// --- exec in place ---
+
+bool environment_is_owned(void)
+{
+    return saved.active && saved.libraries && saved.owner_pid == getpid();
+}
+
+static size_t length_of(char *const envp[], size_t *preload_bytes)
+{
+    size_t n = 0;
+    *preload_bytes = 0;
+    for (; envp && envp[n]; n++)
+        if (is_named(envp[n], "LD_PRELOAD"))
+            *preload_bytes += strlen(envp[n]);
+    return n;
+}
+
+static bool is_replaced(const char *assignment)
+{
+    size_t n = name_length(assignment);
+    for (size_t i = 0; i < saved.n; i++)
+        if (name_length(saved.variables[i]) == n && memcmp(saved.variables[i], assignment, n) == 0)
+            return true;
+    return false;
+}
+
+// Signal-safe, as exec is. Returns where the text ends.
+static char *append(char *to, const char *text)
+{
+    size_t n = strlen(text);
+    memcpy(to, text, n + 1);
+    return to + n;
+}
+
+struct environment_block environment_for_exec(char *const envp[])
+{
+    struct environment_block block = {NULL, 0};
+    size_t others, n = length_of(envp, &others), n_own = 0;
+    if (!environment_is_owned())
+        return block;
+    size_t pointers = (n + saved.n + 2) * sizeof(char *);
+    size_t bytes = pointers + others + strlen(saved.libraries) + 32;
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return block;
+    block = (struct environment_block){p, bytes};
+    char *preload = (char *)p + pointers, *end = append(preload, "LD_PRELOAD=");
+    end = append(end, saved.libraries);
+    for (size_t i = 0; i < n; i++) {
+        if (is_named(envp[i], "LD_PRELOAD") && envp[i][sizeof "LD_PRELOAD=" - 1])
+            end = append(append(end, ":"), envp[i] + sizeof "LD_PRELOAD=" - 1);
+        else if (!is_named(envp[i], "LD_PRELOAD") && !is_replaced(envp[i]))
+            block.p[n_own++] = envp[i];
+    }
+    for (size_t i = 0; i < saved.n; i++)
+        block.p[n_own++] = saved.variables[i];
+    block.p[n_own++] = preload;
+    block.p[n_own] = NULL;
+    return block;
+}
+
+void environment_release(const struct environment_block *block)
+{
+    if (block->p)
+        munmap(block->p, block->mapped);
+}

@@ -1,0 +1,270 @@
+// The table of threads: chains of slots by thread id, the free list, and the memory of slots, rings
+// and what else a sampled thread needs. Memory is mapped many slots at a time, since processes may
+// have few mappings left, and is never unmapped.
+#include <string.h>
+#include <sys/mman.h>
+
+#include "capture/record.h"
+#include "capture/thread.h"
+
+struct capture_state capture_state = {.most_slots = CAPTURE_MAX_THREADS};
+pthread_mutex_t thread_slots_lock = PTHREAD_MUTEX_INITIALIZER;
+
+enum {
+    RING_WORDS = 4096,
+    PAGE = 4096,
+    SLAB_SLOTS = 64,
+    SLAB_LANES = 16, // the most
+    FEW_LANES = 64,  // that keep their pages while nobody uses them
+};
+
+static uint32_t free_slot; // index + 1
+static struct {
+    struct thread_lane *first;
+    uint32_t n;     // on the list
+    uint32_t words; // of their rings
+    uint32_t slab;  // lanes of the next slab: twice as many each time
+    char *at, *end; // what is left of the last slab
+} free_lanes;
+
+static uint32_t ring_words(void)
+{
+    uint32_t words = RING_WORDS;
+    while (words < 8 * record_room(capture_state.depth))
+        words *= 2;
+    return words;
+}
+
+uint32_t capture_ring_records(void)
+{
+    // One record's room may be left at the end of the ring.
+    return ring_words() / record_room(capture_state.depth) - 1;
+}
+
+// Memory from the kernel alone.
+static void *map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+// --- slots; the lock is held ---
+
+static bool add_slots(void)
+{
+    uint32_t n = atomic_load(&capture_state.n_slots), more = SLAB_SLOTS;
+    if (n >= capture_state.most_slots)
+        return false;
+    if (more > capture_state.most_slots - n)
+        more = capture_state.most_slots - n;
+    struct capture_thread *slab = map(more * sizeof *slab);
+    if (!slab)
+        return false;
+    for (uint32_t i = more; i-- > 0;) {
+        struct capture_thread *t = &slab[i];
+        t->index = n + i;
+        pthread_mutex_init(&t->lock, NULL);
+        atomic_store(&t->next, free_slot);
+        free_slot = t->index + 1;
+        atomic_store(&capture_state.slots[t->index], t);
+    }
+    atomic_store(&capture_state.n_slots, n + more);
+    return true;
+}
+
+static _Atomic uint32_t *bucket_of(pid_t tid)
+{
+    return &capture_state.buckets[(uint32_t)tid % THREAD_BUCKETS];
+}
+
+// Whether tid has a slot; also: one that is not drained yet.
+static bool has_slot(pid_t tid, bool also)
+{
+    for (uint32_t at = atomic_load(bucket_of(tid)); at;) {
+        const struct capture_thread *t = atomic_load(&capture_state.slots[at - 1]);
+        uint32_t state = atomic_load(&t->state);
+        if (atomic_load(&t->tid) == tid &&
+            (also || state == THREAD_STARTING || state == THREAD_ARMED))
+            return true;
+        at = atomic_load(&t->next);
+    }
+    return false;
+}
+
+static struct capture_thread *take_locked(pid_t tid, bool again, bool *full)
+{
+    if (!atomic_load(&capture_state.running) || has_slot(tid, !again))
+        return NULL;
+    if (!free_slot && !add_slots()) {
+        *full = true;
+        return NULL;
+    }
+    struct capture_thread *t = atomic_load(&capture_state.slots[free_slot - 1]);
+    _Atomic uint32_t *bucket = bucket_of(tid);
+    free_slot = atomic_load(&t->next);
+    atomic_store(&t->tid, tid);
+    atomic_store(&t->state, THREAD_STARTING);
+    atomic_store(&t->next, atomic_load(bucket));
+    atomic_store(bucket, t->index + 1);
+    atomic_fetch_add(&capture_state.n_live, 1);
+    return t;
+}
+
+struct capture_thread *thread_slot_take(pid_t tid, bool again, bool *full)
+{
+    pthread_mutex_lock(&thread_slots_lock);
+    struct capture_thread *t = take_locked(tid, again, full);
+    pthread_mutex_unlock(&thread_slots_lock);
+    return t;
+}
+
+void thread_slot_give(struct capture_thread *t)
+{
+    pthread_mutex_lock(&thread_slots_lock);
+    _Atomic uint32_t *link = bucket_of(atomic_load(&t->tid));
+    atomic_fetch_add(&capture_state.removals, 1);
+    while (atomic_load(link) != t->index + 1)
+        link = &atomic_load(&capture_state.slots[atomic_load(link) - 1])->next;
+    atomic_store(link, atomic_load(&t->next));
+    atomic_store(&t->tid, 0);
+    atomic_store(&t->state, THREAD_FREE);
+    atomic_store(&t->next, free_slot);
+    free_slot = t->index + 1;
+    atomic_fetch_add(&capture_state.removals, 1);
+    pthread_mutex_unlock(&thread_slots_lock);
+}
+
+// --- lanes; the lock is held ---
+
+// A lane and a private ring behind it, in whole pages.
+static size_t lane_bytes(bool with_ring)
+{
+    size_t ring = with_ring ? sizeof(struct ring) + free_lanes.words * sizeof(uint64_t) : 0;
+    return (sizeof(struct thread_lane) + 63 + ring + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+static struct ring *ring_behind(struct thread_lane *lane)
+{
+    return (struct ring *)(((uintptr_t)(lane + 1) + 63) & ~(uintptr_t)63);
+}
+
+static struct thread_lane *new_lane(void)
+{
+    size_t bytes = sizeof(struct ring) + free_lanes.words * sizeof(uint64_t);
+    struct ring *shared = capture_state.ring_memory ? capture_state.ring_memory(bytes) : NULL;
+    size_t size = lane_bytes(!shared);
+    if ((size_t)(free_lanes.end - free_lanes.at) < size) {
+        free_lanes.slab = free_lanes.slab ? free_lanes.slab * 2 : 1;
+        if (free_lanes.slab > SLAB_LANES)
+            free_lanes.slab = SLAB_LANES;
+        free_lanes.at = map(free_lanes.slab * size);
+        free_lanes.end = free_lanes.at ? free_lanes.at + free_lanes.slab * size : NULL;
+    }
+    struct thread_lane *lane = (struct thread_lane *)free_lanes.at;
+    if (!lane)
+        return NULL;
+    free_lanes.at += size;
+    lane->ring = shared ? shared : ring_behind(lane);
+    return lane;
+}
+
+bool thread_lane_take(struct capture_thread *t)
+{
+    if (t->lane)
+        return true;
+    pthread_mutex_lock(&thread_slots_lock);
+    // Rings of another length, from before a restart with another depth, are given up.
+    if (free_lanes.words != ring_words()) {
+        free_lanes.first = NULL;
+        free_lanes.n = 0;
+        free_lanes.words = ring_words();
+    }
+    struct thread_lane *lane = free_lanes.first;
+    if (lane) {
+        free_lanes.first = lane->next;
+        free_lanes.n--;
+    } else {
+        lane = new_lane();
+    }
+    if (lane)
+        lane->ring->size = free_lanes.words;
+    pthread_mutex_unlock(&thread_slots_lock);
+    if (!lane)
+        return false;
+    lane->ring->tid = (uint32_t)atomic_load(&t->tid);
+    lane->ring->serial = t->serial;
+    memset(lane->ring->name, 0, sizeof lane->ring->name);
+    t->last = NULL;
+    atomic_store(&t->lane, lane);
+    atomic_store(&t->ring, lane->ring); // the drain may look at it from here on
+    return true;
+}
+
+void thread_lane_give(struct capture_thread *t)
+{
+    struct thread_lane *lane = atomic_exchange(&t->lane, NULL);
+    atomic_store(&t->ring, NULL);
+    t->last = NULL;
+    if (!lane)
+        return;
+    pthread_mutex_lock(&thread_slots_lock);
+    if (lane->ring->size == free_lanes.words) {
+        if (free_lanes.n >= FEW_LANES && lane->ring == ring_behind(lane)) {
+            // All pages but the first, which links it.
+            lane->cache.generation = 0;
+            madvise((char *)lane + PAGE, lane_bytes(true) - PAGE, MADV_DONTNEED);
+        }
+        lane->next = free_lanes.first;
+        free_lanes.first = lane;
+        free_lanes.n++;
+    }
+    pthread_mutex_unlock(&thread_slots_lock);
+}
+
+// --- fork ---
+
+static void reset_ring(struct ring *r)
+{
+    atomic_store(&r->tail, atomic_load(&r->head));
+    atomic_store(&r->blocked, 0);
+    atomic_store(&r->blocked_ns, 0);
+    atomic_store(&r->unticked, 0);
+    atomic_store(&r->unticked_ns, 0);
+}
+
+// Timers do not survive fork; slots must not pretend they do. Rings in shared memory are still the
+// parent's.
+void thread_slots_after_fork_in_child(void)
+{
+    thread_slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    if (capture_state.ring_memory) {
+        free_lanes.first = NULL;
+        free_lanes.n = 0;
+    }
+    for (uint32_t i = 0; i < THREAD_BUCKETS; i++)
+        if (atomic_load(&capture_state.buckets[i]))
+            atomic_store(&capture_state.buckets[i], 0);
+    for (uint32_t i = 0; i < CAPTURE_MAX_THREADS / 64; i++)
+        if (atomic_load(&capture_state.dirty[i]))
+            atomic_store(&capture_state.dirty[i], 0);
+    free_slot = 0;
+    EACH_SLOT(t)
+    {
+        pthread_mutex_init(&t->lock, NULL);
+        atomic_store(&t->state, THREAD_FREE);
+        atomic_store(&t->inside, 0);
+        atomic_store(&t->tid, 0);
+        atomic_store(&t->next, free_slot);
+        free_slot = t->index + 1;
+        if (t->lane && capture_state.ring_memory) {
+            atomic_store(&t->lane, NULL);
+            atomic_store(&t->ring, NULL);
+        } else if (t->lane) {
+            reset_ring(t->ring);
+            thread_lane_give(t);
+        }
+    }
+    atomic_store(&capture_state.removals, 0);
+    atomic_store(&capture_state.n_live, 0);
+}

@@ -1,0 +1,18 @@
+// The libc functions behind our interposers, for libkiln.so only.
+//
+// They are looked up once, when the library is loaded: dlsym takes the loader's lock, which a
+// thread may hold for as long as a plugin's constructor runs, and which nobody releases in a child
+// of fork. Interposers follow one pattern: no lock, no allocation, no loader call, a small stack
+// frame, and straight pass-through when nothing is profiled or the caller is not us.
+#pragma once
+
+#define LIBC_EACH(do)                                                                             \
+    do                                                                                            \
+    (pthread_create) do(pthread_sigmask) do(sigprocmask) do(sigaction) do(signal) do(execvpe) do( \
+        fexecve) do(posix_spawn) do(posix_spawnp) do(dlopen)
+
+#define LIBC_NUMBER(name) LIBC_##name,
+enum libc_name { LIBC_EACH(LIBC_NUMBER) LIBC_COUNT };
+
+void *libc_function(enum libc_name name);
+#define LIBC(name) ((__typeof__(&name))libc_function(LIBC_##name))

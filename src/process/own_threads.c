@@ -1,0 +1,230 @@
+#include "process/own_threads.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "process/clock.h"
+#include "process/tasks.h"
+
+enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000 };
+
+static struct {
+    _Atomic pid_t tids[MOST_THREADS]; // 0: free
+    _Atomic uint32_t parked;          // how many are
+    _Atomic uint32_t park;            // a futex: 1 while they are to stay parked
+    _Atomic(void (*)(void)) wakers[MOST_WAKERS];
+} own;
+
+struct start {
+    void *(*run)(void *);
+    void *context;
+};
+
+static void register_self(void)
+{
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+    for (int i = 0; i < MOST_THREADS; i++) {
+        pid_t nobody = 0;
+        if (atomic_compare_exchange_strong(&own.tids[i], &nobody, tid))
+            return;
+    }
+}
+
+static void unregister_self(void *context)
+{
+    pid_t tid = (pid_t)syscall(SYS_gettid);
+    for (int i = 0; i < MOST_THREADS; i++) {
+        pid_t mine = tid;
+        atomic_compare_exchange_strong(&own.tids[i], &mine, 0);
+    }
+}
+
+static void *own_thread_main(void *context)
+{
+    struct start start = *(struct start *)context;
+    free(context);
+    // Raw: libc's prctl may be our own interposer.
+    syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
+    register_self();
+    void *result = start.run(start.context);
+    unregister_self(NULL);
+    return result;
+}
+
+int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, bool detach,
+                     const char *what, struct err *e)
+{
+    struct start *start = malloc(sizeof *start);
+    pthread_attr_t attributes;
+    sigset_t blocked, had;
+    if (!start)
+        return err_set(e, "cannot start a thread %s: out of memory", what);
+    *start = (struct start){run, context};
+    pthread_attr_init(&attributes);
+    if (detach)
+        pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    // The program's signals are for the program's threads.
+    sigfillset(&blocked);
+    sigdelset(&blocked, SIGPROF);
+    pthread_sigmask(SIG_SETMASK, &blocked, &had);
+    int failed = pthread_create(thread, &attributes, own_thread_main, start);
+    pthread_sigmask(SIG_SETMASK, &had, NULL);
+    pthread_attr_destroy(&attributes);
+    if (!failed)
+        return 0;
+    free(start);
+    return err_set(e, "cannot start a thread %s: %s", what, strerror(failed));
+}
+
+bool own_thread_is(pid_t tid)
+{
+    for (int i = 0; i < MOST_THREADS; i++)
+        if (atomic_load(&own.tids[i]) == tid)
+            return true;
+    return false;
+}
+
+static int count_own(void)
+{
+    int n = 0;
+    for (int i = 0; i < MOST_THREADS; i++)
+        n += atomic_load(&own.tids[i]) != 0;
+    return n;
+}
+
+// --- alone ---
+
+// The first thread of a process stays listed, as a zombie, when it has ended. *code: its exit code.
+static bool first_thread_has_ended(pid_t tid, int *code)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *p = strrchr(text, ')');
+    if (!p || strncmp(p, ") Z", 3) != 0)
+        return false;
+    for (int field = 2; p && field < 52; field++)
+        p = strchr(p + 1, ' ');
+    *code = p ? (int)strtol(p, NULL, 10) >> 8 : 0;
+    return true;
+}
+
+static bool is_ours_or_first(void *context, pid_t tid)
+{
+    bool *others = context;
+    *others |= tid != (pid_t)syscall(SYS_getpid) && !own_thread_is(tid);
+    return !*others;
+}
+
+bool own_threads_are_alone(int *code)
+{
+    bool others = false;
+    return first_thread_has_ended((pid_t)syscall(SYS_getpid), code) &&
+           process_each_task(is_ours_or_first, &others) && !others;
+}
+
+static _Atomic(void (*)(void)) before_end;
+
+void own_threads_before_end(void (*hook)(void))
+{
+    atomic_store(&before_end, hook);
+}
+
+// libc runs exit handlers when its last thread ends. If the first thread left by a bare system
+// call with a code, the kernel ends the process with that code and no handler runs.
+_Noreturn void own_thread_end_process(int code)
+{
+    if (code == 0)
+        exit(0);
+    void (*hook)(void) = atomic_load(&before_end);
+    if (hook)
+        hook();
+    for (;;)
+        syscall(SYS_exit_group, code);
+}
+
+// --- parking ---
+
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value)
+{
+    syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, NULL, NULL, 0);
+}
+
+bool own_threads_parking(void)
+{
+    return atomic_load(&own.park);
+}
+
+void own_thread_park_point(void)
+{
+    if (!own_threads_parking())
+        return;
+    // A signal would end the wait and make it call the kernel again, which may be forbidden then.
+    uint64_t all = UINT64_MAX, had;
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &had, sizeof all);
+    atomic_fetch_add(&own.parked, 1);
+    while (atomic_load(&own.park))
+        futex(&own.park, FUTEX_WAIT, 1);
+    atomic_fetch_sub(&own.parked, 1);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &had, NULL, sizeof had);
+}
+
+void own_threads_on_park(void (*wake)(void))
+{
+    for (int i = 0; i < MOST_WAKERS; i++) {
+        void (*nobody)(void) = NULL;
+        if (atomic_load(&own.wakers[i]) == wake ||
+            atomic_compare_exchange_strong(&own.wakers[i], &nobody, wake))
+            return;
+    }
+}
+
+bool own_threads_park(void)
+{
+    uint64_t until = process_now_ns() + PARK_PATIENCE_MS * UINT64_C(1000000);
+    atomic_store(&own.park, 1);
+    bool all = count_own() == 0;
+    for (unsigned round = 0; !all && process_now_ns() < until; round++) {
+        for (int i = 0; i < MOST_WAKERS && round % 16 == 0; i++) {
+            void (*wake)(void) = atomic_load(&own.wakers[i]);
+            if (wake)
+                wake();
+        }
+        struct timespec pause = {.tv_nsec = 500000};
+        nanosleep(&pause, NULL);
+        all = (int)atomic_load(&own.parked) >= count_own();
+    }
+    if (!all)
+        return false;
+    // The last one counts itself just before it waits: let it get there.
+    struct timespec pause = {.tv_nsec = 2000000};
+    nanosleep(&pause, NULL);
+    return true;
+}
+
+void own_threads_release(void)
+{
+    atomic_store(&own.park, 0);
+    futex(&own.park, FUTEX_WAKE, MOST_THREADS);
+}
+
+void own_threads_after_fork_in_child(void)
+{
+    for (int i = 0; i < MOST_THREADS; i++)
+        atomic_store(&own.tids[i], 0);
+    atomic_store(&own.parked, 0);
+    atomic_store(&own.park, 0);
+}

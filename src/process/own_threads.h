@@ -1,0 +1,41 @@
+// The one way to start a thread of the profiler's own: all signals blocked but SIGPROF, named
+// "kiln", registered and counted. Registered threads can be parked, and they are the ones that do
+// not keep a process alive.
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+// Starts run(context). detach: nobody joins it. -1 with e filled: what names the thread's job.
+int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, bool detach,
+                     const char *what, struct err *e);
+
+// Whether tid is one of our threads.
+bool own_thread_is(pid_t tid);
+
+// Whether the program's last thread has ended and only ours are left: then the process must end as
+// it would have without us. *code: what the first thread gave to the kernel when it ended.
+bool own_threads_are_alone(int *code);
+
+// Ends the process from one of our threads, as libc and the kernel would have done: code is the
+// first thread's.
+_Noreturn void own_thread_end_process(int code);
+// What is called before that if no exit handlers run.
+void own_threads_before_end(void (*hook)(void));
+
+// Each thread calls this at a point where it holds no lock, at least when it was woken. It blocks
+// there while the threads are parked.
+void own_thread_park_point(void);
+// Whether threads are asked to park: a reason to end a wait.
+bool own_threads_parking(void);
+// wake gets a thread out of its wait so that it comes to its park point; signal-safe is not needed.
+void own_threads_on_park(void (*wake)(void));
+// Parks all our threads; false if some did not come to their park points in time. Nothing of ours
+// makes a system call until own_threads_release.
+bool own_threads_park(void);
+void own_threads_release(void);
+
+void own_threads_after_fork_in_child(void);

@@ -1,0 +1,116 @@
+#include "process/process.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "process/own_threads.h"
+
+static _Atomic pid_t own_pid;
+
+// Raw, because an allocator or a sandbox may interpose libc's.
+static pid_t current_pid(void)
+{
+    return (pid_t)syscall(SYS_getpid);
+}
+
+pid_t process_pid(void)
+{
+    // Constructors of other objects may come before ours.
+    pid_t pid = atomic_load_explicit(&own_pid, memory_order_relaxed);
+    if (!pid)
+        atomic_store(&own_pid, pid = current_pid());
+    return pid;
+}
+
+bool process_is_us(void)
+{
+    return process_pid() == current_pid();
+}
+
+bool process_is_privileged(void)
+{
+    return getauxval(AT_SECURE) != 0;
+}
+
+int process_check_privileges(struct err *e)
+{
+    return process_is_privileged()
+               ? err_set(e, "profiling is disabled: this program runs with elevated privileges "
+                            "(setuid, setgid or file capabilities)")
+               : 0;
+}
+
+const char *process_getenv(const char *name)
+{
+    return process_is_privileged() ? NULL : getenv(name);
+}
+
+// Weak: a static program has no loader, and nothing can unload it.
+extern __typeof__(dladdr1) dladdr1 __attribute__((weak));
+extern __typeof__(dlopen) dlopen __attribute__((weak));
+
+void process_pin_library(void)
+{
+    static _Atomic bool pinned;
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!dladdr1 || !dlopen || atomic_exchange(&pinned, true))
+        return;
+    // The main program has no name and is never unloaded.
+    if (dladdr1((void *)process_pin_library, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+        map->l_name && *map->l_name)
+        dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+// --- fork ---
+
+static _Atomic(const struct process_fork_hooks *) subscribers[PROCESS_FORK_COUNT];
+
+static void before_fork(void)
+{
+    for (int i = 0; i < PROCESS_FORK_COUNT; i++) {
+        const struct process_fork_hooks *h = atomic_load(&subscribers[i]);
+        if (h && h->before)
+            h->before();
+    }
+}
+
+static void fork_in_parent(void)
+{
+    for (int i = PROCESS_FORK_COUNT - 1; i >= 0; i--) {
+        const struct process_fork_hooks *h = atomic_load(&subscribers[i]);
+        if (h && h->in_parent)
+            h->in_parent();
+    }
+}
+
+// The part that may start the profiler again comes last, when all others are reset.
+static void fork_in_child(void)
+{
+    atomic_store(&own_pid, current_pid());
+    own_threads_after_fork_in_child();
+    for (int i = PROCESS_FORK_COUNT - 2; i >= -1; i--) {
+        int order = i >= 0 ? i : PROCESS_FORK_PRELOAD;
+        const struct process_fork_hooks *h = atomic_load(&subscribers[order]);
+        if (h && h->in_child)
+            h->in_child();
+    }
+}
+
+// Always, since a child may be the first to use the library.
+__attribute__((constructor(101))) static void watch_forks(void)
+{
+    process_pid();
+    pthread_atfork(before_fork, fork_in_parent, fork_in_child);
+}
+
+void process_on_fork(enum process_fork_order order, const struct process_fork_hooks *hooks)
+{
+    atomic_store(&subscribers[order], hooks);
+}

@@ -1,0 +1,56 @@
+// The process we live in: the only code that deals with it. Everything above asks here.
+//
+// - Who we are: a child that shares our memory (vfork, CLONE_VM) or was made behind libc's back
+//   (_Fork, bare clone) runs our code with our state, but it is not us and must not change it.
+// - What we may believe: under AT_SECURE the environment belongs to somebody with fewer rights.
+// - One ordered list of what happens around fork.
+// - process/clock.h, maps.h: time and the memory map; process/own_threads.h: our threads;
+//   process/sandbox.h: seccomp; process/libc.h: the libc functions behind our interposers.
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/err.h"
+
+// The process that loaded the library, or the child of a fork that ran its handlers.
+pid_t process_pid(void);
+// False in a child that runs on our memory or a copy of it without having gone through fork().
+// One system call; signal-safe.
+bool process_is_us(void);
+
+// Whether the process runs with more rights than its caller (setuid, setgid, file capabilities).
+// Then kiln does nothing at all: not what the environment says, and not what callers ask for.
+bool process_is_privileged(void);
+// 0, or -1 with e filled if the process is privileged.
+int process_check_privileges(struct err *e);
+// The only way to read an environment variable inside a host. NULL if it is not set, or if the
+// process is privileged.
+const char *process_getenv(const char *name);
+
+// Keeps the object that contains this code in memory for good: handlers and thread-exit hooks
+// must stay mapped when a plugin that carries the library is closed. Not signal-safe; takes the
+// loader's lock.
+void process_pin_library(void);
+
+// --- fork ---
+
+// Before a fork, locks are taken in this order and given back in the opposite one, whatever order
+// the parts started in.
+enum process_fork_order {
+    PROCESS_FORK_PUSH,
+    PROCESS_FORK_ENDPOINTS,
+    PROCESS_FORK_COLLECTOR,
+    PROCESS_FORK_PRELOAD, // may start the profiler again, so in the child it comes last
+    PROCESS_FORK_COUNT
+};
+
+struct process_fork_hooks {
+    void (*before)(void);
+    void (*in_parent)(void);
+    // Other threads do not exist here: reset state, call nothing that may take a lock.
+    void (*in_child)(void);
+};
+
+// Once per part; hooks must stay valid. Any member may be NULL.
+void process_on_fork(enum process_fork_order order, const struct process_fork_hooks *hooks);

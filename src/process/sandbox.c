@@ -1,0 +1,341 @@
+#include "process/sandbox.h"
+
+#include <linux/audit.h>
+#include <linux/bpf_common.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/attributes.h"
+#include "process/call.h"
+#include "process/process.h"
+
+#if defined(__x86_64__)
+#define OWN_ARCH AUDIT_ARCH_X86_64
+#else
+#define OWN_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+// Calls of handlers, allocation hooks and our threads. A filter that kills on any of them is
+// treated as if it did on all.
+static const uint32_t our_calls[] = {
+    SYS_futex,
+    SYS_clock_gettime,
+    SYS_clock_nanosleep,
+    SYS_nanosleep,
+    SYS_gettid,
+    SYS_getpid,
+    SYS_tgkill,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigaction,
+    SYS_rt_sigreturn,
+    SYS_rt_sigtimedwait,
+    SYS_openat,
+    SYS_read,
+    SYS_pread64,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_lseek,
+    SYS_getdents64,
+    SYS_readlinkat,
+    SYS_mmap,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_mprotect,
+    SYS_madvise,
+    SYS_brk,
+    SYS_timer_create,
+    SYS_timer_settime,
+    SYS_timer_delete,
+    SYS_getitimer,
+    SYS_setitimer,
+    SYS_process_vm_readv,
+    SYS_prctl,
+    SYS_write,
+    SYS_writev,
+    SYS_ppoll,
+    SYS_accept4,
+    SYS_socket,
+    SYS_connect,
+    SYS_sendto,
+    SYS_recvfrom,
+    SYS_setsockopt,
+    SYS_getsockopt,
+    SYS_shutdown,
+    SYS_eventfd2,
+    SYS_fcntl,
+    SYS_exit,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_sched_getaffinity,
+    SYS_getrandom,
+#if defined(__x86_64__)
+    SYS_open,
+    SYS_stat,
+    SYS_readlink,
+    SYS_poll,
+#endif
+};
+
+// --- asking a filter ---
+
+enum { MOST_INSTRUCTIONS = 4096, MOST_STEPS = 200000, WORDS = BPF_MEMWORDS };
+
+// A value of the filter's machine that may depend on what is not known: arguments, addresses.
+struct value {
+    uint32_t v;
+    bool known;
+};
+
+struct machine {
+    struct value a, x, memory[WORDS];
+};
+
+struct question {
+    const struct sandbox_instruction *program;
+    size_t n;
+    uint32_t call;
+    unsigned steps;
+};
+
+static bool is_fatal(uint32_t action)
+{
+    switch (action & SECCOMP_RET_ACTION_FULL) {
+    case SECCOMP_RET_ALLOW:
+    case SECCOMP_RET_ERRNO:
+    case SECCOMP_RET_LOG:
+        return false;
+    default:
+        // Killing, traps that the program answers by ending, tracers and supervisors that decide.
+        return true;
+    }
+}
+
+static struct value load(const struct question *q, uint32_t at)
+{
+    if (at == offsetof(struct seccomp_data, nr))
+        return (struct value){q->call, true};
+    if (at == offsetof(struct seccomp_data, arch))
+        return (struct value){OWN_ARCH, true};
+    return (struct value){0, false};
+}
+
+static struct value calculate(uint16_t operation, struct value a, struct value b)
+{
+    struct value r = {0, a.known && b.known};
+    switch (operation) {
+    case BPF_ADD:
+        r.v = a.v + b.v;
+        break;
+    case BPF_SUB:
+        r.v = a.v - b.v;
+        break;
+    case BPF_MUL:
+        r.v = a.v * b.v;
+        break;
+    case BPF_DIV:
+        r.v = b.v ? a.v / b.v : 0;
+        break;
+    case BPF_AND:
+        r.v = a.v & b.v;
+        break;
+    case BPF_OR:
+        r.v = a.v | b.v;
+        break;
+    case BPF_XOR:
+        r.v = a.v ^ b.v;
+        break;
+    case BPF_LSH:
+        r.v = b.v < 32 ? a.v << b.v : 0;
+        break;
+    case BPF_RSH:
+        r.v = b.v < 32 ? a.v >> b.v : 0;
+        break;
+    default:
+        r.known = false;
+    }
+    return r;
+}
+
+static bool compare(uint16_t operation, uint32_t a, uint32_t b)
+{
+    switch (operation) {
+    case BPF_JEQ:
+        return a == b;
+    case BPF_JGT:
+        return a > b;
+    case BPF_JGE:
+        return a >= b;
+    default:
+        return a & b;
+    }
+}
+
+// Whether some way through the program from instruction at ends fatally. Jumps only go forward.
+static bool may_kill(struct question *q, size_t at, struct machine m, unsigned depth)
+{
+    while (at < q->n) {
+        const struct sandbox_instruction *i = &q->program[at++];
+        struct value k = {i->k, true}, b = BPF_SRC(i->code) == BPF_X ? m.x : k;
+        if (++q->steps > MOST_STEPS)
+            return true;
+        switch (BPF_CLASS(i->code)) {
+        case BPF_LD:
+        case BPF_LDX: {
+            struct value *to = BPF_CLASS(i->code) == BPF_LD ? &m.a : &m.x;
+            *to = BPF_MODE(i->code) == BPF_ABS   ? load(q, i->k)
+                  : BPF_MODE(i->code) == BPF_MEM ? m.memory[i->k % WORDS]
+                  : BPF_MODE(i->code) == BPF_LEN ? (struct value){sizeof(struct seccomp_data), true}
+                                                 : k;
+            break;
+        }
+        case BPF_ST:
+            m.memory[i->k % WORDS] = m.a;
+            break;
+        case BPF_STX:
+            m.memory[i->k % WORDS] = m.x;
+            break;
+        case BPF_ALU:
+            m.a = BPF_OP(i->code) == BPF_NEG ? (struct value){-m.a.v, m.a.known}
+                                             : calculate(BPF_OP(i->code), m.a, b);
+            break;
+        case BPF_JMP:
+            if (BPF_OP(i->code) == BPF_JA) {
+                at += i->k;
+            } else if (m.a.known && b.known) {
+                at += compare(BPF_OP(i->code), m.a.v, b.v) ? i->jt : i->jf;
+            } else {
+                if (depth == 0 || may_kill(q, at + i->jt, m, depth - 1))
+                    return true;
+                at += i->jf;
+            }
+            break;
+        case BPF_RET:
+            return (BPF_RVAL(i->code) == BPF_A && !m.a.known) ||
+                   is_fatal(BPF_RVAL(i->code) == BPF_A ? m.a.v : i->k);
+        default:
+            m.a = BPF_MISCOP(i->code) == BPF_TXA ? m.x : m.a;
+            m.x = BPF_MISCOP(i->code) == BPF_TAX ? m.a : m.x;
+        }
+    }
+    return true; // not a program that the kernel takes
+}
+
+static bool kills(const struct sandbox_instruction *program, size_t n, uint32_t call)
+{
+    enum { MOST_BRANCHES = 24 };
+    struct question q = {program, n, call, 0};
+    return may_kill(&q, 0, (struct machine){.a = {0, true}, .x = {0, true}}, MOST_BRANCHES);
+}
+
+void sandbox_ask_filter(const struct sandbox_instruction *program, size_t n,
+                        struct sandbox_verdict *verdict)
+{
+    *verdict = (struct sandbox_verdict){
+        .kills_handler = kills(program, n, SYS_rt_sigreturn),
+        .kills_wait = kills(program, n, SYS_futex) || kills(program, n, SYS_clock_gettime) ||
+                      kills(program, n, SYS_getpid),
+    };
+    for (size_t i = 0; i < sizeof our_calls / sizeof *our_calls && !verdict->kills_calls; i++)
+        verdict->kills_calls = kills(program, n, our_calls[i]);
+}
+
+// --- who is confined ---
+
+_Atomic uint32_t sandbox_scope_now;
+static __thread struct sandbox_inheritance caller INITIAL_EXEC;
+static sandbox_hook *_Atomic before_hook;
+static sandbox_undo *_Atomic failed_hook;
+
+bool sandbox_confines_caller(void)
+{
+    return caller.confined || sandbox_scope() == SANDBOX_ALL_THREADS;
+}
+
+bool sandbox_lets_caller_wait(void)
+{
+    return !sandbox_confines_caller() || (caller.confined && caller.may_wait);
+}
+
+struct sandbox_inheritance sandbox_of_caller(void)
+{
+    return caller;
+}
+
+void sandbox_inherit(struct sandbox_inheritance from)
+{
+    caller = from;
+}
+
+void sandbox_on_confinement(sandbox_hook *before, sandbox_undo *failed)
+{
+    atomic_store(&before_hook, before);
+    atomic_store(&failed_hook, failed);
+}
+
+// --- entering one ---
+
+// The program's memory may be anything: a probe for seccomp passes NULL.
+static bool copy(void *to, const void *from, size_t n)
+{
+    struct iovec local = {to, n}, remote = {(void *)from, n};
+    return syscall(SYS_process_vm_readv, process_pid(), &local, 1, &remote, 1, 0) == (long)n;
+}
+
+// False: the kernel will not take it.
+static bool ask_caller_filter(const void *program, struct sandbox_verdict *verdict)
+{
+    struct sock_fprog given;
+    static struct sandbox_instruction filter[MOST_INSTRUCTIONS];
+    static atomic_flag busy = ATOMIC_FLAG_INIT;
+    _Static_assert(sizeof *filter == sizeof *given.filter, "the kernel's layout");
+    if (!copy(&given, program, sizeof given) || given.len == 0 || given.len > MOST_INSTRUCTIONS)
+        return false;
+    *verdict = (struct sandbox_verdict){true, true, true};
+    if (atomic_flag_test_and_set(&busy))
+        return true; // two at once: assume the worst
+    bool readable = copy(filter, given.filter, given.len * sizeof *filter);
+    if (readable)
+        sandbox_ask_filter(filter, given.len, verdict);
+    atomic_flag_clear(&busy);
+    return readable;
+}
+
+static long make_call(const long *call)
+{
+    return process_call(call[0], call[1], call[2], call[3], 0, 0, 0);
+}
+
+long sandbox_enter(const struct sandbox_request *request)
+{
+    struct sandbox_verdict verdict = {.kills_calls = true, .kills_wait = true};
+    if (sandbox_confines_caller() || !process_is_us())
+        return make_call(request->call);
+    if (!request->strict && (!ask_caller_filter(request->program, &verdict) ||
+                             (!verdict.kills_calls && !verdict.kills_handler)))
+        return make_call(request->call);
+    sandbox_hook *before = atomic_load(&before_hook);
+    sandbox_undo *undo = atomic_load(&failed_hook);
+    uint32_t had_scope = atomic_load(&sandbox_scope_now);
+    uint32_t scope = request->all ? SANDBOX_ALL_THREADS : SANDBOX_SOME_THREADS;
+    struct sandbox_inheritance had = caller;
+    if (before)
+        before(&verdict, request->all);
+    // Before the filter is in force: a handler right after it must already know.
+    caller = (struct sandbox_inheritance){true, !verdict.kills_wait};
+    if (scope > had_scope)
+        atomic_store(&sandbox_scope_now, scope);
+    long result = make_call(request->call);
+    if (result < 0 || (result > 0 && !request->gives_listener)) {
+        atomic_store(&sandbox_scope_now, had_scope);
+        caller = had;
+        if (undo)
+            undo();
+    }
+    return result;
+}

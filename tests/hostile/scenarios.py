@@ -1,0 +1,343 @@
+"""Tests that need more than one run of one program: privileges, files that change, other
+compilers. Each yields (what, why it failed or None) and raises Skip where it cannot run."""
+import glob
+import http.client
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+LIMIT = 15
+NOBODY = 65534
+
+
+class Skip(Exception):
+    pass
+
+
+def clean_environment(**more):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(('KILN_', 'LD_', 'HOSTILE_'))}
+    return dict(kept, **more)
+
+
+def preloaded(place, *others, **more):
+    return clean_environment(LD_PRELOAD=':'.join([*others, place.libkiln]), KILN_FREQUENCY='1000', **more)
+
+
+def run(place, command, directory, environment=None, before=None):
+    return place.run(command, environment or clean_environment(), directory, LIMIT, before)
+
+
+def status_of(result):
+    if result.hung:
+        return 'hang'
+    return f'exit {result.status}' if result.status >= 0 else f'death by {signal.Signals(-result.status).name}'
+
+
+def differs(result, output, status=0):
+    """Why a run is not as expected, or None."""
+    if result.hung or result.status != status:
+        return f'{status_of(result)}, not exit {status}; stderr: {result.errors.strip()[-200:]}'
+    return None if result.output == output else f'output {result.output!r}, not {output!r}'
+
+
+def seconds_in(place, profile, function=''):
+    """CPU seconds of the stacks with a function, by name."""
+    done = subprocess.run([place.kiln, 'convert', '--to', 'folded', profile, '-'], capture_output=True,
+                          text=True)
+    return sum(int(line.rsplit(' ', 1)[1]) for line in done.stdout.splitlines() if function in line) / 1e9
+
+
+# --- privileges ---
+
+def privileged_programs(place, directory, give_rights):
+    os.makedirs(os.path.join(directory, 'secret'), mode=0o700)
+    secret = os.path.join(directory, 'secret', 'file')
+    for kind in 'shared', 'static':
+        program = os.path.join(directory, f'privileged-{kind}')
+        shutil.copy(place.compile('privileged.c', kind), program)
+        os.chmod(program, 0o755)
+        give_rights(program)
+        for name, value in (('KILN_OUTPUT', secret), ('KILN_HEAP_OUTPUT', secret),
+                            ('KILN_LISTEN', 'unix:' + secret + '.socket'),
+                            ('KILN_RUN', secret + '.journal'), ('KILN_PUSH', 'http://127.0.0.1:9')):
+            with open(secret, 'w') as file:
+                file.write('root only\n')
+            os.chmod(secret, 0o600)
+            where = os.path.join(directory, f'{kind}-{name}')
+            os.makedirs(where)
+            os.chmod(where, 0o777)
+
+            def become_nobody():
+                os.setgroups([])
+                os.setgid(NOBODY)
+                os.setuid(NOBODY)
+
+            result = run(place, [program], where, clean_environment(**{name: value}), become_nobody)
+            why = differs(result, 'the program runs with rights of its own: yes\n')
+            with open(secret) as file:
+                if file.read() != 'root only\n':
+                    why = "root's file was overwritten"
+            others = set(os.listdir(os.path.join(directory, 'secret'))) - {'file'}
+            if others:
+                why = f'files were created: {others}'
+            for other in others:
+                os.remove(os.path.join(directory, 'secret', other))
+            yield f'[{kind}] {name}', why or (result.errors.strip() and f'stderr: {result.errors.strip()}')
+
+
+def setuid_program(place, directory):
+    """Row 1: nobody runs a setuid program that is linked with libkiln."""
+    if os.geteuid():
+        raise Skip('needs root')
+
+    def give_rights(program):
+        os.chown(program, 0, 0)
+        os.chmod(program, 0o4755)
+
+    yield from privileged_programs(place, directory, give_rights)
+
+
+def file_capabilities(place, directory):
+    """Row 1, with file capabilities instead of the setuid bit."""
+    setcap = shutil.which('setcap', path=os.environ.get('PATH', '') + ':/sbin:/usr/sbin')
+    if os.geteuid() or not setcap:
+        raise Skip('needs root and setcap (libcap2-bin)')
+
+    def give_rights(program):
+        done = subprocess.run([setcap, 'cap_dac_override+ep', program], capture_output=True, text=True)
+        if done.returncode:
+            raise Skip(f'setcap does not work here: {done.stderr.strip()}')
+
+    yield from privileged_programs(place, directory, give_rights)
+
+
+# --- code and files that go away ---
+
+def plugin_with_archive(place, directory):
+    """Row 10: a plugin with libkiln.a in it is closed."""
+    plugin = place.compile('plugin_kiln.c', 'static-plugin')
+    program = place.compile('plugin_closer.c', flags=['-ldl'])
+    expected = 'closed: yes\nthe child ended: yes\nsurvived\n'
+    for how in 'stopped', 'running':
+        for attempt in range(3):
+            why = differs(run(place, [program, how, plugin], directory), expected)
+            if why:
+                break
+        yield how, why
+
+
+def build_large_library(place, directory):
+    """A library whose debug information is much larger than its code. Returns its path and where
+    what is loaded ends."""
+    source, library = os.path.join(directory, 'large.c'), os.path.join(directory, 'liblarge.so')
+    with open(source, 'w') as file:
+        file.write('#include <stdint.h>\n')
+        for i in range(1500):
+            file.write(f'struct record_{i} {{ uint64_t first_{i}, second_{i}; struct record_{i} *next_{i}; }};\n'
+                       f'uint64_t function_{i}(uint64_t a, void *p) {{ volatile struct record_{i} r = {{a, {i}, 0}};\n'
+                       f'  for (int k = 0; k < 2000; k++) r.first_{i} += r.second_{i} * k; return r.first_{i}; }}\n')
+        file.write('uint64_t (*table[])(uint64_t, void *) = {' +
+                   ', '.join(f'function_{i}' for i in range(1500)) + '};\n')
+    subprocess.run(['cc', '-O1', '-g3', '-shared', '-fPIC', source, '-o', library], check=True)
+    headers = subprocess.run(['readelf', '-lW', library], capture_output=True, text=True).stdout
+    loads = re.findall(r'LOAD +(0x[0-9a-f]+) \S+ \S+ (0x[0-9a-f]+)', headers)
+    return library, max(int(offset, 16) + int(size, 16) for offset, size in loads)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__('localhost', timeout=LIMIT)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(LIMIT)
+        self.sock.connect(self.path)
+
+
+def get(path, target):
+    connection = UnixConnection(path)
+    connection.request('GET', target)
+    answer = connection.getresponse()
+    return answer.status, answer.read()
+
+
+def shrinking_library(place, directory):
+    """Row 11: a library is truncated or overwritten between and during requests for names."""
+    library, end = build_large_library(place, directory)
+    original = library + '.original'
+    shutil.copy(library, original)
+    program = place.compile('call_library.c', flags=['-L' + directory, '-llarge', '-Wl,-rpath,' + directory])
+    symbols = subprocess.run(['nm', original], capture_output=True, text=True).stdout
+
+    def address_of(pid, function):
+        offset = int(re.search(rf'(?m)^([0-9a-f]+) T {function}$', symbols)[1], 16)
+        with open(f'/proc/{pid}/maps') as file:
+            base = next(line for line in file if 'liblarge.so' in line).partition('-')[0]
+        return hex(int(base, 16) + offset + 4)
+
+    def truncate():
+        os.truncate(library, end)
+
+    def zero():
+        with open(library, 'r+b') as file:
+            file.seek(end)
+            file.write(b'\0' * (os.path.getsize(original) - end))
+
+    def ask_names(where, pid):
+        get(where, '/debug/pprof/symbol?' + address_of(pid, 'function_5'))
+        damage()
+        get(where, '/debug/pprof/symbol?' + address_of(pid, 'function_1400'))
+
+    def ask_profile(where, pid):
+        get(where, '/debug/pprof/profile?seconds=1')
+        damage()
+        get(where, '/debug/pprof/profile?seconds=1')
+
+    def damage_during(where, pid):
+        connection = UnixConnection(where)
+        connection.request('GET', '/debug/pprof/profile?seconds=1')
+        time.sleep(1.02)
+        damage()
+        connection.getresponse().read()
+
+    for label, damage, ask in (('truncated, symbol', truncate, ask_names),
+                               ('overwritten, symbol', zero, ask_names),
+                               ('truncated, profile', truncate, ask_profile),
+                               ('truncated during profile', truncate, damage_during)):
+        shutil.copy(original, library + '.new')
+        os.rename(library + '.new', library)
+        where = os.path.join(directory, 'socket')
+        child = subprocess.Popen([program, '3'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                 env=preloaded(place, KILN_LISTEN='unix:' + where), text=True)
+        why = None
+        try:
+            pid = int(child.stdout.readline())
+            time.sleep(0.3)
+            ask(where, pid)
+        except (OSError, http.client.HTTPException) as error:
+            why = f'the request failed: {error!r}'
+        try:
+            rest = child.communicate(timeout=LIMIT)[0]
+            if child.returncode or rest != 'survived\n':
+                code = child.returncode
+                why = f'death by {signal.Signals(-code).name}' if code < 0 else f'exit {code}'
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.communicate()
+            why = 'hang'
+        yield label, why
+
+
+# --- time, directories, environments ---
+
+def clock_set_back(place, directory):
+    """Row 13: CLOCK_REALTIME goes back by 30 s; the collector must not sleep for as long."""
+    shim = place.compile('clock_set_back.c', 'plugin')
+    profile = os.path.join(directory, 'clock.pb.gz')
+    result = run(place, [place.compile('busy.c'), '2.5'], directory,
+                 preloaded(place, shim, KILN_OUTPUT=profile))
+    why = differs(result, 'done\n')
+    if not why:
+        found = seconds_in(place, profile, 'compute_visibly')
+        why = None if 2.2 < found < 2.8 else f'{found:.2f} s in compute_visibly, not 2.5 s: samples were dropped'
+    yield 'samples are kept', why
+
+
+def relative_paths(place, directory):
+    """Row 18: a relative KILN_OUTPUT and a library loaded by a relative path, then chdir."""
+    shutil.copy(place.compile('plugin_busy.c', 'plugin'), os.path.join(directory, 'busy.so'))
+    result = run(place, [place.compile('change_directory.c'), './busy.so'], directory,
+                 preloaded(place, KILN_OUTPUT='relative.pb.gz'))
+    yield 'the program', differs(result, 'done\n')
+    found = glob.glob(os.path.join(directory, '**/relative.pb.gz'), recursive=True)
+    expected = os.path.join(directory, 'relative.pb.gz')
+    yield 'where the profile is', None if found == [expected] else f'it is {found}, not {expected}'
+    if found:
+        seconds = seconds_in(place, found[0], 'work_in_library')
+        yield 'names of the library', None if seconds > 0.05 else 'work_in_library has no name in the profile'
+
+
+def child_environment(place, directory):
+    """Row 25: without --follow a child sees only what the user set."""
+    look = '/usr/bin/env | grep -E "^(LD_PRELOAD|KILN_)" | sort; true'
+    for label, more in (('nothing set', {}), ('set by the user', {'LD_PRELOAD': 'libm.so.6', 'KILN_MINE': '1'})):
+        expected = ''.join(f'{k}={v}\n' for k, v in sorted(more.items()))
+        for shell in (['/bin/sh', '-c', look], [sys.executable, '-c', f'import subprocess; subprocess.run({look!r}, shell=True)']):
+            if len(more) and shell[0] == sys.executable:
+                continue
+            plain = run(place, shell, directory, clean_environment(**more))
+            result = run(place, [place.kiln, 'run', '-q', '-o', os.path.join(directory, 'out.pb.gz'), '--', *shell],
+                         directory, clean_environment(**more))
+            why = differs(plain, expected) or differs(result, expected)
+            yield f'{label}, {os.path.basename(shell[0])}', why
+
+
+def stale_environment(place, directory):
+    """Row 14 without Go: a child gets its parent's original environment."""
+    pattern = os.path.join(directory, 'profile-%p.pb.gz')
+    result = run(place, [place.compile('stale_environment.c')], directory, preloaded(place, KILN_OUTPUT=pattern))
+    yield 'the program', differs(result, 'child\nthe child ran: yes\n')
+    found = glob.glob(os.path.join(directory, 'profile-*'))
+    yield 'the child', None if len(found) == 1 else f'{len(found)} processes wrote a profile, not 1'
+
+
+def go_with_cgo(place, directory):
+    """Row 14: Go passes its original environment to children."""
+    go = shutil.which('go', path=os.environ.get('PATH', '') + ':/usr/local/go/bin')
+    if not go:
+        raise Skip('needs Go')
+    program = os.path.join(directory, 'go_program')
+    built = subprocess.run([go, 'build', '-o', program, os.path.join(place.here, 'go_program.go')],
+                           capture_output=True, text=True, cwd=directory,
+                           env=dict(os.environ, CGO_ENABLED='1', GOFLAGS='-mod=mod', GOTOOLCHAIN='local'))
+    if built.returncode:
+        raise Skip(f'Go cannot build with cgo: {built.stderr.strip().splitlines()[-1:]}')
+    expected = 'child\nthe child ran: true\nown profile: true\n'
+    yield '[plain]', differs(run(place, [program], directory), expected, 3)
+    yield '[idle]', differs(run(place, [program], directory, clean_environment(LD_PRELOAD=place.libkiln)), expected, 3)
+    pattern = os.path.join(directory, 'profile-%p.pb.gz')
+    result = run(place, [program], directory, preloaded(place, KILN_OUTPUT=pattern))
+    yield '[profiled]', differs(result, expected, 3)
+    found = glob.glob(os.path.join(directory, 'profile-*'))
+    yield '[profiled] profiles', None if len(found) == 1 else f'{len(found)} processes wrote a profile, not 1'
+    result = run(place, [place.kiln, 'run', '-q', '-F', '1000', '-o', os.path.join(directory, 'run.pb.gz'), '--', program],
+                 directory)
+    yield '[run]', differs(result, expected, 3)
+
+
+def musl_child(place, directory):
+    """Row 15: under `kiln run` a child that is linked with musl starts as usual."""
+    if not shutil.which('musl-gcc'):
+        raise Skip('needs musl-gcc (musl-tools)')
+    program = os.path.join(directory, 'musl_child')
+    subprocess.run(['musl-gcc', '-O2', os.path.join(place.here, 'musl_child.c'), '-o', program], check=True)
+    shell = ['/bin/sh', '-c', f'{program}; echo $?']
+    yield '[plain]', differs(run(place, shell, directory), 'musl ran\n4\n')
+    for label, extra in (('[run]', []), ('[run --heap]', ['--heap'])):
+        result = run(place, [place.kiln, 'run', '-q', *extra, '-o', os.path.join(directory, 'out.pb.gz'), '--', *shell],
+                     directory)
+        yield label, differs(result, 'musl ran\n4\n')
+
+
+def python_subprocess(place, directory):
+    """Row 3 as it was met: Python's subprocess.run takes the handler away."""
+    command = [sys.executable, os.path.join(place.here, 'python_program.py')]
+    plain = run(place, command, directory)
+    yield '[plain]', 'a fact does not hold' if 'False' in plain.output else differs(plain, plain.output)
+    out = os.path.join(directory, 'cpu.pb.gz')
+    for label, words, environment in (
+            ('[idle]', command, clean_environment(LD_PRELOAD=place.libkiln)),
+            ('[profiled]', command, preloaded(place, KILN_OUTPUT=out)),
+            ('[run]', [place.kiln, 'run', '-q', '-F', '1000', '-o', out, '--', *command], None)):
+        yield label, differs(run(place, words, directory, environment), plain.output)
+
+
+SCENARIOS = [setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
+             relative_paths, child_environment, stale_environment, go_with_cgo, musl_child,
+             python_subprocess]
