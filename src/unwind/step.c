@@ -135,6 +135,41 @@ bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n)
     return w->pid != STEP_NO_CALLS && at <= UINTPTR_MAX - n && copy_own(w, at, to, n) == (long)n;
 }
 
+static bool is_jit(const struct unwind_module *m)
+{
+    return !m->header && !atomic_load_explicit(&m->table, memory_order_relaxed);
+}
+
+static bool near_jit(const struct unwind_snapshot *s, uintptr_t pc)
+{
+    const uintptr_t reach = (uintptr_t)512 << 20; // of HotSpot's and V8's code ranges
+    size_t from = 0, n = s->n;
+    while (n > 0) {
+        size_t half = n / 2;
+        if (s->starts[from + half] <= pc) {
+            from += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return (from > 0 && is_jit(&s->modules[from - 1]) && pc - s->modules[from - 1].end < reach) ||
+           (from < s->n && is_jit(&s->modules[from]) && s->modules[from].start - pc < reach);
+}
+
+bool step_undescribed(const struct walk *w, uintptr_t pc)
+{
+    const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc);
+    if (!m)
+        return near_jit(w->snapshot, pc);
+    const struct unwind_table *table = step_table(m);
+    // Until the table is there: a module that does not describe the walk's frame, so some of it is
+    // not described. Go programs with C in them are like that.
+    if (!table)
+        return !m->header || w->pc - m->start < m->end - m->start;
+    return w->snapshot->rules[unwind_table_find(table, (uint32_t)(pc - m->start))] == UNWIND_NONE;
+}
+
 // The registers of the frame that we are in, and which of them are known.
 static uint64_t frame_regs(const struct walk *w, struct unwind_regs *regs)
 {
