@@ -195,8 +195,7 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     w.snapshot = s;
     w.cache = cache;
     w.looking = w.last = w.injected = 0;
-    w.stack_lo = bounds.lo;
-    w.stack_hi = bounds.hi;
+    w.bounds = &bounds;
     w.switches = 8;
     w.next_page = 0;
     w.pid = bounds.no_calls ? STEP_NO_CALLS : 0;

@@ -1,3 +1,4 @@
+#include "unwind/lookup.h"
 #if defined(__x86_64__)
 #include "unwind/step.h"
 #else
@@ -46,14 +47,14 @@ static inline __attribute__((always_inline)) bool page_readable(struct walk *w, 
 void step_set_safe(struct walk *w, bool trusted)
 {
     w->n_safe = 0;
-    if (w->sp < w->stack_lo || w->sp >= w->stack_hi || w->stack_hi - w->sp <= 8)
+    if (w->sp < w->bounds->lo || w->sp >= w->bounds->hi || w->bounds->hi - w->sp <= 8)
         return;
     // A main thread's stack is mapped from somewhere on upwards, so one page tells.
     if (!trusted && !page_readable(w, w->sp & ~(STEP_PAGE - 1)))
         return;
-    uintptr_t above = trusted ? w->sp - w->stack_lo : w->sp & (STEP_PAGE - 1);
+    uintptr_t above = trusted ? w->sp - w->bounds->lo : w->sp & (STEP_PAGE - 1);
     w->safe = w->sp - (above > UNWIND_RED_ZONE ? UNWIND_RED_ZONE : 0);
-    w->n_safe = w->stack_hi - w->safe - 7;
+    w->n_safe = w->bounds->hi - w->safe - 7;
 }
 
 static int32_t own_pid(void)
@@ -155,6 +156,11 @@ static bool near_jit(const struct unwind_snapshot *s, uintptr_t pc)
     }
     return (from > 0 && is_jit(&s->modules[from - 1]) && pc - s->modules[from - 1].end < reach) ||
            (from < s->n && is_jit(&s->modules[from]) && s->modules[from].start - pc < reach);
+}
+
+bool step_may_be_jit(const struct walk *w, uintptr_t pc)
+{
+    return near_jit(w->snapshot, pc) || lookup_no_object(pc);
 }
 
 bool step_undescribed(const struct walk *w, uintptr_t pc)

@@ -47,7 +47,7 @@ struct walk {
     uintptr_t pages[STEP_PAGES]; // known to be readable
     const struct unwind_snapshot *snapshot;
     struct unwind_cache *cache;
-    uintptr_t stack_lo, stack_hi;
+    const struct unwind_stack_bounds *bounds;
     struct unwind_regs signal; // where full points after a signal frame
 };
 
@@ -123,6 +123,8 @@ static inline const struct unwind_general *step_general_of(const struct walk *w,
 // Whether pc is code that nobody describes: of JIT compilers, of Go, of assembly. Where the
 // snapshot has nothing, it is near code of a JIT compiler, which has grown.
 bool step_undescribed(const struct walk *w, uintptr_t pc);
+// Whether an address in no module may be code that a JIT compiler has made since.
+bool step_may_be_jit(const struct walk *w, uintptr_t pc);
 
 // How far apart two frames of one stack may be.
 #define STEP_FAR ((uintptr_t)1 << 20)

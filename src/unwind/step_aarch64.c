@@ -143,7 +143,7 @@ enum unwind_end step_without(struct walk *w, enum unwind_end why)
         return step_signal(w, w->sp + 128);
     // Code that came after the snapshot: the next one knows what it is, and may have a table. Not
     // so where JIT code grows.
-    if (why == UNWIND_END_UNKNOWN_PC && !step_undescribed(w, w->pc))
+    if (why == UNWIND_END_UNKNOWN_PC && !step_may_be_jit(w, w->pc))
         return why;
     uintptr_t lr = step_strip(w->saved);
     if (w->exact && code_in_plt(w, m, &push))

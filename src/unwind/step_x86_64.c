@@ -1,6 +1,7 @@
 // x86_64: signal frames, and frames without information.
 #if defined(__x86_64__)
 
+#include "unwind/lookup.h"
 #include "unwind/step_x86_64.h"
 
 // struct ucontext of the kernel: uc_flags, uc_link, uc_stack, then the registers.
@@ -73,7 +74,8 @@ static bool after_call(struct walk *w, uintptr_t pc)
 {
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc - 1);
     uintptr_t bytes;
-    if ((m ? pc - m->start < 8 : !step_undescribed(w, pc - 1)) || !step_load(w, pc - 8, &bytes))
+    // No module: JIT code that is newer than the snapshot.
+    if ((m ? pc - m->start < 8 : !step_may_be_jit(w, pc - 1)) || !step_load(w, pc - 8, &bytes))
         return false;
 #define BYTE(before) ((uint8_t)(bytes >> (8 * (8 - (before)))))
     if (BYTE(5) == 0xe8) // call rel32
@@ -212,8 +214,8 @@ static enum unwind_end step_record(struct walk *w, enum unwind_end why)
     // anything in that register, and one that has none is checked when its turn comes.
     if (!after_call(w, pc) && !(chained && undescribed))
         return why;
-    // To another stack: Go's systemstack.
-    if (elsewhere && !chained)
+    // To another stack (Go's systemstack), or to code that is not known yet.
+    if ((elsewhere || !unwind_snapshot_find(w->snapshot, pc - 1)) && !chained)
         return why;
     uintptr_t sp = w->bp + 16;
     w->bp = bp;
@@ -229,7 +231,7 @@ enum unwind_end step_without(struct walk *w, enum unwind_end why)
         return step_signal(w, w->sp);
     // Code that came after the snapshot: the next one knows what it is, and may have a table. Not
     // so where JIT code grows.
-    if (why == UNWIND_END_UNKNOWN_PC && !step_undescribed(w, w->pc))
+    if (why == UNWIND_END_UNKNOWN_PC && !step_may_be_jit(w, w->pc))
         return why;
     uintptr_t pc;
     bool pushed;
