@@ -8,7 +8,7 @@ use std::process::Command;
 /// Modules that a service carries whole.
 const WHOLE: [&str; 5] = ["base", "process", "unwind", "capture", "agent"];
 /// The interposers of libc functions, which only work in a shared library.
-const PRELOADED: &str = "agent/preload";
+const PRELOADED: [&str; 2] = ["agent/preload", "process/libc"];
 
 /// What a service carries of the others.
 const PARTS: [(&str, &str); 5] = [
@@ -97,12 +97,12 @@ fn files(src: &Path) -> Vec<String> {
 }
 
 fn sources_below(src: &Path, folder: &str, names: &mut Vec<String>) {
-    if folder == PRELOADED {
-        return;
-    }
     for entry in fs::read_dir(src.join(folder)).unwrap() {
         let path = entry.unwrap().path();
         let name = format!("{folder}/{}", path.file_stem().unwrap().to_string_lossy());
+        if PRELOADED.contains(&name.as_str()) {
+            continue;
+        }
         if path.is_dir() {
             sources_below(src, &name, names);
         } else if path.extension().is_some_and(|extension| extension == "c") {

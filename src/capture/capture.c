@@ -306,12 +306,13 @@ void capture_after_fork_in_child(void)
 
 // A SIGPROF that is pending when exec happens kills the new program, which has no handler:
 // the timer goes first and does not come back, then what it has sent.
-bool capture_before_exec(void)
+struct capture_exec capture_before_exec(void)
 {
+    struct capture_exec exec = {.ignored = handler_before_exec()};
     if (!atomic_load(&capture_state.running) || !process_is_us())
-        return false;
+        return exec;
     atomic_store(&capture_state.running, 0);
-    // Straight to the kernel: a mask that is set through libc may be ours to watch over.
+    // Straight to the kernel: libc's function may be our own interposer.
     uint64_t set = UINT64_C(1) << (SIGPROF - 1), old;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
     disarm_calling_thread();
@@ -320,10 +321,19 @@ bool capture_before_exec(void)
     while (syscall(SYS_rt_sigtimedwait, &set, NULL, &zero, sizeof set) == SIGPROF)
         ;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
-    return true;
+    exec.stopped = true;
+    return exec;
 }
 
-void capture_after_failed_exec(void)
+void capture_after_failed_exec(struct capture_exec exec)
+{
+    if (exec.ignored)
+        handler_after_failed_exec();
+    if (exec.stopped)
+        atomic_store(&capture_state.running, 1);
+}
+
+void capture_resume(void)
 {
     atomic_store(&capture_state.running, 1);
 }

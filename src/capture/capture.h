@@ -179,6 +179,12 @@ void capture_is_helper(void);
 void capture_before_fork(void);
 void capture_after_fork_in_parent(void);
 void capture_after_fork_in_child(void);
-// True if sampling was stopped for it; then capture_after_failed_exec is due if exec returns.
-bool capture_before_exec(void);
-void capture_after_failed_exec(void);
+// capture_after_failed_exec is due if exec returns. Signal-safe.
+struct capture_exec {
+    bool stopped; // sampling, for the time being
+    bool ignored; // SIGPROF, as the program wants it
+};
+struct capture_exec capture_before_exec(void);
+void capture_after_failed_exec(struct capture_exec exec);
+// Goes on after capture_end.
+void capture_resume(void);

@@ -92,6 +92,22 @@ void handler_keep(void)
     install();
 }
 
+// A program that ignores SIGPROF passes that on to the program that it executes; our handler does
+// not survive exec, and would leave the default. Also in a child of vfork, whose actions are its
+// own.
+bool handler_before_exec(void)
+{
+    if (!capture_has_handler() || atomic_load(&handler_wish.function) != (uintptr_t)SIG_IGN)
+        return false;
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    return capture_sigaction(SIGPROF, &ignore, NULL) == 0;
+}
+
+void handler_after_failed_exec(void)
+{
+    install();
+}
+
 int handler_install(struct err *e)
 {
     if (atomic_load(&installed))

@@ -276,5 +276,8 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
 void handler_entry(int signal, siginfo_t *info, void *context);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
+// Around exec; true: handler_after_failed_exec is due if it returns. Signal-safe.
+bool handler_before_exec(void);
+void handler_after_failed_exec(void);
 // Takes it back if somebody has replaced it, who then gets the signals that are not ours.
 void handler_keep(void);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "process/clock.h"
+#include "process/process.h"
 #include "process/tasks.h"
 
 enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000 };
@@ -136,22 +137,13 @@ bool own_threads_are_alone(int *code)
            process_each_task(is_ours_or_first, &others) && !others;
 }
 
-static _Atomic(void (*)(void)) before_end;
-
-void own_threads_before_end(void (*hook)(void))
-{
-    atomic_store(&before_end, hook);
-}
-
 // libc runs exit handlers when its last thread ends. If the first thread left by a bare system
 // call with a code, the kernel ends the process with that code and no handler runs.
 _Noreturn void own_thread_end_process(int code)
 {
     if (code == 0)
         exit(0);
-    void (*hook)(void) = atomic_load(&before_end);
-    if (hook)
-        hook();
+    process_before_end();
     for (;;)
         syscall(SYS_exit_group, code);
 }

@@ -23,8 +23,6 @@ bool own_threads_are_alone(int *code);
 // Ends the process from one of our threads, as libc and the kernel would have done: code is the
 // first thread's.
 _Noreturn void own_thread_end_process(int code);
-// What is called before that if no exit handlers run.
-void own_threads_before_end(void (*hook)(void));
 
 // Each thread calls this at a point where it holds no lock, at least when it was woken. It blocks
 // there while the threads are parked.

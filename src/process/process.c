@@ -68,6 +68,20 @@ void process_pin_library(void)
         dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
+static _Atomic(void (*)(void)) end_hook;
+
+void process_on_end(void (*hook)(void))
+{
+    atomic_store(&end_hook, hook);
+}
+
+void process_before_end(void)
+{
+    void (*hook)(void) = atomic_load(&end_hook);
+    if (hook)
+        hook();
+}
+
 // --- fork ---
 
 static _Atomic(const struct process_fork_hooks *) subscribers[PROCESS_FORK_COUNT];

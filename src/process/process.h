@@ -33,6 +33,10 @@ const char *process_getenv(const char *name);
 // loader's lock.
 void process_pin_library(void);
 
+// What is done before the process ends without running exit handlers. Signal-safe.
+void process_on_end(void (*hook)(void));
+void process_before_end(void);
+
 // --- fork ---
 
 // Before a fork, locks are taken in this order and given back in the opposite one, whatever order

@@ -465,3 +465,8 @@ void journal_note(enum journal_note_kind kind, const char *text)
     memcpy(note->text, text, strnlen(text, sizeof note->text - 1));
     atomic_store_explicit(&note->kind, kind, memory_order_release);
 }
+
+bool journal_is_open(void)
+{
+    return journal.part;
+}

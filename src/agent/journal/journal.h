@@ -16,6 +16,8 @@ int journal_open(const char *where, bool follow, uint32_t hz, struct err *e);
 void journal_after_fork(void);
 // Whether what this process executes belongs into the profile. Signal-safe.
 bool journal_is_followed(void);
+// Whether `kiln run` reads the samples of this process.
+bool journal_is_open(void);
 // The process will not be able to map memory any more: some is mapped now.
 void journal_before_confinement(void);
 // Tells the user something. Signal-safe; does nothing without a journal.

@@ -83,7 +83,7 @@ static bool is_for_other_loader(const char *path, bool search, char *const envp[
 
 struct execution {
     struct environment_block block;
-    bool stopped;
+    struct capture_exec capture;
 };
 
 // An environment without our libraries, for another loader. The arrays are the caller's: what it
@@ -124,21 +124,19 @@ static bool is_foreign(const char *path, bool search, char *const envp[])
 
 static bool begin_execution(struct execution *x, bool foreign, char *const envp[])
 {
-    x->block = (struct environment_block){NULL, 0};
-    x->stopped = false;
+    *x = (struct execution){.block = {NULL, 0}};
     if (sandbox_confines_caller())
         return false;
     if (!foreign)
         x->block = environment_for_exec(envp);
-    x->stopped = capture_before_exec();
+    x->capture = capture_before_exec();
     return x->block.p;
 }
 
 static void end_failed_execution(const struct execution *x)
 {
     int error = errno;
-    if (x->stopped)
-        capture_after_failed_exec();
+    capture_after_failed_exec(x->capture);
     environment_release(&x->block);
     errno = error;
 }

@@ -21,14 +21,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/confine.h"
 #include "agent/endpoints/endpoints.h"
 #include "agent/heap/heap_sampler.h"
 #include "agent/journal/journal.h"
@@ -309,40 +312,37 @@ EXPORT void _Exit(int status)
     _exit(status);
 }
 
-// --- seccomp ---
+// --- when nothing will ask the thread ---
 
-static bool sampling_stopped;
-
-static void before_confinement(const struct sandbox_verdict *verdict, bool all)
+static void write_regularly(void)
 {
-    if (!capture_running() && !run.active)
-        return;
-    capture_before_confinement();
-    journal_before_confinement();
-    if (all) {
-        if (!*run.journal && (atomic_load(&run.open) || atomic_load(&run.heap_open)))
-            complain("seccomp filter forbids writing at exit", "writing the profile so far");
-        write_so_far();
-        own_threads_park();
-        sampling_stopped = capture_running() && (verdict->kills_handler || !*run.journal);
-        if (sampling_stopped)
-            capture_end();
-        return;
-    }
-    if (verdict->kills_wait) {
-        atomic_store(&exit_writer.checkpoints, true);
-        wake_exit_writer();
-    }
-    if (verdict->kills_handler)
-        capture_leave_out_self();
+    atomic_store(&exit_writer.checkpoints, true);
+    wake_exit_writer();
 }
 
-static void after_failed_confinement(void)
+static void last_chance_to_write(void)
 {
-    own_threads_release();
-    if (sampling_stopped)
-        capture_after_failed_exec();
-    sampling_stopped = false;
+    if (!*run.journal && (atomic_load(&run.open) || atomic_load(&run.heap_open)))
+        complain("the seccomp filter forbids writing at exit", "writing the profile so far");
+    write_so_far();
+}
+
+// Go ends the process by a system call of its own.
+static bool ends_without_libc(void)
+{
+    const ElfW(Phdr) *ph = (const void *)getauxval(AT_PHDR);
+    size_t n = ph ? getauxval(AT_PHNUM) : 0;
+    uintptr_t bias = 0;
+    for (size_t i = 0; i < n; i++)
+        if (ph[i].p_type == PT_PHDR)
+            bias = (uintptr_t)ph - ph[i].p_vaddr;
+    for (size_t i = 0; i < n; i++) {
+        const ElfW(Nhdr) *note = (const void *)(bias + ph[i].p_vaddr);
+        if (ph[i].p_type == PT_NOTE && ph[i].p_memsz >= sizeof *note + 4 && note->n_namesz == 4 &&
+            memcmp(note + 1, "Go", 3) == 0)
+            return true;
+    }
+    return false;
 }
 
 // --- the environment ---
@@ -458,13 +458,13 @@ static void read_options(void)
 __attribute__((constructor)) static void start(int argc, char **argv, char **envp)
 {
     static const struct process_fork_hooks hooks = {.in_child = in_child};
+    static const struct confine_hooks confine = {last_chance_to_write, write_regularly};
     const char *output = process_getenv("KILN_OUTPUT"), *heap = process_getenv("KILN_HEAP");
     const char *journal = process_getenv("KILN_RUN"), *listen = process_getenv("KILN_LISTEN");
     const char *heap_output = process_getenv("KILN_HEAP_OUTPUT");
     bool pushes = is_set("KILN_PUSH"), serves = is_set("KILN_LISTEN");
     bool writes = is_set("KILN_OUTPUT") || is_set("KILN_RUN");
     bool child = environment_is_child();
-    sandbox_on_confinement(before_confinement, after_failed_confinement);
     run.heap = (heap && *heap == '1') || is_set("KILN_HEAP_OUTPUT");
     if ((!writes && !serves && !run.heap && !pushes) || process_is_privileged())
         return;
@@ -472,18 +472,21 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
         snprintf(run.journal, sizeof run.journal, "%s", journal);
     read_options();
     run.active = true;
+    process_on_end(preload_before_exit);
+    confine_set_hooks(&confine);
     if (writes || run.heap) {
         name_output(run.output, output ? output : "", child);
         name_output(run.heap_output, heap_output ? heap_output : "", child);
         begin();
         process_on_fork(PROCESS_FORK_PRELOAD, &hooks);
         at_quick_exit(preload_before_exit);
-        own_threads_before_end(preload_before_exit);
     }
     if (pushes && !child)
         start_push();
     // The port is the first process's.
     if (serves && !child)
         serve(listen);
+    if (!*run.journal && ends_without_libc())
+        write_regularly();
     environment_claim(envp);
 }

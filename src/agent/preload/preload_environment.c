@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -147,12 +148,26 @@ static void save_all(char **envp)
     }
 }
 
+// A child may be given the strings that the kernel gave to this process (/proc/self/environ), so
+// there the name is changed as well: "KILN_OUTPUT=x" becomes "kiln_output=x".
+static void disguise(char *assignment)
+{
+    uintptr_t at = (uintptr_t)assignment, end = (uintptr_t)getauxval(AT_EXECFN);
+    uintptr_t begin = (uintptr_t)__builtin_frame_address(0);
+    if (at < begin || at >= end) // not on the first thread's stack: perhaps not writable
+        return;
+    for (char *p = assignment; *p != '='; p++)
+        if (*p >= 'A' && *p <= 'Z')
+            *p = (char)(*p - 'A' + 'a');
+}
+
 // Takes our variables and libraries out of the array, in place. Strings that stay are never
-// changed: the program may hold pointers to them.
+// changed: the program may hold pointers to them. The rest of the array is cleared: Go looks for
+// the auxiliary vector behind it, and if it finds none, asks /proc.
 static void remove_ours(char **envp)
 {
-    char **to = envp;
-    for (char **from = envp; *from; from++) {
+    char **to = envp, **from = envp;
+    for (; *from; from++) {
         size_t n = strlen(*from);
         if (is_ours(*from))
             continue;
@@ -167,7 +182,8 @@ static void remove_ours(char **envp)
         }
         *to++ = *from;
     }
-    *to = NULL;
+    while (to < from)
+        *to++ = NULL;
 }
 
 // Children learn who the owner is from the variable that makes them act in the first place, in
@@ -191,12 +207,19 @@ void environment_claim(char **envp)
             name_owner(envp);
         return;
     }
+    char *consumed[MOST_SAVED];
+    size_t n = 0;
     saved.active = true;
     saved.owner_pid = getpid();
     save_all(now);
+    for (char **p = envp; p && *p && n < MOST_SAVED; p++)
+        if (is_ours(*p))
+            consumed[n++] = *p;
     remove_ours(now);
     if (envp && envp != now)
         remove_ours(envp);
+    while (n)
+        disguise(consumed[--n]);
 }
 
 // --- exec in place ---

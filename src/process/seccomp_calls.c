@@ -1,11 +1,13 @@
-// prctl and syscall, to see seccomp filters before the kernel gets them (process/sandbox.h).
+// prctl and syscall, to see seccomp filters before the kernel gets them (process/sandbox.h). They
+// need nothing of libc's, so they are in libkiln.a as well; weak, since a program may have its own.
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 
-#include "agent/preload/preload.h"
+#include "base/attributes.h"
 #include "process/call.h"
+#include "process/process.h"
 #include "process/sandbox.h"
 
 static long with_errno(long result)
@@ -16,7 +18,7 @@ static long with_errno(long result)
     return -1;
 }
 
-EXPORT int prctl(int option, ...)
+EXPORT __attribute__((weak)) int prctl(int option, ...)
 {
     long a[4];
     va_list list;
@@ -49,7 +51,7 @@ __attribute__((used)) long interposed_seccomp(long number, long operation, long 
 
 __attribute__((used)) long interposed_exit_group(long number, long status)
 {
-    preload_before_exit();
+    process_before_end();
     return with_errno(process_call(number, status, 0, 0, 0, 0, 0));
 }
 
@@ -62,7 +64,7 @@ __attribute__((used)) long interposed_syscall_failed(long result)
 // of ours may be on the stack then.
 #if defined(__x86_64__)
 __asm__(".text\n"
-        ".globl syscall\n"
+        ".weak syscall\n"
         ".type syscall, @function\n"
         ".p2align 4\n"
         "syscall:\n"
@@ -90,7 +92,7 @@ __asm__(".text\n"
 _Static_assert(SYS_seccomp == 317 && SYS_exit_group == 231, "the numbers above");
 #else
 __asm__(".text\n"
-        ".globl syscall\n"
+        ".weak syscall\n"
         ".type syscall, %function\n"
         ".p2align 4\n"
         "syscall:\n"
