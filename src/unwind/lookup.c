@@ -199,7 +199,28 @@ bool lookup_object(uintptr_t pc, struct lookup_code *code)
     code->n_header = code->header < code->end ? code->end - code->header : 0;
     return true;
 }
+bool unwind_finds_objects(void)
+{
+    return _dl_find_object;
+}
+
+bool lookup_no_object(uintptr_t pc)
+{
+    struct dl_find_object o;
+    return _dl_find_object && _dl_find_object((void *)pc, &o) != 0;
+}
 #else
+bool unwind_finds_objects(void)
+{
+    return false;
+}
+
+bool lookup_no_object(uintptr_t pc)
+{
+    (void)pc;
+    return false;
+}
+
 bool lookup_object(uintptr_t pc, struct lookup_code *code)
 {
     (void)pc, (void)code;

@@ -22,3 +22,6 @@ void lookup_end(struct walk *w);
 
 // Asks the loader which object holds pc, without a lock. False: none, or this loader cannot tell.
 bool lookup_object(uintptr_t pc, struct lookup_code *code);
+// The loader knows of no object there: if it is code, a JIT compiler made it. False if this loader
+// cannot tell.
+bool lookup_no_object(uintptr_t pc);

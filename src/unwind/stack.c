@@ -194,9 +194,8 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     struct walk w;
     w.snapshot = s;
     w.cache = cache;
-    w.looking = 0;
-    w.stack_lo = bounds.lo;
-    w.stack_hi = bounds.hi;
+    w.looking = w.last = w.injected = 0;
+    w.bounds = &bounds;
     w.switches = 8;
     w.next_page = 0;
     w.pid = bounds.no_calls ? STEP_NO_CALLS : 0;
@@ -230,6 +229,14 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
             }
             f = (struct step_fast){w.pc, w.sp, w.bp, w.saved, w.safe, w.n_safe};
             exact = w.exact;
+            if (w.injected) {
+                w.injected = 0;
+                n--;
+            }
+            if (w.last && n < max) {
+                pcs[n++] = f.pc - 1;
+                f.pc = 0;
+            }
         }
         if (f.pc == 0) {
             end = UNWIND_END_ROOT;

@@ -1,3 +1,4 @@
+#include "unwind/lookup.h"
 #if defined(__x86_64__)
 #include "unwind/step.h"
 #else
@@ -46,14 +47,14 @@ static inline __attribute__((always_inline)) bool page_readable(struct walk *w, 
 void step_set_safe(struct walk *w, bool trusted)
 {
     w->n_safe = 0;
-    if (w->sp < w->stack_lo || w->sp >= w->stack_hi || w->stack_hi - w->sp <= 8)
+    if (w->sp < w->bounds->lo || w->sp >= w->bounds->hi || w->bounds->hi - w->sp <= 8)
         return;
     // A main thread's stack is mapped from somewhere on upwards, so one page tells.
     if (!trusted && !page_readable(w, w->sp & ~(STEP_PAGE - 1)))
         return;
-    uintptr_t above = trusted ? w->sp - w->stack_lo : w->sp & (STEP_PAGE - 1);
+    uintptr_t above = trusted ? w->sp - w->bounds->lo : w->sp & (STEP_PAGE - 1);
     w->safe = w->sp - (above > UNWIND_RED_ZONE ? UNWIND_RED_ZONE : 0);
-    w->n_safe = w->stack_hi - w->safe - 7;
+    w->n_safe = w->bounds->hi - w->safe - 7;
 }
 
 static int32_t own_pid(void)
@@ -133,6 +134,46 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
 bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n)
 {
     return w->pid != STEP_NO_CALLS && at <= UINTPTR_MAX - n && copy_own(w, at, to, n) == (long)n;
+}
+
+static bool is_jit(const struct unwind_module *m)
+{
+    return !m->header && !atomic_load_explicit(&m->table, memory_order_relaxed);
+}
+
+static bool near_jit(const struct unwind_snapshot *s, uintptr_t pc)
+{
+    const uintptr_t reach = (uintptr_t)512 << 20; // of HotSpot's and V8's code ranges
+    size_t from = 0, n = s->n;
+    while (n > 0) {
+        size_t half = n / 2;
+        if (s->starts[from + half] <= pc) {
+            from += half + 1;
+            n -= half + 1;
+        } else {
+            n = half;
+        }
+    }
+    return (from > 0 && is_jit(&s->modules[from - 1]) && pc - s->modules[from - 1].end < reach) ||
+           (from < s->n && is_jit(&s->modules[from]) && s->modules[from].start - pc < reach);
+}
+
+bool step_may_be_jit(const struct walk *w, uintptr_t pc)
+{
+    return near_jit(w->snapshot, pc) || lookup_no_object(pc);
+}
+
+bool step_undescribed(const struct walk *w, uintptr_t pc)
+{
+    const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc);
+    if (!m)
+        return near_jit(w->snapshot, pc);
+    const struct unwind_table *table = step_table(m);
+    // Until the table is there: a module that does not describe the walk's frame, so some of it is
+    // not described. Go programs with C in them are like that.
+    if (!table)
+        return !m->header || w->pc - m->start < m->end - m->start;
+    return w->snapshot->rules[unwind_table_find(table, (uint32_t)(pc - m->start))] == UNWIND_NONE;
 }
 
 // The registers of the frame that we are in, and which of them are known.

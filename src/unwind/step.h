@@ -35,8 +35,10 @@ struct walk {
     uintptr_t saved;      // x86_64: rbx; aarch64: the link register
     bool exact;           // pc is where the frame is, not where it will return to
     bool vague;           // aarch64: sp is a lower bound only (after a frame pointer step)
-    uint8_t switches : 7; // how often a frame may lead to a lower stack
+    uint8_t switches : 5; // how often a frame may lead to a lower stack
     uint8_t looking : 1;  // it uses the cache's scratch
+    uint8_t last : 1;     // the caller is the outermost frame
+    uint8_t injected : 1; // the frame is no call: it was pushed onto an interrupted one
     uint8_t next_page;
     int32_t pid;                    // 0: not asked yet; STEP_NO_CALLS: no system call is allowed
     const struct unwind_regs *full; // all registers of this frame, or NULL
@@ -45,7 +47,7 @@ struct walk {
     uintptr_t pages[STEP_PAGES]; // known to be readable
     const struct unwind_snapshot *snapshot;
     struct unwind_cache *cache;
-    uintptr_t stack_lo, stack_hi;
+    const struct unwind_stack_bounds *bounds;
     struct unwind_regs signal; // where full points after a signal frame
 };
 
@@ -116,6 +118,22 @@ static inline const struct unwind_general *step_general_of(const struct walk *w,
 {
     return (const void *)(rule == STEP_LOOKED_UP ? w->cache->scratch
                                                  : w->snapshot->pool + unwind_rule_cfa(rule));
+}
+
+// Whether pc is code that nobody describes: of JIT compilers, of Go, of assembly. Where the
+// snapshot has nothing, it is near code of a JIT compiler, which has grown.
+bool step_undescribed(const struct walk *w, uintptr_t pc);
+// Whether an address in no module may be code that a JIT compiler has made since.
+bool step_may_be_jit(const struct walk *w, uintptr_t pc);
+
+// How far apart two frames of one stack may be.
+#define STEP_FAR ((uintptr_t)1 << 20)
+
+// Whether a frame pointer saved in the record at bp may be the caller's: further up the stack, or
+// zero, which is the end.
+static inline bool step_chained(uintptr_t bp, uintptr_t saved)
+{
+    return saved == 0 || (saved > bp && saved - bp <= STEP_FAR && saved % 8 == 0);
 }
 
 // One step by any rule: what stands in the walk is the frame, then its caller.

@@ -38,19 +38,26 @@ static enum unwind_end step_record(struct walk *w, const struct code_outlook *o,
                                    enum unwind_end why)
 {
     uintptr_t pc, bp;
-    if (w->bp < w->sp || w->bp - w->sp > (1 << 20) || w->bp % 8 != 0)
-        return why;
-    if (!step_load(w, w->bp, &bp) || !step_load(w, w->bp + 8, &pc))
+    bool elsewhere = w->bp < w->sp || w->bp - w->sp > STEP_FAR;
+    if (w->bp % 8 != 0 || (elsewhere && w->exact) || !step_load(w, w->bp, &bp) ||
+        !step_load(w, w->bp + 8, &pc))
         return why;
     pc = step_strip(pc);
-    // The saved frame pointer says nothing yet: a caller that has unwind information may keep
-    // anything in that register, and one that has none is checked when its turn comes.
-    if (pc != 0 && !code_after_call(w, pc))
+    bool chained = step_chained(w->bp, bp), undescribed = step_undescribed(w, pc - 1);
+    // The saved frame pointer alone says nothing: a caller that has unwind information may keep
+    // anything in that register, and one that has none is checked when its turn comes. In code that
+    // nobody describes, interpreters push what they dispatch to, and Go preempts anywhere; there
+    // the records must form a chain.
+    if (pc != 0 && !code_after_call(w, pc) && !(chained && undescribed))
         return why;
-    w->vague = !o->known_cfa || o->cfa <= w->bp;
+    // To another stack: Go's systemstack.
+    if (elsewhere && !chained)
+        return why;
+    w->vague = elsewhere || !o->known_cfa || o->cfa <= w->bp;
     uintptr_t sp = w->vague ? w->bp + 16 : o->cfa;
     w->bp = bp;
-    return step_to(w, pc, sp, false);
+    w->last = pc != 0 && bp == 0 && undescribed;
+    return step_to(w, pc, sp, elsewhere);
 }
 
 // A function that uses the link register for something else and does not say so (glibc's
@@ -134,8 +141,9 @@ enum unwind_end step_without(struct walk *w, enum unwind_end why)
     if (w->pc % 4 == 0 && ((step_load(w, first, &code) && code == 0xd4000001d2801168) ||
                            (step_load(w, second, &code) && code == 0xd4000001d2801168)))
         return step_signal(w, w->sp + 128);
-    // Code that came after the snapshot: the next one knows what it is, and may have a table.
-    if (why == UNWIND_END_UNKNOWN_PC)
+    // Code that came after the snapshot: the next one knows what it is, and may have a table. Not
+    // so where JIT code grows.
+    if (why == UNWIND_END_UNKNOWN_PC && !step_may_be_jit(w, w->pc))
         return why;
     uintptr_t lr = step_strip(w->saved);
     if (w->exact && code_in_plt(w, m, &push))

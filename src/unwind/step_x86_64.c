@@ -1,6 +1,7 @@
 // x86_64: signal frames, and frames without information.
 #if defined(__x86_64__)
 
+#include "unwind/lookup.h"
 #include "unwind/step_x86_64.h"
 
 // struct ucontext of the kernel: uc_flags, uc_link, uc_stack, then the registers.
@@ -73,7 +74,8 @@ static bool after_call(struct walk *w, uintptr_t pc)
 {
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc - 1);
     uintptr_t bytes;
-    if (!m || pc - m->start < 8 || !step_load(w, pc - 8, &bytes))
+    // No module: JIT code that is newer than the snapshot.
+    if ((m ? pc - m->start < 8 : !step_may_be_jit(w, pc - 1)) || !step_load(w, pc - 8, &bytes))
         return false;
 #define BYTE(before) ((uint8_t)(bytes >> (8 * (8 - (before)))))
     if (BYTE(5) == 0xe8) // call rel32
@@ -92,16 +94,22 @@ static bool after_call(struct walk *w, uintptr_t pc)
     return false;
 }
 
+// Whether the call that ends before an address is a direct one, and how far before pc it goes.
+static bool calls_directly(struct walk *w, uintptr_t after, uintptr_t pc, uintptr_t *before)
+{
+    uintptr_t bytes;
+    if (!step_load(w, after - 8, &bytes) || (bytes >> 24 & 0xff) != 0xe8)
+        return false;
+    *before = pc - (after + (uintptr_t)(intptr_t)(int32_t)(bytes >> 32));
+    return true;
+}
+
 // Whether the call that ends before an address may have gone to the function that pc is in: it did
 // if it was direct and goes to a little before; where an indirect one goes is not to be seen.
 static bool calls(struct walk *w, uintptr_t after, uintptr_t pc)
 {
-    uintptr_t bytes;
-    if (!after_call(w, after) || !step_load(w, after - 8, &bytes))
-        return false;
-    if ((bytes >> 24 & 0xff) != 0xe8)
-        return true;
-    return pc - (after + (uintptr_t)(intptr_t)(int32_t)(bytes >> 32)) < 1 << 20;
+    uintptr_t before;
+    return after_call(w, after) && (!calls_directly(w, after, pc, &before) || before < 1 << 20);
 }
 
 // Whether a function that pc returns into could have its frame there, as far as one can see.
@@ -144,11 +152,14 @@ void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *
         }
 }
 
+enum { PUSH_BP = 0x55, RET = 0xc3, ENDBR64 = 0xfa1e0ff3, PROLOGUE = 0xe5894855 };
+
 // Whether an interrupted function has no frame yet, or none any more: the return address is
 // on top of the stack, or below the frame pointer that was just pushed.
 static bool before_frame(struct walk *w, uintptr_t *pc, bool *pushed)
 {
-    uintptr_t top, next, code;
+    enum { SMALL = 4096 }; // functions without a frame, such as Go's memmove
+    uintptr_t top, next, code, before;
     if (!step_load(w, w->sp, &top))
         return false;
     *pushed = top == w->bp;
@@ -165,8 +176,19 @@ static bool before_frame(struct walk *w, uintptr_t *pc, bool *pushed)
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, w->pc);
     if (m && atomic_load_explicit(&m->table, memory_order_relaxed))
         return true;
-    return m && step_load(w, w->pc, &code) &&
-           ((code & 0xff) == 0x55 || (code & 0xff) == 0xc3 || (uint32_t)code == 0xfa1e0ff3);
+    if (m && m->path[0] == '/' && calls_directly(w, top, w->pc, &before) && before < SMALL)
+        return true;
+    return step_load(w, w->pc, &code) &&
+           ((code & 0xff) == PUSH_BP || (code & 0xff) == RET || (uint32_t)code == ENDBR64);
+}
+
+// A function that is about to begin, but was not called: a signal handler has pushed the
+// interrupted pc and made the thread go on here. Go preempts so (asyncPreempt).
+static bool injected_call(struct walk *w, uintptr_t *pc)
+{
+    uintptr_t code;
+    return step_load(w, w->sp, pc) && step_load(w, w->pc, &code) && (uint32_t)code == PROLOGUE &&
+           step_undescribed(w, *pc) && !after_call(w, *pc);
 }
 
 // mov $15, %rax; syscall.
@@ -177,30 +199,51 @@ static bool sigreturn_at(struct walk *w, uintptr_t pc)
            b >> 56 == 0x05;
 }
 
+// By the frame record at the frame pointer. A return address must stand behind a call. In code that
+// nobody describes it need not: interpreters push what they dispatch to, and Go preempts anywhere.
+// There the records must form a chain.
+static enum unwind_end step_record(struct walk *w, enum unwind_end why)
+{
+    uintptr_t pc, bp;
+    bool elsewhere = w->bp < w->sp || w->bp - w->sp > STEP_FAR;
+    if (w->bp % 8 != 0 || (elsewhere && w->exact) || !step_load(w, w->bp, &bp) ||
+        !step_load(w, w->bp + 8, &pc))
+        return why;
+    bool chained = step_chained(w->bp, bp), undescribed = step_undescribed(w, pc - 1);
+    // The saved frame pointer alone says nothing: a caller that has unwind information may keep
+    // anything in that register, and one that has none is checked when its turn comes.
+    if (!after_call(w, pc) && !(chained && undescribed))
+        return why;
+    // To another stack (Go's systemstack), or to code that is not known yet.
+    if ((elsewhere || !unwind_snapshot_find(w->snapshot, pc - 1)) && !chained)
+        return why;
+    uintptr_t sp = w->bp + 16;
+    w->bp = bp;
+    w->last = bp == 0 && undescribed;
+    return step_to(w, pc, sp, elsewhere);
+}
+
 enum unwind_end step_without(struct walk *w, enum unwind_end why)
 {
     // What a signal handler returns to, in C libraries without unwind information for it;
     // interrupted at either instruction.
     if (sigreturn_at(w, w->pc) || (w->exact && sigreturn_at(w, w->pc - 7)))
         return step_signal(w, w->sp);
-    // Code that came after the snapshot: the next one knows what it is, and may have a table.
-    if (why == UNWIND_END_UNKNOWN_PC)
+    // Code that came after the snapshot: the next one knows what it is, and may have a table. Not
+    // so where JIT code grows.
+    if (why == UNWIND_END_UNKNOWN_PC && !step_may_be_jit(w, w->pc))
         return why;
-    uintptr_t pc, bp;
+    uintptr_t pc;
     bool pushed;
     if (w->exact && before_frame(w, &pc, &pushed))
         return step_to(w, pc, w->sp + (pushed ? 16 : 8), false);
-    if (w->bp < w->sp || w->bp - w->sp > (1 << 20) || w->bp % 8 != 0)
-        return why;
-    if (!step_load(w, w->bp, &bp) || !step_load(w, w->bp + 8, &pc))
-        return why;
-    // The saved frame pointer says nothing yet: a caller that has unwind information may keep
-    // anything in that register, and one that has none is checked when its turn comes.
-    if (!after_call(w, pc))
-        return why;
-    uintptr_t sp = w->bp + 16;
-    w->bp = bp;
-    return step_to(w, pc, sp, false);
+    if (w->exact && injected_call(w, &pc)) {
+        enum unwind_end end = step_to(w, pc, w->sp + 8, false);
+        w->exact = true;
+        w->injected = 1;
+        return end;
+    }
+    return step_record(w, why);
 }
 
 #endif

@@ -115,6 +115,8 @@ unsigned unwind_snapshot_take_wants(const struct unwind_snapshot *snapshot);
 // Builds one of the tables that walks have wanted, or of all that are pending. The same thread or
 // lock as unwind_snapshot_build; walks may go on meanwhile. False: there is none to build.
 bool unwind_snapshot_build_table(const struct unwind_snapshot *snapshot, bool all);
+// Whether walks find objects that were loaded after the snapshot (glibc 2.35 and later).
+bool unwind_finds_objects(void);
 // From now on the loader is not asked: /proc/self/maps and the files say what is loaded. For the
 // child of a fork whose parent had other threads: one of them may have had the loader's lock, and
 // nobody is left to give it back.

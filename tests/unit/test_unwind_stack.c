@@ -133,6 +133,59 @@ static void walks_are_the_same(void **state)
     assert_int_equal(why, UNWIND_END_ROOT); // it just fits
 }
 
+static const struct unwind_module *module_of(const struct unwind_snapshot *s, const void *code)
+{
+    return unwind_snapshot_find(s, (uintptr_t)code);
+}
+
+// A list of modules costs little. Walks read .eh_frame until the tables that they want are built.
+static void tables_are_built_when_wanted(void **state)
+{
+    static struct unwind_cache cache;
+    uintptr_t pcs[64];
+    enum unwind_end why;
+    struct err e;
+    struct unwind_snapshot *complete = snapshot;
+    snapshot = unwind_snapshot_build(NULL, &e);
+    assert_non_null(snapshot);
+    assert_true(unwind_snapshot_generation(snapshot) != unwind_snapshot_generation(complete));
+    assert_true(unwind_snapshot_same_modules(snapshot, complete));
+    const struct unwind_module *own = module_of(snapshot, own_bounds);
+    const struct unwind_module *libc = module_of(snapshot, gnu_get_libc_version);
+    assert_ptr_equal(own->table, UNWIND_TABLE_PENDING);
+    assert_ptr_equal(libc->table, UNWIND_TABLE_PENDING);
+    assert_int_equal(unwind_snapshot_take_wants(snapshot), 0);
+    assert_false(unwind_snapshot_build_table(snapshot, false));
+
+    // No scratch, or no system calls: no way.
+    struct unwind_stack_bounds confined = own_bounds();
+    confined.no_calls = true;
+    assert_int_equal(here(own_bounds(), pcs, 64, NULL, &why), 1);
+    assert_int_equal(why, UNWIND_END_PENDING);
+    assert_int_equal(here(confined, pcs, 64, &cache, &why), 1);
+    assert_int_equal(why, UNWIND_END_PENDING);
+
+    size_t n = here(own_bounds(), pcs, 64, &cache, &why);
+    assert_int_equal(why, UNWIND_END_ROOT);
+    assert_true(n > 4);
+    assert_int_equal(unwind_snapshot_take_wants(snapshot), UNWIND_WANTS_TABLES);
+    assert_int_equal(unwind_snapshot_take_wants(snapshot), 0);
+    while (unwind_snapshot_build_table(snapshot, false))
+        ;
+    assert_non_null(step_table(own));
+    assert_non_null(step_table(libc));
+    assert_int_equal(here(own_bounds(), pcs, 64, NULL, &why), n);
+    assert_int_equal(why, UNWIND_END_ROOT);
+    assert_int_equal(unwind_snapshot_take_wants(snapshot), 0);
+    size_t n_modules, pending = 0;
+    const struct unwind_module *m = unwind_snapshot_modules(snapshot, &n_modules);
+    for (size_t i = 0; i < n_modules; i++)
+        pending += m[i].table == UNWIND_TABLE_PENDING;
+    assert_true(pending > 0); // nobody has asked for the loader's
+    unwind_snapshot_free(snapshot);
+    snapshot = complete;
+}
+
 // Registers that point anywhere: nothing is read that is not there.
 static void wild_registers(void **state)
 {
@@ -306,6 +359,7 @@ int main(void)
         cmocka_unit_test(the_edge_of_memory),
         cmocka_unit_test(expressions),
         cmocka_unit_test(confined_threads_make_no_calls),
+        cmocka_unit_test(tables_are_built_when_wanted),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -357,6 +357,10 @@ bool harness_done(void)
 void harness_refresh(void)
 {
     struct err e;
+    // Without tables the first list of modules must do: walks ask the loader about new objects.
+    lazy = getenv("HARNESS_LAZY") != NULL;
+    if (lazy && snapshot && unwind_finds_objects())
+        return;
     struct unwind_snapshot *next = unwind_snapshot_build(snapshot, &e);
     if (!next) {
         fprintf(stderr, "%s\n", e.message);
@@ -364,7 +368,6 @@ void harness_refresh(void)
     }
     unwind_snapshot_free(snapshot);
     snapshot = next;
-    lazy = getenv("HARNESS_LAZY") != NULL;
     while (!lazy && unwind_snapshot_build_table(snapshot, true))
         ;
 }

@@ -24,7 +24,9 @@ enum {
     MOST_DRAIN_MS = 250,
     SCAN_MS = 1000,
     LOADING_MS = 10,
-    LOADING_LASTS_MS = 2000,
+    LOADING_LASTS_MS = 100,
+    // With a loader that walks cannot ask about new objects: their stacks end until we have looked.
+    BLIND_LOADING_LASTS_MS = 2000,
     LEAST_MEMORY = 1 << 20,
 };
 
@@ -156,6 +158,8 @@ static void *run(void *context)
     capture_mark_own();
     capture_heap_enter();
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
+    uint64_t lasts =
+        (unwind_finds_objects() ? LOADING_LASTS_MS : BLIND_LOADING_LASTS_MS) * UINT64_C(1000000);
     struct unwind_regs here;
     pthread_mutex_lock(&collector.lock);
     bool alone = false;
@@ -179,10 +183,10 @@ static void *run(void *context)
         sweep_labels();
         unwind_regs_here(&here);
         capture_settle(&here);
-        // Objects come in flocks: while they do, look often, so that few stacks end in one.
+        // Objects come in flocks. While they do, look often: stacks are cheaper with their tables.
         if (atomic_exchange(&collector.expecting, false))
             changed = now;
-        bool loading = now - changed < LOADING_LASTS_MS * UINT64_C(1000000);
+        bool loading = now - changed < lasts;
         // Whoever stops it may have come while the lock was not held.
         if (!collector.stopping)
             pause_for(loading ? LOADING_MS : drain_pause());
