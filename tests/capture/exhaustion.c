@@ -373,7 +373,7 @@ static int serve(void)
         return -1;
     kiln_serve_address(text, sizeof text);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    to.sin_port = htons((uint16_t)atoi(strrchr(text, ':') + 1));
+    to.sin_port = htons((uint16_t)strtol(strrchr(text, ':') + 1, NULL, 10));
     int ok = 0;
     // Without descriptors nobody accepts: the client gives up.
     struct timeval patience = {.tv_usec = 300000};
@@ -506,7 +506,8 @@ int main(int argc, char **argv)
     if (argc > 3)
         for (int i = 0; i < OPERATIONS; i++)
             if (strcmp(argv[1], operations[i].name) == 0)
-                return try(&operations[i], (enum way)atoi(argv[2]), atol(argv[3]));
+                return try(&operations[i], (enum way)strtol(argv[2], NULL, 10),
+                           strtol(argv[3], NULL, 10));
     for (int i = 0; i < OPERATIONS; i++) {
         if (argc > 1 && strcmp(argv[1], operations[i].name) != 0)
             continue;
