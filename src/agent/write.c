@@ -59,8 +59,8 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
     return 0;
 }
 
-int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
-                struct out *out, struct err *e)
+static int write_as(struct model_profile *p, struct arena *arena, const struct agent_output *o,
+                    struct out *out, struct err *e)
 {
     if (!o->addresses && !o->as_is)
         p = names_fill(p, agent_symbol_memory(), arena, e);
@@ -88,4 +88,15 @@ int agent_write(struct model_profile *p, struct arena *arena, const struct agent
         return write_flame(p, arena, o, out, e);
     }
     return err_set(e, "%d is no format", (int)o->format);
+}
+
+int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
+                struct out *out, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    int result = write_as(p, arena, o, out, e);
+    arena_try_end(arena);
+    return result;
 }

@@ -239,13 +239,12 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&control);
 }
 
+// Nothing is freed: an allocator may not be ready for it. counts_free_inherited does so later.
 static void after_fork_in_child(void)
 {
     collector.running = false;
     for (int i = 0; i < AGENT_WINDOWS; i++)
-        if (collector.windows[i].open)
-            counts_close_window(&collector.windows[i]);
-    counts_forget_seconds();
+        collector.windows[i].open = false;
     capture_after_fork_in_child();
     names_after_fork_in_child();
     callbacks_after_fork_in_child();
@@ -287,6 +286,7 @@ static int start(const struct agent_options *o, struct err *e)
     if (o->memory && o->memory < LEAST_MEMORY)
         return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
                        LEAST_MEMORY >> 10);
+    counts_free_inherited();
     size_t had = collector.memory;
     process_pin_library();
     if (take_options(o, e) || capture_start(&capture, e))
