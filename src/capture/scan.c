@@ -213,7 +213,7 @@ static void look_at_slots(uint64_t now)
 
 static void end_pass(void)
 {
-    thread_note_unsampled(pass.process_cpu);
+    thread_note_unsampled(pass.process_cpu, false);
     clock_keep_process();
     scan_stacks(&pass.stacks);
     atomic_store(&capture_state.no_slot, pass.full);
