@@ -51,9 +51,9 @@ enum thread_clock { CLOCK_NONE, CLOCK_TIMER, CLOCK_PERF, CLOCK_PROCESS };
 // What a thread needs to be sampled, in addition to its slot. Threads without a clock have none.
 struct thread_lane {
     struct ring *ring;
-    struct thread_lane *next; // on the free list
-    struct unwind_regs regs;  // the handler's, to spare the stack
-    struct unwind_cache cache;
+    struct unwind_cache *cache;
+    bool shared;             // the ring is capture_state.ring_memory's
+    struct unwind_regs regs; // the handler's, to spare the stack
 };
 
 struct capture_thread {

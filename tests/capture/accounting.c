@@ -2,8 +2,8 @@
 // no function, and the Rust crate uses it) are found by the scan, late, and found gone, late. What a
 // profile reports is compared with what the process has used, by its CPU clock.
 //
-// usage: accounting [RUNS [SECONDS]]    RUNS of each kind (default 1), with SECONDS of CPU time each
-// at the least (default 0.5)
+// usage: accounting [RUNS [SECONDS]]    RUNS of each kind, with SECONDS of CPU time each at the least
+// (default 0.5); without arguments a few kinds, once
 //
 // Prints the smallest and largest ratio of each kind, and `N passed, N failed`.
 #include <kiln/kiln.h>
@@ -104,9 +104,10 @@ int main(int argc, char **argv)
     static const double lengths[] = {0.6, 0.02}; // seconds
     int runs = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 1, passed = 0, failed = 0;
     double least = argc > 2 ? strtod(argv[2], NULL) : 0.5;
+    size_t most = argc > 1 ? 3 : 2; // rates and numbers of threads
     for (size_t k = 0; k < 2; k++)
-        for (size_t r = 0; r < 3; r++)
-            for (size_t t = 0; t < 3; t++)
+        for (size_t r = 0; r < most; r++)
+            for (size_t t = 0; t < most; t++)
                 for (size_t l = 0; l < 2; l++) {
                     double low = 10, high = 0, each = lengths[l];
                     // Long ones share what a run of few threads has.
