@@ -310,6 +310,7 @@ void capture_after_fork_in_child(void)
         unwind_avoid_loader();
     clock_after_fork_in_child();
     thread_slots_after_fork_in_child();
+    scan_after_fork_in_child();
 }
 
 // A SIGPROF that is pending when exec happens kills the new program, which has no handler:
