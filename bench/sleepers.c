@@ -88,7 +88,8 @@ static uint64_t start_and_join(const pthread_attr_t *attributes)
 
 int main(int argc, char **argv)
 {
-    int n = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0, seconds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0, made = 0;
+    int n = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0,
+        seconds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 0, made = 0;
     if (seconds < 1) {
         fprintf(stderr, "usage: sleepers N SECONDS\n");
         return 2;

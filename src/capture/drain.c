@@ -103,8 +103,8 @@ static void drain_ring(struct capture_thread *t,
     char name[CAPTURE_NAME];
     copy_name(t, name);
     drain_thread(t, name, take, context);
-    capture_state.retired.blocked += take_rest(t, name, CAPTURE_BLOCKED, &t->ring->blocked,
-                                               &t->ring->blocked_ns, take, context);
+    capture_state.retired.blocked +=
+        take_rest(t, name, CAPTURE_BLOCKED, &t->ring->blocked, &t->ring->blocked_ns, take, context);
     capture_state.retired.unticked += take_rest(t, name, CAPTURE_UNTICKED, &t->ring->unticked,
                                                 &t->ring->unticked_ns, take, context);
 }

@@ -20,10 +20,10 @@
 #include "process/maps.h"
 
 enum {
-    SMALL = 256,        // threads that a call looks at in any case
-    LIST_CHUNK = 1024,  // threads that are listed between two looks at the clock
-    LOOK_CHUNK = 64,    // the same, of the table
-    SHARE = 100,        // scanning takes one part of so many of a CPU
+    SMALL = 256,         // threads that a call looks at in any case
+    LIST_CHUNK = 1024,   // threads that are listed between two looks at the clock
+    LOOK_CHUNK = 64,     // the same, of the table
+    SHARE = 100,         // scanning takes one part of so many of a CPU
     TRUSTED_COUNTS = 16, // passes that take the number of threads for a list of them
 };
 
@@ -35,14 +35,13 @@ struct directory_entry {
     char name[];
 };
 
-// Calls visit for the threads of the process, beginning at *position, until visit has seen `most` or
-// there are no more; no more: *position is 0. Without opendir's malloc. No descriptor is kept
+// Calls visit for the threads of the process, beginning at *position, until visit has seen `most`
+// or there are no more; no more: *position is 0. Without opendir's malloc. No descriptor is kept
 // between calls: the program may close it. False: threads cannot be listed, without /proc for
 // instance.
 static bool each_task(int64_t *position, uint32_t most, void (*visit)(pid_t tid))
 {
-    long fd =
-        syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
     if (*position)
@@ -315,6 +314,6 @@ bool capture_is_alone(int *code)
         return false;
     int64_t position = 0;
     n_others = 0;
-    return count_tasks() <= SMALL && each_task(&position, UINT32_MAX, count_other) && n_others == 1 && first_other == capture_state.pid &&
-           has_ended(first_other, code);
+    return count_tasks() <= SMALL && each_task(&position, UINT32_MAX, count_other) &&
+           n_others == 1 && first_other == capture_state.pid && has_ended(first_other, code);
 }

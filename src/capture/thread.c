@@ -222,8 +222,7 @@ void thread_disarm(struct capture_thread *t)
     }
     ns += atomic_exchange(&t->carried_ns, 0);
     due += atomic_exchange(&t->carried, 0);
-    if (due && t->ring &&
-        !handler_record_end(t, atomic_load(&t->tid) == thread_self(), due, ns)) {
+    if (due && t->ring && !handler_record_end(t, atomic_load(&t->tid) == thread_self(), due, ns)) {
         atomic_fetch_add(&t->ring->unticked, due);
         atomic_fetch_add(&t->ring->unticked_ns, ns);
     }
@@ -305,8 +304,8 @@ void thread_look(struct capture_thread *t, uint64_t now)
 void thread_note_unsampled(uint64_t process, bool last)
 {
     uint64_t period = atomic_load(&capture_state.period_ns);
-    uint64_t told = atomic_load(&capture_state.cpu_covered) +
-                    atomic_load(&capture_state.cpu_unsampled);
+    uint64_t told =
+        atomic_load(&capture_state.cpu_covered) + atomic_load(&capture_state.cpu_unsampled);
     uint64_t used = process - capture_state.cpu_began;
     int64_t rest = (int64_t)(used - told), balance = atomic_load(&capture_state.balance);
     // What threads have covered and no new one will report.

@@ -13,11 +13,13 @@
 // clock, is reported as unsampled.
 //
 // 1. A segment reports its ticks times its period. The first tick comes after a part of a period
-//    that is spread evenly, so ticks and covered time agree in the mean, and differ by less than one
-//    period for each segment. That difference is not left to add up by chance: capture_state.balance
-//    is what ended segments have covered and not reported. A new segment takes it along: its first
-//    tick comes the sooner or the later, as if it went on where the other has ended.
-// 2. capture_state.cpu_covered is the sum over all segments, each as of the last look at it; it only
+//    that is spread evenly, so ticks and covered time agree in the mean, and differ by less than
+//    one period for each segment. That difference is not left to add up by chance:
+//    capture_state.balance is what ended segments have covered and not reported. A new segment
+//    takes it along: its first tick comes the sooner or the later, as if it went on where the other
+//    has ended.
+// 2. capture_state.cpu_covered is the sum over all segments, each as of the last look at it; it
+// only
 //    grows. unsampled = P - cpu_covered - what was reported as unsampled before, in whole periods,
 //    is taken only after a pass in which P was read first and every open segment was looked at
 //    afterwards: nothing that a segment reports is in it.
@@ -135,7 +137,7 @@ struct capture_state {
     struct capture_counts retired; // of drained slots
     uint64_t cpu_began;            // of the process at the start
     _Atomic uint64_t cpu_covered, cpu_unsampled;
-    _Atomic int64_t balance; // see above; in nanoseconds
+    _Atomic int64_t balance;                  // see above; in nanoseconds
     _Atomic uint64_t unsampled, unsampled_ns; // for the next drain
 };
 extern struct capture_state capture_state;

@@ -1,9 +1,9 @@
 // CPU time is reported once: threads that say nothing of their start and end (libkiln.a interposes
-// no function, and the Rust crate uses it) are found by the scan, late, and found gone, late. What a
-// profile reports is compared with what the process has used, by its CPU clock.
+// no function, and the Rust crate uses it) are found by the scan, late, and found gone, late. What
+// a profile reports is compared with what the process has used, by its CPU clock.
 //
-// usage: accounting [RUNS [SECONDS]]    RUNS of each kind, with SECONDS of CPU time each at the least
-// (default 0.5); without arguments a few kinds, once
+// usage: accounting [RUNS [SECONDS]]    RUNS of each kind, with SECONDS of CPU time each at the
+// least (default 0.5); without arguments a few kinds, once
 //
 // Prints the smallest and largest ratio of each kind, and `N passed, N failed`.
 #include <kiln/kiln.h>
@@ -54,9 +54,8 @@ static void run_sequential(int n, double each)
 // The samples in a window: the sum of its folded stacks.
 static double read_window(int window)
 {
-    struct kiln_output output = {.size = sizeof output,
-                                 .format = KILN_FOLDED,
-                                 .flags = KILN_ADDRESSES | KILN_NO_LABELS};
+    struct kiln_output output = {
+        .size = sizeof output, .format = KILN_FOLDED, .flags = KILN_ADDRESSES | KILN_NO_LABELS};
     struct kiln_error error;
     int fd = memfd_create("folded", 0);
     if (fd < 0 || kiln_window_write_as(window, fd, &output, &error))

@@ -184,8 +184,8 @@ int main(void)
     check(sampled * 10 >= plain * 8 && sampled * 10 <= plain * 12,
           "ticks of the program's own ITIMER_PROF", sampled, plain);
     long ticks = in_child(reported_beside_own_profiler, true);
-    check(ticks >= 76 && ticks <= 86, "CPU time reported beside it, in hundredths of a second", ticks,
-          80);
+    check(ticks >= 76 && ticks <= 86, "CPU time reported beside it, in hundredths of a second",
+          ticks, 80);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
