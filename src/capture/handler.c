@@ -102,7 +102,7 @@ static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t tic
         n = 1;
     } else if (snapshot) {
         n = unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs, depth,
-                         &t->lane->cache, &why);
+                         t->lane->cache, &why);
     }
     if (n == 0) {
         count(&t->no_snapshot, ticks);
@@ -147,7 +147,7 @@ static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
         return 0;
     unwind_regs_here(&t->lane->regs);
     uint32_t n = (uint32_t)unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs,
-                                        capture_state.depth, &t->lane->cache, &why);
+                                        capture_state.depth, t->lane->cache, &why);
     uint32_t kept = common_root(pcs, n, t->last);
     for (volatile uint64_t *to = pcs; to < pcs + kept; to++)
         *to = to[n - kept];

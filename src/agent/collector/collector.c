@@ -15,6 +15,7 @@
 #include "agent/collector/label_sets.h"
 #include "agent/names/names.h"
 #include "agent/names/names_cache.h"
+#include "process/clock.h"
 #include "process/own_threads.h"
 #include "process/process.h"
 #include "process/sandbox.h"
@@ -34,9 +35,13 @@ struct collector collector = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD
 
 uint64_t collector_clock(clockid_t clock)
 {
-    struct timespec ts;
-    clock_gettime(clock, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return process_clock_ns(clock);
+}
+
+// Before the first wait on it.
+static void init_wake(void)
+{
+    process_condition_init(&collector.wake);
 }
 
 // --- draining; the lock is held ---
@@ -137,12 +142,7 @@ static uint32_t drain_pause(void)
 
 static void pause_for(uint32_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += ms * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&collector.wake, &collector.lock, &until);
+    process_condition_wait(&collector.wake, &collector.lock, ms * UINT64_C(1000000));
 }
 
 void collector_expect_objects(void)
@@ -248,7 +248,7 @@ static void after_fork_in_child(void)
     capture_after_fork_in_child();
     names_after_fork_in_child();
     callbacks_after_fork_in_child();
-    collector.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    init_wake();
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
     heap_sampler_after_fork_in_child();
@@ -313,6 +313,8 @@ static int start(const struct agent_options *o, struct err *e)
 
 int collector_start(const struct agent_options *o, struct err *e)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_wake);
     collector_watch_forks();
     pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);
