@@ -132,7 +132,7 @@ EXPORT int kiln_window_write_as(int window, int fd, const struct kiln_output *ou
 
 EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
 {
-    struct agent_output output = {.format = AGENT_PPROF, .addresses = true};
+    struct agent_output output = {.format = AGENT_PPROF, .addresses = true, .made_code = true};
     return write_profile(window, 0, false, fd, &output, error);
 }
 

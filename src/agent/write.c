@@ -64,6 +64,8 @@ static int write_as(struct model_profile *p, struct arena *arena, const struct a
 {
     if (!o->addresses && !o->as_is)
         p = names_fill(p, agent_symbol_memory(), arena, e);
+    else if (o->made_code && names_fill_made_code(p, arena, e))
+        p = NULL;
     p = p && !o->as_is ? callbacks_apply(p, arena, e) : p;
     if (!p)
         return -1;
