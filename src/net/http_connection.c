@@ -1,6 +1,7 @@
 #include "net/http_connection.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -14,9 +15,17 @@ enum { FIRST_BUFFER = 4 << 10, ANSWER_MAX = 512 << 20 };
 
 #define SECONDS(n) ((uint64_t)(n)*1000000000u)
 
-struct http_fd http_fd_of(int fd)
+// Where programs do not look for descriptors, and do not expect a free number.
+enum { PRIVATE_FD = 900 };
+
+struct http_fd http_fd_take(int fd)
 {
     struct stat st = {0};
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, PRIVATE_FD);
+    if (high >= 0) {
+        close(fd);
+        fd = high;
+    }
     fstat(fd, &st);
     return (struct http_fd){fd, st.st_dev, st.st_ino};
 }
@@ -46,7 +55,7 @@ struct http_connection *http_connection_new(int fd, uint64_t now)
     struct http_connection *c = calloc(1, sizeof *c);
     if (!c)
         return NULL;
-    c->socket = http_fd_of(fd);
+    c->socket = http_fd_take(fd);
     enter(c, HTTP_READING, now, IDLE_S);
     return c;
 }

@@ -12,7 +12,8 @@ struct http_fd {
     dev_t device;
     ino_t inode;
 };
-struct http_fd http_fd_of(int fd);
+// Moves the descriptor to a high number.
+struct http_fd http_fd_take(int fd);
 bool http_fd_is_ours(const struct http_fd *f);
 // Unless it is no longer ours.
 void http_fd_close(struct http_fd *f);

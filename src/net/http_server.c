@@ -338,8 +338,8 @@ static bool accept_one(struct http_server *s)
     pthread_mutex_unlock(&s->descriptors);
     if (c) {
         s->counts.accepted++;
-        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        setsockopt(c->socket.fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
+        setsockopt(c->socket.fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     } else if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
         s->deaf_until = now_ns() + DEAF_NS;
     }
@@ -465,18 +465,19 @@ struct http_server *http_server_start(struct listener *listener, const struct ht
         free(s);
         return NULL;
     }
+    s->listening = http_fd_take(listener->fd);
+    listener->fd = s->listening.fd;
     s->listener = *listener;
-    s->listening = http_fd_of(listener->fd);
     s->handler = *handler;
-    s->wake[0] = http_fd_of(wake[0]);
-    s->wake[1] = http_fd_of(wake[1]);
+    s->wake[0] = http_fd_take(wake[0]);
+    s->wake[1] = http_fd_take(wake[1]);
     s->waiting.last = &s->waiting.first;
     s->done.last = &s->done.first;
     pthread_mutex_init(&s->lock, NULL);
     pthread_mutex_init(&s->descriptors, NULL);
     pthread_cond_init(&s->work, NULL);
-    int failed = own_thread_start(&s->worker, work, s, false, "for the endpoints", e);
-    if (!failed && own_thread_start(&s->sockets, serve, s, false, "for the endpoints", e)) {
+    int failed = own_thread_start(&s->worker, work, s, 0, "for the endpoints", e);
+    if (!failed && own_thread_start(&s->sockets, serve, s, 0, "for the endpoints", e)) {
         failed = -1;
         tell_to_stop(s);
         pthread_join(s->worker, NULL);

@@ -1,6 +1,7 @@
 #include "process/own_threads.h"
 
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -29,6 +30,7 @@ static struct {
 struct start {
     void *(*run)(void *);
     void *context;
+    unsigned flags;
 };
 
 static bool is_gone(pid_t tid)
@@ -65,12 +67,14 @@ static void *own_thread_main(void *context)
     // Raw: libc's prctl may be our own interposer.
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
     register_self();
+    if (start.flags & OWN_THREAD_FILES) // older kernels cannot
+        syscall(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE);
     void *result = start.run(start.context);
     unregister_self();
     return result;
 }
 
-int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, bool detach,
+int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, unsigned flags,
                      const char *what, struct err *e)
 {
     struct start *start = malloc(sizeof *start);
@@ -78,9 +82,9 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     sigset_t blocked, had;
     if (!start)
         return err_set(e, "cannot start a thread %s: out of memory", what);
-    *start = (struct start){run, context};
+    *start = (struct start){run, context, flags};
     pthread_attr_init(&attributes);
-    if (detach)
+    if (flags & OWN_THREAD_DETACHED)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     // The program's signals are for the program's threads.
     sigfillset(&blocked);

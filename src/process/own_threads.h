@@ -9,8 +9,15 @@
 
 #include "base/err.h"
 
-// Starts run(context). detach: nobody joins it. -1 with e filled: what names the thread's job.
-int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, bool detach,
+enum own_thread_flags {
+    OWN_THREAD_DETACHED = 1, // nobody joins it
+    // It has a table of descriptors of its own, empty at first: what it opens never takes a number
+    // that the program expects, and what the program closes is never its. For threads that use
+    // nothing that others have opened.
+    OWN_THREAD_FILES = 2,
+};
+// Starts run(context). what: "that does this"; -1 with e filled.
+int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, unsigned flags,
                      const char *what, struct err *e);
 
 // Whether tid is one of our threads.

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "agent/heap/heap_sampler.h"
+#include "agent/keeper.h"
 #include "agent/heap/heap_windows.h"
 #include "agent/collector/callbacks.h"
 #include "agent/collector/label_sets.h"
@@ -193,13 +194,13 @@ static void *run(void *context)
     }
     collector_drain();
     if (alone) {
-        // Nobody joins this thread any more: it is the one that ends the process.
+        // Nobody joins this thread any more.
         collector.running = false;
         pthread_detach(pthread_self());
     }
     pthread_mutex_unlock(&collector.lock);
     if (alone)
-        own_thread_end_process(code);
+        keeper_end_process(code);
     return NULL;
 }
 
@@ -208,10 +209,14 @@ static void wake_to_park(void)
     pthread_cond_signal(&collector.wake);
 }
 
-static int start_thread(struct err *e)
+static int start_thread(bool perf, struct err *e)
 {
     own_threads_on_park(wake_to_park);
-    return own_thread_start(&collector.thread, run, NULL, false, "for the profiler", e);
+    if (keeper_start(e))
+        return -1;
+    // Perf events are descriptors that threads of the program open and close as well.
+    return own_thread_start(&collector.thread, run, NULL, perf ? 0 : OWN_THREAD_FILES,
+                            "for the profiler", e);
 }
 
 // --- fork: the child has our memory but not our thread ---
@@ -243,6 +248,7 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
     collector.running = false;
+    keeper_after_fork_in_child();
     for (int i = 0; i < AGENT_WINDOWS; i++)
         collector.windows[i].open = false;
     capture_after_fork_in_child();
@@ -304,7 +310,7 @@ static int start(const struct agent_options *o, struct err *e)
     collector.depth = capture.depth;
     collector.stopping = false;
     if (result == 0)
-        result = start_thread(e);
+        result = start_thread(o->perf, e);
     if (result)
         capture_stop();
     collector.running = result == 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "agent/agent.h"
+#include "agent/keeper.h"
 #include "capture/heap_capture.h"
 #include "codec/heap_read.h"
 #include "process/own_threads.h"
@@ -51,7 +52,7 @@ static void *keep_up(void *context)
     }
     atomic_store(&sampler.has_thread, false);
     if (alone)
-        own_thread_end_process(code);
+        keeper_end_process(code);
     return NULL;
 }
 
@@ -62,7 +63,9 @@ void heap_sampler_keep_up(void)
     if (!capture_heap_active() || capture_running() || atomic_exchange(&sampler.has_thread, true))
         return;
     // Without the thread, code that is loaded later has no unwind tables; the profile shows that.
-    if (own_thread_start(&thread, keep_up, NULL, true, "for unwind tables", &ignored))
+    if (keeper_start(&ignored) ||
+        own_thread_start(&thread, keep_up, NULL, OWN_THREAD_DETACHED | OWN_THREAD_FILES,
+                         "for unwind tables", &ignored))
         atomic_store(&sampler.has_thread, false);
 }
 

@@ -22,13 +22,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/confine.h"
@@ -36,13 +34,12 @@
 #include "agent/heap/heap_sampler.h"
 #include "agent/journal/journal.h"
 #include "agent/journal/journal_memory.h"
+#include "agent/keeper.h"
 #include "agent/preload/preload.h"
 #include "agent/preload/preload_environment.h"
 #include "agent/preload/preload_push.h"
 #include "base/attributes.h"
 #include "process/call.h"
-#include "process/clock.h"
-#include "process/own_threads.h"
 #include "process/process.h"
 #include "process/sandbox.h"
 
@@ -117,8 +114,6 @@ static void begin_window(void)
         atomic_store(&run.open, true);
 }
 
-static void start_exit_writer(void);
-
 static void begin(void)
 {
     struct err e;
@@ -133,8 +128,9 @@ static void begin(void)
         complain("allocations are not sampled", e.message);
     else
         atomic_store(&run.heap_open, *run.heap_output);
+    struct err ignored;
     if (atomic_load(&run.open) || atomic_load(&run.heap_open))
-        start_exit_writer();
+        keeper_start(&ignored);
 }
 
 // --- writing ---
@@ -199,81 +195,17 @@ static void write_all(void)
     kiln_stop();
 }
 
-// --- the thread that writes when the process ends without running destructors ---
-//
-// _exit may be called by a signal handler that interrupted malloc or the library itself, or by a
-// thread that may not open files: this thread writes the profile meanwhile.
+// --- the end ---
 
-enum { PATIENCE_SECONDS = 10, CHECKPOINT_SECONDS = 1 };
-
-static struct {
-    _Atomic uint32_t asked, done;
-    _Atomic bool checkpoints; // the process can end without asking: write every second
-    _Atomic bool started;
-} exit_writer;
-
-static void futex(_Atomic uint32_t *word, int operation, uint32_t value, struct timespec *patience)
+// By the keeper: _exit may be called by a signal handler that interrupted malloc or the library
+// itself, or by a thread that may not open files.
+static void write_at_exit(void)
 {
-    process_call(SYS_futex, (long)word, operation | FUTEX_PRIVATE_FLAG, value, (long)patience, 0,
-                 0);
-}
-
-static void wake_exit_writer(void)
-{
-    futex(&exit_writer.asked, FUTEX_WAKE, 1, NULL);
-}
-
-static void wait_for_exit(void)
-{
-    struct timespec second = {.tv_sec = CHECKPOINT_SECONDS};
-    while (!atomic_load(&exit_writer.asked)) {
-        bool checkpoints = atomic_load(&exit_writer.checkpoints);
-        if (checkpoints)
-            write_so_far();
-        own_thread_park_point();
-        futex(&exit_writer.asked, FUTEX_WAIT, 0, checkpoints ? &second : NULL);
-    }
-}
-
-static void *write_at_exit(void *context)
-{
-    capture_mark_own();
-    capture_is_helper();
-    capture_heap_enter();
-    wait_for_exit();
     // What `kiln run` reads is ended by the thread that ends the process.
     if (!*run.journal)
         write_all();
     else if (atomic_exchange(&run.pushes, false))
         preload_push_stop(complain);
-    atomic_store(&exit_writer.done, 1);
-    futex(&exit_writer.done, FUTEX_WAKE, 1, NULL);
-    return NULL;
-}
-
-static void start_exit_writer(void)
-{
-    pthread_t thread;
-    struct err e;
-    atomic_store(&exit_writer.asked, 0);
-    atomic_store(&exit_writer.done, 0);
-    own_threads_on_park(wake_exit_writer);
-    if (own_thread_start(&thread, write_at_exit, NULL, true, "that writes at _exit", &e))
-        complain("no profile will be written at _exit, only at exit", e.message);
-    else
-        atomic_store(&exit_writer.started, true);
-}
-
-static void ask_exit_writer(void)
-{
-    uint64_t end = process_now_ns() + PATIENCE_SECONDS * UINT64_C(1000000000);
-    struct timespec second = {.tv_sec = 1};
-    if (!atomic_load(&exit_writer.started))
-        return;
-    atomic_store(&exit_writer.asked, 1);
-    wake_exit_writer();
-    while (!atomic_load(&exit_writer.done) && process_now_ns() < end)
-        futex(&exit_writer.done, FUTEX_WAIT, 0, &second);
 }
 
 void preload_before_exit(void)
@@ -284,7 +216,7 @@ void preload_before_exit(void)
         return;
     if (left && run.pid == getpid()) {
         if (!*run.journal || atomic_load(&run.pushes))
-            ask_exit_writer();
+            keeper_write_at_exit();
         if (*run.journal && !confined && !atomic_load(&run.pushes))
             write_all();
     }
@@ -310,14 +242,6 @@ EXPORT void _exit(int status)
 EXPORT void _Exit(int status)
 {
     _exit(status);
-}
-
-// --- when nothing will ask the thread ---
-
-static void write_regularly(void)
-{
-    atomic_store(&exit_writer.checkpoints, true);
-    wake_exit_writer();
 }
 
 static void last_chance_to_write(void)
@@ -400,8 +324,6 @@ static void in_child(void)
     bool was_open = atomic_exchange(&run.open, false);
     was_open |= atomic_exchange(&run.heap_open, false);
     atomic_store(&run.pushes, false); // the parent does
-    atomic_store(&exit_writer.started, false);
-    atomic_store(&exit_writer.checkpoints, false);
     journal_after_fork();
     if (!was_open || !run.follow || sandbox_scope() != SANDBOX_FREE)
         return;
@@ -422,8 +344,6 @@ static void start_push(void)
         return;
     }
     atomic_store(&run.pushes, preload_push_start(complain));
-    if (atomic_load(&run.pushes) && !atomic_load(&exit_writer.started))
-        start_exit_writer();
 }
 
 // A port that the kernel chose is printed: nobody could know it otherwise.
@@ -458,7 +378,8 @@ static void read_options(void)
 __attribute__((constructor)) static void start(int argc, char **argv, char **envp)
 {
     static const struct process_fork_hooks hooks = {.in_child = in_child};
-    static const struct confine_hooks confine = {last_chance_to_write, write_regularly};
+    static const struct confine_hooks confine = {last_chance_to_write, keeper_write_regularly};
+    static const struct keeper_hooks keeper = {write_at_exit, write_so_far};
     const char *output = process_getenv("KILN_OUTPUT"), *heap = process_getenv("KILN_HEAP");
     const char *journal = process_getenv("KILN_RUN"), *listen = process_getenv("KILN_LISTEN");
     const char *heap_output = process_getenv("KILN_HEAP_OUTPUT");
@@ -474,6 +395,7 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     run.active = true;
     process_on_end(preload_before_exit);
     confine_set_hooks(&confine);
+    keeper_set_hooks(&keeper);
     if (writes || run.heap) {
         name_output(run.output, output ? output : "", child);
         name_output(run.heap_output, heap_output ? heap_output : "", child);
@@ -487,6 +409,6 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
     if (serves && !child)
         serve(listen);
     if (!*run.journal && ends_without_libc())
-        write_regularly();
+        keeper_write_regularly();
     environment_claim(envp);
 }

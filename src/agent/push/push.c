@@ -176,7 +176,7 @@ static int start_threads(const struct kiln_push_options *o, struct err *e)
     own_threads_on_park(wake_to_park);
     int result = push_queue_start(&push.target, o->queue ? o->queue : DEFAULT_QUEUE, e);
     if (result == 0) {
-        result = own_thread_start(&push.thread, watch, NULL, false, "that pushes", e);
+        result = own_thread_start(&push.thread, watch, NULL, 0, "that pushes", e);
         while (result && !push_queue_stop())
             ;
     }

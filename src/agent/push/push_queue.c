@@ -220,7 +220,7 @@ int push_queue_start(const struct push_target *t, size_t limit, struct err *e)
     queue.limit = limit;
     queue.counts = (struct kiln_push_statistics){0};
     pthread_mutex_unlock(&queue.lock);
-    return own_thread_start(&queue.thread, send_all, NULL, false, "that pushes", e);
+    return own_thread_start(&queue.thread, send_all, NULL, OWN_THREAD_FILES, "that pushes", e);
 }
 
 void push_queue_wake(void)

@@ -1,0 +1,126 @@
+#include "agent/keeper.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "capture/capture.h"
+#include "capture/heap_capture.h"
+#include "process/call.h"
+#include "process/clock.h"
+#include "process/own_threads.h"
+
+enum { PATIENCE_SECONDS = 10, CHECKPOINT_SECONDS = 1 };
+enum { WRITE_AT_EXIT = 1, END_PROCESS = 2, WAKE = 4 };
+
+static struct {
+    _Atomic uint32_t jobs, written; // futexes
+    _Atomic bool started, regularly;
+    _Atomic int code;
+    _Atomic(const struct keeper_hooks *) hooks;
+} keeper;
+
+static void futex(_Atomic uint32_t *word, int operation, uint32_t value, struct timespec *patience)
+{
+    process_call(SYS_futex, (long)word, operation | FUTEX_PRIVATE_FLAG, value, (long)patience, 0,
+                 0);
+}
+
+static void ask(uint32_t job)
+{
+    atomic_fetch_or(&keeper.jobs, job);
+    futex(&keeper.jobs, FUTEX_WAKE, 1, NULL);
+}
+
+static void wake_keeper(void)
+{
+    ask(WAKE);
+}
+
+// Without exit handlers nobody else writes, and this thread cannot wait for itself.
+static void end_process(const struct keeper_hooks *hooks)
+{
+    int code = atomic_load(&keeper.code);
+    if (code && hooks)
+        hooks->write_at_exit();
+    atomic_store(&keeper.written, 1);
+    own_thread_end_process(code);
+}
+
+static void *keep(void *context)
+{
+    struct timespec second = {.tv_sec = CHECKPOINT_SECONDS};
+    capture_mark_own();
+    capture_is_helper();
+    capture_heap_enter();
+    for (;;) {
+        const struct keeper_hooks *hooks = atomic_load(&keeper.hooks);
+        uint32_t jobs = atomic_exchange(&keeper.jobs, 0);
+        bool regularly = hooks && atomic_load(&keeper.regularly);
+        if (jobs & END_PROCESS)
+            end_process(hooks);
+        if (jobs & WRITE_AT_EXIT) {
+            if (hooks)
+                hooks->write_at_exit();
+            atomic_store(&keeper.written, 1);
+            futex(&keeper.written, FUTEX_WAKE, 1, NULL);
+        } else if (regularly) {
+            hooks->write_so_far();
+        }
+        own_thread_park_point();
+        futex(&keeper.jobs, FUTEX_WAIT, 0, regularly ? &second : NULL);
+    }
+    return NULL;
+}
+
+void keeper_set_hooks(const struct keeper_hooks *hooks)
+{
+    atomic_store(&keeper.hooks, hooks);
+}
+
+int keeper_start(struct err *e)
+{
+    pthread_t thread;
+    if (atomic_exchange(&keeper.started, true))
+        return 0;
+    own_threads_on_park(wake_keeper);
+    int result =
+        own_thread_start(&thread, keep, NULL, OWN_THREAD_DETACHED, "that writes at exit", e);
+    if (result)
+        atomic_store(&keeper.started, false);
+    return result;
+}
+
+void keeper_write_at_exit(void)
+{
+    uint64_t end = process_now_ns() + PATIENCE_SECONDS * UINT64_C(1000000000);
+    struct timespec second = {.tv_sec = 1};
+    if (!atomic_load(&keeper.started))
+        return;
+    ask(WRITE_AT_EXIT);
+    while (!atomic_load(&keeper.written) && process_now_ns() < end)
+        futex(&keeper.written, FUTEX_WAIT, 0, &second);
+}
+
+void keeper_write_regularly(void)
+{
+    atomic_store(&keeper.regularly, true);
+    ask(WAKE);
+}
+
+void keeper_end_process(int code)
+{
+    atomic_store(&keeper.code, code);
+    if (!atomic_load(&keeper.started))
+        own_thread_end_process(code);
+    ask(END_PROCESS);
+}
+
+void keeper_after_fork_in_child(void)
+{
+    atomic_store(&keeper.started, false);
+    atomic_store(&keeper.regularly, false);
+    atomic_store(&keeper.jobs, 0);
+    atomic_store(&keeper.written, 0);
+}

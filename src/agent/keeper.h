@@ -1,0 +1,26 @@
+// A thread that sleeps for most of its life and shares the program's descriptors, unlike the
+// collector's. It does what must happen when the process ends and no other thread can do it: it
+// writes profiles while a thread calls _exit, and it ends a process of which only our threads are
+// left.
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct keeper_hooks {
+    void (*write_at_exit)(void); // once
+    void (*write_so_far)(void);
+};
+void keeper_set_hooks(const struct keeper_hooks *hooks);
+
+// Starts it if it is not there.
+int keeper_start(struct err *e);
+// Has write_at_exit called, and waits for its end, but not for ever. Signal-safe.
+void keeper_write_at_exit(void);
+// From now on write_so_far is called every second: the process may end without asking. Signal-safe.
+void keeper_write_regularly(void);
+// Ends the process as it would have ended without us: see own_thread_end_process.
+void keeper_end_process(int code);
+
+void keeper_after_fork_in_child(void);
