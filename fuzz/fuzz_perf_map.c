@@ -5,12 +5,12 @@
 
 enum { ADDRESSES = 64 };
 
-static void read_pieces(struct arena *arena, struct perf_map_name *names, const uint8_t *data,
-                        size_t n, size_t piece)
+static void read_pieces(struct arena *arena, struct jit_name *names, const uint8_t *data, size_t n,
+                        size_t piece)
 {
     struct perf_map *map = arena_alloc(arena, sizeof *map);
     for (size_t i = 0; i < ADDRESSES; i++)
-        names[i] = (struct perf_map_name){.address = i * i * 16};
+        names[i] = (struct jit_name){.address = i * i * 16};
     perf_map_begin(map, names, ADDRESSES, arena);
     for (size_t at = 0; at < n; at += piece)
         perf_map_feed(map, data + at, n - at < piece ? n - at : piece);
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     struct arena *arena = arena_new(0);
-    struct perf_map_name whole[ADDRESSES], pieces[ADDRESSES];
+    struct jit_name whole[ADDRESSES], pieces[ADDRESSES];
     read_pieces(arena, whole, data, n, n + 1);
     read_pieces(arena, pieces, data, n, 7);
     for (size_t i = 0; i < ADDRESSES; i++)

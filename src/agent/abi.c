@@ -132,7 +132,7 @@ EXPORT int kiln_window_write_as(int window, int fd, const struct kiln_output *ou
 
 EXPORT int kiln_window_write(int window, int fd, struct kiln_error *error)
 {
-    struct agent_output output = {.format = AGENT_PPROF, .addresses = true};
+    struct agent_output output = {.format = AGENT_PPROF, .addresses = true, .made_code = true};
     return write_profile(window, 0, false, fd, &output, error);
 }
 
@@ -154,20 +154,15 @@ EXPORT void kiln_window_cancel(int window)
 static int convert(const void *profile, size_t n, int fd, const struct agent_output *output,
                    struct arena *arena, struct err *e)
 {
-    struct arena_trap trap;
-    if (ARENA_TRY(arena, trap))
-        return arena_caught(arena, e);
     struct out raw;
-    out_init_arena(&raw, arena);
+    out_init_memory(&raw, CONVERT_MAX);
     struct model_profile *p = NULL;
-    if (gzip_is(profile, n)) {
-        if (gzip_read(&raw, profile, n, CONVERT_MAX, e) == 0)
-            p = codec_read_pprof(arena, (const uint8_t *)raw.p, raw.n, e);
-    } else {
+    if (!gzip_is(profile, n))
         p = codec_read_pprof(arena, profile, n, e);
-    }
+    else if (gzip_read(&raw, profile, n, CONVERT_MAX, e) == 0 && out_finish(&raw, e) == 0)
+        p = codec_read_pprof(arena, (const uint8_t *)raw.p, raw.n, e);
     int result = p ? write_out(p, arena, fd, output, e) : -1;
-    arena_try_end(arena);
+    out_fini(&raw);
     return result;
 }
 

@@ -85,6 +85,7 @@ enum agent_format {
 struct agent_output {
     enum agent_format format;
     bool addresses;    // do not turn addresses into names
+    bool made_code;    // but name code that was made at run time, which no reader can do later
     bool as_is;        // nor call hooks: it is none of our own profiles
     bool no_labels;    // drop labels from samples
     uint32_t width;    // of an SVG; 0: default

@@ -1,5 +1,6 @@
 #include "agent/gzip.h"
 
+#include <errno.h>
 #include <zlib.h>
 
 int gzip_write(struct out *out, const void *data, size_t n, struct err *e)
@@ -40,7 +41,7 @@ int gzip_read(struct out *out, const void *data, size_t n, size_t limit, struct 
         return err_set(e, "no memory to read a profile");
     unsigned char buffer[16384];
     int state = Z_OK;
-    while (state == Z_OK && out->n <= limit) {
+    while (state == Z_OK && out->n <= limit && !out->error) {
         if (z.avail_in == 0) {
             size_t part = n < 1u << 30 ? n : 1u << 30;
             z.avail_in = (unsigned)part;
@@ -52,7 +53,9 @@ int gzip_read(struct out *out, const void *data, size_t n, size_t limit, struct 
         out_write(out, buffer, sizeof buffer - z.avail_out);
     }
     inflateEnd(&z);
-    if (out->n > limit)
+    if (out->error == ENOMEM)
+        return err_set(e, "no memory to read a profile");
+    if (out->n > limit || out->error)
         return err_set(e, "the profile is larger than %zu MiB", limit >> 20);
     return state == Z_STREAM_END ? 0 : err_set(e, "the profile's gzip is broken or cut off");
 }

@@ -59,11 +59,13 @@ static int write_flame(const struct model_profile *p, struct arena *arena,
     return 0;
 }
 
-int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
-                struct out *out, struct err *e)
+static int write_as(struct model_profile *p, struct arena *arena, const struct agent_output *o,
+                    struct out *out, struct err *e)
 {
     if (!o->addresses && !o->as_is)
         p = names_fill(p, agent_symbol_memory(), arena, e);
+    else if (o->made_code && names_fill_made_code(p, arena, e))
+        p = NULL;
     p = p && !o->as_is ? callbacks_apply(p, arena, e) : p;
     if (!p)
         return -1;
@@ -88,4 +90,15 @@ int agent_write(struct model_profile *p, struct arena *arena, const struct agent
         return write_flame(p, arena, o, out, e);
     }
     return err_set(e, "%d is no format", (int)o->format);
+}
+
+int agent_write(struct model_profile *p, struct arena *arena, const struct agent_output *o,
+                struct out *out, struct err *e)
+{
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    int result = write_as(p, arena, o, out, e);
+    arena_try_end(arena);
+    return result;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "base/str.h"
 
@@ -35,6 +36,7 @@ enum {
     LARGE = 2 << 20,
     HUGE = 4 << 20,
     HUGE_ALIGNMENT = 2 << 20,
+    RETRY_NS = 20000000,
 };
 
 struct chunk {
@@ -52,18 +54,29 @@ struct arena {
     struct err why;
 };
 
-static _Noreturn void jump_out(struct arena *arena)
+static void (*end_of_memory)(const char *why);
+
+void arena_on_exhaustion(void (*end)(const char *why))
 {
-    if (!arena->trap) {
-        fprintf(stderr, "kiln: %s\n", arena->why.message);
-        exit(2);
-    }
-    struct arena_trap *trap = arena->trap;
-    arena->trap = trap->outer;
-    longjmp(trap->jump, 1);
+    end_of_memory = end;
 }
 
-static _Noreturn void out_of_memory(struct arena *arena, size_t wanted)
+// Returns only where nobody is there to jump to and nobody to end the process: in a library, by a
+// mistake of ours. The host is not to pay for it.
+static void jump_out(struct arena *arena)
+{
+    if (arena->trap) {
+        struct arena_trap *trap = arena->trap;
+        arena->trap = trap->outer;
+        longjmp(trap->jump, 1);
+    }
+    if (end_of_memory)
+        end_of_memory(arena->why.message);
+    nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
+}
+
+// Returns when it is time to try again.
+static void out_of_memory(struct arena *arena, size_t wanted)
 {
     if (arena->limit && arena->held + wanted > arena->limit)
         err_set(&arena->why, "this needs more than the limit of %zu KiB of memory",
@@ -79,7 +92,8 @@ void arena_fail(struct arena *arena, const char *format, ...)
     va_start(args, format);
     vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
     va_end(args);
-    jump_out(arena);
+    for (;;)
+        jump_out(arena);
 }
 
 void *arena_map(size_t size)
@@ -216,9 +230,7 @@ static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t 
     if (arena->limit && (size > arena->limit || arena->held > arena->limit - size))
         out_of_memory(arena, size);
     struct chunk *chunk = kept_take(size);
-    if (!chunk)
-        chunk = arena_map(size);
-    if (!chunk)
+    while (!chunk && !(chunk = arena_map(size)))
         out_of_memory(arena, size);
     chunk->size = size;
     chunk->next = *list;
@@ -231,7 +243,7 @@ static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t 
 
 static void *alloc_large(struct arena *arena, size_t size)
 {
-    if (size > SIZE_MAX / 2)
+    while (size > SIZE_MAX / 2)
         out_of_memory(arena, size);
     struct chunk *chunk =
         chunk_new(arena, &arena->large, round_to_pages(size + REDZONE + sizeof(struct chunk)));
@@ -271,7 +283,7 @@ void *arena_alloc(struct arena *arena, size_t size)
 void *arena_array(struct arena *arena, size_t count, size_t size)
 {
     size_t total;
-    if (__builtin_mul_overflow(count, size, &total))
+    while (__builtin_mul_overflow(count, size, &total))
         out_of_memory(arena, SIZE_MAX);
     return arena_alloc(arena, total);
 }
@@ -279,7 +291,7 @@ void *arena_array(struct arena *arena, size_t count, size_t size)
 static void *grow_large(struct arena *arena, void *old, size_t new_size)
 {
     struct chunk *chunk = (struct chunk *)old - 1;
-    if (new_size > SIZE_MAX / 2)
+    while (new_size > SIZE_MAX / 2)
         out_of_memory(arena, new_size);
     size_t was = chunk->size, size = round_to_pages(new_size + REDZONE + sizeof *chunk);
     UNPOISON(chunk, was);
@@ -287,8 +299,8 @@ static void *grow_large(struct arena *arena, void *old, size_t new_size)
         size = was;
     if (arena->limit && arena->held + (size - was) > arena->limit)
         out_of_memory(arena, size - was);
-    struct chunk *moved = mremap(chunk, was, size, MREMAP_MAYMOVE);
-    if (moved == MAP_FAILED)
+    struct chunk *moved;
+    while ((moved = mremap(chunk, was, size, MREMAP_MAYMOVE)) == MAP_FAILED)
         out_of_memory(arena, size - was);
     moved->size = size;
     if (size >= HUGE)
@@ -329,7 +341,7 @@ void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t
     if (n < *cap)
         return items;
     size_t want = *cap ? *cap * 2 : 8, bytes;
-    if (__builtin_mul_overflow(want, element, &bytes))
+    while (__builtin_mul_overflow(want, element, &bytes))
         out_of_memory(arena, SIZE_MAX);
     items = arena_grow(arena, items, *cap * element, bytes);
     *cap = want;

@@ -3,8 +3,13 @@
 //
 // Running out (of the arena's limit or of the machine's memory) does not return
 // NULL: it jumps to the innermost ARENA_TRY of that arena, which turns it into an
-// error; without one it ends the process with a sentence. Code between ARENA_TRY
-// and the end of its scope must hold nothing that the arena does not own.
+// error. Code between ARENA_TRY and the end of its scope must hold nothing that the
+// arena does not own.
+//
+// Without an ARENA_TRY: the command ends itself with a sentence (arena_on_exhaustion).
+// The library, which lives in a process of somebody else's, never does: all that it does
+// with arenas is inside of an ARENA_TRY, and where one should be missing, the limit is
+// exceeded and memory is waited for.
 //
 //     struct arena_trap trap;
 //     if (ARENA_TRY(arena, trap))
@@ -31,6 +36,10 @@ void arena_free(struct arena *arena);
 // From now on up to so many bytes of what is freed are kept for the arenas to come. Called once,
 // before there are threads.
 void arena_keep(size_t bytes);
+
+// What to do when an arena has run out and there is no ARENA_TRY: end does not return. Called once,
+// by a program of our own and not by a library.
+void arena_on_exhaustion(void (*end)(const char *why));
 
 // child is freed with parent: what was made in parallel belongs together afterwards.
 void arena_adopt(struct arena *parent, struct arena *child);

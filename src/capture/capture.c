@@ -202,6 +202,7 @@ int capture_start(const struct capture_options *o, struct err *e)
     capture_state.pid = (pid_t)syscall(SYS_getpid);
     atomic_store(&capture_state.cpu_covered, 0);
     atomic_store(&capture_state.cpu_unsampled, 0);
+    atomic_store(&capture_state.balance, 0);
     capture_state.cpu_began = process_cpu_ns();
     clock_read_limits();
     atomic_store(&capture_state.running, 1);
@@ -240,7 +241,7 @@ void capture_stop(void)
     pthread_mutex_unlock(&thread_slots_lock);
     each_armed(thread_disarm);
     if (was)
-        thread_note_unsampled(process);
+        thread_note_unsampled(process, true);
 }
 
 void capture_set_rate(uint32_t hz)
@@ -302,6 +303,7 @@ void capture_after_fork_in_child(void)
         unwind_avoid_loader();
     clock_after_fork_in_child();
     thread_slots_after_fork_in_child();
+    scan_after_fork_in_child();
 }
 
 // A SIGPROF that is pending when exec happens kills the new program, which has no handler:

@@ -75,6 +75,9 @@ bool capture_refresh(void);
 // the signal. Call it about once a second, and capture_arm_self where a thread is known to start.
 // With hundreds of threads or more, one call does a part of that.
 void capture_scan(void);
+// Brings the accounts of threads up to date, as a scan does, if they are few: before a drain that
+// begins or ends something. From any thread, at any time.
+void capture_account(void);
 // True if threads came or went that did not report it, or if a scan is under way: a reason for
 // capture_scan. Cheap.
 bool capture_threads_changed(void);

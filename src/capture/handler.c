@@ -102,7 +102,7 @@ static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t tic
         n = 1;
     } else if (snapshot) {
         n = unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs, depth,
-                         &t->lane->cache, &why);
+                         t->lane->cache, &why);
     }
     if (n == 0) {
         count(&t->no_snapshot, ticks);
@@ -147,7 +147,7 @@ static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
         return 0;
     unwind_regs_here(&t->lane->regs);
     uint32_t n = (uint32_t)unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs,
-                                        capture_state.depth, &t->lane->cache, &why);
+                                        capture_state.depth, t->lane->cache, &why);
     uint32_t kept = common_root(pcs, n, t->last);
     for (volatile uint64_t *to = pcs; to < pcs + kept; to++)
         *to = to[n - kept];
@@ -275,6 +275,29 @@ static void call_theirs(uintptr_t function, int signal, siginfo_t *info, ucontex
     forwarding.level = had_level;
 }
 
+// Whether the signal would have met the program's action without us: somebody sent it, or a timer
+// of the program's own. A late tick of our own timer of the process would not.
+static bool is_meant_for_program(const siginfo_t *info)
+{
+    return info->si_code <= 0 ||
+           (info->si_code == SI_KERNEL && !atomic_load(&capture_state.process_period_us));
+}
+
+// Ends the process as the kernel does for a signal that nobody handles.
+static void do_default(int signal)
+{
+    struct {
+        uintptr_t handler, flags, restorer;
+        uint64_t mask;
+    } action = {(uintptr_t)SIG_DFL, 0, 0, 0};
+    uint64_t none = 0;
+    if (is_confined())
+        return;
+    syscall(SYS_rt_sigaction, signal, &action, NULL, sizeof none);
+    syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), signal);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+}
+
 // The program's handler is called with the mask that it asked for, not with ours. It gets three
 // arguments whether it wants them or not, so that flags and handler need not be read as one.
 static void forward(int signal, siginfo_t *info, ucontext_t *context)
@@ -292,8 +315,12 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
     unsigned level = nested ? forwarding.level + 1 : 0;
     if (nested)
         function = level <= HANDLER_PREDECESSORS ? atomic_load(&w->before[level - 1]) : 0;
+    if (function == (uintptr_t)SIG_DFL && !nested && is_meant_for_program(info))
+        do_default(signal);
     if (function == (uintptr_t)SIG_DFL || function == (uintptr_t)SIG_IGN)
         return;
+    if (atomic_load(&w->flags) & (int)SA_RESETHAND)
+        atomic_compare_exchange_strong(&handler_wish.function, &function, (uintptr_t)SIG_DFL);
     if (is_confined()) {
         call_theirs(function, signal, info, context, level);
         return;

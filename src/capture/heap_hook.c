@@ -2,13 +2,13 @@
 #include "capture/heap_tables.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <kiln/heap.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/attributes.h"
 #include "capture/thread.h"
+#include "process/maps.h"
 #include "process/sandbox.h"
 
 // A thread asks what is in force now at least every so many bytes: an interval or a start that
@@ -116,58 +116,25 @@ static struct heap_scratch *take_scratch(void)
     return NULL;
 }
 
-static const char *read_hex(const char *p, uintptr_t *value)
+// Takes the mapping if it is the stack: that of a thread ends below its thread pointer; the first
+// thread's has a name, or is the one that we are in.
+static bool look_at_mapping(void *context, const struct process_mapping *m)
 {
-    for (*value = 0;; p++) {
-        unsigned digit = *p >= '0' && *p <= '9'   ? (unsigned)(*p - '0')
-                         : *p >= 'a' && *p <= 'f' ? (unsigned)(*p - 'a' + 10)
-                                                  : 16;
-        if (digit == 16)
-            return p;
-        *value = *value << 4 | digit;
+    bool first_thread = *(const bool *)context;
+    uintptr_t pointer = thread_own_pointer(), here = (uintptr_t)__builtin_frame_address(0);
+    if (first_thread ? process_mapping_is(m, "[stack]") && here >= m->start && here < m->end
+                     : pointer > m->start && pointer < m->end) {
+        self.stack_lo = m->start;
+        self.stack_hi = first_thread ? m->end : pointer;
     }
-}
-
-// The mapping that the line tells of, if it is the stack: that of a thread ends below its thread
-// pointer; the first thread's has a name, or is the one that we are in.
-static void look_at_mapping(const char *line, const char *end, bool first_thread)
-{
-    uintptr_t lo, hi, pointer = thread_own_pointer();
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    const char *p = read_hex(line, &lo);
-    read_hex(*p == '-' ? p + 1 : p, &hi);
-    bool named = end - line > 7 && end[-1] == ']' && end[-2] == 'k' && end[-3] == 'c' &&
-                 end[-4] == 'a' && end[-5] == 't' && end[-6] == 's' && end[-7] == '[';
-    if (first_thread ? named && here >= lo && here < hi : pointer > lo && pointer < hi) {
-        self.stack_lo = lo;
-        self.stack_hi = first_thread ? hi : pointer;
-    }
+    return !self.stack_hi;
 }
 
 // Reads where the stack is known to be need no check.
 static void learn_stack(struct heap_scratch *s)
 {
-    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
     bool first_thread = syscall(SYS_gettid) == heap_tables.pid;
-    size_t n = 0;
-    long got;
-    if (fd < 0)
-        return;
-    while (!self.stack_hi && (got = syscall(SYS_read, fd, s->text + n, sizeof s->text - n)) > 0) {
-        n += (size_t)got;
-        size_t line = 0;
-        for (size_t i = 0; i < n; i++)
-            if (s->text[i] == '\n') {
-                look_at_mapping(s->text + line, s->text + i, first_thread);
-                line = i + 1;
-            }
-        for (size_t i = line; i < n; i++)
-            ((volatile char *)s->text)[i - line] = s->text[i];
-        n -= line;
-        if (n == sizeof s->text)
-            n = 0;
-    }
-    syscall(SYS_close, fd);
+    process_each_mapping(s->text, sizeof s->text, look_at_mapping, &first_thread);
 }
 
 // Without the hook's own frames, and the allocator's between it and caller.

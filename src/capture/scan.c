@@ -213,7 +213,7 @@ static void look_at_slots(uint64_t now)
 
 static void end_pass(void)
 {
-    thread_note_unsampled(pass.process_cpu);
+    thread_note_unsampled(pass.process_cpu, false);
     clock_keep_process();
     scan_stacks(&pass.stacks);
     atomic_store(&capture_state.no_slot, pass.full);
@@ -243,15 +243,32 @@ static void do_slice(bool whole)
     pass.next = now + (process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) * SHARE;
 }
 
+// Held during a slice; before the lock of a slot.
+static pthread_mutex_t pass_lock = PTHREAD_MUTEX_INITIALIZER;
+
 void scan_threads(bool whole)
 {
     if (!atomic_load(&capture_state.running))
         return;
+    uint64_t signals = thread_block_signals();
+    pthread_mutex_lock(&pass_lock);
     if (whole)
         pass.listing = pass.looking = false;
-    uint64_t signals = thread_block_signals();
     do_slice(whole);
+    pthread_mutex_unlock(&pass_lock);
     thread_restore_signals(signals);
+}
+
+void scan_after_fork_in_child(void)
+{
+    pass_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
+void capture_account(void)
+{
+    if (sandbox_scope() == SANDBOX_FREE && atomic_load(&capture_state.n_live) <= SMALL &&
+        count_tasks() <= SMALL)
+        scan_threads(false);
 }
 
 void capture_scan(void)

@@ -20,8 +20,8 @@ enum {
 
 static uint32_t free_slot; // index + 1
 static struct {
-    struct thread_lane *first;
-    uint32_t n;     // on the list
+    struct thread_lane *lanes[CAPTURE_MAX_THREADS];
+    uint32_t n;
     uint32_t words; // of their rings
     uint32_t slab;  // lanes of the next slab: twice as many each time
     char *at, *end; // what is left of the last slab
@@ -137,22 +137,33 @@ void thread_slot_give(struct capture_thread *t)
 
 // --- lanes; the lock is held ---
 
-// A lane and a private ring behind it, in whole pages.
-static size_t lane_bytes(bool with_ring)
+static size_t ring_bytes(void)
 {
-    size_t ring = with_ring ? sizeof(struct ring) + free_lanes.words * sizeof(uint64_t) : 0;
-    return (sizeof(struct thread_lane) + 63 + ring + PAGE - 1) & ~(size_t)(PAGE - 1);
+    return sizeof(struct ring) + free_lanes.words * sizeof(uint64_t);
 }
 
-static struct ring *ring_behind(struct thread_lane *lane)
+enum { LANE_BYTES = (sizeof(struct thread_lane) + 63) & ~63 };
+
+// A lane, a private ring and the cache, in whole pages: a thread that was never sampled touches the
+// first page only.
+static size_t lane_bytes(bool with_ring)
 {
-    return (struct ring *)(((uintptr_t)(lane + 1) + 63) & ~(uintptr_t)63);
+    size_t bytes = LANE_BYTES + (with_ring ? ring_bytes() : 0) + sizeof(struct unwind_cache);
+    return (bytes + PAGE - 1) & ~(size_t)(PAGE - 1);
+}
+
+static void set_lane(struct thread_lane *lane, struct ring *shared)
+{
+    char *behind = (char *)lane + LANE_BYTES;
+    lane->ring = shared ? shared : (struct ring *)behind;
+    lane->cache = (struct unwind_cache *)(shared ? behind : behind + ring_bytes());
+    lane->shared = shared;
 }
 
 static struct thread_lane *new_lane(void)
 {
-    size_t bytes = sizeof(struct ring) + free_lanes.words * sizeof(uint64_t);
-    struct ring *shared = capture_state.ring_memory ? capture_state.ring_memory(bytes) : NULL;
+    struct ring *shared =
+        capture_state.ring_memory ? capture_state.ring_memory(ring_bytes()) : NULL;
     size_t size = lane_bytes(!shared);
     if ((size_t)(free_lanes.end - free_lanes.at) < size) {
         free_lanes.slab = free_lanes.slab ? free_lanes.slab * 2 : 1;
@@ -165,7 +176,22 @@ static struct thread_lane *new_lane(void)
     if (!lane)
         return NULL;
     free_lanes.at += size;
-    lane->ring = shared ? shared : ring_behind(lane);
+    set_lane(lane, shared);
+    return lane;
+}
+
+static struct thread_lane *take_lane(void)
+{
+    // Rings of another length, from before a restart with another depth, are given up.
+    if (free_lanes.words != ring_words()) {
+        free_lanes.n = 0;
+        free_lanes.words = ring_words();
+    }
+    if (!free_lanes.n)
+        return new_lane();
+    struct thread_lane *lane = free_lanes.lanes[--free_lanes.n];
+    if (!lane->ring) // its pages were given back
+        set_lane(lane, NULL);
     return lane;
 }
 
@@ -174,19 +200,7 @@ bool thread_lane_take(struct capture_thread *t)
     if (t->lane)
         return true;
     pthread_mutex_lock(&thread_slots_lock);
-    // Rings of another length, from before a restart with another depth, are given up.
-    if (free_lanes.words != ring_words()) {
-        free_lanes.first = NULL;
-        free_lanes.n = 0;
-        free_lanes.words = ring_words();
-    }
-    struct thread_lane *lane = free_lanes.first;
-    if (lane) {
-        free_lanes.first = lane->next;
-        free_lanes.n--;
-    } else {
-        lane = new_lane();
-    }
+    struct thread_lane *lane = take_lane();
     if (lane)
         lane->ring->size = free_lanes.words;
     pthread_mutex_unlock(&thread_slots_lock);
@@ -209,16 +223,16 @@ void thread_lane_give(struct capture_thread *t)
     if (!lane)
         return;
     pthread_mutex_lock(&thread_slots_lock);
-    if (lane->ring->size == free_lanes.words) {
-        if (free_lanes.n >= FEW_LANES && lane->ring == ring_behind(lane)) {
-            // All pages but the first, which links it.
-            lane->cache.generation = 0;
-            madvise((char *)lane + PAGE, lane_bytes(true) - PAGE, MADV_DONTNEED);
-        }
-        lane->next = free_lanes.first;
-        free_lanes.first = lane;
-        free_lanes.n++;
-    }
+    bool serves = lane->ring->size == free_lanes.words && free_lanes.n < CAPTURE_MAX_THREADS;
+    bool many = free_lanes.n >= FEW_LANES;
+    pthread_mutex_unlock(&thread_slots_lock);
+    if (!serves)
+        return;
+    if (many && !lane->shared)
+        madvise(lane, lane_bytes(true), MADV_DONTNEED);
+    pthread_mutex_lock(&thread_slots_lock);
+    if (free_lanes.n < CAPTURE_MAX_THREADS)
+        free_lanes.lanes[free_lanes.n++] = lane;
     pthread_mutex_unlock(&thread_slots_lock);
 }
 
@@ -238,10 +252,8 @@ static void reset_ring(struct ring *r)
 void thread_slots_after_fork_in_child(void)
 {
     thread_slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
-    if (capture_state.ring_memory) {
-        free_lanes.first = NULL;
+    if (capture_state.ring_memory)
         free_lanes.n = 0;
-    }
     for (uint32_t i = 0; i < THREAD_BUCKETS; i++)
         if (atomic_load(&capture_state.buckets[i]))
             atomic_store(&capture_state.buckets[i], 0);

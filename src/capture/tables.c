@@ -187,12 +187,9 @@ const struct unwind_snapshot *capture_snapshot(void)
 
 bool tables_hold_loader(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 200000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    return pthread_mutex_timedlock(&loader_lock, &until) == 0;
+    uint64_t end = process_now_ns() + 200000000u;
+    struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
+    return pthread_mutex_clocklock(&loader_lock, CLOCK_MONOTONIC, &until) == 0;
 }
 
 void tables_release_loader(void)

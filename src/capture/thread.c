@@ -45,15 +45,34 @@ void thread_read_name(struct capture_thread *t)
 
 // --- segments ---
 
+// What the segment of a new clock takes along of the balance. One tick cannot make good for more
+// than a period, and no thread is kept waiting for long.
+static int64_t take_balance(int64_t period)
+{
+    enum { LONGEST = 4 };
+    int64_t all = atomic_exchange(&capture_state.balance, 0), taken = all;
+    if (taken > period - period / 8)
+        taken = period - period / 8;
+    if (taken < -LONGEST * period)
+        taken = -LONGEST * period;
+    if (taken != all)
+        atomic_fetch_add(&capture_state.balance, all - taken);
+    return taken;
+}
+
 // The first tick comes after a part of the period: a thread that lives shorter than one is then
-// seen with the probability that it deserves. The parts are spread evenly by the golden ratio, so
-// that the ticks of many short threads add up to their CPU time with less noise than by chance.
-static uint64_t first_expiry(uint64_t period)
+// seen with the probability that it deserves. If there is a balance, it comes in the part of its
+// period that is left, or in the period after the one that was reported too soon: the density of
+// ticks is the same at any time. The parts are spread by the golden ratio, more evenly than by
+// chance.
+static uint64_t first_expiry(int64_t period, int64_t balance)
 {
     static _Atomic uint64_t state;
     uint64_t x = atomic_fetch_add(&state, 0x9e3779b97f4a7c15u);
     x += (uint64_t)atomic_load(&capture_state.cookie) << 32;
-    return 1 + (uint64_t)((unsigned __int128)x * period >> 64);
+    uint64_t length = (uint64_t)(balance > 0 ? period - balance : period);
+    uint64_t wait = balance < 0 ? (uint64_t)-balance : 0;
+    return wait + 1 + (uint64_t)((unsigned __int128)x * length >> 64);
 }
 
 static void begin_segment(struct capture_thread *t, uint64_t cpu, uint64_t first, uint64_t period)
@@ -100,7 +119,11 @@ static uint64_t end_segment(struct capture_thread *t)
         cover(t, t->cpu_last - armed);
         cover(t, thread_ticks_had(t) * atomic_load(&t->period_ns));
     }
-    return thread_ticks_due(t, t->cpu_last);
+    uint64_t due = thread_ticks_due(t, t->cpu_last);
+    uint64_t reported = (thread_ticks_had(t) + due) * atomic_load(&t->period_ns);
+    atomic_fetch_add(&capture_state.balance,
+                     t->balance + (int64_t)t->cpu_counted - (int64_t)reported);
+    return due;
 }
 
 // Gives the thread a clock. -1: the thread is gone. Without a clock or memory it stays as it is.
@@ -119,13 +142,15 @@ static int start_clock(struct capture_thread *t, bool self)
         syscall(SYS_prctl, PR_GET_NAME, t->ring->name, 0, 0, 0);
     else
         thread_read_name(t);
-    uint64_t period = atomic_load(&capture_state.period_ns), first = first_expiry(period);
-    uint64_t cpu = process_thread_cpu_ns(tid);
+    uint64_t period = atomic_load(&capture_state.period_ns), cpu = process_thread_cpu_ns(tid);
+    t->balance = take_balance((int64_t)period);
+    uint64_t first = first_expiry((int64_t)period, t->balance);
     // Before the clock runs: its first signal may come at once.
     begin_segment(t, cpu, first, period);
     if (cpu && clock_run(t, first, period) == 0)
         return 0;
     bool gone = !cpu || errno != EBUSY;
+    atomic_fetch_add(&capture_state.balance, t->balance);
     clock_close(t);
     thread_mark(t); // the drain takes the lane
     return gone ? -1 : 0;
@@ -278,13 +303,23 @@ void thread_look(struct capture_thread *t, uint64_t now)
         thread_disarm(t);
 }
 
-void thread_note_unsampled(uint64_t process)
+void thread_note_unsampled(uint64_t process, bool last)
 {
     uint64_t period = atomic_load(&capture_state.period_ns);
     uint64_t told =
         atomic_load(&capture_state.cpu_covered) + atomic_load(&capture_state.cpu_unsampled);
     uint64_t used = process - capture_state.cpu_began;
-    uint64_t periods = used > told ? (used - told) / period : 0;
+    int64_t rest = (int64_t)(used - told), balance = atomic_load(&capture_state.balance);
+    // What threads have covered and no new one will report.
+    int64_t unreported = last ? balance : balance - balance % (int64_t)period;
+    if (unreported > 0) {
+        atomic_fetch_sub(&capture_state.balance, unreported);
+        atomic_fetch_sub(&capture_state.cpu_unsampled, (uint64_t)unreported);
+        rest += unreported;
+    }
+    if (last)
+        rest += (int64_t)period / 2;
+    uint64_t periods = rest > 0 ? (uint64_t)rest / period : 0;
     atomic_fetch_add(&capture_state.cpu_unsampled, periods * period);
     atomic_fetch_add(&capture_state.unsampled, periods);
     atomic_fetch_add(&capture_state.unsampled_ns, periods * period);

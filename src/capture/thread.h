@@ -12,9 +12,12 @@
 // closed. The rest of P, that is the first and last moments of threads and threads without a
 // clock, is reported as unsampled.
 //
-// 1. A segment reports its ticks times its period. The first tick comes after an evenly spread part
-//    of a period, so over many segments ticks and covered time agree, and they differ by less than
-//    one period for each.
+// 1. A segment reports its ticks times its period. The first tick comes after a part of a period
+//    that is spread evenly, so ticks and covered time agree in the mean, and differ by less than
+//    one period for each segment. That difference is not left to add up by chance:
+//    capture_state.balance is what ended segments have covered and not reported. A new segment
+//    takes it along: its first tick comes the sooner or the later, as if it went on where the other
+//    has ended.
 // 2. capture_state.cpu_covered is the sum over all segments, each as of the last look at it; it
 // only
 //    grows. unsampled = P - cpu_covered - what was reported as unsampled before, in whole periods,
@@ -23,8 +26,8 @@
 // 3. The end of a thread that is found gone is unknown. Its segment then covers what it is known to
 //    have used: up to the last look, or as much as it reported by ticks, whichever is more. The
 //    rest is unsampled.
-// So reported <= P + one period for each segment, and everything in P is reported once its pass is
-// done.
+// So reported = P - balance - what the open segments are about to report, less what was used since
+// the last pass; and with one segment after another the balance stays within one period.
 #pragma once
 
 #include <pthread.h>
@@ -50,9 +53,9 @@ enum thread_clock { CLOCK_NONE, CLOCK_TIMER, CLOCK_PERF, CLOCK_PROCESS };
 // What a thread needs to be sampled, in addition to its slot. Threads without a clock have none.
 struct thread_lane {
     struct ring *ring;
-    struct thread_lane *next; // on the free list
-    struct unwind_regs regs;  // the handler's, to spare the stack
-    struct unwind_cache cache;
+    struct unwind_cache *cache;
+    bool shared;             // the ring is capture_state.ring_memory's
+    struct unwind_regs regs; // the handler's, to spare the stack
 };
 
 struct capture_thread {
@@ -90,6 +93,7 @@ struct capture_thread {
     _Atomic uint64_t cpu_armed, first_ns;
     uint64_t cpu_seen, ticks_seen; // when a tick was last seen to arrive
     uint64_t cpu_last;             // when last looked at
+    int64_t balance;               // that the segment has taken along
     uint64_t cpu_counted;          // of the segment, in capture_state.cpu_covered
     uint64_t moved;                // when cpu_last was last seen to change, on the monotonic clock
     uint64_t name_read;            // when; names change
@@ -133,6 +137,7 @@ struct capture_state {
     struct capture_counts retired; // of drained slots
     uint64_t cpu_began;            // of the process at the start
     _Atomic uint64_t cpu_covered, cpu_unsampled;
+    _Atomic int64_t balance;                  // see above; in nanoseconds
     _Atomic uint64_t unsampled, unsampled_ns; // for the next drain
 };
 extern struct capture_state capture_state;
@@ -239,7 +244,10 @@ static inline uint64_t thread_ticks_due(const struct capture_thread *t, uint64_t
     uint64_t first = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns);
     if (cpu < first)
         return 0;
-    uint64_t due = 1 + (cpu - first) / atomic_load(&t->period_ns), had = thread_ticks_had(t);
+    uint64_t period = atomic_load(&t->period_ns), had = thread_ticks_had(t);
+    if (!period) // its first segment has not begun
+        return 0;
+    uint64_t due = 1 + (cpu - first) / period;
     return due > had ? due - had : 0;
 }
 // A new clock at the present rate for an armed thread that has one. The lock is held.
@@ -250,8 +258,8 @@ void thread_look(struct capture_thread *t, uint64_t now);
 // Asks the kernel for the thread's name.
 void thread_read_name(struct capture_thread *t);
 // Reports what the process used beyond what segments cover. process: its CPU time before the pass
-// that looked at every thread.
-void thread_note_unsampled(uint64_t process);
+// that looked at every thread. last: there are no more segments; fractions of a period, too.
+void thread_note_unsampled(uint64_t process, bool last);
 
 enum { HANDLER_PREDECESSORS = 4 };
 

@@ -1,4 +1,5 @@
 #include "cli/harvest.h"
+#include "cli/harvest_jit.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -248,7 +249,21 @@ static int put(struct basket *b, struct arena *arena, struct model_profile *p, s
     return b->n == MOST_HELD ? add_up(b, e) : 0;
 }
 
-static int read_heap(struct harvest *h, const uint8_t *data, size_t n, struct err *e)
+// Addresses mean something only together with the process they are of, so code that was made at run
+// time is named before profiles are added up.
+static int name_jitted(struct model_profile *p, const struct journal_part *part, bool alive,
+                       struct arena *arena, struct err *e)
+{
+    if (!jit_is_wanted(p))
+        return 0;
+    struct jit_files files = harvest_jit_open(part->pid, alive, part->time_nanos, p);
+    int result = jit_name_profile(p, &files, arena, e);
+    harvest_jit_close(&files);
+    return result;
+}
+
+static int read_heap(struct harvest *h, const struct journal_part *part, bool alive,
+                     const uint8_t *data, size_t n, struct err *e)
 {
     struct codec_heap_totals t;
     struct err why = {""};
@@ -268,6 +283,8 @@ static int read_heap(struct harvest *h, const uint8_t *data, size_t n, struct er
     } else if (e) {
         *e = why;
     }
+    if (p && name_jitted(p, part, alive, arena, e))
+        p = NULL;
     return put(&h->heap, arena, p, e);
 }
 
@@ -288,7 +305,9 @@ static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
         err_set(e, "out of memory");
     } else {
         p = codec_read_journal(arena, data, n, !alive, &n_rings, e);
-        result = read_heap(h, data, n, e);
+        if (p && name_jitted(p, &part, alive, arena, e))
+            p = NULL;
+        result = read_heap(h, &part, alive, data, n, e);
     }
     free(data);
     if (p) {

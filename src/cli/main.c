@@ -1,12 +1,21 @@
 #include <locale.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "cli/help.h"
 #include "symbol/mapped_file.h"
 
+static void end_for_want_of_memory(const char *why)
+{
+    fprintf(stderr, "kiln: %s\n", why);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
+    arena_on_exhaustion(end_for_want_of_memory);
     setlocale(LC_CTYPE, "");
     mapped_file_guard();
     if (argc < 2) {

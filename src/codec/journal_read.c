@@ -352,6 +352,13 @@ static void add_dropped(struct reader *r)
     model_build_comment(&r->b, (struct str){text, (size_t)n});
 }
 
+static bool is_jitdump(struct str path)
+{
+    const char *slash = path.n ? memrchr(path.p, '/', path.n) : NULL;
+    return slash && str_ends(path, STR(".dump")) &&
+           str_starts(str_from_to(path, (size_t)(slash - path.p), path.n), STR("/jit-"));
+}
+
 static void read_blocks(struct reader *r, bool rings)
 {
     struct block block;
@@ -369,8 +376,12 @@ static void read_blocks(struct reader *r, bool rings)
         }
     if (r->n_threads)
         qsort(r->threads, r->n_threads, sizeof *r->threads, compare_threads);
-    // The program itself comes first.
+    // The program itself comes first. What a just-in-time compiler wrote down is named by its
+    // mapping, which has no samples.
     mapping(r, 0);
+    for (size_t i = 0; i < r->n_modules; i++)
+        if (is_jitdump(r->modules[i].path))
+            mapping(r, (uint32_t)i);
     for (size_t at = first_block(); next_block(r, &at, &block);) {
         while (block.kind == JOURNAL_RECORDS && next_record(&block, &head, &record))
             if (head.kind == JOURNAL_STACK)

@@ -19,7 +19,8 @@
 enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000 };
 
 static struct {
-    _Atomic pid_t tids[MOST_THREADS]; // 0: free
+    _Atomic pid_t tids[MOST_THREADS]; // 0: free; negative: about to end
+    _Atomic uint32_t starting;        // created, but not registered yet
     _Atomic uint32_t parked;          // how many are
     _Atomic uint32_t park;            // a futex: 1 while they are to stay parked
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
@@ -30,22 +31,30 @@ struct start {
     void *context;
 };
 
+static bool is_gone(pid_t tid)
+{
+    return syscall(SYS_tgkill, process_pid(), tid, 0) != 0;
+}
+
 static void register_self(void)
 {
     pid_t tid = (pid_t)syscall(SYS_gettid);
     for (int i = 0; i < MOST_THREADS; i++) {
-        pid_t nobody = 0;
-        if (atomic_compare_exchange_strong(&own.tids[i], &nobody, tid))
-            return;
+        pid_t had = atomic_load(&own.tids[i]);
+        if ((had == 0 || (had < 0 && is_gone(-had))) &&
+            atomic_compare_exchange_strong(&own.tids[i], &had, tid))
+            break;
     }
+    atomic_fetch_sub(&own.starting, 1);
 }
 
-static void unregister_self(void *context)
+// It still makes the system calls with which libc ends a thread.
+static void unregister_self(void)
 {
     pid_t tid = (pid_t)syscall(SYS_gettid);
     for (int i = 0; i < MOST_THREADS; i++) {
         pid_t mine = tid;
-        atomic_compare_exchange_strong(&own.tids[i], &mine, 0);
+        atomic_compare_exchange_strong(&own.tids[i], &mine, -tid);
     }
 }
 
@@ -57,7 +66,7 @@ static void *own_thread_main(void *context)
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
     register_self();
     void *result = start.run(start.context);
-    unregister_self(NULL);
+    unregister_self();
     return result;
 }
 
@@ -77,11 +86,13 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     sigfillset(&blocked);
     sigdelset(&blocked, SIGPROF);
     pthread_sigmask(SIG_SETMASK, &blocked, &had);
+    atomic_fetch_add(&own.starting, 1);
     int failed = pthread_create(thread, &attributes, own_thread_main, start);
     pthread_sigmask(SIG_SETMASK, &had, NULL);
     pthread_attr_destroy(&attributes);
     if (!failed)
         return 0;
+    atomic_fetch_sub(&own.starting, 1);
     free(start);
     return err_set(e, "cannot start a thread %s: %s", what, strerror(failed));
 }
@@ -94,11 +105,14 @@ bool own_thread_is(pid_t tid)
     return false;
 }
 
-static int count_own(void)
+// Those that run, or are about to, or have not quite ended.
+static uint32_t count_own(void)
 {
-    int n = 0;
-    for (int i = 0; i < MOST_THREADS; i++)
-        n += atomic_load(&own.tids[i]) != 0;
+    uint32_t n = atomic_load(&own.starting);
+    for (int i = 0; i < MOST_THREADS; i++) {
+        pid_t tid = atomic_load(&own.tids[i]);
+        n += tid > 0 || (tid < 0 && !is_gone(-tid));
+    }
     return n;
 }
 
@@ -197,7 +211,7 @@ bool own_threads_park(void)
         }
         struct timespec pause = {.tv_nsec = 500000};
         nanosleep(&pause, NULL);
-        all = (int)atomic_load(&own.parked) >= count_own();
+        all = atomic_load(&own.parked) >= count_own();
     }
     if (!all)
         return false;
@@ -217,6 +231,7 @@ void own_threads_after_fork_in_child(void)
 {
     for (int i = 0; i < MOST_THREADS; i++)
         atomic_store(&own.tids[i], 0);
+    atomic_store(&own.starting, 0);
     atomic_store(&own.parked, 0);
     atomic_store(&own.park, 0);
 }

@@ -48,6 +48,7 @@ struct graph {
     uint32_t *first_node; // of each location, in location_nodes
     uint32_t *location_nodes;
     bool has_inlines;
+    bool is_tree; // a node for each path from the root
 
     uint32_t *selected; // what the report shows, in its order
     size_t n_selected;

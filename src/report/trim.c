@@ -163,8 +163,8 @@ static int compare_nodes(const void *left, const void *right, void *context)
         order->score ? descending(order->score[l], order->score[r]) : descending(a->flat, b->flat);
     if (!c)
         c = str_cmp(a->name, b->name);
-    // pprof looks further only where both are the same but for their callers.
-    if (!c && order->g->r->o.call_tree)
+    // pprof looks further only where both are the same but for their callers: in a tree.
+    if (!c && order->g->is_tree)
         c = order->score ? descending(a->flat, b->flat) : descending(a->cum, b->cum);
     return c ? c : l < r ? -1 : l > r;
 }
@@ -312,7 +312,7 @@ struct graph *graph_new_trimmed(struct report *r)
     bool visual = o->format == REPORT_DOT;
     bool tree = o->call_tree && (visual || o->format == REPORT_CALLGRIND);
     struct graph *g = arena_alloc(r->arena, sizeof *g);
-    *g = (struct graph){.r = r, .arena = r->arena, .p = r->p};
+    *g = (struct graph){.r = r, .arena = r->arena, .p = r->p, .is_tree = tree};
     if (tree)
         graph_build_tree(g);
     else

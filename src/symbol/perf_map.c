@@ -1,7 +1,6 @@
 #include "symbol/perf_map.h"
 
-void perf_map_begin(struct perf_map *map, struct perf_map_name *names, size_t n,
-                    struct arena *arena)
+void perf_map_begin(struct perf_map *map, struct jit_name *names, size_t n, struct arena *arena)
 {
     *map = (struct perf_map){.names = names, .n = n, .arena = arena};
 }
@@ -20,19 +19,6 @@ static bool take_number(struct str *s, uint64_t *value)
     return true;
 }
 
-static size_t first_at_or_after(const struct perf_map *map, uint64_t address)
-{
-    size_t low = 0, high = map->n;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (map->names[middle].address < address)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 static void take_line(struct perf_map *map)
 {
     struct str rest = {map->line, map->n_line}, copy = {NULL, 0};
@@ -43,11 +29,13 @@ static void take_line(struct perf_map *map)
     rest = str_trim(rest);
     if (rest.n == 0)
         return;
-    for (size_t i = first_at_or_after(map, start);
+    for (size_t i = jit_first_at_or_after(map->names, map->n, start);
          i < map->n && map->names[i].address - start < size; i++) {
         if (!copy.p)
             copy = (struct str){arena_copy(map->arena, rest.p, rest.n), rest.n};
         map->names[i].name = copy;
+        map->names[i].file = (struct str){NULL, 0};
+        map->names[i].line = 0;
     }
 }
 

@@ -3,28 +3,19 @@
 // end and not kept: the addresses that are asked for are known before.
 #pragma once
 
-#include "base/arena.h"
-#include "base/str.h"
-
-struct perf_map_name {
-    uint64_t address;
-    struct str name; // in the arena; empty: none
-};
-
-enum { PERF_MAP_NAME_MAX = 1024 }; // what is longer is cut
+#include "symbol/jit_name.h"
 
 struct perf_map {
-    struct perf_map_name *names; // sorted by address
+    struct jit_name *names; // sorted by address
     size_t n;
     struct arena *arena;
     // What began before the bytes that come next.
-    char line[64 + PERF_MAP_NAME_MAX];
+    char line[64 + JIT_NAME_MAX];
     size_t n_line;
 };
 
 // names are sorted by address and distinct.
-void perf_map_begin(struct perf_map *map, struct perf_map_name *names, size_t n,
-                    struct arena *arena);
+void perf_map_begin(struct perf_map *map, struct jit_name *names, size_t n, struct arena *arena);
 // The next bytes of the file. Of lines that hold an address the last one names it: code is
 // replaced. Lines that are not as they should be name nothing.
 void perf_map_feed(struct perf_map *map, const uint8_t *p, size_t n);

@@ -68,6 +68,8 @@ bool symbol_has_changed(struct symbol_file *file);
 void symbol_rest(struct symbol_file *file);
 // Forgets everything that can be built again, and the pages of the files.
 void symbol_release(struct symbol_file *file);
+// Only the pages, and closes the files.
+void symbol_release_pages(struct symbol_file *file);
 // Bytes of anonymous memory held.
 size_t symbol_memory(const struct symbol_file *file);
 struct elf *symbol_elf(struct symbol_file *file);

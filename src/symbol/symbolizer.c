@@ -265,13 +265,18 @@ size_t symbol_memory(const struct symbol_file *f)
     return n + (f->dwarf ? dwarf_memory(f->dwarf) : 0);
 }
 
+void symbol_release_pages(struct symbol_file *f)
+{
+    forget_pages(f);
+    symbol_rest(f);
+}
+
 void symbol_release(struct symbol_file *f)
 {
     forget_shown(f);
     if (f->dwarf)
         dwarf_trim(f->dwarf);
-    forget_pages(f);
-    symbol_rest(f);
+    symbol_release_pages(f);
 }
 
 static const char *shown_name(struct symbol_file *f, const char *name)

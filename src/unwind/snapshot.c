@@ -276,6 +276,41 @@ static void sort_found(struct look *l)
     l->found.n = n * sizeof(struct found);
 }
 
+static bool has_relative_path(const struct look *l, const struct found *f)
+{
+    const char *path = (const char *)l->text.p + f->path;
+    return path[0] != '/' && path[0] != '[';
+}
+
+static bool take_absolute_path(void *context, const struct process_mapping *mapping)
+{
+    static const char mark[] = " (deleted)";
+    struct look *l = context;
+    size_t n = mapping->n_path, n_mark = sizeof mark - 1;
+    if (n == 0 || mapping->path[0] != '/')
+        return true;
+    if (n > n_mark && memcmp(mapping->path + n - n_mark, mark, n_mark) == 0)
+        n -= n_mark;
+    for (size_t i = 0; i < n_found(l) && !l->failed; i++) {
+        struct found *f = found_at(l, i);
+        if (f->m.start >= mapping->start && f->m.start < mapping->end && has_relative_path(l, f))
+            f->path = add_text(l, mapping->path, n);
+    }
+    return !l->failed;
+}
+
+// A library that was loaded by a relative path has that path in the loader's list, which means
+// another file after a chdir. The kernel knows the whole path.
+static void resolve_relative_paths(struct look *l)
+{
+    char buffer[8192];
+    for (size_t i = 0; i < n_found(l) && !l->failed; i++)
+        if (has_relative_path(l, found_at(l, i))) {
+            process_each_mapping(buffer, sizeof buffer, take_absolute_path, l);
+            return;
+        }
+}
+
 static bool is_same(const struct unwind_module *a, const struct unwind_module *b)
 {
     return a->start == b->start && a->end == b->end && a->bias == b->bias &&
@@ -450,6 +485,7 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
         look_at_vdso(&l);
         look_at_maps(&l);
         sort_found(&l);
+        resolve_relative_paths(&l);
         if (!l.failed)
             s = assemble(&l, previous, rules);
         if (s)

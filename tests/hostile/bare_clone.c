@@ -18,7 +18,7 @@ static atomic_int ended;
 
 static int leave_by_syscall(void *context)
 {
-    spin(60000000);
+    spin(25000000);
     ended++;
     syscall(SYS_exit, 5);
     return 0;
@@ -26,7 +26,7 @@ static int leave_by_syscall(void *context)
 
 static int leave_by_return(void *context)
 {
-    spin(60000000);
+    spin(25000000);
     ended++;
     return 5;
 }

@@ -21,7 +21,7 @@ static void *work(void *context)
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
-    burn(0.1);
+    burn(0.06);
     *good = all_blocked();
     return NULL;
 }
@@ -35,7 +35,7 @@ int main(void)
     bool good = false;
     pthread_t thread;
     require(pthread_create(&thread, NULL, work, &good) == 0, "pthread_create");
-    burn(0.1);
+    burn(0.06);
     pthread_join(thread, NULL);
     fact("all signals are blocked in the thread", good);
     fact("all signals are blocked in main", all_blocked());

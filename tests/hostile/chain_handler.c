@@ -82,16 +82,16 @@ int main(int argc, char **argv)
     require(argc == 2, "an argument");
     burn(0.05);
     install(argv[1]);
-    burn(0.1);
+    burn(0.05);
     // Long enough for the profiler to look at who has the signal now.
     pause_ms(300);
-    burn(0.1);
+    burn(0.02);
     calls = 0;
     raise(SIGPROF);
     fact("the handler saw the signal that was raised", calls >= 1);
     calls = 0;
     setitimer(ITIMER_PROF, &timer, NULL);
-    burn(0.15);
+    burn(0.08);
     setitimer(ITIMER_PROF, &off, NULL);
     fact("the handler saw its timer", calls >= 3);
     fact("it was not called from within itself", deepest == 1);

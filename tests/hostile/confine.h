@@ -90,14 +90,14 @@ static char elsewhere[1 << 20];
 static inline void work_confined(const char *how)
 {
     if (is(how, "heap")) {
-        for (int i = 0; i < 100000; i++) {
+        for (int i = 0; i < 40000; i++) {
             void *volatile object = malloc((size_t)(1000 + i % 5000));
             free(object);
         }
     } else if (is(how, "no_cfi")) {
-        spin_without_cfi(400000000, elsewhere + sizeof elsewhere / 2);
+        spin_without_cfi(150000000, elsewhere + sizeof elsewhere / 2);
     } else {
-        spin(60000000);
+        spin(30000000);
     }
 }
 

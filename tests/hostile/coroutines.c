@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
-enum { STACK = 65536, COROUTINES = 8, ROUNDS = 40 };
+enum { STACK = 65536, COROUTINES = 8, ROUNDS = 15 };
 
 struct coroutine {
     ucontext_t context, *caller;

@@ -17,7 +17,7 @@ static __attribute__((noinline)) int descend(long n)
 static void *work(void *context)
 {
     bool good = true;
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 4; i++)
         good = descend(95000) == 95001 && good;
     *(bool *)context = good;
     return NULL;

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     hostile_begin();
     pthread_t thread;
     require(argc == 3 && pthread_create(&thread, NULL, load, argv[2]) == 0, "pthread_create");
-    pause_ms(200);
+    pause_ms(100);
     pid_t child = make_child(argv[1]);
     if (child == 0) {
         prctl(PR_SET_NAME, "child");

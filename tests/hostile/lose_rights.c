@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     }
     if (user)
         require(setgid(NOBODY) == 0 && setuid(NOBODY) == 0, "setuid");
-    burn(0.1);
+    burn(0.05);
     stop = 1;
     require(pthread_create(&late, NULL, work, (void *)(long)(user ? NOBODY : 0)) == 0,
             "pthread_create");

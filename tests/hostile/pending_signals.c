@@ -16,7 +16,7 @@ static void on_prof(int signal)
 
 static void *work(void *context)
 {
-    burn(0.1);
+    burn(0.05);
     return context;
 }
 
@@ -26,13 +26,13 @@ int main(int argc, char **argv)
     long interval = strtol(argv[1], NULL, 10);
     struct itimerval timer = {{0, interval}, {0, interval}}, now;
     hostile_begin();
-    burn(0.1);
+    burn(0.05);
     signal(SIGPROF, on_prof);
     setitimer(ITIMER_PROF, &timer, NULL);
     pthread_t threads[2];
     for (int i = 0; i < 2; i++)
         require(pthread_create(&threads[i], NULL, work, NULL) == 0, "pthread_create");
-    burn(0.2);
+    burn(0.1);
     for (int i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     fact("the program's timer fired", calls >= 5);

@@ -3,7 +3,7 @@
 
 __attribute__((constructor)) static void begin(void)
 {
-    struct timespec left = {0, 600000000};
+    struct timespec left = {0, 350000000};
     while (nanosleep(&left, &left))
         ;
 }

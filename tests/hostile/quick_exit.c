@@ -16,6 +16,6 @@ int main(void)
     hostile_begin();
     atexit(on_exit_of_process);
     at_quick_exit(on_quick_exit);
-    burn(0.2);
+    burn(0.1);
     quick_exit(6);
 }

@@ -16,7 +16,7 @@ int main(int argc, char **argv)
     if (ms)
         pause_ms(ms);
     confine(BY_TSYNC, action, is(argv[3], "sigreturn"));
-    pause_ms(100);
+    pause_ms(60);
     work_confined("cfi");
     work_confined("heap");
     say("survived\n");

@@ -18,6 +18,6 @@ int main(int argc, char **argv)
         result = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                          is(argv[1], "tsync") ? SECCOMP_FILTER_FLAG_TSYNC : 0, NULL);
     fact("the probe failed with EFAULT", result == -1 && errno == EFAULT);
-    burn(0.2);
+    burn(0.1);
     return 0;
 }

@@ -14,7 +14,7 @@ static void confine_strictly(void)
 static void *work(void *context)
 {
     confine_strictly();
-    spin(60000000);
+    spin(30000000);
     say("the thread survived\n");
     // libc's way out makes other calls.
     syscall(SYS_exit, 0);
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
         return 4;
     }
     confine_strictly();
-    spin(60000000);
+    spin(30000000);
     say("survived\n");
     syscall(SYS_exit, 4);
 }

@@ -25,6 +25,6 @@ int main(void)
     int status = 0;
     require(waitpid(child, &status, 0) == child, "waitpid");
     fact("the child ran", status == 0);
-    burn(0.2);
+    burn(0.1);
     return 0;
 }

@@ -17,7 +17,7 @@ static __attribute__((noinline)) void descend(const char *end)
     if ((const char *)bytes - end > (long)spare)
         descend(end);
     else
-        burn(0.1);
+        burn(0.05);
     sink += bytes[0];
 }
 

@@ -230,6 +230,41 @@ static void kept_memory_comes_zeroed(void **state)
     arena_keep(0);
 }
 
+// In a library: the process goes on, whatever it takes.
+static void without_a_trap_the_limit_is_exceeded(void **state)
+{
+    struct arena *a = arena_new(1 << 20);
+    for (size_t n = 1 << 16; n < 8 << 20; n *= 2)
+        memset(arena_alloc(a, n), 1, n);
+    char *p = arena_alloc(a, 3 << 20);
+    memset(p, 1, 3 << 20);
+    p = arena_grow(a, p, 3 << 20, 9 << 20);
+    assert_int_equal(p[(3 << 20) - 1], 1);
+    assert_int_equal(p[(9 << 20) - 1], 0);
+    arena_free(a);
+}
+
+static jmp_buf ended;
+
+static void end(const char *why)
+{
+    assert_non_null(strstr(why, "limit of 1024 KiB"));
+    longjmp(ended, 1);
+}
+
+// In a program of our own.
+static void without_a_trap_the_program_ends(void **state)
+{
+    struct arena *a = arena_new(1 << 20);
+    arena_on_exhaustion(end);
+    if (setjmp(ended) == 0) {
+        arena_alloc(a, 2 << 20);
+        fail();
+    }
+    arena_on_exhaustion(NULL);
+    arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,6 +280,8 @@ int main(void)
         cmocka_unit_test(an_ended_trap_is_gone),
         cmocka_unit_test(text_is_copied_and_formatted),
         cmocka_unit_test(kept_memory_comes_zeroed),
+        cmocka_unit_test(without_a_trap_the_limit_is_exceeded),
+        cmocka_unit_test(without_a_trap_the_program_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

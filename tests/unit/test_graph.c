@@ -422,6 +422,30 @@ static void totals(void **state)
     assert_int_equal(report_total(b->p, 0, false), 7);
 }
 
+// Two nodes that read alike. pprof asks which has more below it only where it builds a tree.
+static void a_table_ignores_call_tree(void **state)
+{
+    struct model_builder *b = stacks_new(arena);
+    int64_t ten = 10, twenty = 20;
+    uint32_t name = model_build_string(b, STR("f")), file = model_build_string(b, STR("a.c"));
+    uint32_t both = model_build_string(b, STR("f a.c:11"));
+    uint32_t f = model_build_function(b, name, name, file, 1);
+    uint32_t odd = model_build_function(b, both, both, 0, 0);
+    uint32_t first =
+        model_build_location(b, MODEL_NONE, 0, &(struct model_line){.function = f, .line = 11}, 1);
+    uint32_t second =
+        model_build_location(b, MODEL_NONE, 0, &(struct model_line){.function = odd}, 1);
+    uint32_t leaf = model_build_named_location(b, STR("g"));
+    model_build_sample(b, &first, 1, &ten);
+    model_build_sample(b, &second, 1, &ten);
+    model_build_sample(b, (uint32_t[]){leaf, second}, 2, &twenty);
+    struct report *r = report_of(b, REPORT_TEXT);
+    char *without = dump(graph_new_trimmed(r));
+    r->o.call_tree = true;
+    assert_string_equal(dump(graph_new_trimmed(r)), without);
+    assert_non_null(strstr(without, "f a.c:11 10 10\nf a.c:11 10 30\n"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -436,6 +460,7 @@ int main(void)
         cmocka_unit_test(peeking_sees_the_same_edges),
         cmocka_unit_test(call_trees_keep_paths_apart),
         cmocka_unit_test(trimmed_call_trees),
+        cmocka_unit_test(a_table_ignores_call_tree),
         cmocka_unit_test(bridged_call_trees),
         cmocka_unit_test(what_is_just_heavy_enough_stays),
         cmocka_unit_test(redundant_edges_are_dropped),

@@ -11,7 +11,7 @@
 #include "symbol/perf_map.h"
 
 static struct arena *arena;
-static struct perf_map_name names[8];
+static struct jit_name names[8];
 
 static int set_up(void **state)
 {
@@ -85,7 +85,7 @@ static void long_names_are_cut(void **state)
     names[1].address = 0x20;
     read_text(text, 4096, 2);
     free(text);
-    assert_in_range(names[0].name.n, PERF_MAP_NAME_MAX, PERF_MAP_NAME_MAX + 64);
+    assert_in_range(names[0].name.n, JIT_NAME_MAX, JIT_NAME_MAX + 64);
     assert_name(1, "next");
 }
 

@@ -15,6 +15,7 @@
 #include "agent/collector/label_sets.h"
 #include "agent/names/names.h"
 #include "agent/names/names_cache.h"
+#include "process/clock.h"
 #include "process/own_threads.h"
 #include "process/process.h"
 #include "process/sandbox.h"
@@ -34,9 +35,13 @@ struct collector collector = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD
 
 uint64_t collector_clock(clockid_t clock)
 {
-    struct timespec ts;
-    clock_gettime(clock, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+    return process_clock_ns(clock);
+}
+
+// Before the first wait on it.
+static void init_wake(void)
+{
+    process_condition_init(&collector.wake);
 }
 
 // --- draining; the lock is held ---
@@ -137,12 +142,7 @@ static uint32_t drain_pause(void)
 
 static void pause_for(uint32_t ms)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += ms * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&collector.wake, &collector.lock, &until);
+    process_condition_wait(&collector.wake, &collector.lock, ms * UINT64_C(1000000));
 }
 
 void collector_expect_objects(void)
@@ -239,17 +239,16 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&control);
 }
 
+// Nothing is freed: an allocator may not be ready for it. counts_free_inherited does so later.
 static void after_fork_in_child(void)
 {
     collector.running = false;
     for (int i = 0; i < AGENT_WINDOWS; i++)
-        if (collector.windows[i].open)
-            counts_close_window(&collector.windows[i]);
-    counts_forget_seconds();
+        collector.windows[i].open = false;
     capture_after_fork_in_child();
     names_after_fork_in_child();
     callbacks_after_fork_in_child();
-    collector.wake = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    init_wake();
     labels_unlock();
     pthread_mutex_unlock(&collector.lock);
     heap_sampler_after_fork_in_child();
@@ -287,6 +286,7 @@ static int start(const struct agent_options *o, struct err *e)
     if (o->memory && o->memory < LEAST_MEMORY)
         return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
                        LEAST_MEMORY >> 10);
+    counts_free_inherited();
     size_t had = collector.memory;
     process_pin_library();
     if (take_options(o, e) || capture_start(&capture, e))
@@ -313,6 +313,8 @@ static int start(const struct agent_options *o, struct err *e)
 
 int collector_start(const struct agent_options *o, struct err *e)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_wake);
     collector_watch_forks();
     pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);

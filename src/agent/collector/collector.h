@@ -82,6 +82,8 @@ void counts_make_room(uint64_t now);
 void counts_forget(void);
 void counts_close_window(struct window *w);
 void counts_forget_seconds(void);
+// In a child of fork: what the parent's windows and seconds took. Before sampling starts.
+void counts_free_inherited(void);
 size_t counts_memory(void);
 // The i-th second that is kept, the oldest first.
 const struct bucket *counts_second(uint32_t i);

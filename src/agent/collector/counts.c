@@ -121,6 +121,14 @@ void counts_forget_seconds(void)
         forget_oldest();
 }
 
+void counts_free_inherited(void)
+{
+    for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++)
+        if (!w->open)
+            counts_close_window(w);
+    counts_forget_seconds();
+}
+
 void counts_turn(uint64_t now)
 {
     struct bucket *b = collector.n_buckets ? bucket_at(collector.n_buckets - 1) : NULL;

@@ -54,6 +54,7 @@ static int open_window(const struct agent_window_options *o, struct err *e)
     if (o->hz && !o->force && conflicts(o->hz, e))
         return AGENT_CONFLICT;
     // What was sampled before does not belong to it.
+    capture_account();
     collector_drain();
     struct window *w = &collector.windows[found];
     *w = (struct window){
@@ -151,8 +152,10 @@ static void end_window(struct window *w)
 {
     if (w->ended)
         return;
-    if (collector.running)
+    if (collector.running) {
+        capture_account();
         collector_drain();
+    }
     w->ended = collector_clock(CLOCK_MONOTONIC);
     w->hz = collector.hz;
     if (collector.running)
@@ -192,8 +195,10 @@ struct model_profile *agent_window_peek(int window, struct arena *arena, struct 
     if (w) {
         struct window now = *w;
         if (!now.ended) {
-            if (collector.running)
+            if (collector.running) {
+                capture_account();
                 collector_drain();
+            }
             now = *w; // what was drained may have moved its counts
             now.ended = collector_clock(CLOCK_MONOTONIC);
             now.hz = collector.hz;
@@ -275,6 +280,7 @@ struct model_profile *agent_last(uint32_t seconds, struct arena *arena, struct e
         err_set(e, "the last %u seconds are not kept; ask for 1 to %d", seconds,
                 AGENT_LAST_SECONDS);
     } else {
+        capture_account();
         collector_drain();
         p = profile_of_last(seconds, arena, e);
     }

@@ -97,23 +97,11 @@ void endpoint_describe(struct http_answer *a, enum agent_format format, const ch
                            "frame-ancestors 'none'");
 }
 
-// Memory that runs out ends the request, not the process.
-static int write_profile(struct model_profile *p, struct arena *arena, const struct agent_output *o,
-                         struct out *out, struct err *e)
-{
-    struct arena_trap trap;
-    if (ARENA_TRY(arena, trap))
-        return arena_caught(arena, e);
-    int result = agent_write(p, arena, o, out, e);
-    arena_try_end(arena);
-    return result ? result : out_finish(out, e);
-}
-
 void endpoint_answer(const struct http_request *q, struct http_answer *a, struct model_profile *p,
                      struct arena *arena, const struct agent_output *o, const char *name,
                      struct err *e)
 {
-    if (!p || write_profile(p, arena, o, &a->body, e)) {
+    if (!p || agent_write(p, arena, o, &a->body, e) || out_finish(&a->body, e)) {
         http_answer_text(a, 503, "%s", e->message);
         return;
     }

@@ -13,11 +13,12 @@
 #include <unistd.h>
 
 #include "agent/names/names_cache.h"
-#include "symbol/perf_map.h"
+#include "agent/names/names_jit.h"
+#include "process/clock.h"
+#include "process/maps.h"
 #include "symbol/symbol_profile.h"
 
 enum {
-    PERF_MAP_MAX = 256 << 20,
     KEPT_FILES = 4, // for agent_symbol
     KEPT_MEMORY = 16 << 20,
     KEPT_NS = 1000000000,
@@ -27,28 +28,32 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 // --- files ---
 
+struct mapped_at {
+    uint64_t address, start, end;
+    bool deleted;
+};
+
+static bool find_mapped(void *context, const struct process_mapping *m)
+{
+    struct mapped_at *at = context;
+    if (at->address < m->start || at->address >= m->end)
+        return true;
+    at->start = m->start;
+    at->end = m->end;
+    at->deleted = str_ends((struct str){m->path, m->n_path}, STR(" (deleted)"));
+    return false;
+}
+
 // Whether the file that is mapped at an address was deleted or replaced since, as the kernel
 // tells it; and the bounds of the mapping.
 static bool was_deleted(uint64_t address, uint64_t *start, uint64_t *end)
 {
-    FILE *maps = fopen("/proc/self/maps", "re");
-    char line[PATH_MAX + 128];
-    bool deleted = false;
-    while (maps && fgets(line, sizeof line, maps)) {
-        char *rest;
-        uint64_t lo = strtoull(line, &rest, 16),
-                 hi = *rest == '-' ? strtoull(rest + 1, NULL, 16) : 0;
-        if (address < lo || address >= hi)
-            continue;
-        struct str text = str_trim(str_from(line));
-        deleted = str_ends(text, STR(" (deleted)"));
-        *start = lo;
-        *end = hi;
-        break;
-    }
-    if (maps)
-        fclose(maps);
-    return deleted;
+    char buffer[PATH_MAX + 512];
+    struct mapped_at at = {.address = address};
+    process_each_mapping(buffer, sizeof buffer, find_mapped, &at);
+    *start = at.start;
+    *end = at.end;
+    return at.deleted;
 }
 
 static struct symbol_file *open_vdso(const struct model_mapping *m,
@@ -99,128 +104,17 @@ static struct symbol_file *open_own(void *ctx, struct str name, const struct mod
     return file;
 }
 
-// --- code that was made at run time ---
-
-static bool may_be_jitted(const struct model_profile *p, const struct model_location *l)
-{
-    if (l->n_lines || !l->address)
-        return false;
-    if (l->mapping == MODEL_NONE)
-        return true;
-    struct str file = model_str(p, p->mappings[l->mapping].file);
-    return file.n == 0 || file.p[0] == '[' || str_starts(file, STR("//anon")) ||
-           str_starts(file, STR("/memfd:")) || str_starts(file, STR("/dev/zero"));
-}
-
-static int by_address(const void *a, const void *b)
-{
-    const struct perf_map_name *x = a, *y = b;
-    return (x->address > y->address) - (x->address < y->address);
-}
-
-// Anybody can make files in /tmp: it must be ours, and a file.
-static int open_perf_map(void)
-{
-    char path[64];
-    struct stat st;
-    snprintf(path, sizeof path, "/tmp/perf-%d.map", (int)getpid());
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid())) {
-        close(fd);
-        fd = -1;
-    }
-    return fd;
-}
-
-static void read_perf_map(int fd, struct perf_map *map)
-{
-    uint8_t buffer[16384];
-    size_t left = PERF_MAP_MAX;
-    ssize_t got;
-    while (left && ((got = read(fd, buffer, left < sizeof buffer ? left : sizeof buffer)) > 0 ||
-                    (got < 0 && errno == EINTR))) {
-        if (got < 0)
-            continue;
-        perf_map_feed(map, buffer, (size_t)got);
-        left -= (size_t)got;
-    }
-    perf_map_end(map);
-}
-
-static struct str name_at(const struct perf_map_name *names, size_t n, uint64_t address)
-{
-    struct perf_map_name key = {.address = address};
-    const struct perf_map_name *found = bsearch(&key, names, n, sizeof *names, by_address);
-    return found ? found->name : (struct str){NULL, 0};
-}
-
-// The distinct addresses of p that may be of such code.
-static size_t collect_addresses(const struct model_profile *p, struct perf_map_name *names)
-{
-    size_t n = 0, kept = 0;
-    for (uint32_t i = 0; i < p->n_locations; i++)
-        if (may_be_jitted(p, &p->locations[i]))
-            names[n++].address = p->locations[i].address;
-    qsort(names, n, sizeof *names, by_address);
-    for (size_t i = 0; i < n; i++)
-        if (kept == 0 || names[kept - 1].address != names[i].address)
-            names[kept++] = names[i];
-    return kept;
-}
-
-// p's locations are its own already.
-static void fill_jitted(struct model_profile *p, int fd, struct arena *arena)
-{
-    struct perf_map_name *names = arena_array(arena, p->n_locations + 1, sizeof *names);
-    size_t n = collect_addresses(p, names);
-    if (n == 0)
-        return;
-    struct perf_map *map = arena_alloc(arena, sizeof *map);
-    perf_map_begin(map, names, n, arena);
-    read_perf_map(fd, map);
-    size_t cap_functions = p->n_functions, cap_lines = p->n_lines;
-    struct hash_table seen; // by the name's place: one function for each line of the file
-    hash_init(&seen, arena, n);
-    for (uint32_t i = 0; i < p->n_locations; i++) {
-        struct model_location *l = &p->locations[i];
-        struct str name =
-            may_be_jitted(p, l) ? name_at(names, n, l->address) : (struct str){NULL, 0};
-        if (name.n == 0)
-            continue;
-        uint32_t text = model_intern_borrowed(p->strings, name), function = MODEL_NONE;
-        uint64_t hash = hash_mix(text, 0);
-        for (struct hash_probe at = hash_find(&seen, hash); hash_hit(&seen, &at);
-             hash_next(&seen, &at))
-            if (p->functions[at.item].name == text)
-                function = at.item;
-        if (function == MODEL_NONE) {
-            p->functions = arena_push(arena, p->functions, p->n_functions, &cap_functions,
-                                      sizeof *p->functions);
-            p->functions[p->n_functions] = (struct model_function){
-                .id = p->n_functions + 1u, .name = text, .system_name = text};
-            hash_add(&seen, arena, hash, p->n_functions);
-            function = p->n_functions++;
-        }
-        p->lines = arena_push(arena, p->lines, p->n_lines, &cap_lines, sizeof *p->lines);
-        p->lines[p->n_lines] = (struct model_line){.function = function};
-        l->first_line = p->n_lines++;
-        l->n_lines = 1;
-        if (l->mapping != MODEL_NONE)
-            p->mappings[l->mapping].has_functions = true;
-    }
-}
-
-static int try_jitted(struct model_profile *p, int fd, struct arena *arena, struct err *e)
-{
-    struct arena_trap trap;
-    if (ARENA_TRY(arena, trap))
-        return arena_caught(arena, e);
-    fill_jitted(p, fd, arena);
-    arena_try_end(arena);
-    return 0;
-}
-
 // --- profiles ---
+
+int names_fill_made_code(struct model_profile *p, struct arena *arena, struct err *e)
+{
+    if (!jit_is_wanted(p))
+        return 0;
+    struct jit_files files = names_jit_open();
+    int result = jit_name_profile(p, &files, arena, e);
+    names_jit_close(&files);
+    return result;
+}
 
 static struct model_profile *fill(const struct model_profile *p, size_t memory, struct arena *arena,
                                   struct err *e)
@@ -239,13 +133,7 @@ static struct model_profile *fill(const struct model_profile *p, size_t memory, 
     struct model_profile *q = symbol_symbolize(p, &o, arena, e);
     if (recall && q)
         names_cache_learn(recall, q);
-    int fd = q ? open_perf_map() : -1;
-    if (fd < 0)
-        return q;
-    if (try_jitted(q, fd, arena, e))
-        q = NULL;
-    close(fd);
-    return q;
+    return q && names_fill_made_code(q, arena, e) == 0 ? q : NULL;
 }
 
 struct model_profile *names_fill(const struct model_profile *p, size_t memory, struct arena *arena,
@@ -265,13 +153,6 @@ static struct {
     uint32_t next;
     uint64_t used; // when, monotonic
 } kept;
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static struct symbol_file *keep_file(const char *path, const struct model_mapping *m)
 {
@@ -320,29 +201,12 @@ static bool symbol_of_file(uintptr_t pc, char *text, size_t n)
     return found > 0;
 }
 
-static void look_in_perf_map(int fd, uintptr_t pc, struct arena *arena, char *text, size_t n)
-{
-    struct arena_trap trap;
-    if (ARENA_TRY(arena, trap))
-        return;
-    struct perf_map_name name = {.address = pc};
-    struct perf_map *map = arena_alloc(arena, sizeof *map);
-    perf_map_begin(map, &name, 1, arena);
-    read_perf_map(fd, map);
-    snprintf(text, n, "%.*s", (int)name.name.n, name.name.n ? name.name.p : "");
-    arena_try_end(arena);
-}
-
 static bool symbol_of_jitted(uintptr_t pc, char *text, size_t n)
 {
-    int fd = open_perf_map();
-    struct arena *arena = fd < 0 ? NULL : arena_new(1 << 20);
-    if (arena)
-        look_in_perf_map(fd, pc, arena, text, n);
-    arena_free(arena);
-    if (fd >= 0)
-        close(fd);
-    return *text != '\0';
+    struct jit_files files = names_jit_open();
+    bool found = jit_name_address(pc, &files, text, n);
+    names_jit_close(&files);
+    return found;
 }
 
 bool agent_symbol(uintptr_t pc, char *text, size_t n)
@@ -352,7 +216,7 @@ bool agent_symbol(uintptr_t pc, char *text, size_t n)
     *text = '\0';
     pthread_mutex_lock(&lock);
     bool found = symbol_of_file(pc, text, n) || symbol_of_jitted(pc, text, n);
-    kept.used = now_ns();
+    kept.used = process_now_ns();
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -361,7 +225,7 @@ void names_idle(void)
 {
     if (pthread_mutex_trylock(&lock))
         return;
-    if (now_ns() - kept.used > KEPT_NS)
+    if (process_now_ns() - kept.used > KEPT_NS)
         for (uint32_t i = 0; i < KEPT_FILES; i++) {
             symbol_free(kept.files[i]);
             kept.files[i] = NULL;

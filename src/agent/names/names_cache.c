@@ -2,9 +2,9 @@
 
 #include <limits.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "agent/names/names_files.h"
+#include "process/clock.h"
 
 enum {
     IDLE_S = 120,
@@ -54,9 +54,7 @@ struct names_recall {
 
 static uint64_t seconds(void)
 {
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec;
+    return process_now_ns() / 1000000000u;
 }
 
 static void drop(void)

@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 
-enum { FILES = 8 };
+enum { FILES = 8, TABLES_BYTES = 10 << 20 };
 
 static struct kept {
     struct symbol_file *file;
@@ -15,6 +15,7 @@ static struct kept {
     uint64_t state, debug_state; // of the files themselves
     size_t memory;
     uint64_t used;
+    bool has_tables;
 } files[FILES];
 
 static uint64_t uses;
@@ -56,7 +57,7 @@ static struct symbol_file *remove_kept(struct kept *k)
     return file;
 }
 
-// They are mapped: what was overwritten in place since must not be read.
+// What was built from a file that has changed since means nothing.
 static bool is_unchanged(const struct kept *k)
 {
     return state_of(elf_path(symbol_elf(k->file))) == k->state &&
@@ -79,27 +80,47 @@ struct symbol_file *names_files_take(const struct names_module *module)
     return NULL;
 }
 
-// A free place, with room for so many bytes.
+// What can be built again.
+static void drop_tables(struct kept *k)
+{
+    symbol_release(k->file);
+    size_t memory = symbol_memory(k->file);
+    atomic_fetch_sub_explicit(&held, k->memory - memory, memory_order_relaxed);
+    k->memory = memory;
+    k->has_tables = false;
+}
+
+// A free place, with room for so many bytes: tables go before files, the oldest first.
 static struct kept *make_room(size_t bytes)
 {
     for (;;) {
-        struct kept *free_one = NULL, *oldest = NULL;
+        struct kept *free_one = NULL, *oldest = NULL, *oldest_tables = NULL;
         for (struct kept *k = files; k < files + FILES; k++) {
             if (!k->file)
                 free_one = k;
             else if (!oldest || k->used < oldest->used)
                 oldest = k;
+            if (k->file && k->has_tables && (!oldest_tables || k->used < oldest_tables->used))
+                oldest_tables = k;
         }
         if (free_one && names_files_memory() + bytes <= NAMES_FILES_BYTES)
             return free_one;
-        symbol_free(remove_kept(oldest));
+        if (free_one && oldest_tables)
+            drop_tables(oldest_tables);
+        else
+            symbol_free(remove_kept(oldest));
     }
 }
 
 void names_files_give(const struct names_module *module, struct symbol_file *file)
 {
     changing = true;
-    symbol_release(file);
+    // The next profile has new addresses in the same units, whose tables are the larger part of the
+    // work: they stay, as far as there is room.
+    symbol_release_pages(file);
+    bool has_tables = symbol_memory(file) <= TABLES_BYTES;
+    if (!has_tables)
+        symbol_release(file);
     size_t memory = symbol_memory(file), n = module->file.n + module->build_id.n + 1;
     char *texts = memory <= NAMES_FILES_BYTES ? malloc(n) : NULL;
     if (texts) {
@@ -113,7 +134,8 @@ void names_files_give(const struct names_module *module, struct symbol_file *fil
                            state_of(elf_path(symbol_elf(file))),
                            state_of(symbol_debug_path(file)),
                            memory,
-                           ++uses};
+                           ++uses,
+                           has_tables};
         k->of.file.p = texts;
         k->of.build_id.p = texts + module->file.n;
         atomic_fetch_add_explicit(&held, memory, memory_order_relaxed);

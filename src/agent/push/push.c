@@ -151,8 +151,6 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
     push_queue_after_fork_in_child();
-    if (push.running)
-        push_target_fini(&push.target);
     push.running = push.stopping = push.left_behind = push.started_profiler = false;
     pthread_mutex_unlock(&push.lock);
 }
@@ -196,6 +194,7 @@ static int start(const struct kiln_push_options *o, struct err *e)
         return err_set(e, "profiles are being pushed already, to %.300s", push.target.url.shown);
     if (o->interval > MOST_SECONDS)
         return err_set(e, "the interval is %u s; it must be 1 to %d", o->interval, MOST_SECONDS);
+    push_target_fini(&push.target); // a child of fork has the parent's
     if (push_target_init(&push.target, o, e))
         return -1;
     push.seconds = o->interval ? o->interval : DEFAULT_SECONDS;

@@ -31,6 +31,7 @@ static struct {
     pthread_t thread;
     const struct push_target *target;
     struct item *first, **last;
+    struct item *inherited; // by a child of fork; to be freed
     size_t n, bytes, limit;
     bool stopping, ended;
     _Atomic uint64_t until; // when stopping: for how long it is tried
@@ -200,10 +201,20 @@ static void empty(void)
     atomic_store(&queue.until, 0);
 }
 
+static void free_inherited(void)
+{
+    for (struct item *item; (item = queue.inherited);) {
+        queue.inherited = item->next;
+        free(item->body.p);
+        free(item);
+    }
+}
+
 int push_queue_start(const struct push_target *t, size_t limit, struct err *e)
 {
     pthread_mutex_lock(&queue.lock);
     process_condition_init(&queue.changed);
+    free_inherited();
     empty();
     queue.target = t;
     queue.limit = limit;
@@ -274,11 +285,11 @@ void push_queue_after_fork_in_parent(void)
     pthread_mutex_unlock(&queue.lock);
 }
 
-// The parent sends what waits.
+// The parent sends what waits. An allocator may not be ready to free it.
 void push_queue_after_fork_in_child(void)
 {
-    for (struct item *item; (item = take_first());)
-        give_up(item);
+    if (queue.first)
+        queue.inherited = queue.first;
     empty();
     queue.counts = (struct kiln_push_statistics){0};
     pthread_mutex_unlock(&queue.lock);

@@ -1,0 +1,32 @@
+// Calls ever new functions of a library with much DWARF for N seconds, then says so.
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef uint64_t function(uint64_t, void *);
+extern function *table[];
+extern const int n_table;
+
+__attribute__((noinline)) static uint64_t own_function(uint64_t x)
+{
+    for (int i = 0; i < 20000; i++)
+        __asm__ volatile("" : "+r"(x));
+    return x;
+}
+
+int main(int argc, char **argv)
+{
+    struct timespec begun, now;
+    clock_gettime(CLOCK_MONOTONIC, &begun);
+    for (double passed = 0; passed < atof(argv[1]);) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        passed = (double)(now.tv_sec - begun.tv_sec) + (double)(now.tv_nsec - begun.tv_nsec) * 1e-9;
+        int base = (int)(passed * 10) * 20 % n_table;
+        for (int i = 0; i < 20; i++)
+            table[(base + i) % n_table]((uint64_t)i, NULL);
+        own_function(7);
+    }
+    puts("survived");
+    return 0;
+}
