@@ -31,7 +31,7 @@ static void walks(const struct unwind_table *table, const struct unwind_rules *r
         .rules = rules->rule,
         .pool = rules->pool,
     };
-    struct unwind_stack_bounds bounds = {(uintptr_t)stack, (uintptr_t)(stack + 256)};
+    struct unwind_stack_bounds bounds = {.lo = (uintptr_t)stack, .hi = (uintptr_t)(stack + 256)};
     static struct unwind_cache cache;
     memset(&cache, 0, sizeof cache);
     for (uint32_t row = 0; row < table->n_rows && row < 64; row++) {

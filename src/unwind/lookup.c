@@ -5,6 +5,7 @@
 #include "unwind/eh_frame.h"
 
 #define ENTRIES 32
+#define LOOKUPS_MAX 128 // of one walk: a handler must not take long, 1 to 2 ms here
 
 // .eh_frame_hdr as every linker writes it: the frame's address relative to itself, a count, and
 // pairs of offsets from the header.
@@ -167,8 +168,10 @@ static bool find_rule(struct walk *w, struct scratch *s, const struct lookup_cod
 bool lookup_rule(struct walk *w, const struct lookup_code *code, uintptr_t pc, unwind_rule *rule)
 {
     struct unwind_cache *cache = w->cache;
-    if (!cache || w->pid == STEP_NO_CALLS || (cache->looking && !w->looking))
+    if (!cache || w->pid == STEP_NO_CALLS || (cache->looking && !w->looking) ||
+        cache->lookups == LOOKUPS_MAX)
         return false;
+    cache->lookups++;
     cache->looking = true;
     w->looking = 1;
     __asm__ volatile("" : : : "memory");

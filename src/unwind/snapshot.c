@@ -321,18 +321,18 @@ static bool is_same(const struct unwind_module *a, const struct unwind_module *b
 
 static bool is_wanted(const struct unwind_snapshot *s, const struct unwind_module *m)
 {
-    return atomic_load(&s->wants->modules[m - s->modules]);
+    return atomic_load(&s->wants->modules[m - s->modules]) >= STEP_WANTED;
 }
 
-// Gives the module what the previous snapshot has: its table, or that it is wanted.
+// Gives the module what the previous snapshot has: its table, or how much it is wanted.
 static const struct unwind_table *reuse(const struct unwind_snapshot *previous,
-                                        const struct unwind_module *m, bool *wanted)
+                                        const struct unwind_module *m, uint8_t *lookups)
 {
     const struct unwind_module *old = previous ? unwind_snapshot_find(previous, m->start) : NULL;
     if (!old || !is_same(old, m))
         return UNWIND_TABLE_PENDING;
     const struct unwind_table *table = step_table(old);
-    *wanted = is_wanted(previous, old);
+    *lookups = atomic_load(&previous->wants->modules[old - previous->modules]);
     if (table)
         atomic_fetch_add(&((struct unwind_table *)table)->refs, 1);
     return table ? table : atomic_load(&old->table);
@@ -430,10 +430,12 @@ assemble(const struct look *l, const struct unwind_snapshot *previous, struct un
         bool known =
             !f->from_maps || f->same ||
             (m->path[0] == '/' && object_bias(m->path, m->file_offset, m->start, &m->bias));
-        bool wanted = false;
-        const struct unwind_table *table = reuse(previous, m, &wanted);
+        uint8_t lookups = 0;
+        const struct unwind_table *table = reuse(previous, m, &lookups);
         atomic_store(&m->table, table == UNWIND_TABLE_PENDING && !known ? NULL : table);
-        atomic_store(&wants->modules[i], wanted);
+        atomic_store(&wants->modules[i], lookups);
+        if (lookups >= STEP_WANTED)
+            atomic_store(&wants->any, UNWIND_WANTS_TABLES);
     }
     return s;
 }

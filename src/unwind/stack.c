@@ -119,6 +119,17 @@ static void want(const struct unwind_snapshot *s, uint32_t what)
         atomic_fetch_or_explicit(&s->wants->any, what, memory_order_relaxed);
 }
 
+void step_want_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n)
+{
+    if (!s->wants)
+        return;
+    _Atomic uint8_t *lookups = &s->wants->modules[m - s->modules];
+    if (atomic_load_explicit(lookups, memory_order_relaxed) >= STEP_WANTED)
+        return;
+    if (atomic_fetch_add_explicit(lookups, n, memory_order_relaxed) + n >= STEP_WANTED)
+        want(s, UNWIND_WANTS_TABLES);
+}
+
 // A rule that no table has: .eh_frame of a module whose table is pending, or of an object that was
 // loaded after the snapshot. UNWIND_NONE: nothing describes this code. UNKNOWN, PENDING: no luck.
 static __attribute__((noinline)) unwind_rule look_up(struct walk *w, unwind_rule rule, uintptr_t pc)
@@ -131,13 +142,14 @@ static __attribute__((noinline)) unwind_rule look_up(struct walk *w, unwind_rule
         return lookup_rule(w, &code, pc, &rule) ? rule : PENDING;
     }
     const struct unwind_module *m = find(s, pc);
-    if (s->wants && !atomic_load_explicit(&s->wants->modules[m - s->modules], memory_order_relaxed))
-        atomic_store_explicit(&s->wants->modules[m - s->modules], 1, memory_order_relaxed);
-    want(s, UNWIND_WANTS_TABLES);
-    if (!m->header) // a file may have more; until it is read, frame pointers
+    if (!m->header) { // its file may have more; until that is read, frame pointers
+        step_want_table(s, m, STEP_WANTED);
         return UNWIND_NONE;
+    }
     code = (struct lookup_code){m->start, m->end, m->header, m->n_header};
-    if (!lookup_rule(w, &code, pc, &rule))
+    bool found = lookup_rule(w, &code, pc, &rule);
+    step_want_table(s, m, found && rule != STEP_LOOKED_UP ? 1 : STEP_WANTED);
+    if (!found)
         return PENDING;
     if (rule != STEP_LOOKED_UP)
         cache_put(s, w->cache, pc, w->exact ? pc : pc + 1, rule);
@@ -202,6 +214,8 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     for (unsigned i = 0; i < STEP_PAGES; i++)
         w.pages[i] = 0;
     step_from_regs(&w, start, true);
+    if (cache)
+        cache->lookups = 0;
     if (cache && cache->generation != s->generation)
         cache_clear(cache, s->generation);
     struct step_fast f = {w.pc, w.sp, w.bp, w.saved, w.safe, w.n_safe};

@@ -9,10 +9,13 @@
 #define STEP_PAGES 3
 #define STEP_NO_CALLS (-1)
 
-// What walks miss: they set it, the builder clears it.
+// A table is wanted once so many rules were looked up without it: it costs as much as they do.
+#define STEP_WANTED 32
+
+// What walks miss.
 struct unwind_wants {
-    _Atomic uint32_t any;      // UNWIND_WANTS_*
-    _Atomic uint8_t modules[]; // those whose tables are wanted
+    _Atomic uint32_t any;      // UNWIND_WANTS_*; the builder clears it
+    _Atomic uint8_t modules[]; // lookups, up to STEP_WANTED and a few
 };
 
 struct unwind_snapshot {
@@ -61,6 +64,9 @@ typedef uintptr_t __attribute__((may_alias, aligned(1))) step_word;
 bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value);
 // Copies bytes that may be unmapped meanwhile, with the kernel's help.
 bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n);
+
+// Counts n lookups without the module's table; STEP_WANTED: it is needed at once.
+void step_want_table(const struct unwind_snapshot *s, const struct unwind_module *m, uint8_t n);
 
 // The module's table, or NULL if it has none yet or at all.
 static inline const struct unwind_table *step_table(const struct unwind_module *m)

@@ -131,8 +131,11 @@ void step_handler_frame(struct walk *w, uintptr_t pc, uintptr_t *sp, uintptr_t *
     const struct unwind_module *m = unwind_snapshot_find(w->snapshot, pc - 1);
     uintptr_t word;
     const struct unwind_table *table = m ? step_table(m) : NULL;
-    if (!table)
+    if (!table) {
+        if (m && atomic_load_explicit(&m->table, memory_order_relaxed))
+            step_want_table(w->snapshot, m, STEP_WANTED);
         return;
+    }
     unwind_rule rule = w->snapshot->rules[unwind_table_find(table, (uint32_t)(pc - 1 - m->start))];
     if (frame_fits(w, rule, *sp, *bp))
         return;

@@ -71,8 +71,9 @@ const char *unwind_end_name(enum unwind_end why);
 struct unwind_cache {
     uint64_t generation;
     uint64_t word[UNWIND_CACHE_SIZE][2];
-    // Where a walk interprets .eh_frame; without a cache it does not.
+    // Where a walk interprets .eh_frame, and how often it did; without a cache it does not.
     volatile bool looking;
+    uint8_t lookups;
     _Alignas(16) uint8_t scratch[UNWIND_SCRATCH];
 };
 
