@@ -149,7 +149,7 @@ void collector_expect_objects(void)
 
 static void *run(void *context)
 {
-    prctl(PR_SET_NAME, "kiln");
+    syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
     capture_mark_own();
     capture_heap_enter();
     uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
