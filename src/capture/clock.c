@@ -56,7 +56,8 @@ static struct clock_limit {
     _Atomic uint64_t most;
     _Atomic uint32_t used;
 } timers, events;
-static _Atomic bool scarce; // a thread could not get a timer since the limits were last read
+// A thread could not get a timer since the limits were last read, and in the time before.
+static _Atomic bool scarce, was_scarce;
 
 static void read_limit(int resource, struct clock_limit *limit)
 {
@@ -70,7 +71,7 @@ void clock_read_limits(void)
 {
     read_limit(RLIMIT_SIGPENDING, &timers);
     read_limit(RLIMIT_NOFILE, &events);
-    atomic_store(&scarce, false);
+    atomic_store(&was_scarce, atomic_exchange(&scarce, false));
 }
 
 static bool take_share(struct clock_limit *limit)
@@ -88,7 +89,7 @@ uint32_t clock_count(void)
 
 bool clock_is_scarce(void)
 {
-    return atomic_load(&scarce);
+    return atomic_load(&scarce) || atomic_load(&was_scarce);
 }
 
 // --- a perf event ---

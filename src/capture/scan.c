@@ -155,7 +155,10 @@ bool capture_threads_changed(void)
 {
     if (sandbox_scope() == SANDBOX_ALL_THREADS || !atomic_load(&capture_state.running))
         return false;
-    return atomic_load(&under_way) || count_unknown(count_tasks()) != atomic_load(&unknown_tasks);
+    if (atomic_load(&under_way) || count_unknown(count_tasks()) != atomic_load(&unknown_tasks))
+        return true;
+    // Short threads leave CPU time that is unsampled: report it soon, where that is cheap.
+    return atomic_load(&capture_state.threads_ended) && atomic_load(&capture_state.n_live) <= SMALL;
 }
 
 static void visit_task(pid_t tid)
@@ -178,6 +181,7 @@ static void begin_pass(uint64_t tasks)
     pass.full = 0;
     pass.stacks.n = 0;
     pass.tasks = tasks;
+    atomic_store(&capture_state.threads_ended, false);
     pass.process_cpu = process_cpu_ns();
     clock_read_limits();
     atomic_store(&under_way, true);

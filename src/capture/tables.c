@@ -185,11 +185,17 @@ const struct unwind_snapshot *capture_snapshot(void)
     return atomic_load(&capture_state.snapshot);
 }
 
+// Not by a timeout of the lock, which would be of the wall clock.
 bool tables_hold_loader(void)
 {
     uint64_t end = process_now_ns() + 200000000u;
-    struct timespec until = {(time_t)(end / 1000000000u), (long)(end % 1000000000u)};
-    return pthread_mutex_clocklock(&loader_lock, CLOCK_MONOTONIC, &until) == 0;
+    while (pthread_mutex_trylock(&loader_lock)) {
+        struct timespec pause = {.tv_nsec = 500000};
+        if (process_now_ns() >= end)
+            return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
 }
 
 void tables_release_loader(void)

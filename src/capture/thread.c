@@ -229,6 +229,7 @@ void thread_disarm(struct capture_thread *t)
         atomic_fetch_add(&t->ring->unticked_ns, ns);
     }
     atomic_fetch_sub(&capture_state.n_live, 1);
+    atomic_store(&capture_state.threads_ended, true);
     atomic_store(&t->state, THREAD_DISARMED);
     thread_mark(t);
 }

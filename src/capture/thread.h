@@ -139,6 +139,7 @@ struct capture_state {
     _Atomic uint64_t cpu_covered, cpu_unsampled;
     _Atomic int64_t balance;                  // see above; in nanoseconds
     _Atomic uint64_t unsampled, unsampled_ns; // for the next drain
+    _Atomic bool threads_ended;               // since the last pass: there may be more
 };
 extern struct capture_state capture_state;
 
