@@ -18,7 +18,8 @@ const PARTS: [(&str, &str); 5] = [
         "symbol",
         "demangle demangle_own demangle_rust demangle_simplify demangle_v0 demangle_v0_const \
          demangle_v0_scan dwarf dwarf_abbrev dwarf_function dwarf_line dwarf_package dwarf_ranges \
-         dwarf_units dwarf_value elf elf_address elf_debug elf_symbols inflate perf_map radix \
+         dwarf_units dwarf_value elf elf_address elf_debug elf_symbols file_view inflate jit_profile \
+         jitdump mapped_file perf_map radix \
          symbol_locate symbol_profile symbolizer",
     ),
     (

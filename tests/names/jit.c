@@ -119,7 +119,7 @@ int main(int argc, char **argv)
         write_dump(argc > 3 ? argv[3] : ".", (uintptr_t)p, strcmp(argv[1], "moved") == 0);
     printf("pid %d\n", (int)getpid());
     fflush(stdout);
-    double seconds = atof(argv[2]);
+    double seconds = strtod(argv[2], NULL);
     struct timespec ts;
     do {
         ((void (*)(uint64_t))p)(20000000);

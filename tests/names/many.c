@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 {
     struct timespec begun, now;
     clock_gettime(CLOCK_MONOTONIC, &begun);
-    for (double passed = 0; passed < atof(argv[1]);) {
+    for (double passed = 0; passed < strtod(argv[1], NULL);) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         passed = (double)(now.tv_sec - begun.tv_sec) + (double)(now.tv_nsec - begun.tv_nsec) * 1e-9;
         int base = (int)(passed * 10) * 20 % n_table;

@@ -12,6 +12,6 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
-    burn(argc > 1 ? atof(argv[1]) : 1);
+    burn(argc > 1 ? strtod(argv[1], NULL) : 1);
     return 0;
 }

@@ -23,9 +23,13 @@ static size_t n_boundaries;
 
 static void write_copy(const char *to)
 {
-    char command[9000];
-    snprintf(command, sizeof command, "cp '%s' '%s'", self, to);
-    assert_int_equal(system(command), 0);
+    char buffer[65536];
+    int from = open(self, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0700);
+    assert_true(from >= 0 && out >= 0);
+    for (ssize_t n; (n = read(from, buffer, sizeof buffer)) > 0;)
+        assert_int_equal(write(out, buffer, (size_t)n), n);
+    close(from);
+    close(out);
 }
 
 static int setup(void **state)

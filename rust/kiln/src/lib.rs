@@ -60,7 +60,7 @@ pub use labels::{
     Labels,
 };
 pub use report::{
-    Frames, ProfilerGuard, ProfilerGuardBuilder, Report, ReportBuilder, ReportTiming, Symbol,
+    Frame, Frames, ProfilerGuard, ProfilerGuardBuilder, Report, ReportBuilder, ReportTiming, Symbol,
 };
 pub use serve::{serve, serve_with_token, served_at, stop_serving};
 pub use window::{

@@ -7,7 +7,9 @@ use std::fmt::{self, Debug, Display, Formatter};
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::protos::{self, Message, Profile};
@@ -298,12 +300,88 @@ impl Hash for Symbol {
     }
 }
 
+/// The functions at one address, the innermost inlined one first: a `Vec` that stacks share until one of
+/// them changes it.
+#[derive(Clone, Debug)]
+pub struct Frame(Arc<SharedFrame>);
+
+#[derive(Clone, Debug)]
+struct SharedFrame {
+    symbols: Vec<Symbol>,
+    /// Of the names; 0: not known.
+    summary: u64,
+}
+
+fn summary_of_all(symbols: &[Symbol]) -> u64 {
+    symbols.iter().fold(symbols.len() as u64, |sum, symbol| {
+        sum.rotate_left(7) ^ summary(symbol.raw_name())
+    })
+}
+
+impl From<Vec<Symbol>> for Frame {
+    fn from(symbols: Vec<Symbol>) -> Frame {
+        let summary = summary_of_all(&symbols);
+        Frame(Arc::new(SharedFrame { symbols, summary }))
+    }
+}
+
+impl Deref for Frame {
+    type Target = Vec<Symbol>;
+
+    fn deref(&self) -> &Vec<Symbol> {
+        &self.0.symbols
+    }
+}
+
+impl DerefMut for Frame {
+    fn deref_mut(&mut self) -> &mut Vec<Symbol> {
+        let own = Arc::make_mut(&mut self.0);
+        own.summary = 0;
+        &mut own.symbols
+    }
+}
+
+impl<'a> IntoIterator for &'a Frame {
+    type Item = &'a Symbol;
+    type IntoIter = std::slice::Iter<'a, Symbol>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut Frame {
+    type Item = &'a mut Symbol;
+    type IntoIter = std::slice::IterMut<'a, Symbol>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
+impl PartialEq for Frame {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0.symbols == other.0.symbols
+    }
+}
+
+impl Eq for Frame {}
+
+impl Hash for Frame {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(match self.0.summary {
+            0 => summary_of_all(&self.0.symbols),
+            known => known,
+        })
+    }
+}
+
 /// A stack: each address with the functions that were inlined there, leaf first.
 #[derive(Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Frames {
     /// Addresses, leaf first; at each of them, the innermost inlined function first.
-    pub frames: Vec<Vec<Symbol>>,
+    pub frames: Vec<Frame>,
     /// The thread's name.
     pub thread_name: String,
     /// The thread's number, the kernel's.
@@ -339,7 +417,7 @@ impl Debug for Frames {
 /// The samples of a profile as stacks with names.
 struct Stacks<'a> {
     profile: &'a Profile,
-    symbols: HashMap<u64, Vec<Symbol>>,
+    symbols: HashMap<u64, Frame>,
     next: usize,
 }
 
@@ -369,7 +447,7 @@ impl<'a> Stacks<'a> {
             if symbols.is_empty() {
                 symbols.push(symbol(location, None));
             }
-            (location.id, symbols)
+            (location.id, Frame::from(symbols))
         });
         Stacks { profile, symbols: symbols.collect(), next: 0 }
     }

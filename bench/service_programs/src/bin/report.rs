@@ -32,7 +32,6 @@ fn ask(address: &str) {
         }
         let mut body = vec![0; length];
         std::io::Read::read_exact(&mut answers, &mut body).unwrap();
-        std::thread::sleep(Duration::from_micros(200));
     }
 }
 
