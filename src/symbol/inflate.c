@@ -58,6 +58,22 @@ static bool inflate_zlib(struct bytes in, uint8_t *out, size_t n)
     return whole;
 }
 
+// The command and the server link libdeflate, which is two to three times as fast as zlib.
+static bool inflate_libdeflate(struct bytes in, uint8_t *out, size_t n)
+{
+    void *(*create)(void);
+    int (*decompress)(void *, const void *, size_t, void *, size_t, size_t *);
+    void (*destroy)(void *);
+    *(void **)&create = dlsym(RTLD_DEFAULT, "libdeflate_alloc_decompressor");
+    *(void **)&decompress = dlsym(RTLD_DEFAULT, "libdeflate_zlib_decompress");
+    *(void **)&destroy = dlsym(RTLD_DEFAULT, "libdeflate_free_decompressor");
+    void *decompressor = create && decompress && destroy ? create() : NULL;
+    bool done = decompressor && decompress(decompressor, in.p, in.n, out, n, NULL) == 0;
+    if (decompressor)
+        destroy(decompressor);
+    return done;
+}
+
 static bool inflate_zstd(struct bytes in, uint8_t *out, size_t n)
 {
     static size_t (*decompress)(void *, size_t, const void *, size_t);
@@ -71,6 +87,9 @@ static bool inflate_zstd(struct bytes in, uint8_t *out, size_t n)
 
 bool inflate_section(unsigned kind, struct bytes in, uint8_t *out, size_t n, unsigned flags)
 {
+    if (kind == ELFCOMPRESS_ZLIB && (flags & ELF_OWN_PROCESS) && !in.view &&
+        inflate_libdeflate(in, out, n))
+        return true;
     if (kind == ELFCOMPRESS_ZLIB)
         return inflate_zlib(in, out, n);
     if (kind == ELFCOMPRESS_ZSTD && (flags & ELF_OWN_PROCESS))
