@@ -22,7 +22,7 @@
 
 enum {
     SMALL = 256,         // threads that a call looks at in any case
-    LIST_CHUNK = 1024,   // threads that are listed between two looks at the clock
+    LIST_CHUNK = 256,    // threads that are listed between two looks at the clock
     LOOK_CHUNK = 64,     // the same, of the table
     SHARE = 100,         // scanning takes one part of so many of a CPU
     TRUSTED_COUNTS = 16, // passes that take the number of threads for a list of them
@@ -112,10 +112,12 @@ static bool learn_stack(void *context, const struct process_mapping *m)
     return true;
 }
 
+// The map may be long: of many threads those matter that were sampled.
 static void want_stack(struct stack_search *search, struct capture_thread *t)
 {
     uintptr_t top = atomic_load(&t->thread_pointer);
     if (search->n < STACKS && top && atomic_load(&t->state) == THREAD_ARMED &&
+        (atomic_load(&t->ticks) || atomic_load(&capture_state.n_live) <= SMALL) &&
         atomic_load(&t->clock) != CLOCK_NONE && !atomic_load(&t->stack_hi))
         search->wanted[search->n++] = (__typeof__(search->wanted[0])){t, top};
 }
@@ -241,6 +243,10 @@ static void do_slice(bool whole)
         else
             look_at_slots(now);
         cost = process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+        // Others may be waiting for the CPU.
+        struct timespec pause = {.tv_nsec = 1000000};
+        if (!small)
+            nanosleep(&pause, NULL);
     }
     if (!pass.listing && !pass.looking)
         end_pass();

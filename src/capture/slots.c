@@ -15,7 +15,7 @@ enum {
     PAGE = 4096,
     SLAB_SLOTS = 64,
     SLAB_LANES = 16, // the most
-    FEW_LANES = 64,  // that keep their pages while nobody uses them
+    FEW_LANES = 256, // that keep their pages while nobody uses them
 };
 
 static uint32_t free_slot; // index + 1
