@@ -117,9 +117,13 @@ static void fork_in_child(void)
     }
 }
 
-// Always, since a child may be the first to use the library.
+// Always, since a child may be the first to use the library. After the allocator's own handlers,
+// which release its locks in the child: allocators like jemalloc register theirs at their first
+// allocation.
 __attribute__((constructor(101))) static void watch_forks(void)
 {
+    void *volatile first = malloc(1);
+    free(first);
     process_pid();
     pthread_atfork(before_fork, fork_in_parent, fork_in_child);
 }
