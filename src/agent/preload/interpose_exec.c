@@ -48,7 +48,7 @@ static void note_program(const struct program *program, char *const envp[])
         journal_note(JOURNAL_NOTE_FOREIGN, program->path);
         break;
     case PROGRAM_DYNAMIC:
-        if (!keeps_environment(envp))
+        if (!keeps_environment(envp) && !environment_is_owned())
             journal_note(JOURNAL_NOTE_ENVIRONMENT, program->path);
         break;
     default:
