@@ -61,7 +61,7 @@ static void own_mappings(void **state)
     assert_non_null(strstr(c.path, name));
     c = look(anonymous, 4096);
     assert_true(c.m.writable && c.m.shared);
-    int here;
+    int here = 0;
     c = look(&here, 4096);
     assert_string_equal(c.path, "[stack]");
     assert_true(
@@ -73,7 +73,7 @@ static void own_mappings(void **state)
 
 static void any_buffer_reads_the_same(void **state)
 {
-    int here;
+    int here = 0;
     size_t n = look(&here, 65536).n;
     for (size_t size = 512; size < 5000; size += 37) {
         struct count c = look(&here, size);
@@ -84,7 +84,7 @@ static void any_buffer_reads_the_same(void **state)
 
 static void long_lines_are_skipped(void **state)
 {
-    int here;
+    int here = 0;
     struct count c = look(&here, 100); // libraries have longer lines
     assert_int_equal(c.found, 1);
     assert_true(c.ordered);
