@@ -18,10 +18,12 @@ void confine_set_hooks(const struct confine_hooks *h)
 static void before_confinement(const struct sandbox_verdict *verdict, bool all)
 {
     const struct confine_hooks *h = atomic_load(&hooks);
-    capture_before_confinement();
-    journal_before_confinement();
+    if (!verdict->again) {
+        capture_before_confinement();
+        journal_before_confinement();
+    }
     if (all) {
-        if (h)
+        if (h && !verdict->again)
             h->last_chance_to_write();
         own_threads_park();
         // Samples still reach `kiln run`, which reads them from outside.

@@ -167,6 +167,10 @@ bool capture_get_ids(struct capture_ids *ids);
 
 // Whether our handler of SIGPROF is installed. Signal-safe.
 bool capture_has_handler(void);
+// Whether the program blocks SIGPROF in the calling thread, where the kernel does not: one that is
+// not ours then stays pending. Signal-safe.
+bool capture_blocks(void);
+void capture_set_blocks(bool blocks);
 // What the program wants to be done with SIGPROF, which the handler does for signals that are
 // not ours. False if the handler is not installed; then the kernel is the one to ask. Either
 // may be NULL.

@@ -24,6 +24,18 @@ void capture_mark_own(void)
     own_thread = 1;
 }
 
+static __thread volatile sig_atomic_t program_blocks INITIAL_EXEC;
+
+bool capture_blocks(void)
+{
+    return program_blocks;
+}
+
+void capture_set_blocks(bool blocks)
+{
+    program_blocks = blocks;
+}
+
 static void count(_Atomic uint64_t *counter, uint64_t n)
 {
     atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
@@ -298,6 +310,16 @@ static void do_default(int signal)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
+// Sends it to the thread again, with SIGPROF blocked from now on: no more ticks until the program
+// changes its mask.
+static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
+{
+    if (is_confined())
+        return;
+    sigaddset(&context->uc_sigmask, SIGPROF);
+    syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
+}
+
 // The program's handler is called with the mask that it asked for, not with ours. It gets three
 // arguments whether it wants them or not, so that flags and handler need not be read as one.
 static void forward(int signal, siginfo_t *info, ucontext_t *context)
@@ -305,6 +327,10 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
     // The kernel chose any thread; the program would have chosen among its own.
     if (own_thread) {
         syscall(SYS_tgkill, capture_state.pid, capture_state.pid, signal);
+        return;
+    }
+    if (program_blocks && is_meant_for_program(info)) {
+        keep_pending(signal, info, context);
         return;
     }
     const struct handler_wish *w = &handler_wish;

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,6 +32,28 @@ pid_t process_pid(void)
 bool process_is_us(void)
 {
     return process_pid() == current_pid();
+}
+
+// A page that the kernel clears in such a child.
+static _Atomic uint32_t *original;
+
+static void watch_copies(void)
+{
+    size_t bytes = (size_t)getpagesize();
+    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, bytes, MADV_WIPEONFORK)) {
+        munmap(page, bytes);
+        return;
+    }
+    original = page;
+    atomic_store(original, 1);
+}
+
+bool process_is_copy(void)
+{
+    return original && !atomic_load(original);
 }
 
 bool process_is_privileged(void)
@@ -108,6 +131,8 @@ static void fork_in_parent(void)
 static void fork_in_child(void)
 {
     atomic_store(&own_pid, current_pid());
+    if (original)
+        atomic_store(original, 1);
     own_threads_after_fork_in_child();
     for (int i = PROCESS_FORK_COUNT - 2; i >= -1; i--) {
         int order = i >= 0 ? i : PROCESS_FORK_PRELOAD;
@@ -125,6 +150,7 @@ __attribute__((constructor(101))) static void watch_forks(void)
     void *volatile first = malloc(1);
     free(first);
     process_pid();
+    watch_copies();
     pthread_atfork(before_fork, fork_in_parent, fork_in_child);
 }
 

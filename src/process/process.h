@@ -18,6 +18,9 @@ pid_t process_pid(void);
 // False in a child that runs on our memory or a copy of it without having gone through fork().
 // One system call; signal-safe.
 bool process_is_us(void);
+// Whether this is a child with its own copy of our memory that ran no fork handler: of _Fork or of
+// a bare clone. False in a child of vfork, and where the kernel cannot tell. No system call.
+bool process_is_copy(void);
 
 // Whether the process runs with more rights than its caller (setuid, setgid, file capabilities).
 // Then kiln does nothing at all: not what the environment says, and not what callers ask for.

@@ -82,6 +82,22 @@ static const uint32_t our_calls[] = {
 #endif
 };
 
+// Errors of these end a wait at once: our threads would never sleep, and libc aborts if futex
+// fails.
+static const uint32_t waiting_calls[] = {
+    SYS_futex, SYS_clock_nanosleep, SYS_nanosleep, SYS_ppoll,
+#if defined(__x86_64__)
+    SYS_poll,
+#endif
+};
+
+// What a confined thread needs if it confines itself once more.
+static const uint32_t leaving_calls[] = {
+    SYS_futex,     SYS_clock_gettime, SYS_clock_nanosleep,  SYS_getpid,       SYS_gettid,
+    SYS_tgkill,    SYS_prctl,         SYS_rt_sigprocmask,   SYS_timer_delete, SYS_timer_settime,
+    SYS_setitimer, SYS_write,         SYS_process_vm_readv,
+};
+
 // --- asking a filter ---
 
 enum { MOST_INSTRUCTIONS = 4096, MOST_STEPS = 200000, WORDS = BPF_MEMWORDS };
@@ -100,16 +116,26 @@ struct question {
     const struct sandbox_instruction *program;
     size_t n;
     uint32_t call;
+    bool waits; // an error is as bad
     unsigned steps;
 };
 
-static bool is_fatal(uint32_t action)
+static bool is_waiting_call(uint32_t call)
+{
+    for (size_t i = 0; i < sizeof waiting_calls / sizeof *waiting_calls; i++)
+        if (waiting_calls[i] == call)
+            return true;
+    return false;
+}
+
+static bool is_fatal(const struct question *q, uint32_t action)
 {
     switch (action & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ALLOW:
-    case SECCOMP_RET_ERRNO:
     case SECCOMP_RET_LOG:
         return false;
+    case SECCOMP_RET_ERRNO:
+        return q->waits;
     default:
         // Killing, traps that the program answers by ending, tracers and supervisors that decide.
         return true;
@@ -217,7 +243,7 @@ static bool may_kill(struct question *q, size_t at, struct machine m, unsigned d
             break;
         case BPF_RET:
             return (BPF_RVAL(i->code) == BPF_A && !m.a.known) ||
-                   is_fatal(BPF_RVAL(i->code) == BPF_A ? m.a.v : i->k);
+                   is_fatal(q, BPF_RVAL(i->code) == BPF_A ? m.a.v : i->k);
         default:
             m.a = BPF_MISCOP(i->code) == BPF_TXA ? m.x : m.a;
             m.x = BPF_MISCOP(i->code) == BPF_TAX ? m.a : m.x;
@@ -229,7 +255,7 @@ static bool may_kill(struct question *q, size_t at, struct machine m, unsigned d
 static bool kills(const struct sandbox_instruction *program, size_t n, uint32_t call)
 {
     enum { MOST_BRANCHES = 24 };
-    struct question q = {program, n, call, 0};
+    struct question q = {program, n, call, is_waiting_call(call), 0};
     return may_kill(&q, 0, (struct machine){.a = {0, true}, .x = {0, true}}, MOST_BRANCHES);
 }
 
@@ -243,6 +269,8 @@ void sandbox_ask_filter(const struct sandbox_instruction *program, size_t n,
     };
     for (size_t i = 0; i < sizeof our_calls / sizeof *our_calls && !verdict->kills_calls; i++)
         verdict->kills_calls = kills(program, n, our_calls[i]);
+    for (size_t i = 0; i < sizeof leaving_calls / sizeof *leaving_calls; i++)
+        verdict->kills_leaving |= kills(program, n, leaving_calls[i]);
 }
 
 // --- who is confined ---
@@ -284,7 +312,7 @@ void sandbox_on_confinement(sandbox_hook *before, sandbox_undo *failed)
 static bool copy(void *to, const void *from, size_t n)
 {
     struct iovec local = {to, n}, remote = {(void *)from, n};
-    return syscall(SYS_process_vm_readv, process_pid(), &local, 1, &remote, 1, 0) == (long)n;
+    return syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, &remote, 1, 0) == (long)n;
 }
 
 // False: the kernel will not take it.
@@ -296,7 +324,7 @@ static bool ask_caller_filter(const void *program, struct sandbox_verdict *verdi
     _Static_assert(sizeof *filter == sizeof *given.filter, "the kernel's layout");
     if (!copy(&given, program, sizeof given) || given.len == 0 || given.len > MOST_INSTRUCTIONS)
         return false;
-    *verdict = (struct sandbox_verdict){true, true, true};
+    *verdict = (struct sandbox_verdict){true, true, true, true, false};
     if (atomic_flag_test_and_set(&busy))
         return true; // two at once: assume the worst
     bool readable = copy(filter, given.filter, given.len * sizeof *filter);
@@ -311,23 +339,38 @@ static long make_call(const long *call)
     return process_call(call[0], call[1], call[2], call[3], 0, 0, 0);
 }
 
+// What the caller may do from now on, which is known before the filter is in force: a handler right
+// after it must already know.
+static void confine_caller(const struct sandbox_verdict *verdict)
+{
+    bool first = !caller.confined;
+    caller = (struct sandbox_inheritance){
+        .confined = true,
+        .may_wait = (first || caller.may_wait) && !verdict->kills_wait,
+        .may_leave = (first || caller.may_leave) && !verdict->kills_leaving,
+    };
+}
+
 long sandbox_enter(const struct sandbox_request *request)
 {
-    struct sandbox_verdict verdict = {.kills_calls = true, .kills_wait = true};
-    if (sandbox_confines_caller() || !process_is_us())
+    struct sandbox_verdict verdict = {
+        .kills_calls = true, .kills_wait = true, .kills_leaving = true};
+    bool again = sandbox_confines_caller();
+    // A child of vfork leaves no trace in our memory.
+    if ((again && !caller.may_leave) || (!process_is_us() && !process_is_copy()))
         return make_call(request->call);
     if (!request->strict && (!ask_caller_filter(request->program, &verdict) ||
-                             (!verdict.kills_calls && !verdict.kills_handler)))
+                             (!verdict.kills_calls && !verdict.kills_handler && !again)))
         return make_call(request->call);
-    sandbox_hook *before = atomic_load(&before_hook);
-    sandbox_undo *undo = atomic_load(&failed_hook);
+    verdict.again = again;
+    sandbox_hook *before = process_is_copy() ? NULL : atomic_load(&before_hook);
+    sandbox_undo *undo = process_is_copy() ? NULL : atomic_load(&failed_hook);
     uint32_t had_scope = atomic_load(&sandbox_scope_now);
     uint32_t scope = request->all ? SANDBOX_ALL_THREADS : SANDBOX_SOME_THREADS;
     struct sandbox_inheritance had = caller;
     if (before)
         before(&verdict, request->all);
-    // Before the filter is in force: a handler right after it must already know.
-    caller = (struct sandbox_inheritance){true, !verdict.kills_wait};
+    confine_caller(&verdict);
     if (scope > had_scope)
         atomic_store(&sandbox_scope_now, scope);
     long result = make_call(request->call);

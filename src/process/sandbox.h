@@ -14,6 +14,8 @@ struct sandbox_verdict {
     bool kills_handler; // returning from a signal handler is fatal: the thread must not be sampled
     bool kills_calls;   // one of the calls that the profiler makes is fatal
     bool kills_wait;    // waiting for another thread (futex) is fatal
+    bool kills_leaving; // so is what stops the profiler, without any file
+    bool again;         // the caller was confined before: nothing but that may be done
 };
 
 struct sandbox_instruction { // struct sock_filter
@@ -42,7 +44,7 @@ bool sandbox_confines_caller(void);
 bool sandbox_lets_caller_wait(void);
 
 struct sandbox_inheritance {
-    bool confined, may_wait;
+    bool confined, may_wait, may_leave;
 };
 struct sandbox_inheritance sandbox_of_caller(void);
 void sandbox_inherit(struct sandbox_inheritance from);

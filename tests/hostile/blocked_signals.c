@@ -10,7 +10,7 @@ static bool all_blocked(void)
     sigset_t now;
     pthread_sigmask(SIG_SETMASK, NULL, &now);
     for (int s = 1; s < SIGRTMIN; s++)
-        if (s != SIGKILL && s != SIGSTOP && s != SIGPROF && s < 32 && !sigismember(&now, s))
+        if (s != SIGKILL && s != SIGSTOP && s < 32 && !sigismember(&now, s))
             return false;
     return true;
 }

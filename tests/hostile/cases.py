@@ -79,6 +79,13 @@ def cpu_time_is_right(place, result):
     return f'{found:.3f} s in the profile, {used:.3f} s used: {found / used:.2f} times'
 
 
+def data_is_empty(place, result):
+    """Nobody but the program writes to what it opened."""
+    with open(os.path.join(result.directory, 'data')) as file:
+        text = file.read()
+    return f'the file has {text!r}' if text else None
+
+
 def ulimit(kind, soft, hard=None):
     return lambda: resource.setrlimit(kind, (soft, soft if hard is None else hard))
 
@@ -104,6 +111,8 @@ CASES = [
     Case('sigprof_state', modes=PRELOADED + ('shared',)),
     Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
     Case('blocked_signals'),
+    Case('sigprof_interrupts', 'before', 'after'),
+    Case('sigprof_blocked', 'alone', 'all', modes=PRELOADED + ('shared',)),
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
 
     # --- ends ---
@@ -123,6 +132,11 @@ CASES = [
     # Not static: without an interposed sigaction SIGPROF has no default action any more.
     Case('ends', 'prof', modes=PRELOADED + ('shared',), status=-signal.SIGPROF),
 
+    Case('exit_in_malloc', modes=USUAL + ('heap',), repeat=5, status=7),
+    Case('quiet_ends', 'file_size', modes=EVERY, status=6),
+    Case('quiet_ends', 'chroot', modes=EVERY, status=6, skip=only_root),
+    Case('quiet_ends', 'data', modes=EVERY, status=6, skip=only_root, check=data_is_empty),
+
     # --- seccomp ---
     Case('seccomp_worker', 'cfi prctl', 'no_cfi seccomp', 'heap prctl', repeat=2,
          modes=USUAL + ('heap', 'listen')),
@@ -138,6 +152,12 @@ CASES = [
     Case('seccomp_threads', modes=THREADS + ('heap',)),
     Case('seccomp_probe', 'prctl', 'seccomp', 'tsync', check=has_samples),
     Case('seccomp_vfork', check=has_samples),
+
+    Case('seccomp_errno', 'prctl', 'tsync', modes=THREADS + ('heap',), status=4),
+    Case('seccomp_stacked', 'futex', 'sigreturn', 'all', modes=PRELOADED + ('shared', 'listen'), status=4),
+    Case('seccomp_child', 'fork', '_Fork', 'clone', modes=THREADS + ('heap',)),
+    # Not profiled: a child of vfork has nowhere to note that it is confined.
+    Case('seccomp_child', 'vfork', modes=('idle', 'shared', 'static')),
 
     # --- exec ---
     Case('handler_exec', 'exec', 'exit', repeat=2, limit=6),

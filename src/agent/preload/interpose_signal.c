@@ -41,16 +41,39 @@ static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *copy
     return copy;
 }
 
+// Keeps what the program wants before the kernel acts on it. set and old may be the same.
+static void note_mask(int how, const sigset_t *set)
+{
+    bool had = capture_blocks(), listed = set && sigismember(set, SIGPROF) == 1;
+    bool wants = how == SIG_SETMASK ? listed : how == SIG_UNBLOCK ? had && !listed : had || listed;
+    if (set && wants != had && capture_has_handler() && is_us())
+        capture_set_blocks(wants);
+}
+
+static void complete_mask(bool had, sigset_t *old)
+{
+    if (had && old)
+        sigaddset(old, SIGPROF);
+}
+
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
     sigset_t copy;
-    return LIBC(pthread_sigmask)(how, without_ours(how, set, &copy), old);
+    bool had = capture_blocks();
+    note_mask(how, set);
+    int result = LIBC(pthread_sigmask)(how, without_ours(how, set, &copy), old);
+    complete_mask(had, old);
+    return result;
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
     sigset_t copy;
-    return LIBC(sigprocmask)(how, without_ours(how, set, &copy), old);
+    bool had = capture_blocks();
+    note_mask(how, set);
+    int result = LIBC(sigprocmask)(how, without_ours(how, set, &copy), old);
+    complete_mask(had, old);
+    return result;
 }
 
 // --- handlers ---

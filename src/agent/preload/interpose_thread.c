@@ -18,6 +18,7 @@ static struct start {
     void *(*routine)(void *);
     void *argument;
     struct sandbox_inheritance sandbox;
+    bool blocks; // SIGPROF, as the program sees it
     // Of the stack; base: 0 if libc chooses it.
     uintptr_t base;
     size_t size, guard;
@@ -45,6 +46,7 @@ static void *start_routine(void *context)
     uintptr_t base = s->base;
     size_t size = s->size, guard = s->guard;
     sandbox_inherit(s->sandbox);
+    capture_set_blocks(s->blocks);
     atomic_store_explicit(&s->taken, false, memory_order_release);
     capture_arm_started(base, size, guard);
     return routine(argument);
@@ -80,6 +82,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
     s->routine = routine;
     s->argument = argument;
     s->sandbox = sandbox_of_caller();
+    s->blocks = capture_blocks();
     note_stack(s, attributes);
     int result = LIBC(pthread_create)(thread, attributes, start_routine, s);
     if (result)
