@@ -130,6 +130,8 @@ struct capture_state {
     // The interval of our timer of the process; 0: it was never set. The program's own differs: see
     // clock.c.
     _Atomic uint64_t process_period_us;
+    // It was stopped, and its last signal may still come: there is one at the most.
+    _Atomic bool process_late;
     _Atomic uint32_t process_taken; // the program uses that timer itself
     _Atomic uint64_t no_slot;
     _Atomic uint32_t n_live; // threads with a slot
