@@ -5,13 +5,14 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "base/attributes.h"
 #include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "process/call.h"
 #include "process/clock.h"
 #include "process/own_threads.h"
 
-enum { PATIENCE_SECONDS = 10, CHECKPOINT_SECONDS = 1 };
+enum { CHECKPOINT_SECONDS = 1 };
 enum { WRITE_AT_EXIT = 1, END_PROCESS = 2, WAKE = 4 };
 
 static struct {
@@ -20,6 +21,8 @@ static struct {
     _Atomic int code;
     _Atomic(const struct keeper_hooks *) hooks;
 } keeper;
+
+static __thread bool is_keeper INITIAL_EXEC;
 
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value, struct timespec *patience)
 {
@@ -51,6 +54,7 @@ static void end_process(const struct keeper_hooks *hooks)
 static void *keep(void *context)
 {
     struct timespec second = {.tv_sec = CHECKPOINT_SECONDS};
+    is_keeper = true;
     capture_mark_own();
     capture_is_helper();
     capture_heap_enter();
@@ -92,15 +96,20 @@ int keeper_start(struct err *e)
     return result;
 }
 
-void keeper_write_at_exit(void)
+void keeper_write_at_exit(unsigned seconds)
 {
-    uint64_t end = process_now_ns() + PATIENCE_SECONDS * UINT64_C(1000000000);
+    uint64_t end = process_now_ns() + seconds * UINT64_C(1000000000);
     struct timespec second = {.tv_sec = 1};
     if (!atomic_load(&keeper.started))
         return;
     ask(WRITE_AT_EXIT);
     while (!atomic_load(&keeper.written) && process_now_ns() < end)
         futex(&keeper.written, FUTEX_WAIT, 0, &second);
+}
+
+bool keeper_can_write(void)
+{
+    return atomic_load(&keeper.started) && !is_keeper;
 }
 
 void keeper_write_regularly(void)

@@ -16,9 +16,11 @@ void keeper_set_hooks(const struct keeper_hooks *hooks);
 
 // Starts it if it is not there.
 int keeper_start(struct err *e);
-// Has write_at_exit called, and waits for its end, but not for ever. Signal-safe.
-void keeper_write_at_exit(void);
+// Has write_at_exit called, and waits for its end, for so many seconds at the most. Signal-safe.
+void keeper_write_at_exit(unsigned seconds);
 // From now on write_so_far is called every second: the process may end without asking. Signal-safe.
+// Whether there is a keeper, and it is not the caller.
+bool keeper_can_write(void);
 void keeper_write_regularly(void);
 // Ends the process as it would have ended without us: see own_thread_end_process.
 void keeper_end_process(int code);

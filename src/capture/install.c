@@ -38,14 +38,16 @@ static int capture_sigaction(int signal, const struct sigaction *wanted, struct 
 }
 
 // On the alternate stack if there is one, unless the program has a handler that does not want to
-// be there: it may need more than that has.
+// be there: it may need more than that has. Calls that wait go on afterwards, unless the program
+// has a handler that is to end them.
 static int install(void)
 {
     uintptr_t function = atomic_load(&handler_wish.function);
     bool theirs = function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
-    int where = theirs ? atomic_load(&handler_wish.flags) & SA_ONSTACK : SA_ONSTACK;
-    struct sigaction action = {.sa_sigaction = handler_entry,
-                               .sa_flags = SA_SIGINFO | SA_RESTART | where};
+    int flags = SA_ONSTACK | SA_RESTART;
+    if (theirs)
+        flags &= atomic_load(&handler_wish.flags);
+    struct sigaction action = {.sa_sigaction = handler_entry, .sa_flags = SA_SIGINFO | flags};
     sigfillset(&action.sa_mask);
     return capture_sigaction(SIGPROF, &action, NULL);
 }

@@ -82,6 +82,14 @@ static const uint32_t our_calls[] = {
 #endif
 };
 
+// Errors of these end a wait at once: our threads would never sleep, and libc aborts if futex fails.
+static const uint32_t waiting_calls[] = {
+    SYS_futex, SYS_clock_nanosleep, SYS_nanosleep, SYS_ppoll,
+#if defined(__x86_64__)
+    SYS_poll,
+#endif
+};
+
 // --- asking a filter ---
 
 enum { MOST_INSTRUCTIONS = 4096, MOST_STEPS = 200000, WORDS = BPF_MEMWORDS };
@@ -100,16 +108,26 @@ struct question {
     const struct sandbox_instruction *program;
     size_t n;
     uint32_t call;
+    bool waits; // an error is as bad
     unsigned steps;
 };
 
-static bool is_fatal(uint32_t action)
+static bool is_waiting_call(uint32_t call)
+{
+    for (size_t i = 0; i < sizeof waiting_calls / sizeof *waiting_calls; i++)
+        if (waiting_calls[i] == call)
+            return true;
+    return false;
+}
+
+static bool is_fatal(const struct question *q, uint32_t action)
 {
     switch (action & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ALLOW:
-    case SECCOMP_RET_ERRNO:
     case SECCOMP_RET_LOG:
         return false;
+    case SECCOMP_RET_ERRNO:
+        return q->waits;
     default:
         // Killing, traps that the program answers by ending, tracers and supervisors that decide.
         return true;
@@ -217,7 +235,7 @@ static bool may_kill(struct question *q, size_t at, struct machine m, unsigned d
             break;
         case BPF_RET:
             return (BPF_RVAL(i->code) == BPF_A && !m.a.known) ||
-                   is_fatal(BPF_RVAL(i->code) == BPF_A ? m.a.v : i->k);
+                   is_fatal(q, BPF_RVAL(i->code) == BPF_A ? m.a.v : i->k);
         default:
             m.a = BPF_MISCOP(i->code) == BPF_TXA ? m.x : m.a;
             m.x = BPF_MISCOP(i->code) == BPF_TAX ? m.a : m.x;
@@ -229,7 +247,7 @@ static bool may_kill(struct question *q, size_t at, struct machine m, unsigned d
 static bool kills(const struct sandbox_instruction *program, size_t n, uint32_t call)
 {
     enum { MOST_BRANCHES = 24 };
-    struct question q = {program, n, call, 0};
+    struct question q = {program, n, call, is_waiting_call(call), 0};
     return may_kill(&q, 0, (struct machine){.a = {0, true}, .x = {0, true}}, MOST_BRANCHES);
 }
 

@@ -22,11 +22,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "agent/confine.h"
@@ -55,6 +58,8 @@ static struct {
     uint64_t heap_interval, heap_seed;
     _Atomic bool open, heap_open; // heap_open: a heap profile is to be written
     _Atomic bool pushes;
+    dev_t error_device; // of standard error at the start
+    ino_t error_inode;
 } run;
 
 bool preload_is_active(void)
@@ -62,12 +67,42 @@ bool preload_is_active(void)
     return run.active;
 }
 
+// A pipe that nobody reads and a limit of file sizes raise signals that end a process: while we
+// write they are blocked, and taken back if they were not the program's.
+struct write_signals {
+    uint64_t mask, taken; // mask: the caller's; taken: those that were not pending before
+};
+
+static struct write_signals hold_write_signals(void)
+{
+    uint64_t both = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1), pending = 0;
+    struct write_signals held = {0};
+    process_call(SYS_rt_sigpending, (long)&pending, sizeof pending, 0, 0, 0, 0);
+    process_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&both, (long)&held.mask, sizeof both, 0, 0);
+    held.taken = both & ~pending;
+    return held;
+}
+
+static void release_write_signals(struct write_signals held)
+{
+    struct timespec none = {0, 0};
+    process_call(SYS_rt_sigtimedwait, (long)&held.taken, 0, (long)&none, sizeof held.taken, 0, 0);
+    process_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&held.mask, 0, sizeof held.mask, 0, 0);
+}
+
+// Standard error may have become a file or a connection of the program's by the same number.
 static void complain(const char *what, const char *why)
 {
     char text[700];
+    struct stat st;
     int n = snprintf(text, sizeof text, "kiln: %s: %s\n", what, why);
-    if (n > 0 && write(STDERR_FILENO, text, (size_t)n) < 0)
+    if (n <= 0 || fstat(STDERR_FILENO, &st) || st.st_dev != run.error_device ||
+        st.st_ino != run.error_inode)
         return;
+    struct write_signals held = hold_write_signals();
+    process_call(SYS_write, STDERR_FILENO, (long)text,
+                 n < (int)sizeof text ? n : (long)sizeof text - 1, 0, 0, 0);
+    release_write_signals(held);
 }
 
 // --- begin ---
@@ -156,6 +191,7 @@ static int write_heap(int fd, struct kiln_error *error)
 static void write_file(const char *path, int (*write_profile)(int fd, struct kiln_error *error))
 {
     struct kiln_error error;
+    struct write_signals held = hold_write_signals();
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         complain(path, strerror(errno));
@@ -163,6 +199,7 @@ static void write_file(const char *path, int (*write_profile)(int fd, struct kil
         complain(path, error.message);
     if (fd >= 0)
         close(fd);
+    release_write_signals(held);
 }
 
 // For a process that will not be able to write later.
@@ -208,7 +245,11 @@ static void write_at_exit(void)
         preload_push_stop(complain);
 }
 
-void preload_before_exit(void)
+// Seconds. A handler may have called exit, too, but a program that ends as usual may have much to
+// write.
+enum { PATIENCE = 10, PATIENCE_AT_EXIT = 60 };
+
+static void before_exit(unsigned patience)
 {
     bool left = atomic_load(&run.open) || atomic_load(&run.heap_open) || atomic_load(&run.pushes);
     bool confined = sandbox_confines_caller();
@@ -216,7 +257,7 @@ void preload_before_exit(void)
         return;
     if (left && run.pid == getpid()) {
         if (!*run.journal || atomic_load(&run.pushes))
-            keeper_write_at_exit();
+            keeper_write_at_exit(patience);
         if (*run.journal && !confined && !atomic_load(&run.pushes))
             write_all();
     }
@@ -224,10 +265,16 @@ void preload_before_exit(void)
         endpoints_leave();
 }
 
+void preload_before_exit(void)
+{
+    before_exit(PATIENCE);
+}
+
+// exit may be called by a signal handler as well, although it should not: most programs survive it.
 __attribute__((destructor)) static void end(void)
 {
-    if (sandbox_confines_caller())
-        preload_before_exit();
+    if (sandbox_confines_caller() || keeper_can_write())
+        before_exit(PATIENCE_AT_EXIT);
     else if (process_is_us())
         write_all();
 }
@@ -391,6 +438,10 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
         return;
     if (journal)
         snprintf(run.journal, sizeof run.journal, "%s", journal);
+    struct stat st = {0};
+    fstat(STDERR_FILENO, &st);
+    run.error_device = st.st_dev;
+    run.error_inode = st.st_ino;
     read_options();
     run.active = true;
     process_on_end(preload_before_exit);
