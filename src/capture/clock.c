@@ -183,8 +183,10 @@ static int set_process_timer(uint64_t us)
     if (us)
         atomic_store(&capture_state.process_period_us, us);
     int failed = (int)syscall(SYS_setitimer, ITIMER_PROF, &timer, NULL);
-    if (!us)
+    if (!us && atomic_load(&capture_state.process_period_us)) {
+        atomic_store(&capture_state.process_late, true);
         atomic_store(&capture_state.process_period_us, 0);
+    }
     return failed;
 }
 
@@ -221,6 +223,7 @@ void clock_after_fork_in_child(void)
     atomic_store(&timers.used, 0);
     atomic_store(&events.used, 0);
     atomic_store(&capture_state.process_period_us, 0);
+    atomic_store(&capture_state.process_late, false);
 }
 
 // --- any of them ---

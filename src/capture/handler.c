@@ -379,8 +379,11 @@ static bool is_process_tick(void)
 {
     struct itimerval now;
     uint64_t ours = atomic_load_explicit(&capture_state.process_period_us, memory_order_relaxed);
-    if (!ours || is_confined())
-        return ours;
+    if (!ours)
+        return atomic_load_explicit(&capture_state.process_late, memory_order_relaxed) &&
+               atomic_exchange(&capture_state.process_late, false);
+    if (is_confined())
+        return true;
     if (syscall(SYS_getitimer, ITIMER_PROF, &now))
         return true;
     uint64_t us = (uint64_t)now.it_interval.tv_sec * 1000000u + (uint64_t)now.it_interval.tv_usec;

@@ -75,9 +75,9 @@ static uint64_t first_expiry(int64_t period, int64_t balance)
     return wait + 1 + (uint64_t)((unsigned __int128)x * length >> 64);
 }
 
+// t->arming is odd.
 static void begin_segment(struct capture_thread *t, uint64_t cpu, uint64_t first, uint64_t period)
 {
-    atomic_fetch_add(&t->arming, 1);
     atomic_store(&t->period_ns, period);
     atomic_store(&t->credit, 0);
     atomic_store(&t->settled, 0);
@@ -131,11 +131,14 @@ static int start_clock(struct capture_thread *t, bool self)
 {
     pid_t tid = atomic_load(&t->tid);
     atomic_fetch_add(&t->generation, 1);
-    if (clock_open(t))
-        return errno == EAGAIN ? 0 : -1;
-    if (!thread_lane_take(t)) {
+    // The timer of the process ticks already: until the segment begins there is nothing to count,
+    // and no lane for it.
+    atomic_fetch_add(&t->arming, 1);
+    int opened = clock_open(t), reason = errno;
+    if (opened || !thread_lane_take(t)) {
         clock_close(t);
-        return 0;
+        atomic_fetch_add(&t->arming, 1);
+        return opened && reason != EAGAIN ? -1 : 0;
     }
     t->name_read = 0;
     if (self)
@@ -187,10 +190,7 @@ static int arm_locked(struct capture_thread *t, bool self)
     t->moved = thread_now_ns();
     atomic_store(&t->clock, CLOCK_NONE);
     atomic_store(&t->state, THREAD_ARMED);
-    if (start_clock(t, self) == 0)
-        return 0;
-    atomic_store(&t->state, THREAD_STARTING);
-    return -1;
+    return start_clock(t, self);
 }
 
 struct capture_thread *thread_arm(pid_t tid, bool self, bool *full)
@@ -200,15 +200,22 @@ struct capture_thread *thread_arm(pid_t tid, bool self, bool *full)
         return NULL;
     pthread_mutex_lock(&t->lock);
     // Whoever stops sampling looks at the slot before this, or waits for it.
-    int failed = atomic_load(&capture_state.running) ? arm_locked(t, self) : -1;
-    if (failed)
-        thread_lane_give(t);
-    pthread_mutex_unlock(&t->lock);
-    if (failed) {
-        atomic_fetch_sub(&capture_state.n_live, 1);
-        thread_slot_give(t);
+    bool running = atomic_load(&capture_state.running);
+    if (running && arm_locked(t, self) == 0) {
+        pthread_mutex_unlock(&t->lock);
+        return t;
     }
-    return failed ? NULL : t;
+    atomic_fetch_sub(&capture_state.n_live, 1);
+    // A slot that was armed, if only for a moment, may be in the hands of the drain: it gives the
+    // lane and the slot back.
+    if (running) {
+        atomic_store(&t->state, THREAD_DISARMED);
+        thread_mark(t);
+    }
+    pthread_mutex_unlock(&t->lock);
+    if (!running)
+        thread_slot_give(t);
+    return NULL;
 }
 
 void thread_disarm(struct capture_thread *t)

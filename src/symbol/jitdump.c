@@ -21,6 +21,7 @@ enum { CODE_LOAD, CODE_MOVE, CODE_DEBUG_INFO };
 struct moved {
     uint64_t index;
     struct str name;
+    uint32_t room;
 };
 
 struct dump {
@@ -36,6 +37,11 @@ struct dump {
     // The lines that were read last are of the code that is loaded next.
     uint64_t debug_address;
     uint32_t debug_record;
+    // The last of them lasts until the end of that code. 0: there is none.
+    uint64_t last_address;
+    uint32_t last_line;
+    size_t n_file;
+    char file[JIT_NAME_MAX]; // of the last line that was read
     struct moved *moved; // sorted by index in the second pass
     size_t n_moved, cap_moved;
     bool second_pass;
@@ -92,23 +98,16 @@ static uint32_t u32_at(const uint8_t *p)
     return v;
 }
 
-static struct str keep_text(struct dump *d, struct str text)
-{
-    return (struct str){arena_copy(d->arena, text.p, text.n), text.n};
-}
-
-// Names what lies in the code. *copy: the name in the arena, once it is there.
-static void name_code(struct dump *d, uint64_t start, uint64_t size, struct str name,
-                      struct str *copy, bool lines)
+// Names what lies in the code.
+static void name_code(struct dump *d, uint64_t start, uint64_t size, struct str name, bool lines)
 {
     for (size_t i = jit_first_at_or_after(d->names, d->n, start);
          i < d->n && d->names[i].address - start < size; i++) {
         struct jit_name *to = &d->names[i];
-        if (!copy->p)
-            *copy = keep_text(d, name);
-        to->name = *copy;
+        jit_set_text(d->arena, &to->name, &to->room, name);
         bool known = lines && to->next_record == d->debug_record;
-        to->file = known ? to->next_file : (struct str){NULL, 0};
+        jit_set_text(d->arena, &to->file, &to->file_room,
+                     known ? to->next_file : (struct str){NULL, 0});
         to->line = known ? to->next_line : 0;
     }
 }
@@ -126,6 +125,19 @@ static struct moved *find_moved(struct dump *d, uint64_t index)
                                         : NULL;
 }
 
+// Of the addresses that are asked for, [low, high) have this line of the file that was read last.
+static void take_line(struct dump *d, uint64_t low, uint64_t high, uint32_t line)
+{
+    struct str file = {d->file, d->n_file};
+    for (size_t i = jit_first_at_or_after(d->names, d->n, low);
+         i < d->n && d->names[i].address < high; i++) {
+        struct jit_name *to = &d->names[i];
+        jit_set_text(d->arena, &to->next_file, &to->next_file_room, file);
+        to->next_line = line;
+        to->next_record = d->debug_record;
+    }
+}
+
 static void take_load(struct dump *d, uint64_t at, uint64_t end)
 {
     const uint8_t *p = bytes_at(d, at, LOAD_SIZE);
@@ -135,14 +147,17 @@ static void take_load(struct dump *d, uint64_t at, uint64_t end)
     bool lines = d->debug_record && d->debug_address == address;
     d->debug_address = 0;
     struct moved *moved = find_moved(d, index);
-    struct str name, copy = {NULL, 0};
+    struct str name;
     size_t first = jit_first_at_or_after(d->names, d->n, address);
     bool asked = first < d->n && d->names[first].address - address < size;
     if ((!asked && !moved) || !text_at(d, at + LOAD_SIZE, end, &name, &next) || name.n == 0)
         return;
-    name_code(d, address, size, name, &copy, lines);
+    uint64_t code_end = size < UINT64_MAX - address ? address + size : UINT64_MAX;
+    if (lines && d->last_address)
+        take_line(d, d->last_address, code_end, d->last_line);
+    name_code(d, address, size, name, lines);
     if (moved)
-        moved->name = copy.p ? copy : keep_text(d, name);
+        jit_set_text(d->arena, &moved->name, &moved->room, name);
 }
 
 static void take_move(struct dump *d, uint64_t at)
@@ -156,22 +171,11 @@ static void take_move(struct dump *d, uint64_t at)
         return;
     struct moved *moved = find_moved(d, index);
     if (moved && moved->name.n)
-        name_code(d, address, size, moved->name, &moved->name, false);
+        name_code(d, address, size, moved->name, false);
     if (d->second_pass || d->n_moved == MOVED_MAX)
         return;
     d->moved = arena_push(d->arena, d->moved, d->n_moved, &d->cap_moved, sizeof *d->moved);
     d->moved[d->n_moved++] = (struct moved){.index = index};
-}
-
-// Of the addresses that are asked for, [low, high) have this line.
-static void take_line(struct dump *d, uint64_t low, uint64_t high, struct str file, uint32_t line)
-{
-    for (size_t i = jit_first_at_or_after(d->names, d->n, low);
-         i < d->n && d->names[i].address < high; i++) {
-        d->names[i].next_file = file;
-        d->names[i].next_line = line;
-        d->names[i].next_record = d->debug_record;
-    }
 }
 
 static void take_debug_info(struct dump *d, uint64_t at, uint64_t end)
@@ -180,11 +184,11 @@ static void take_debug_info(struct dump *d, uint64_t at, uint64_t end)
     if (!p)
         return;
     uint64_t start = u64_at(p + 16), n = u64_at(p + 24), next = at + DEBUG_SIZE;
-    struct str file = {NULL, 0};
     uint64_t address = 0;
     uint32_t line = 0;
     d->debug_address = start;
     d->debug_record++;
+    d->n_file = 0;
     for (uint64_t i = 0; i < n && next < end; i++) {
         struct str text;
         p = end - next > ENTRY_SIZE ? bytes_at(d, next, ENTRY_SIZE) : NULL;
@@ -193,18 +197,19 @@ static void take_debug_info(struct dump *d, uint64_t at, uint64_t end)
         uint64_t here = u64_at(p);
         uint32_t its_line = u32_at(p + 8);
         if (i > 0 && here > address)
-            take_line(d, address, here, file, line);
+            take_line(d, address, here, line);
         if (!text_at(d, next + ENTRY_SIZE, end, &text, &next))
             break;
         // 0xff stands for the name before it.
-        if (!(text.n == 1 && (uint8_t)text.p[0] == 0xff) && !str_eq(text, file))
-            file = keep_text(d, text);
+        if (!(text.n == 1 && (uint8_t)text.p[0] == 0xff)) {
+            memcpy(d->file, text.p, text.n);
+            d->n_file = text.n;
+        }
         address = here;
         line = its_line;
     }
-    // The end of the code, where the last line ends, is known when it is loaded.
-    if (address)
-        take_line(d, address, UINT64_MAX, file, line);
+    d->last_address = address;
+    d->last_line = line;
 }
 
 static void read_records(struct dump *d, uint64_t at)

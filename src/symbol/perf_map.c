@@ -21,7 +21,7 @@ static bool take_number(struct str *s, uint64_t *value)
 
 static void take_line(struct perf_map *map)
 {
-    struct str rest = {map->line, map->n_line}, copy = {NULL, 0};
+    struct str rest = {map->line, map->n_line};
     uint64_t start, size;
     map->n_line = 0;
     if (!take_number(&rest, &start) || !take_number(&rest, &size) || size == 0)
@@ -31,11 +31,10 @@ static void take_line(struct perf_map *map)
         return;
     for (size_t i = jit_first_at_or_after(map->names, map->n, start);
          i < map->n && map->names[i].address - start < size; i++) {
-        if (!copy.p)
-            copy = (struct str){arena_copy(map->arena, rest.p, rest.n), rest.n};
-        map->names[i].name = copy;
-        map->names[i].file = (struct str){NULL, 0};
-        map->names[i].line = 0;
+        struct jit_name *to = &map->names[i];
+        jit_set_text(map->arena, &to->name, &to->room, rest);
+        to->file.n = 0;
+        to->line = 0;
     }
 }
 

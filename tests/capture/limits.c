@@ -166,6 +166,38 @@ static long reported_beside_own_profiler(void)
     return (long)reported;
 }
 
+// A tick of our timer of the process waits, blocked, while sampling stops. Its default action would
+// end the process. Returns 1 if the program goes on.
+static long late_tick(void)
+{
+    struct capture_options options = {.hz = 1000, .depth = 64};
+    struct err e;
+    sigset_t prof;
+    sigemptyset(&prof);
+    sigaddset(&prof, SIGPROF);
+    signal(SIGPROF, SIG_DFL);
+    if (capture_start(&options, &e))
+        return -2;
+    burn(0.02);
+    sigprocmask(SIG_BLOCK, &prof, NULL);
+    burn(0.05);
+    sigset_t pending;
+    sigpending(&pending);
+    capture_stop();
+    sigprocmask(SIG_UNBLOCK, &prof, NULL);
+    return sigismember(&pending, SIGPROF);
+}
+
+// The program's own timer still has its default action afterwards.
+static long own_timer_after_late_tick(void)
+{
+    struct itimerval every = {{0, 10000}, {0, 10000}};
+    late_tick();
+    setitimer(ITIMER_PROF, &every, NULL);
+    burn(0.2);
+    return 1;
+}
+
 int main(void)
 {
     struct rlimit had;
@@ -186,6 +218,10 @@ int main(void)
     long ticks = in_child(reported_beside_own_profiler, true);
     check(ticks >= 76 && ticks <= 86, "CPU time reported beside it, in hundredths of a second",
           ticks, 80);
+    long survived = in_child(late_tick, false);
+    check(survived == 1, "a late tick of the process's timer ends nothing", survived, 1);
+    survived = in_child(own_timer_after_late_tick, false);
+    check(survived == -1, "the program's own timer ends it as it would without us", survived, -1);
     printf("%d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

@@ -252,6 +252,35 @@ static void other_files(void **state)
     assert_true(read_names(1));
 }
 
+// The same address again and again, and lines of code that nobody asks for.
+static void memory_for_the_last_names_only(void **state)
+{
+    enum { RECORDS = 3000 };
+    char name[64], source[64];
+    names[0].address = 0x1008;
+    for (int i = 0; i < RECORDS; i++) {
+        uint64_t address = i % 2 ? 0x1000 : 0x100000;
+        snprintf(name, sizeof name, "function %d, which was compiled again", i);
+        snprintf(source, sizeof source, "a file with the number %d.js", i);
+        put_head(DEBUG_INFO, 16 + 16 + strlen(source) + 1);
+        put_u64(address);
+        put_u64(1);
+        put_line(address, (uint32_t)i, source);
+        put_load(address, 0x10, (uint64_t)i, name);
+    }
+    // As much as a file with two of them needs.
+    struct arena *other = arena_new(0);
+    struct jit_name one = {.address = 0x1008};
+    size_t all = n_file;
+    n_file = 40 + (all - 40) / (RECORDS / 2);
+    assert_true(jitdump_read(read_file, NULL, &one, 1, other));
+    n_file = all;
+    assert_true(read_names(1));
+    assert_name(0, name, source, RECORDS - 1);
+    assert_int_equal(arena_size(arena), arena_size(other));
+    arena_free(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,6 +290,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(long_names_are_cut, set_up, tear_down),
         cmocka_unit_test_setup_teardown(files_cut_short, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_files, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_for_the_last_names_only, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,11 +89,30 @@ static void long_names_are_cut(void **state)
     assert_name(1, "next");
 }
 
+// Code is thrown away and made anew at the same address, with ever new names.
+static void memory_for_the_last_names_only(void **state)
+{
+    struct perf_map map;
+    char line[128];
+    names[0].address = 0x1000;
+    names[1].address = 0x1800;
+    perf_map_begin(&map, names, 2, arena);
+    for (int i = 0; i < 100000; i++) {
+        int n = snprintf(line, sizeof line, "1000 1000 trace number %d of a compiler\n", i);
+        perf_map_feed(&map, (const uint8_t *)line, (size_t)n);
+    }
+    perf_map_end(&map);
+    assert_name(0, "trace number 99999 of a compiler");
+    assert_name(1, "trace number 99999 of a compiler");
+    assert_true(arena_size(arena) < 1 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(names_by_address, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_names_are_cut, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_for_the_last_names_only, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
