@@ -24,9 +24,14 @@
 const char *soak_folder = ".";
 _Atomic bool soak_over;
 
-static struct load *const groups[] = {thread_loads, signal_loads,  stack_loads,
-                                      loader_loads, process_loads, kiln_loads};
-enum { GROUPS = sizeof groups / sizeof *groups, MOST_LOADS = 64, HANG_SECONDS = 60 };
+static struct load *const groups[] = {thread_loads,  signal_loads, stack_loads,    loader_loads,
+                                      process_loads, kiln_loads,   confined_loads, remap_loads};
+enum {
+    GROUPS = sizeof groups / sizeof *groups,
+    MOST_LOADS = 64,
+    HANG_SECONDS = 60,
+    STAY_SECONDS = 120
+};
 
 void soak_fail(const char *format, ...)
 {
@@ -136,7 +141,7 @@ static void choose(bool with_kiln, char **names, int n_names)
 {
     for (unsigned g = 0; g < GROUPS; g++)
         for (struct load *l = groups[g]; l->name; l++) {
-            bool wanted = n_names == 0;
+            bool wanted = n_names == 0 && !l->only_if_named;
             for (int i = 0; i < n_names; i++)
                 wanted |= strcmp(names[i], l->name) == 0;
             if (wanted && (with_kiln || !l->needs_kiln) && n_chosen < MOST_LOADS)
@@ -163,8 +168,7 @@ static void *watch(void *context)
             if (seconds(CLOCK_MONOTONIC) - changed[i] > HANG_SECONDS && !atomic_load(&soak_over)) {
                 dprintf(STDERR_FILENO, "soak failed: %s hangs after %llu rounds\n", chosen[i]->name,
                         (unsigned long long)rounds);
-                if (getenv("SOAK_STAY"))
-                    pause();
+                sleep(STAY_SECONDS); // tests/soak/run prints all stacks meanwhile
                 _exit(4);
             }
         }
