@@ -29,40 +29,47 @@ void *mremap(void *old, size_t bytes, size_t new_bytes, int flags, ...)
 
 enum { SMALL = 4096, LARGE = 1 << 20, MIDDLE = LARGE / 2 };
 
+struct shrunk {
+    volatile long *middle; // released
+    int checked;
+};
+
 static void *shrink(void *context)
 {
-    char *p = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
+    struct shrunk *shrunk = context;
+    char *p = mmap(NULL, LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(p != MAP_FAILED);
-    memset(p, 'x', SMALL);
-    memset(p + MIDDLE, 'x', SMALL);
-    __atomic_store_n((char **)context, p, __ATOMIC_RELAXED);
-    char *kept = mremap(p, LARGE, SMALL, MREMAP_MAYMOVE);
-    CHECK(kept != MAP_FAILED && kept[SMALL - 1] == 'x');
-    CHECK(munmap(kept, SMALL) == 0);
+    volatile long *middle = (long *)(p + MIDDLE);
+    *p = 'x';
+    *middle = 1;
+    p = mremap(p, LARGE, SMALL, MREMAP_MAYMOVE);
+    CHECK(p != MAP_FAILED && *p == 'x');
+    __atomic_store_n(&shrunk->middle, middle, __ATOMIC_RELAXED);
+    // ThreadSanitizer forgets what threads did that have ended.
+    while (!__atomic_load_n(&shrunk->checked, __ATOMIC_RELAXED))
+        usleep(100);
+    CHECK(munmap(p, SMALL) == 0);
     return NULL;
 }
 
 // Maps as the loader does: past every interceptor.
 static void remap(struct load *self)
 {
-    size_t (*volatile length)(const char *) = strlen;
-    char *p = NULL;
+    size_t (*volatile length)(const char *) = strlen; // inlined, it would not be intercepted
+    struct shrunk shrunk = {0};
+    volatile long *middle;
     pthread_t thread;
-    CHECK(pthread_create(&thread, NULL, shrink, &p) == 0);
-    while (!__atomic_load_n(&p, __ATOMIC_RELAXED))
+    CHECK(pthread_create(&thread, NULL, shrink, &shrunk) == 0);
+    while (!(middle = __atomic_load_n(&shrunk.middle, __ATOMIC_RELAXED)))
         usleep(100);
-    long mapped = -1;
-    for (unsigned i = 0; i < 50 && mapped < 0; i++) {
-        usleep(100);
-        mapped = syscall(SYS_mmap, __atomic_load_n(&p, __ATOMIC_RELAXED) + MIDDLE, SMALL, PROT_READ,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0L);
-    }
+    long mapped = syscall(SYS_mmap, middle, SMALL, PROT_READ,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0L);
     if (mapped > 0) { // nobody else was faster
         CHECK(length((const char *)mapped) == 0);
         CHECK(munmap((void *)mapped, SMALL) == 0);
         atomic_fetch_add(&self->events, 1);
     }
+    __atomic_store_n(&shrunk.checked, 1, __ATOMIC_RELAXED);
     CHECK(pthread_join(thread, NULL) == 0);
 }
 

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -223,8 +224,16 @@ static void start(uint32_t hz)
         soak_fail("not started: %s", error.message);
 }
 
+// tests/soak/run sends SIGPROF, which ends a program that has no handler for it.
+static void on_foreign_sigprof(int number)
+{
+}
+
 int main(int argc, char **argv)
 {
+    const struct sigaction action = {.sa_handler = on_foreign_sigprof,
+                                     .sa_flags = SA_RESTART | SA_ONSTACK};
+    CHECK(sigaction(SIGPROF, &action, NULL) == 0);
     double length = 10, window_length;
     uint32_t hz = 1000;
     const char *mode = "own";
