@@ -368,6 +368,19 @@ static int try_to_write(const struct run *run, struct harvest_totals *totals, st
     return result;
 }
 
+// A profile without the processes that did the work surprises people.
+static void hint_at_children(const struct run *run)
+{
+    const double least = 0.1;
+    double children = run->child.children_cpu;
+    if (run->quiet || run->follow || children < least || children <= run->child.own_cpu)
+        return;
+    fprintf(stderr,
+            "kiln: %.1f s of CPU time were used by child processes; add --follow to profile "
+            "them\n",
+            children);
+}
+
 static int nothing_left(const struct run *run)
 {
     fprintf(stderr,
@@ -446,6 +459,7 @@ static int profile(struct run *run)
     } else {
         attend(run);
         int written = collect(run);
+        hint_at_children(run);
         status = supervise_status(&run->child);
         status = status ? status : written;
     }

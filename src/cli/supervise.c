@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -77,12 +79,47 @@ int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), v
     return -1;
 }
 
+// Reads how the program's CPU time divides between itself and its children. Only the entry of a
+// zombie says it: wait4 reports the sum.
+static void read_cpu_times(struct supervise *s)
+{
+    enum { OWN_FIELD = 14, CHILDREN_FIELD = 16, LAST_FIELD = 17 }; // numbered as in proc(5)
+    char path[40], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)s->child);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    char *at = strrchr(text, ')'); // the name before it may contain anything
+    double ticks = (double)sysconf(_SC_CLK_TCK);
+    for (int field = 3; at && field <= LAST_FIELD && (at = strchr(at, ' ')); field++, at++)
+        if (field >= OWN_FIELD)
+            *(field < CHILDREN_FIELD ? &s->own_cpu : &s->children_cpu) +=
+                (double)strtoull(at + 1, NULL, 10) / ticks;
+}
+
+// The next child that ended or stopped: its pid and status. 0: none; -1: there are no children.
+static pid_t next_child(struct supervise *s, int *status)
+{
+    siginfo_t info = {.si_pid = 0};
+    int result;
+    do
+        result = waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT);
+    while (result && errno == EINTR);
+    if (result || info.si_pid == 0)
+        return result;
+    if (info.si_pid == s->child && info.si_code != CLD_STOPPED)
+        read_cpu_times(s);
+    return waitpid(info.si_pid, status, WNOHANG | WUNTRACED);
+}
+
 // Whatever the program does, we do: the shell that started us sees a job that stops.
 static void see_child(struct supervise *s)
 {
     int status;
     pid_t got;
-    while ((got = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0 || (got < 0 && errno == EINTR)) {
+    while ((got = next_child(s, &status)) > 0) {
         if (got != s->child)
             continue;
         if (WIFSTOPPED(status)) {

@@ -11,7 +11,9 @@ struct supervise {
     pid_t child;
     int status; // of waitpid, when it has ended
     bool ended;
-    bool orphans;             // the program has ended, and something that it started has not
+    bool orphans; // the program has ended, and something that it started has not
+    // CPU seconds when the program ended: its own, and of the children that it waited for.
+    double own_cpu, children_cpu;
     unsigned char saved[256]; // the signal mask that the program gets
 };
 

@@ -40,6 +40,35 @@ static void plugins(struct load *self)
     atomic_fetch_add(&self->events, 1);
 }
 
+// Plugins that start and join threads while they are loaded and unloaded, by several threads at
+// once.
+static void *host(void *context)
+{
+    enum { PLUGINS = 2, ROUNDS = 4 };
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        void *object = load_object("%s/host_plugin%u.so", soak_random() % PLUGINS, RTLD_NOW);
+        if (!object)
+            soak_fail("%s", dlerror());
+        unsigned (*threads)(void) = symbol_of(object, "host_plugin_threads");
+        CHECK(threads() == 1);
+        soak_work();
+        CHECK(dlclose(object) == 0);
+    }
+    return context;
+}
+
+static void hosts(struct load *self)
+{
+    enum { N = 3 };
+    pthread_t threads[N];
+    for (unsigned i = 0; i < N; i++)
+        CHECK(pthread_create(&threads[i], NULL, host, NULL) == 0);
+    for (unsigned i = 0; i < N; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    atomic_fetch_add(&self->events, 1);
+    usleep(2000); // others want the loader's lock too
+}
+
 // Real libraries: whichever of these there are.
 static void libraries(struct load *self)
 {
@@ -105,6 +134,7 @@ static void panics(struct load *self)
 
 struct load loader_loads[] = {
     {.name = "plugins", .round = plugins, .event = "dlopens"},
+    {.name = "hosts", .round = hosts, .event = "plugin_hosts"},
     {.name = "libraries", .round = libraries, .event = "dlopens"},
     {.name = "exceptions", .round = exceptions, .event = "throws"},
     {.name = "unloaded_exceptions", .round = unloaded_exceptions, .event = "throws"},

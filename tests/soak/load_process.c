@@ -67,6 +67,31 @@ static void vfork_and_exec(struct load *self)
     atomic_fetch_add(&self->events, 2);
 }
 
+// As CPython's subprocess does: all signals blocked, then the child sets every handler to the
+// default, restores the mask and executes. It shares the memory of its parent until then.
+static void vfork_and_reset(struct load *self)
+{
+    static char *const arguments[] = {"true", NULL};
+    sigset_t all, old;
+    sigfillset(&all);
+    CHECK(pthread_sigmask(SIG_SETMASK, &all, &old) == 0);
+    pid_t child = vfork();
+    if (child == 0) {
+        const struct sigaction plain = {.sa_handler = SIG_DFL};
+        for (int signal = 1; signal < NSIG; signal++)
+            sigaction(signal, &plain, NULL); // some cannot be changed
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        execve("/bin/true", arguments, environ);
+        _exit(9);
+    }
+    CHECK(pthread_sigmask(SIG_SETMASK, &old, NULL) == 0);
+    int status;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child);
+    if (status != 0)
+        soak_fail("a child that resets signals ended with status %#x", status);
+    atomic_fetch_add(&self->events, 1);
+}
+
 static void spawn(struct load *self)
 {
     static char *const arguments[] = {"sh", "-c", "exit 7", NULL};
@@ -98,6 +123,7 @@ static void exec_while_busy(struct load *self)
 struct load process_loads[] = {
     {.name = "fork", .round = fork_and_exec, .event = "forks"},
     {.name = "vfork", .round = vfork_and_exec, .event = "forks"},
+    {.name = "vfork_reset", .round = vfork_and_reset, .event = "forks"},
     {.name = "spawn", .round = spawn, .event = "forks"},
     {.name = "exec_while_busy", .round = exec_while_busy, .event = "forks"},
     {0},

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +25,14 @@
 const char *soak_folder = ".";
 _Atomic bool soak_over;
 
-static struct load *const groups[] = {thread_loads, signal_loads,  stack_loads,
-                                      loader_loads, process_loads, kiln_loads};
-enum { GROUPS = sizeof groups / sizeof *groups, MOST_LOADS = 64, HANG_SECONDS = 60 };
+static struct load *const groups[] = {thread_loads,  signal_loads, stack_loads,    loader_loads,
+                                      process_loads, kiln_loads,   confined_loads, remap_loads};
+enum {
+    GROUPS = sizeof groups / sizeof *groups,
+    MOST_LOADS = 64,
+    HANG_SECONDS = 60,
+    STAY_SECONDS = 120
+};
 
 void soak_fail(const char *format, ...)
 {
@@ -136,7 +142,7 @@ static void choose(bool with_kiln, char **names, int n_names)
 {
     for (unsigned g = 0; g < GROUPS; g++)
         for (struct load *l = groups[g]; l->name; l++) {
-            bool wanted = n_names == 0;
+            bool wanted = n_names == 0 && !l->only_if_named;
             for (int i = 0; i < n_names; i++)
                 wanted |= strcmp(names[i], l->name) == 0;
             if (wanted && (with_kiln || !l->needs_kiln) && n_chosen < MOST_LOADS)
@@ -163,8 +169,7 @@ static void *watch(void *context)
             if (seconds(CLOCK_MONOTONIC) - changed[i] > HANG_SECONDS && !atomic_load(&soak_over)) {
                 dprintf(STDERR_FILENO, "soak failed: %s hangs after %llu rounds\n", chosen[i]->name,
                         (unsigned long long)rounds);
-                if (getenv("SOAK_STAY"))
-                    pause();
+                sleep(STAY_SECONDS); // tests/soak/run prints all stacks meanwhile
                 _exit(4);
             }
         }
@@ -219,8 +224,16 @@ static void start(uint32_t hz)
         soak_fail("not started: %s", error.message);
 }
 
+// tests/soak/run sends SIGPROF, which ends a program that has no handler for it.
+static void on_foreign_sigprof(int number)
+{
+}
+
 int main(int argc, char **argv)
 {
+    const struct sigaction action = {.sa_handler = on_foreign_sigprof,
+                                     .sa_flags = SA_RESTART | SA_ONSTACK};
+    CHECK(sigaction(SIGPROF, &action, NULL) == 0);
     double length = 10, window_length;
     uint32_t hz = 1000;
     const char *mode = "own";

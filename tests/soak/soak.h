@@ -26,12 +26,13 @@ struct load {
     _Atomic uint64_t rounds;
     _Atomic uint64_t events; // what a round is made of: threads, forks, throws, ...
     const char *event;
-    bool needs_kiln; // calls it
+    bool needs_kiln;    // calls it
+    bool only_if_named; // not among all loads
 };
 
 // A list of loads that ends with a NULL name.
 extern struct load thread_loads[], signal_loads[], stack_loads[], loader_loads[], process_loads[],
-    kiln_loads[];
+    kiln_loads[], confined_loads[], remap_loads[];
 
 extern const char *soak_folder; // where plugins and helpers are
 extern _Atomic bool soak_over;
