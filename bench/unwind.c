@@ -1,4 +1,4 @@
-// Figures of the unwind room beside their goals.
+// Figures of the unwind module beside their goals.
 //
 // usage: unwind [OBJECT...]: builds the tables of each object, then walks a stack of its own.
 #include <elf.h>

@@ -1,4 +1,4 @@
-// The installed C interface: checks what it is given and calls the rooms.
+// The installed C interface: checks what it is given and calls the modules.
 #include "agent/abi.h"
 
 #include <kiln/heap.h>

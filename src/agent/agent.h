@@ -1,6 +1,6 @@
 // The in-process product: one collector that is always on, and windows over it.
 //
-// A background thread drains the capture room four to ten times a second into distinct stacks.
+// A background thread drains the capture module four to ten times a second into distinct stacks.
 // Whoever wants a profile opens a window and closes it; any number may be open at once, and
 // the last two minutes can be had without having asked before. Nobody is told "already
 // profiling".

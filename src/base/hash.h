@@ -1,4 +1,4 @@
-// Hashing and the one open-addressing table that the rooms share: a table of u32
+// Hashing and the one open-addressing table that the modules share: a table of u32
 // indices into an array that the caller owns, found by hash (its upper half) and
 // compared by the caller.
 #pragma once

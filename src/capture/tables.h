@@ -1,4 +1,4 @@
-// Between the files of the room: the unwind tables that handlers read.
+// Shared by the files of this module: the unwind tables that handlers read.
 #pragma once
 
 #include "capture/capture.h"

@@ -17,7 +17,7 @@ enum demangle_mode {
 // malloced text, or NULL if the name is not a mangled one.
 typedef char *demangle_cxx_fn(const char *name, bool parameters);
 
-// libiberty; only where the room `symbol_cxx` is linked.
+// libiberty; only where the library `symbol_cxx` is linked.
 char *demangle_cxx_iberty(const char *name, bool parameters);
 // The __cxa_demangle that this process has, if it has one. It always gives parameters.
 char *demangle_cxx_own(const char *name, bool parameters);

@@ -1,4 +1,4 @@
-// Every room under every memory limit, from next to nothing to enough: what it does either
+// Every module under every memory limit, from next to nothing to enough: what it does either
 // works or ends in an error with a sentence. A sanitizer sees what was left behind.
 #include <setjmp.h>
 #include <stdarg.h>

@@ -147,7 +147,7 @@ static char *folded(struct fixture *f, const struct store_stacks *s)
     return out.p;
 }
 
-// What profiles with these seeds amount to, by the model room.
+// What profiles with these seeds amount to, by the model module.
 static char *expected(struct fixture *f, enum profile_kind kind, uint64_t from, uint64_t to,
                       uint32_t column, double scale)
 {
