@@ -87,8 +87,8 @@ struct capture_thread {
     _Atomic uint64_t ticks; // in the current segment, or the last one
     _Atomic uint64_t new_ticks, samples, ring_full, no_snapshot; // since the last drain
     _Atomic uint64_t ended[UNWIND_END_COUNT];
-    // Odd while the thread is given a clock and a lane, and these are set: CPU time at the beginning
-    // of the segment; when the first tick is due, counted from there.
+    // Odd while the thread is given a clock and a lane, and these are set: CPU time at the
+    // beginning of the segment; when the first tick is due, counted from there.
     _Atomic uint32_t arming;
     _Atomic uint64_t cpu_armed, first_ns;
     uint64_t cpu_seen, ticks_seen; // when a tick was last seen to arrive

@@ -42,7 +42,7 @@ struct dump {
     uint32_t last_line;
     size_t n_file;
     char file[JIT_NAME_MAX]; // of the last line that was read
-    struct moved *moved; // sorted by index in the second pass
+    struct moved *moved;     // sorted by index in the second pass
     size_t n_moved, cap_moved;
     bool second_pass;
 };
