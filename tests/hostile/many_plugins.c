@@ -25,19 +25,19 @@ int main(int argc, char **argv)
     close(fd);
     hostile_begin();
     burn(0.05);
-    double own = 0, others = 0;
+    double began = seconds_of(CLOCK_MONOTONIC);
     int loaded = 0;
     for (int i = 0; i < PLUGINS; i++) {
         snprintf(path, sizeof path, "%s/%d.so", directory, i);
         copy_plugin(path, (size_t)n);
-        double thread = seconds_of(CLOCK_THREAD_CPUTIME_ID);
         loaded += dlopen(path, RTLD_NOW) != NULL;
-        own += seconds_of(CLOCK_THREAD_CPUTIME_ID) - thread;
         unlink(path);
     }
-    others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    double wall = seconds_of(CLOCK_MONOTONIC) - began;
     rmdir(directory);
     fact("all are loaded", loaded == PLUGINS);
-    fact("nobody else uses more CPU time than the loading", others <= own);
+    // Of the wall clock: on a busy machine the loading takes longer, and is looked at more often.
+    fact("nobody else uses much CPU time meanwhile", others <= wall * 0.15);
     return 0;
 }

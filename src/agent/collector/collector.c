@@ -27,6 +27,9 @@ enum {
     SCAN_MS = 1000,
     LOADING_MS = 10,
     LOADING_LASTS_MS = 100,
+    // Of the time while objects are loaded: thousands of them take long to look at, and the loader
+    // waits meanwhile.
+    LOADING_SHARE = 10,
     // With a loader that walks cannot ask about new objects: their stacks end until we have looked.
     BLIND_LOADING_LASTS_MS = 2000,
     LEAST_MEMORY = 1 << 20,
@@ -141,6 +144,13 @@ static uint32_t drain_pause(void)
     return ms < LEAST_DRAIN_MS ? LEAST_DRAIN_MS : ms > MOST_DRAIN_MS ? MOST_DRAIN_MS : ms;
 }
 
+// cost: nanoseconds that the last look took.
+static uint32_t loading_pause(uint64_t cost)
+{
+    uint64_t ms = cost * LOADING_SHARE / 1000000u, most = drain_pause();
+    return (uint32_t)(ms < LOADING_MS ? LOADING_MS : ms > most ? most : ms);
+}
+
 static void pause_for(uint32_t ms)
 {
     process_condition_wait(&collector.wake, &collector.lock, ms * UINT64_C(1000000));
@@ -150,7 +160,7 @@ void collector_expect_objects(void)
 {
     // Without the lock: if this comes just before it waits, it looks when it always does.
     if (capture_running() && !sandbox_confines_caller() &&
-        !atomic_exchange(&collector.expecting, true))
+        !atomic_exchange(&collector.expecting, true) && !atomic_load(&collector.watching))
         pthread_cond_signal(&collector.wake);
 }
 
@@ -178,6 +188,7 @@ static void *run(void *context)
         }
         if (capture_refresh())
             changed = now;
+        uint64_t cost = collector_clock(CLOCK_MONOTONIC) - now;
         heap_sampler_round();
         pthread_mutex_lock(&collector.lock);
         collector_drain();
@@ -188,9 +199,10 @@ static void *run(void *context)
         if (atomic_exchange(&collector.expecting, false))
             changed = now;
         bool loading = now - changed < lasts;
+        atomic_store(&collector.watching, loading);
         // Whoever stops it may have come while the lock was not held.
         if (!collector.stopping)
-            pause_for(loading ? LOADING_MS : drain_pause());
+            pause_for(loading ? loading_pause(cost) : drain_pause());
     }
     collector_drain();
     if (alone) {

@@ -42,6 +42,7 @@ struct collector {
     pthread_t thread;
     bool running, stopping;
     _Atomic bool expecting;      // objects are being loaded
+    _Atomic bool watching;       // the thread looks for them soon, and needs no waking
     uint32_t hz, base_hz, depth; // base_hz: when no window wants another
     size_t memory, symbol_memory;
     char *threads; // agent_options.threads
