@@ -292,6 +292,30 @@ def child_environment(place, directory):
             yield f'{label}, {os.path.basename(shell[0])}', why
 
 
+def exec_static(place, directory):
+    """A process executes a static program in its place, which must not see or pass on our variables."""
+    shell = ['/bin/sh', '-c', 'exec ' + place.compile('print_environment.c', flags=['-static'])]
+    yield '[plain]', differs(run(place, shell, directory), 'no more\n')
+    out = os.path.join(directory, 'out.pb.gz')
+    yield '[profiled]', differs(run(place, shell, directory, preloaded(place, KILN_OUTPUT=out)), 'no more\n')
+    yield '[run]', differs(run(place, [place.kiln, 'run', '-q', '-o', out, '--', *shell], directory), 'no more\n')
+
+
+def signals_to_kiln(place, directory):
+    """Whatever is sent to `kiln run` is meant for the program."""
+    wait = 'import signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {NUMBER}); print("ready", flush=True); ' \
+           'print(signal.sigtimedwait({NUMBER}, 5) is not None)'
+    for number in (signal.SIGTERM, signal.SIGWINCH, signal.SIGURG, signal.SIGIO, signal.SIGVTALRM, signal.SIGRTMIN + 3):
+        command = [sys.executable, '-c', wait.replace('NUMBER', str(int(number)))]
+        child = subprocess.Popen([place.kiln, 'run', '-q', '-o', os.path.join(directory, 'out.pb.gz'), '--', *command],
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment(), text=True)
+        child.stdout.readline()
+        child.send_signal(number)
+        told = child.communicate(timeout=LIMIT)[0]
+        good = told == 'True\n' and child.returncode == 0
+        yield f'signal {int(number)}', None if good else f'{told!r}, status {child.returncode}'
+
+
 def strangers(directory, pid):
     """Whether a process other than the first wrote a profile."""
     found = {os.path.basename(path) for path in glob.glob(os.path.join(directory, 'profile-*'))}
@@ -357,5 +381,5 @@ def python_subprocess(place, directory):
 
 
 SCENARIOS = [setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
-             relative_paths, child_environment, stale_environment, go_with_cgo, musl_child,
+             relative_paths, child_environment, exec_static, signals_to_kiln, stale_environment, go_with_cgo, musl_child,
              python_subprocess]
