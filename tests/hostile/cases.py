@@ -181,6 +181,8 @@ CASES = [
 
     # --- stacks ---
     Case('small_stacks'),
+    # Not static: libkiln.a stands in for no function of libc.
+    Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
     Case('coroutines'),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
