@@ -316,6 +316,19 @@ def signals_to_kiln(place, directory):
         yield f'signal {int(number)}', None if good else f'{told!r}, status {child.returncode}'
 
 
+def closed_descriptors(place, directory):
+    """`kiln run` without standard error: what it says must not end up where the samples are."""
+    if not shutil.which('strace'):
+        raise Skip('needs strace')
+    profile, trace = os.path.join(directory, 'out.pb.gz'), os.path.join(directory, 'trace')
+    shell = f'exec {place.kiln} run -o {profile} -- {place.compile("busy.c")} 0.1 2>&-'
+    subprocess.run(['strace', '-f', '-y', '-e', 'trace=write,writev', '-o', trace, '/bin/sh', '-c', shell],
+                   capture_output=True, env=clean_environment())
+    with open(trace, errors='replace') as file:
+        wrong = [line for line in file if 'write' in line and 'memfd:kiln' in line]
+    yield 'samples', f'a message among them: {wrong[0].strip()[:150]}' if wrong else None
+
+
 def strangers(directory, pid):
     """Whether a process other than the first wrote a profile."""
     found = {os.path.basename(path) for path in glob.glob(os.path.join(directory, 'profile-*'))}
@@ -381,5 +394,5 @@ def python_subprocess(place, directory):
 
 
 SCENARIOS = [setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
-             relative_paths, child_environment, exec_static, signals_to_kiln, stale_environment, go_with_cgo, musl_child,
+             relative_paths, child_environment, exec_static, signals_to_kiln, closed_descriptors, stale_environment, go_with_cgo, musl_child,
              python_subprocess]
