@@ -329,6 +329,21 @@ def closed_descriptors(place, directory):
     yield 'samples', f'a message among them: {wrong[0].strip()[:150]}' if wrong else None
 
 
+def same_process_id(place, directory):
+    """A process that is number 1, in a container, starts a number 1 of its own."""
+    first = ['unshare', '-p', '-f']
+    if os.geteuid() != 0 or subprocess.run([*first, 'true'], capture_output=True).returncode:
+        raise Skip('needs root and PID namespaces')
+    program = place.compile('same_process_id.c')
+    for how in ('fork', 'clone'):
+        plain = run(place, [*first, program, how], directory)
+        yield f'{how} [plain]', 'a fact does not hold' if ': no' in plain.output else differs(plain, plain.output)
+        out = os.path.join(directory, how + '.pb.gz')
+        environment = [f'LD_PRELOAD={place.libkiln}', f'KILN_OUTPUT={out}']
+        yield f'{how} [profiled]', differs(run(place, [*first, 'env', *environment, program, how], directory),
+                                           plain.output)
+
+
 def strangers(directory, pid):
     """Whether a process other than the first wrote a profile."""
     found = {os.path.basename(path) for path in glob.glob(os.path.join(directory, 'profile-*'))}
@@ -394,5 +409,5 @@ def python_subprocess(place, directory):
 
 
 SCENARIOS = [setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
-             relative_paths, child_environment, exec_static, signals_to_kiln, closed_descriptors, stale_environment, go_with_cgo, musl_child,
+             relative_paths, child_environment, exec_static, same_process_id, signals_to_kiln, closed_descriptors, stale_environment, go_with_cgo, musl_child,
              python_subprocess]
