@@ -4,9 +4,16 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/auxv.h>
+
+// Not in older headers.
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
+#endif
 
 struct handler_wish handler_wish;
 static _Atomic bool installed;
+static _Atomic bool alternate_stacks_too_small;
 
 static void get_wish(struct sigaction *had)
 {
@@ -47,9 +54,20 @@ static int install(void)
     int flags = SA_ONSTACK | SA_RESTART;
     if (theirs)
         flags &= atomic_load(&handler_wish.flags);
+    else if (atomic_load(&alternate_stacks_too_small))
+        flags &= ~SA_ONSTACK;
     struct sigaction action = {.sa_sigaction = handler_entry, .sa_flags = SA_SIGINFO | flags};
     sigfillset(&action.sa_mask);
     return capture_sigaction(SIGPROF, &action, NULL);
+}
+
+void capture_meet_alternate_stack(size_t bytes)
+{
+    enum { OURS = 512 }; // of the handler, if it records the leaf alone
+    size_t least = getauxval(AT_MINSIGSTKSZ);
+    if (bytes < (least ? least : MINSIGSTKSZ) + OURS &&
+        !atomic_exchange(&alternate_stacks_too_small, true) && atomic_load(&installed))
+        install();
 }
 
 // Signal-safe, as sigaction is.

@@ -1,7 +1,9 @@
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "cli/help.h"
@@ -13,8 +15,20 @@ static void end_for_want_of_memory(const char *why)
     exit(2);
 }
 
+// Standard input, output and error may be closed: a file of ours must not get their numbers. A
+// program that we execute finds them closed, as we did.
+static void take_standard_descriptors(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+        ;
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    take_standard_descriptors();
     arena_on_exhaustion(end_for_want_of_memory);
     setlocale(LC_CTYPE, "");
     mapped_file_guard();

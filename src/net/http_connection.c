@@ -21,7 +21,10 @@ enum { PRIVATE_FD = 900 };
 struct http_fd http_fd_take(int fd)
 {
     struct stat st = {0};
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, PRIVATE_FD);
+    int high = -1;
+    // The limit may be lower.
+    for (int least = PRIVATE_FD; high < 0 && least > 2 * STDERR_FILENO; least /= 2)
+        high = fcntl(fd, F_DUPFD_CLOEXEC, least);
     if (high >= 0) {
         close(fd);
         fd = high;

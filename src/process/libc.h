@@ -9,7 +9,7 @@
 #define LIBC_EACH(do)                                                                             \
     do                                                                                            \
     (pthread_create) do(pthread_sigmask) do(sigprocmask) do(sigaction) do(signal) do(execvpe) do( \
-        fexecve) do(posix_spawn) do(posix_spawnp) do(dlopen)
+        fexecve) do(posix_spawn) do(posix_spawnp) do(dlopen) do(sigaltstack)
 
 #define LIBC_NUMBER(name) LIBC_##name,
 enum libc_name { LIBC_EACH(LIBC_NUMBER) LIBC_COUNT };

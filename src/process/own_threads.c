@@ -17,7 +17,7 @@
 #include "process/process.h"
 #include "process/tasks.h"
 
-enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000 };
+enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000, LEAST_STACK = 256 << 10 };
 
 static struct {
     _Atomic pid_t tids[MOST_THREADS]; // 0: free; negative: about to end
@@ -84,6 +84,11 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
         return err_set(e, "cannot start a thread %s: out of memory", what);
     *start = (struct start){run, context, flags};
     pthread_attr_init(&attributes);
+    // The default is the limit of the first thread's stack, or what the program chose for its own.
+    size_t stack = 0;
+    pthread_attr_getstacksize(&attributes, &stack);
+    if (stack < LEAST_STACK)
+        pthread_attr_setstacksize(&attributes, LEAST_STACK);
     if (flags & OWN_THREAD_DETACHED)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     // The program's signals are for the program's threads.

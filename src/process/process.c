@@ -29,11 +29,6 @@ pid_t process_pid(void)
     return pid;
 }
 
-bool process_is_us(void)
-{
-    return process_pid() == current_pid();
-}
-
 // A page that the kernel clears in such a child.
 static _Atomic uint32_t *original;
 
@@ -54,6 +49,12 @@ static void watch_copies(void)
 bool process_is_copy(void)
 {
     return original && !atomic_load(original);
+}
+
+// In another namespace a child may have our number.
+bool process_is_us(void)
+{
+    return !process_is_copy() && process_pid() == current_pid();
 }
 
 bool process_is_privileged(void)

@@ -164,6 +164,8 @@ CASES = [
     Case('exec_alternate_stack', '8192', '16384', '32768'),
     Case('exec_adjacent_stacks', 'execl', 'execlp', 'execle', 'execv', 'vfork'),
 
+    Case('exec_too_large'),
+
     # --- processes ---
     Case('vfork_storm'),
     Case('many_plugins', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
@@ -180,6 +182,8 @@ CASES = [
 
     # --- stacks ---
     Case('small_stacks'),
+    # Not static: libkiln.a stands in for no function of libc.
+    Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
     Case('coroutines'),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
@@ -198,6 +202,9 @@ CASES = [
     Case('threads_left', before=become_somebody(), skip=only_root),
     Case('limits', 'descriptors', 'any_descriptor', 'memory', modes=THREADS),
     Case('limits', 'stack'),
+    # Not under `kiln run`, which has the same limit.
+    Case('busy', '0.3', modes=('profiled', 'listen', 'heap', 'push', *LINKED),
+         before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
     Case('limits', 'cpu', modes=('profiled', 'run')),
     Case('short_threads', '3000'),
     Case('many_threads', '2000'),

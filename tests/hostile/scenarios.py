@@ -292,6 +292,58 @@ def child_environment(place, directory):
             yield f'{label}, {os.path.basename(shell[0])}', why
 
 
+def exec_static(place, directory):
+    """A process executes a static program in its place, which must not see or pass on our variables."""
+    shell = ['/bin/sh', '-c', 'exec ' + place.compile('print_environment.c', flags=['-static'])]
+    yield '[plain]', differs(run(place, shell, directory), 'no more\n')
+    out = os.path.join(directory, 'out.pb.gz')
+    yield '[profiled]', differs(run(place, shell, directory, preloaded(place, KILN_OUTPUT=out)), 'no more\n')
+    yield '[run]', differs(run(place, [place.kiln, 'run', '-q', '-o', out, '--', *shell], directory), 'no more\n')
+
+
+def signals_to_kiln(place, directory):
+    """Whatever is sent to `kiln run` is meant for the program."""
+    wait = 'import signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, {NUMBER}); print("ready", flush=True); ' \
+           'print(signal.sigtimedwait({NUMBER}, 5) is not None)'
+    for number in (signal.SIGTERM, signal.SIGWINCH, signal.SIGURG, signal.SIGIO, signal.SIGVTALRM, signal.SIGRTMIN + 3):
+        command = [sys.executable, '-c', wait.replace('NUMBER', str(int(number)))]
+        child = subprocess.Popen([place.kiln, 'run', '-q', '-o', os.path.join(directory, 'out.pb.gz'), '--', *command],
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=clean_environment(), text=True)
+        child.stdout.readline()
+        child.send_signal(number)
+        told = child.communicate(timeout=LIMIT)[0]
+        good = told == 'True\n' and child.returncode == 0
+        yield f'signal {int(number)}', None if good else f'{told!r}, status {child.returncode}'
+
+
+def closed_descriptors(place, directory):
+    """`kiln run` without standard error: what it says must not end up where the samples are."""
+    if not shutil.which('strace'):
+        raise Skip('needs strace')
+    profile, trace = os.path.join(directory, 'out.pb.gz'), os.path.join(directory, 'trace')
+    shell = f'exec {place.kiln} run -o {profile} -- {place.compile("busy.c")} 0.1 2>&-'
+    subprocess.run(['strace', '-f', '-y', '-e', 'trace=write,writev', '-o', trace, '/bin/sh', '-c', shell],
+                   capture_output=True, env=clean_environment())
+    with open(trace, errors='replace') as file:
+        wrong = [line for line in file if 'write' in line and 'memfd:kiln' in line]
+    yield 'samples', f'a message among them: {wrong[0].strip()[:150]}' if wrong else None
+
+
+def same_process_id(place, directory):
+    """A process that is number 1, in a container, starts a number 1 of its own."""
+    first = ['unshare', '-p', '-f']
+    if os.geteuid() != 0 or subprocess.run([*first, 'true'], capture_output=True).returncode:
+        raise Skip('needs root and PID namespaces')
+    program = place.compile('same_process_id.c')
+    for how in ('fork', 'clone'):
+        plain = run(place, [*first, program, how], directory)
+        yield f'{how} [plain]', 'a fact does not hold' if ': no' in plain.output else differs(plain, plain.output)
+        out = os.path.join(directory, how + '.pb.gz')
+        environment = [f'LD_PRELOAD={place.libkiln}', f'KILN_OUTPUT={out}']
+        yield f'{how} [profiled]', differs(run(place, [*first, 'env', *environment, program, how], directory),
+                                           plain.output)
+
+
 def strangers(directory, pid):
     """Whether a process other than the first wrote a profile."""
     found = {os.path.basename(path) for path in glob.glob(os.path.join(directory, 'profile-*'))}
@@ -357,5 +409,5 @@ def python_subprocess(place, directory):
 
 
 SCENARIOS = [setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
-             relative_paths, child_environment, stale_environment, go_with_cgo, musl_child,
+             relative_paths, child_environment, exec_static, same_process_id, signals_to_kiln, closed_descriptors, stale_environment, go_with_cgo, musl_child,
              python_subprocess]

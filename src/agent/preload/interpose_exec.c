@@ -67,16 +67,22 @@ static enum program_kind look_at(struct look *l, const char *path, bool search, 
     return l->program.kind;
 }
 
-// Whether our libraries keep the program from starting: its loader is not glibc's.
-static bool is_for_other_loader(const char *path, bool search, char *const envp[])
+static enum program_kind kind_of(const char *path, bool search, char *const envp[])
 {
     struct look *l =
         mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (l == MAP_FAILED)
-        return false;
+        return PROGRAM_UNKNOWN;
     enum program_kind kind = look_at(l, path, search, envp);
     munmap(l, sizeof *l);
-    return kind == PROGRAM_LIBC;
+    return kind;
+}
+
+// Whether the program will not load our libraries: our variables would reach its children.
+static bool is_out_of_reach(enum program_kind kind)
+{
+    return kind == PROGRAM_LIBC || kind == PROGRAM_STATIC || kind == PROGRAM_MACHINE ||
+           kind == PROGRAM_PRIVILEGED;
 }
 
 // --- exec ---
@@ -115,19 +121,25 @@ static bool has_our_libraries(char *const envp[])
 }
 
 // Looks at a program that would get our libraries, or that is to be noted.
-static bool is_foreign(const char *path, bool search, char *const envp[])
+static enum program_kind look_if_needed(const char *path, bool search, char *const envp[])
 {
-    return preload_is_active() && path && !sandbox_confines_caller() &&
-           (environment_is_owned() || journal_is_followed() || has_our_libraries(envp)) &&
-           is_for_other_loader(path, search, envp);
+    bool needed = preload_is_active() && path && !sandbox_confines_caller() &&
+                  (environment_is_owned() || journal_is_followed() || has_our_libraries(envp));
+    return needed ? kind_of(path, search, envp) : PROGRAM_UNKNOWN;
 }
 
-static bool begin_execution(struct execution *x, bool foreign, char *const envp[])
+// Whether our libraries, which envp has, keep the program from starting: its loader is not glibc's.
+static bool is_foreign(enum program_kind kind, char *const envp[])
+{
+    return kind == PROGRAM_LIBC && has_our_libraries(envp);
+}
+
+static bool begin_execution(struct execution *x, bool reached, char *const envp[])
 {
     *x = (struct execution){.block = {NULL, 0}};
     if (sandbox_confines_caller())
         return false;
-    if (!foreign)
+    if (reached)
         x->block = environment_for_exec(envp);
     x->capture = capture_before_exec();
     return x->block.p;
@@ -141,6 +153,12 @@ static void end_failed_execution(const struct execution *x)
     errno = error;
 }
 
+// What we add may be too much: then the program goes without.
+static bool is_too_large(const struct execution *x)
+{
+    return x->block.p && errno == E2BIG;
+}
+
 static int execute_kernel(const char *path, char *const argv[], char *const envp[])
 {
     long result = process_call(SYS_execve, (long)path, (long)argv, (long)envp, 0, 0, 0);
@@ -149,13 +167,19 @@ static int execute_kernel(const char *path, char *const argv[], char *const envp
 }
 
 // path: to be searched for if search, by libc.
+static int execute_as(const char *path, bool search, char *const argv[], char *const envp[])
+{
+    return search ? LIBC(execvpe)(path, argv, envp) : execute_kernel(path, argv, envp);
+}
+
 static int execute_with(const char *path, bool search, char *const argv[], char *const envp[],
-                        bool foreign)
+                        bool reached)
 {
     struct execution x;
-    if (begin_execution(&x, foreign, envp))
-        envp = x.block.p;
-    int result = search ? LIBC(execvpe)(path, argv, envp) : execute_kernel(path, argv, envp);
+    bool ours = begin_execution(&x, reached, envp);
+    int result = execute_as(path, search, argv, ours ? x.block.p : envp);
+    if (is_too_large(&x))
+        result = execute_as(path, search, argv, envp);
     end_failed_execution(&x);
     return result;
 }
@@ -164,15 +188,15 @@ static __attribute__((noinline)) int execute_foreign(const char *path, bool sear
                                                      char *const argv[], char *const envp[])
 {
     char *variables[MOST_VARIABLES], rest[MOST_PRELOAD];
-    return execute_with(path, search, argv, without_libraries(envp, variables, rest), true);
+    return execute_with(path, search, argv, without_libraries(envp, variables, rest), false);
 }
 
 static int execute(const char *path, bool search, char *const argv[], char *const envp[])
 {
-    bool foreign = is_foreign(path, search, envp);
-    if (foreign && has_our_libraries(envp))
+    enum program_kind kind = look_if_needed(path, search, envp);
+    if (is_foreign(kind, envp))
         return execute_foreign(path, search, argv, envp);
-    return execute_with(path, search, argv, envp, foreign);
+    return execute_with(path, search, argv, envp, !is_out_of_reach(kind));
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
@@ -198,9 +222,10 @@ EXPORT int execvp(const char *file, char *const argv[])
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
     struct execution x;
-    if (begin_execution(&x, false, envp))
-        envp = x.block.p;
-    int result = LIBC(fexecve)(fd, argv, envp);
+    bool ours = begin_execution(&x, true, envp);
+    int result = LIBC(fexecve)(fd, argv, ours ? x.block.p : envp);
+    if (is_too_large(&x))
+        result = LIBC(fexecve)(fd, argv, envp);
     end_failed_execution(&x);
     return result;
 }
@@ -261,7 +286,7 @@ static int spawn(pid_t *pid, const char *path, bool search,
                  const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
                  char *const argv[], char *const envp[])
 {
-    if (is_foreign(path, search, envp) && has_our_libraries(envp))
+    if (is_foreign(look_if_needed(path, search, envp), envp))
         return spawn_foreign(pid, path, search, actions, attributes, argv, envp);
     return search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)
                   : LIBC(posix_spawn)(pid, path, actions, attributes, argv, envp);

@@ -124,3 +124,11 @@ EXPORT __sighandler_t signal(int number, __sighandler_t handler)
         return had.sa_handler;
     return LIBC(signal)(number, handler);
 }
+
+// Before it is set: the next tick may come right after.
+EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
+{
+    if (wanted && !(wanted->ss_flags & SS_DISABLE) && (!capture_has_handler() || is_us()))
+        capture_meet_alternate_stack(wanted->ss_size);
+    return LIBC(sigaltstack)(wanted, had);
+}

@@ -255,7 +255,7 @@ static void before_exit(unsigned patience)
     bool confined = sandbox_confines_caller();
     if (sandbox_scope() == SANDBOX_ALL_THREADS || !sandbox_lets_caller_wait())
         return;
-    if (left && run.pid == getpid()) {
+    if (left && run.pid == getpid() && !process_is_copy()) {
         if (!*run.journal || atomic_load(&run.pushes))
             keeper_write_at_exit(patience);
         if (*run.journal && !confined && !atomic_load(&run.pushes))
@@ -368,6 +368,7 @@ static void name_output(char output[sizeof run.output], const char *pattern, boo
 
 static void in_child(void)
 {
+    environment_disown();
     bool was_open = atomic_exchange(&run.open, false);
     was_open |= atomic_exchange(&run.heap_open, false);
     atomic_store(&run.pushes, false); // the parent does
@@ -451,9 +452,9 @@ __attribute__((constructor)) static void start(int argc, char **argv, char **env
         name_output(run.output, output ? output : "", child);
         name_output(run.heap_output, heap_output ? heap_output : "", child);
         begin();
-        process_on_fork(PROCESS_FORK_PRELOAD, &hooks);
         at_quick_exit(preload_before_exit);
     }
+    process_on_fork(PROCESS_FORK_PRELOAD, &hooks);
     if (pushes && !child)
         start_push();
     // The port is the first process's.

@@ -224,6 +224,11 @@ void environment_claim(char **envp)
 
 // --- exec in place ---
 
+void environment_disown(void)
+{
+    saved.owner_pid = 0;
+}
+
 bool environment_is_owned(void)
 {
     return saved.active && saved.libraries && saved.owner_pid == getpid();

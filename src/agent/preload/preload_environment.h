@@ -19,6 +19,8 @@ void environment_claim(char **envp);
 
 // Whether this process is the owner and its children are not followed.
 bool environment_is_owned(void);
+// In a child of fork, whose number may be the same in another namespace.
+void environment_disown(void);
 
 // The environment for a program that the owner executes in its own place, which is envp and our
 // variables. NULL: envp as it is. environment_release gives the memory back if exec failed.
