@@ -10,8 +10,16 @@
  *   fork      the child starts with the profiler stopped; it may start its own.
  *   Errors    functions that can fail return 0, or -1 with a sentence in the struct kiln_error
  *             that they were given (which may be NULL). Nothing here ends the process.
- *   Signal    SIGPROF is the profiler's. A handler that was there before still gets the SIGPROFs
- *             that the profiler's timers did not send.
+ *   Signal    SIGPROF is the profiler's, also after kiln_stop. A handler that was there before
+ *             still gets the SIGPROFs that the profiler's timers did not send.
+ *   Its own   threads are named "kiln", block all signals but SIGPROF and do not keep the
+ *   threads   process alive; one sleeps on after kiln_stop.
+ *   Setuid    in a program with more rights than its caller (AT_SECURE) nothing starts:
+ *             functions that start something return an error.
+ *   seccomp   filters that are installed through libc's prctl or syscall are asked first, so
+ *             that the profiler makes no system call that they kill for.
+ *
+ * docs/libkiln.md, "What it does to your process", has the details.
  *
  * This is C89-compatible on purpose: it is read by every FFI there is.
  */

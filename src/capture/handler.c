@@ -305,10 +305,15 @@ static void do_default(int signal)
     struct {
         uintptr_t handler, flags, restorer;
         uint64_t mask;
-    } action = {(uintptr_t)SIG_DFL, 0, 0, 0};
+    } action, now;
     uint64_t none = 0;
-    if (is_confined())
+    if (is_confined() || syscall(SYS_rt_sigaction, signal, NULL, &now, sizeof none))
         return;
+    // Not if a handler that was installed over ours has called it: that one handles the signal.
+    if (now.handler != (uintptr_t)handler_entry)
+        return;
+    action.handler = (uintptr_t)SIG_DFL;
+    action.flags = action.restorer = action.mask = 0;
     syscall(SYS_rt_sigaction, signal, &action, NULL, sizeof none);
     syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), signal);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
@@ -320,7 +325,7 @@ static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 {
     if (is_confined())
         return;
-    sigaddset(&context->uc_sigmask, SIGPROF);
+    *(uint64_t *)&context->uc_sigmask |= UINT64_C(1) << (SIGPROF - 1);
     syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
 }
 
