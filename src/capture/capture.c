@@ -73,6 +73,7 @@ static void arm_self(uintptr_t stack_lo, uintptr_t stack_hi)
     if (t) {
         armed_serial = t->serial;
         atomic_store(&t->stack_lo, stack_lo);
+        atomic_store(&t->stack_trusted, stack_lo);
         atomic_store_explicit(&t->stack_hi, stack_hi, memory_order_release);
         atomic_store(&t->thread_pointer, thread_own_pointer());
     }

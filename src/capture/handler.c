@@ -95,7 +95,7 @@ static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
 {
     struct unwind_stack_bounds bounds = {
         .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
-    bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_lo, memory_order_relaxed) : 0;
+    bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_trusted, memory_order_relaxed) : 0;
     bounds.no_calls = is_confined();
     return bounds;
 }

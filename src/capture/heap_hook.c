@@ -124,7 +124,9 @@ static bool look_at_mapping(void *context, const struct process_mapping *m)
     uintptr_t pointer = thread_own_pointer(), here = (uintptr_t)__builtin_frame_address(0);
     if (first_thread ? process_mapping_is(m, "[stack]") && here >= m->start && here < m->end
                      : pointer > m->start && pointer < m->end) {
-        self.stack_lo = m->start;
+        // See capture_thread.stack_trusted.
+        uintptr_t least = pointer - THREAD_LEAST_STACK;
+        self.stack_lo = first_thread || least < m->start ? m->start : least;
         self.stack_hi = first_thread ? m->end : pointer;
     }
     return !self.stack_hi;

@@ -104,7 +104,9 @@ static bool learn_stack(void *context, const struct process_mapping *m)
         // Still the same thread, and is it its own?
         if (atomic_load(&t->thread_pointer) == top && !atomic_load(&t->stack_hi) &&
             main_stack == (atomic_load(&t->tid) == capture_state.pid)) {
+            uintptr_t least = top - THREAD_LEAST_STACK;
             atomic_store(&t->stack_lo, m->start);
+            atomic_store(&t->stack_trusted, main_stack || least < m->start ? m->start : least);
             atomic_store_explicit(&t->stack_hi, main_stack ? m->end : top, memory_order_release);
         }
         pthread_mutex_unlock(&t->lock);

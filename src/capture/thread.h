@@ -75,6 +75,10 @@ struct capture_thread {
     uint64_t perf_id;
     // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
     _Atomic uintptr_t stack_lo, stack_hi;
+    // Reads from here to stack_hi need no check. For a thread that was found, its mapping tells no
+    // more than where its stack ends at the lowest: mappings below may have merged with it, and be
+    // unmapped again.
+    _Atomic uintptr_t stack_trusted;
     _Atomic uintptr_t thread_pointer;
     // Handlers in the slot, its ring and the snapshot: one at the most, but a late signal of a
     // deleted timer looks in, too. While there is one, snapshots are not freed and the slot is not
@@ -102,6 +106,9 @@ struct capture_thread {
     // The last record: it stays in the ring until the thread writes the next one but some.
     const uint64_t *last;
 };
+
+// Less than the smallest stack has below its thread pointer.
+enum { THREAD_LEAST_STACK = 8192 };
 
 enum { THREAD_BUCKETS = 65536 };
 

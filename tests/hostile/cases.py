@@ -185,6 +185,7 @@ CASES = [
     # Not static: libkiln.a stands in for no function of libc.
     Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
     Case('coroutines'),
+    Case('merged_stacks'),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
