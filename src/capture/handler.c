@@ -316,13 +316,19 @@ static void do_default(int signal)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
+// From when the handler returns.
+static void block_sigprof(ucontext_t *context)
+{
+    *(uint64_t *)&context->uc_sigmask |= UINT64_C(1) << (SIGPROF - 1);
+}
+
 // Sends it to the thread again, with SIGPROF blocked from now on: no more ticks until the program
 // changes its mask.
 static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 {
     if (is_confined())
         return;
-    sigaddset(&context->uc_sigmask, SIGPROF);
+    block_sigprof(context);
     syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
 }
 
@@ -332,7 +338,7 @@ static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 static void give_back(int signal, siginfo_t *info, ucontext_t *context)
 {
     long pid = syscall(SYS_getpid);
-    sigaddset(&context->uc_sigmask, SIGPROF);
+    block_sigprof(context);
     if (syscall(SYS_rt_sigqueueinfo, pid, signal, info))
         syscall(SYS_kill, pid, signal);
 }

@@ -332,7 +332,8 @@ bool endpoints_address(char *text, size_t n)
 // Not in a child of vfork, which is in our memory.
 void endpoints_leave(void)
 {
-    if (serving.pid && serving.pid == getpid() && !process_is_copy() && pthread_mutex_trylock(&serving.lock) == 0) {
+    if (serving.pid && serving.pid == getpid() && !process_is_copy() &&
+        pthread_mutex_trylock(&serving.lock) == 0) {
         if (serving.server)
             listener_unlink(&serving.listener);
         pthread_mutex_unlock(&serving.lock);
