@@ -305,18 +305,25 @@ static void do_default(int signal)
     struct {
         uintptr_t handler, flags, restorer;
         uint64_t mask;
-    } action, now;
+    } action = {(uintptr_t)SIG_DFL, 0, 0, 0}, now = {0};
     uint64_t none = 0;
-    if (is_confined() || syscall(SYS_rt_sigaction, signal, NULL, &now, sizeof none))
+    if (is_confined())
         return;
-    // Not if a handler that was installed over ours has called it: that one handles the signal.
-    if (now.handler != (uintptr_t)handler_entry)
+    // A handler that was installed behind our back, and that we do not know of yet, has called
+    // ours.
+    if (syscall(SYS_rt_sigaction, signal, NULL, &now, sizeof none) == 0 &&
+        (now.handler != (uintptr_t)handler_entry ||
+         atomic_load(&handler_wish.function) != (uintptr_t)SIG_DFL))
         return;
-    action.handler = (uintptr_t)SIG_DFL;
-    action.flags = action.restorer = action.mask = 0;
     syscall(SYS_rt_sigaction, signal, &action, NULL, sizeof none);
     syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), signal);
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+}
+
+// From when the handler returns.
+static void block_sigprof(ucontext_t *context)
+{
+    *(uint64_t *)&context->uc_sigmask |= UINT64_C(1) << (SIGPROF - 1);
 }
 
 // Sends it to the thread again, with SIGPROF blocked from now on: no more ticks until the program
@@ -325,17 +332,27 @@ static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 {
     if (is_confined())
         return;
-    *(uint64_t *)&context->uc_sigmask |= UINT64_C(1) << (SIGPROF - 1);
+    block_sigprof(context);
     syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
+}
+
+// The kernel chose any thread; without us it would have chosen among the program's. This thread
+// blocks SIGPROF from now on and is chosen no more. What was sent by kill cannot be sent again as
+// it was except by the first thread.
+static void give_back(int signal, siginfo_t *info, ucontext_t *context)
+{
+    long pid = syscall(SYS_getpid);
+    block_sigprof(context);
+    if (syscall(SYS_rt_sigqueueinfo, pid, signal, info))
+        syscall(SYS_kill, pid, signal);
 }
 
 // The program's handler is called with the mask that it asked for, not with ours. It gets three
 // arguments whether it wants them or not, so that flags and handler need not be read as one.
 static void forward(int signal, siginfo_t *info, ucontext_t *context)
 {
-    // The kernel chose any thread; the program would have chosen among its own.
     if (own_thread) {
-        syscall(SYS_tgkill, capture_state.pid, capture_state.pid, signal);
+        give_back(signal, info, context);
         return;
     }
     if (program_blocks && is_meant_for_program(info)) {

@@ -112,6 +112,7 @@ CASES = [
     Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
     Case('blocked_signals'),
     Case('sigprof_interrupts', 'before', 'after'),
+    Case('sigprof_without_main', modes=THREADS, status=3),
     Case('sigprof_blocked', 'alone', 'all', modes=PRELOADED + ('shared',)),
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
 
