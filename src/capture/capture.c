@@ -178,7 +178,7 @@ void capture_set_ring_memory(void *(*get)(size_t bytes))
 int capture_start(const struct capture_options *o, struct err *e)
 {
     if (o->hz < 1 || o->hz > 10000)
-        return err_set(e, "the frequency is %u Hz; it must be 1 to 10000", o->hz);
+        return err_set(e, "invalid frequency %u Hz; expected 1 to 10000", o->hz);
     if (o->depth < 1 || o->depth > CAPTURE_MAX_DEPTH)
         return err_set(e, "the depth is %u frames; it must be 1 to %d", o->depth,
                        CAPTURE_MAX_DEPTH);

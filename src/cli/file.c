@@ -58,7 +58,7 @@ int file_format_of(const char *name, const char *to, struct file_format *f, stru
         f->format = CODEC_PPROF;
     if (!f->format)
         return err_set(e,
-                       "%s: the name does not tell the format; use .pb.gz, .folded, "
+                       "%s: unknown format; use .pb.gz, .folded, "
                        ".speedscope.json, .callgrind, .json, .csv, or --to=FORMAT",
                        name);
     // pprof files are gzipped unless something else was asked for.

@@ -22,7 +22,7 @@ static int kind_of(const char *name, struct err *e)
         return HTML;
     if (str_ends(s, STR(".txt")))
         return TEXT;
-    return err_set(e, "%s: the name does not tell the format; use .svg, .html or .txt", name);
+    return err_set(e, "%s: unknown format; use .svg, .html or .txt", name);
 }
 
 static const struct model_profile *load_filtered(struct call *call, struct source *source,

@@ -401,13 +401,13 @@ static const char *explanation(uint32_t kind)
 {
     switch (kind) {
     case JOURNAL_NOTE_STATIC:
-        return "is statically linked and was not profiled";
+        return "not profiled: statically linked";
     case JOURNAL_NOTE_SETUID:
-        return "is setuid or has capabilities and was not profiled";
+        return "not profiled: setuid, setgid or has file capabilities";
     case JOURNAL_NOTE_FOREIGN:
-        return "is for another machine or C library and was not profiled";
+        return "not profiled: built for another machine or C library";
     case JOURNAL_NOTE_ENVIRONMENT:
-        return "was started without this process's environment and not profiled";
+        return "not profiled: started without this process's environment";
     default:
         return NULL;
     }
@@ -426,14 +426,14 @@ void harvest_print_notes(struct harvest *h, FILE *to)
                 *c = '?';
         const char *what = explanation(atomic_load(&note->kind));
         if (what)
-            fprintf(to, "kiln: %s %s\n", text, what);
+            fprintf(to, "kiln: %s: %s\n", text, what);
         else if (atomic_load(&note->kind) == JOURNAL_NOTE_FAILED)
-            fprintf(to, "kiln: process %u was not profiled: %s\n", note->pid, text);
+            fprintf(to, "kiln: process %u: not profiled: %s\n", note->pid, text);
     }
     if (n > JOURNAL_NOTES)
-        fprintf(to, "kiln: %u more programs were not profiled\n", n - JOURNAL_NOTES);
+        fprintf(to, "kiln: %u more programs not profiled\n", n - JOURNAL_NOTES);
     uint32_t refused = atomic_load(&h->file->refused);
     if (refused)
-        fprintf(to, "kiln: %u processes were not profiled: %u are at once already\n", refused,
+        fprintf(to, "kiln: %u processes not profiled: at most %u are profiled at a time\n", refused,
                 h->file->n_parts);
 }

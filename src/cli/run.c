@@ -124,7 +124,7 @@ static int check_interval(struct run *run, char *digits, size_t size, struct err
     if (*run->heap_interval == '-' || errno || end == run->heap_interval || end[shift != 0] ||
         n < 1 || n > (1ull << 40) >> shift)
         return err_set(e,
-                       "--heap-interval %s: it is a number of bytes, 1 to 1099511627776, such as "
+                       "invalid --heap-interval \"%s\"; expected 1 to 1099511627776 bytes, such as "
                        "65536, 64k or 1m",
                        run->heap_interval);
     snprintf(digits, size, "%llu", n << shift);
@@ -481,7 +481,8 @@ static int check_push(struct run *run, const struct flag_list *tags, char *all, 
     size_t n = 0;
     all[0] = '\0';
     if (!*run->push && (tags->n || *run->app))
-        return err_set(e, "%s is for a server: add --push URL", tags->n ? "--tag" : "--app");
+        return err_set(e, "%s only applies to a server; add --push URL",
+                       tags->n ? "--tag" : "--app");
     if (*run->push && post_url_parse(&url, run->push, e))
         return err_prefix(e, "--push ");
     for (size_t i = 0; i < tags->n; i++) {
@@ -544,7 +545,7 @@ int command_run(int argc, char **argv)
     }
     char interval[24], all[8192];
     if (*run.clock && strcmp(run.clock, "timer") != 0 && strcmp(run.clock, "perf") != 0) {
-        err_set(&e, "--clock %s: it is timer or perf", run.clock);
+        err_set(&e, "invalid --clock \"%s\"; expected timer or perf", run.clock);
         return fail(&e);
     }
     if (!run.heap && (*run.heap_interval || *run.cpu_output)) {

@@ -78,7 +78,9 @@ static int split(const char *address, char *host, size_t size, uint16_t *port, s
     size_t n = colon ? (size_t)(colon - address) : 0;
     uint64_t number;
     if (!str_to_u64(str_from(digits), 10, &number) || number > UINT16_MAX)
-        return err_set(e, "%s: not HOST:PORT (a port is 0 to 65535) nor unix:/PATH", address);
+        return err_set(e,
+                       "invalid address \"%s\"; expected HOST:PORT (port 0 to 65535) or unix:/PATH",
+                       address);
     *port = (uint16_t)number;
     if (n >= 2 && address[0] == '[' && address[n - 1] == ']') {
         address++;

@@ -51,7 +51,7 @@ impl ProfilerGuardBuilder {
         let hz = u32::try_from(self.frequency).ok().filter(|hz| (1..=10000).contains(hz));
         let Some(hz) = hz else {
             return Err(crate::Error::Failed(format!(
-                "the frequency is {} Hz; it must be 1 to 10000",
+                "invalid frequency {} Hz; expected 1 to 10000",
                 self.frequency
             )));
         };

@@ -300,7 +300,7 @@ static int start(const struct agent_options *o, struct err *e)
     struct capture_options capture = {
         .hz = o->hz ? o->hz : 100, .depth = o->depth ? o->depth : 128, .perf = o->perf};
     if (collector.running)
-        return err_set(e, "the profiler is running already");
+        return err_set(e, "the profiler is already running");
     if (o->memory && o->memory < LEAST_MEMORY)
         return err_set(e, "%zu bytes of memory are too few; the least is %d KiB", o->memory,
                        LEAST_MEMORY >> 10);

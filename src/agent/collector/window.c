@@ -48,7 +48,7 @@ static int open_window(const struct agent_window_options *o, struct err *e)
     if (!collector.running)
         return err_set(e, "the profiler is not running");
     if (o->hz > 10000)
-        return err_set(e, "the frequency is %u Hz; it must be 1 to 10000", o->hz);
+        return err_set(e, "invalid frequency %u Hz; expected 1 to 10000", o->hz);
     if (found < 0)
         return err_set(e, "%d windows are open already", AGENT_WINDOWS);
     if (o->hz && !o->force && conflicts(o->hz, e))

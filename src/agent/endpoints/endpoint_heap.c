@@ -46,18 +46,18 @@ static bool is_off(struct err *e)
     if (source && source->active())
         return false;
     if (source == &heap_jemalloc) {
-        err_set(e,
-                "heap profiling not activated: jemalloc's profiler is there but not active; switch "
-                "it on by mallctl(\"prof.active\"), or start the process with prof_active:true in "
-                "MALLOC_CONF (_RJEM_MALLOC_CONF where jemalloc is prefixed)");
+        err_set(e, "heap profiling not activated: jemalloc's profiler is not active; enable "
+                   "it by mallctl(\"prof.active\"), or start the process with prof_active:true in "
+                   "MALLOC_CONF (_RJEM_MALLOC_CONF where jemalloc is prefixed)");
     } else if (source) {
-        err_set(e, "heap profiling not activated: kiln could sample allocations but was not told "
-                   "to; call kiln_heap_start, or start the process with KILN_HEAP=1");
+        err_set(e, "heap profiling not activated: sampling was not started; "
+                   "call kiln_heap_start, or start the process with KILN_HEAP=1");
     } else {
         heap_jemalloc.activate(&why);
         err_set(e,
-                "heap profiling not activated: %s. With any other allocator: preload "
-                "libkiln_malloc.so and set KILN_HEAP=1, or start it by `kiln run --heap`",
+                "heap profiling not activated: %s; for other allocators, preload "
+                "libkiln_malloc.so and set KILN_HEAP=1, use `kiln run --heap`, or in Rust "
+                "kiln::heap::Allocator",
                 why.message);
     }
     return true;

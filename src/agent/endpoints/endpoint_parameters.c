@@ -30,7 +30,7 @@ int endpoint_number(struct str query, const char *name, uint32_t least, uint32_t
     if (found <= 0 || !*text)
         return found < 0 ? -1 : 0;
     if (!str_to_u64(str_from(text), 10, &number) || number < least || number > most)
-        return err_set(e, "%s=%s: a whole number from %u to %u is accepted", name, text, least,
+        return err_set(e, "invalid %s=%s; expected an integer from %u to %u", name, text, least,
                        most);
     *value = (uint32_t)number;
     return 0;
@@ -44,7 +44,7 @@ int endpoint_switch(struct str query, const char *name, bool *value, struct err 
         return found < 0 ? -1 : 0;
     bool yes = strcmp(text, "1") == 0 || strcmp(text, "true") == 0;
     if (!yes && strcmp(text, "0") != 0 && strcmp(text, "false") != 0)
-        return err_set(e, "%s=%s: 0, 1, false and true are accepted", name, text);
+        return err_set(e, "invalid %s=%s; expected 0, 1, false or true", name, text);
     *value = yes;
     return 0;
 }
@@ -60,7 +60,7 @@ static int get_format(struct str query, enum agent_format *format, struct err *e
             *format = (enum agent_format)i;
             return 0;
         }
-    return err_set(e, "format=%s: pprof, svg, folded, html and json are accepted", text);
+    return err_set(e, "invalid format=%s; expected pprof, svg, folded, html or json", text);
 }
 
 int endpoint_output(const struct exchange *x, struct agent_output *o, struct err *e)

@@ -136,7 +136,7 @@ static bool refused(const struct exchange *x)
         http_answer_header(a, "WWW-Authenticate", "Bearer realm=\"kiln\"");
         http_answer_header(a, "WWW-Authenticate", "Basic realm=\"kiln\"");
     } else if (!x->route) {
-        http_answer_text(a, 404, "there is no %.*s here; /debug/pprof/ lists what there is",
+        http_answer_text(a, 404, "unknown path %.*s; /debug/pprof/ lists all paths",
                          (int)(x->q->path.n < 200 ? x->q->path.n : 200), x->q->path.p);
     } else {
         struct str method = x->q->method;

@@ -52,7 +52,7 @@ static bool active(void)
 static int refuse(struct err *e)
 {
     if (!jemalloc_control())
-        return err_set(e, "this process does not run on jemalloc, as far as its symbols tell");
+        return err_set(e, "no jemalloc was found in this process");
     if (!read_switch("config.prof"))
         return err_set(e, "the jemalloc of this process was built without its profiler "
                           "(--enable-prof; in Rust the feature profiling of tikv-jemallocator)");

@@ -144,7 +144,7 @@ static void begin_window(void)
 {
     struct kiln_error error;
     if (kiln_start(&run.options, &error) || (run.window = kiln_window_begin(&error)) < 0)
-        complain("this process is not profiled", error.message);
+        complain("profiling is off", error.message);
     else
         atomic_store(&run.open, true);
 }
@@ -388,7 +388,7 @@ static void start_push(void)
     struct kiln_error error;
     run.pid = getpid();
     if (!atomic_load(&run.open) && kiln_start(&run.options, &error)) {
-        complain("no push", error.message);
+        complain("push is off", error.message);
         return;
     }
     atomic_store(&run.pushes, preload_push_start(complain));
@@ -404,7 +404,7 @@ static void serve(const char *address)
     bool chosen = strcmp(colon ? colon + 1 : address, "0") == 0;
     bool running = atomic_load(&run.open) || atomic_load(&run.pushes);
     if ((!running && kiln_start(&run.options, &error)) || kiln_serve(&options, &error))
-        complain("no endpoints", error.message);
+        complain("endpoints are off", error.message);
     else if ((chosen || (tell && *tell == '1')) && kiln_serve_address(where, sizeof where) == 0)
         complain("listening", where);
 }

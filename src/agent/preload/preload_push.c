@@ -52,12 +52,12 @@ bool preload_push_start(void (*complain)(const char *what, const char *why))
         o.interval = (uint32_t)strtoul(interval, &end, 10);
     bool pushes = text && split_tags(text, tags);
     if (!pushes)
-        complain("no push", "KILN_TAGS is not NAME=VALUE,NAME=VALUE");
+        complain("push is off", "invalid KILN_TAGS; expected NAME=VALUE,NAME=VALUE");
     else if (end && (*end || o.interval == 0)) {
-        complain("no push", "KILN_PUSH_INTERVAL is not a number of seconds");
+        complain("push is off", "invalid KILN_PUSH_INTERVAL; expected a number of seconds");
         pushes = false;
     } else if (kiln_push_start(&o, &error)) {
-        complain("no push", error.message);
+        complain("push is off", error.message);
         pushes = false;
     }
     free(text);
@@ -72,7 +72,7 @@ void preload_push_stop(void (*complain)(const char *what, const char *why))
     kiln_push_get_statistics(&s);
     if (s.dropped == 0)
         return;
-    snprintf(text, sizeof text, "%llu of %llu profiles were not taken: %s",
+    snprintf(text, sizeof text, "%llu of %llu profiles were not sent: %s",
              (unsigned long long)s.dropped, (unsigned long long)s.windows, s.error);
     complain("push", text);
 }
