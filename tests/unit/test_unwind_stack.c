@@ -300,6 +300,71 @@ static void confined_threads_make_no_calls(void **state)
     assert_int_equal(walk_confined((struct unwind_stack_bounds){.no_calls = true}), 0);
 }
 
+// From now on process_vm_readv fails as in old containers (EPERM) and other kernels (ENOSYS).
+static bool forbid_copies(uint32_t error)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof program / sizeof *program, program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Bytes up to the last page there is, and beyond.
+static bool copies_at_the_edge(void)
+{
+    char *p = mmap(NULL, 12288, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char to[64];
+    struct walk w;
+    memset(&w, 0, sizeof w);
+    if (p == MAP_FAILED || mprotect(p + 8192, 4096, PROT_NONE) != 0)
+        return false;
+    memset(p + 4090, 'x', 8);
+    bool ok = step_copy(&w, (uintptr_t)p + 4090, to, 8) && memcmp(to, "xxxxxxxx", 8) == 0 &&
+              step_copy(&w, (uintptr_t)p + 8192 - 64, to, 64) &&
+              !step_copy(&w, (uintptr_t)p + 8192 - 63, to, 64) &&
+              !step_copy(&w, (uintptr_t)p + 8192, to, 1) && !step_copy(&w, 0, to, 8) &&
+              !step_copy(&w, UINTPTR_MAX - 8, to, 8) && !step_copy(&w, UINTPTR_MAX - 7, to, 8);
+    munmap(p, 12288);
+    return ok;
+}
+
+// Stacks are complete without a table and without process_vm_readv.
+static void lookups_where_copies_are_forbidden(void **state)
+{
+    static const uint32_t errors[] = {EPERM, ENOSYS};
+    static struct unwind_cache cache;
+    uintptr_t pcs[64];
+    enum unwind_end why;
+    struct err e;
+    assert_true(copies_at_the_edge());
+    struct unwind_snapshot *complete = snapshot;
+    size_t n = here(own_bounds(), pcs, 64, &cache, &why);
+    snapshot = unwind_snapshot_build(NULL, &e);
+    assert_non_null(snapshot);
+    int status[2] = {-1, -1};
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (!forbid_copies(errors[i]))
+                _exit(NO_SECCOMP);
+            _exit(!copies_at_the_edge() || here(own_bounds(), pcs, 64, &cache, &why) != n ||
+                  why != UNWIND_END_ROOT);
+        }
+        waitpid(child, &status[i], 0);
+    }
+    unwind_snapshot_free(snapshot);
+    snapshot = complete;
+    if (WIFEXITED(status[0]) && WEXITSTATUS(status[0]) == NO_SECCOMP)
+        skip(); // qemu-user has none
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 0);
+}
+
 // A word that begins on the last page there is.
 static void the_edge_of_memory(void **state)
 {
@@ -374,6 +439,7 @@ int main(void)
         cmocka_unit_test(expressions),
         cmocka_unit_test(confined_threads_make_no_calls),
         cmocka_unit_test(tables_are_built_when_wanted),
+        cmocka_unit_test(lookups_where_copies_are_forbidden),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
