@@ -150,9 +150,10 @@ bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n)
     long got = copy_own(w, at, to, n);
     if (got >= 0 || got == -14) // EFAULT
         return got == (long)n;
-    // Forbidden by a container, or not in this kernel (or qemu-user). The module has a frame on
-    // this thread's stack, so a correct program does not unload it now.
-    return copy_checked(at, to, n);
+    // Forbidden by a container, or not in this kernel (or qemu-user). The object has a frame on
+    // this thread's stack, so a correct program does not unload it now. What lies where an object
+    // was unloaded is somebody else's.
+    return !lookup_no_object(at) && copy_checked(at, to, n);
 }
 
 static bool is_jit(const struct unwind_module *m)
