@@ -131,9 +131,29 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
     return true;
 }
 
+// Checks the pages and reads them. Volatile, so that it does not become a call of memcpy.
+__attribute__((no_sanitize_address, no_sanitize_thread)) static bool
+copy_checked(uintptr_t at, uint8_t *to, size_t n)
+{
+    for (uintptr_t page = at & ~(STEP_PAGE - 1); page < at + n; page += STEP_PAGE)
+        if (!readable(page))
+            return false;
+    for (size_t i = 0; i < n; i++)
+        to[i] = ((const volatile uint8_t *)at)[i];
+    return true;
+}
+
 bool step_copy(struct walk *w, uintptr_t at, void *to, size_t n)
 {
-    return w->pid != STEP_NO_CALLS && at <= UINTPTR_MAX - n && copy_own(w, at, to, n) == (long)n;
+    if (w->pid == STEP_NO_CALLS || at > UINTPTR_MAX - n)
+        return false;
+    long got = copy_own(w, at, to, n);
+    if (got >= 0 || got == -14) // EFAULT
+        return got == (long)n;
+    // Forbidden by a container, or not in this kernel (or qemu-user). The object has a frame on
+    // this thread's stack, so a correct program does not unload it now. What lies where an object
+    // was unloaded is somebody else's.
+    return !lookup_no_object(at) && copy_checked(at, to, n);
 }
 
 static bool is_jit(const struct unwind_module *m)

@@ -300,6 +300,78 @@ static void confined_threads_make_no_calls(void **state)
     assert_int_equal(walk_confined((struct unwind_stack_bounds){.no_calls = true}), 0);
 }
 
+// From now on process_vm_readv fails as in old containers (EPERM) and other kernels (ENOSYS).
+static bool forbid_copies(uint32_t error)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog filter = {sizeof program / sizeof *program, program};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// Bytes of an object up to the last page that can be read, and beyond.
+static bool copies_at_the_edge(void)
+{
+    static _Alignas(65536) char p[3 * 65536];
+    char *end = p + 2 * 65536;
+    char to[64];
+    struct walk w;
+    memset(&w, 0, sizeof w);
+    if (mprotect(end, 65536, PROT_NONE) != 0)
+        return false;
+    memset(p + 65530, 'x', 8);
+    return step_copy(&w, (uintptr_t)p + 65530, to, 8) && memcmp(to, "xxxxxxxx", 8) == 0 &&
+           step_copy(&w, (uintptr_t)end - 64, to, 64) &&
+           !step_copy(&w, (uintptr_t)end - 63, to, 64) && !step_copy(&w, (uintptr_t)end, to, 1) &&
+           !step_copy(&w, 0, to, 8) && !step_copy(&w, UINTPTR_MAX - 8, to, 8) &&
+           !step_copy(&w, UINTPTR_MAX - 7, to, 8);
+}
+
+// Stacks are complete without a table and without process_vm_readv.
+static void lookups_where_copies_are_forbidden(void **state)
+{
+    static const uint32_t errors[] = {EPERM, ENOSYS};
+    static struct unwind_cache cache;
+    uintptr_t pcs[64];
+    enum unwind_end why;
+    struct err e;
+    void *foreign = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(foreign, MAP_FAILED);
+    assert_true(copies_at_the_edge());
+    struct unwind_snapshot *complete = snapshot;
+    size_t n = here(own_bounds(), pcs, 64, &cache, &why);
+    snapshot = unwind_snapshot_build(NULL, &e);
+    assert_non_null(snapshot);
+    int status[2] = {-1, -1};
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            if (!forbid_copies(errors[i]))
+                _exit(NO_SECCOMP);
+            struct walk w;
+            memset(&w, 0, sizeof w);
+            // Another thread may unmap what is in no object.
+            if (unwind_finds_objects() && step_copy(&w, (uintptr_t)foreign, pcs, 8))
+                _exit(2);
+            _exit(!copies_at_the_edge() || here(own_bounds(), pcs, 64, &cache, &why) != n ||
+                  why != UNWIND_END_ROOT);
+        }
+        waitpid(child, &status[i], 0);
+    }
+    munmap(foreign, 4096);
+    unwind_snapshot_free(snapshot);
+    snapshot = complete;
+    if (WIFEXITED(status[0]) && WEXITSTATUS(status[0]) == NO_SECCOMP)
+        skip(); // qemu-user has none
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 0);
+}
+
 // A word that begins on the last page there is.
 static void the_edge_of_memory(void **state)
 {
@@ -374,6 +446,7 @@ int main(void)
         cmocka_unit_test(expressions),
         cmocka_unit_test(confined_threads_make_no_calls),
         cmocka_unit_test(tables_are_built_when_wanted),
+        cmocka_unit_test(lookups_where_copies_are_forbidden),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
