@@ -18,7 +18,7 @@ enum { WRITE_AT_EXIT = 1, END_PROCESS = 2, WAKE = 4 };
 static struct {
     _Atomic uint32_t jobs, written; // futexes
     _Atomic bool started, regularly;
-    _Atomic int code;
+    _Atomic int status;
     _Atomic(const struct keeper_hooks *) hooks;
 } keeper;
 
@@ -44,11 +44,11 @@ static void wake_keeper(void)
 // Without exit handlers nobody else writes, and this thread cannot wait for itself.
 static void end_process(const struct keeper_hooks *hooks)
 {
-    int code = atomic_load(&keeper.code);
-    if (code && hooks)
+    int status = atomic_load(&keeper.status);
+    if (status && hooks)
         hooks->write_at_exit();
     atomic_store(&keeper.written, 1);
-    own_thread_end_process(code);
+    own_thread_end_process(status);
 }
 
 static void *keep(void *context)
@@ -118,11 +118,11 @@ void keeper_write_regularly(void)
     ask(WAKE);
 }
 
-void keeper_end_process(int code)
+void keeper_end_process(int status)
 {
-    atomic_store(&keeper.code, code);
+    atomic_store(&keeper.status, status);
     if (!atomic_load(&keeper.started))
-        own_thread_end_process(code);
+        own_thread_end_process(status);
     ask(END_PROCESS);
 }
 

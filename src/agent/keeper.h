@@ -23,6 +23,6 @@ void keeper_write_at_exit(unsigned seconds);
 bool keeper_can_write(void);
 void keeper_write_regularly(void);
 // Ends the process as it would have ended without us: see own_thread_end_process.
-void keeper_end_process(int code);
+void keeper_end_process(int status);
 
 void keeper_after_fork_in_child(void);

@@ -127,8 +127,9 @@ static uint32_t count_own(void)
 
 // --- alone ---
 
-// The first thread of a process stays listed, as a zombie, when it has ended. *code: its exit code.
-static bool first_thread_has_ended(pid_t tid, int *code)
+// The first thread of a process stays listed, as a zombie, when it has ended. *status: as wait
+// reports it.
+static bool first_thread_has_ended(pid_t tid, int *status)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
@@ -142,7 +143,7 @@ static bool first_thread_has_ended(pid_t tid, int *code)
         return false;
     for (int field = 2; p && field < 52; field++)
         p = strchr(p + 1, ' ');
-    *code = p ? (int)strtol(p, NULL, 10) >> 8 : 0;
+    *status = p ? (int)strtol(p, NULL, 10) : 0;
     return true;
 }
 
@@ -153,22 +154,35 @@ static bool is_ours_or_first(void *context, pid_t tid)
     return !*others;
 }
 
-bool own_threads_are_alone(int *code)
+bool own_threads_are_alone(int *status)
 {
     bool others = false;
-    return first_thread_has_ended((pid_t)syscall(SYS_getpid), code) &&
+    return first_thread_has_ended((pid_t)syscall(SYS_getpid), status) &&
            process_each_task(is_ours_or_first, &others) && !others;
 }
 
-// libc runs exit handlers when its last thread ends. If the first thread left by a bare system
-// call with a code, the kernel ends the process with that code and no handler runs.
-_Noreturn void own_thread_end_process(int code)
+// By a signal that ended the first thread alone, as seccomp does.
+static void end_by_signal(int signal)
 {
-    if (code == 0)
+    uint64_t none = 0;
+    struct sigaction plain = {.sa_handler = SIG_DFL};
+    sigaction(signal, &plain, NULL);
+    syscall(SYS_kill, syscall(SYS_getpid), signal);
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+}
+
+// libc runs exit handlers when its last thread ends. If the first thread left by a bare system
+// call with a code, or was killed, the kernel ends the process with that status and no handler
+// runs.
+_Noreturn void own_thread_end_process(int status)
+{
+    if (status == 0)
         exit(0);
     process_before_end();
+    if (status & 0x7f)
+        end_by_signal(status & 0x7f);
     for (;;)
-        syscall(SYS_exit_group, code);
+        syscall(SYS_exit_group, status >> 8 & 0xff);
 }
 
 // --- parking ---

@@ -24,12 +24,12 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
 bool own_thread_is(pid_t tid);
 
 // Whether the program's last thread has ended and only ours are left: then the process must end as
-// it would have without us. *code: what the first thread gave to the kernel when it ended.
-bool own_threads_are_alone(int *code);
+// it would have without us. *status: how the first thread ended, as wait reports it.
+bool own_threads_are_alone(int *status);
 
-// Ends the process from one of our threads, as libc and the kernel would have done: code is the
+// Ends the process from one of our threads, as libc and the kernel would have done: status is the
 // first thread's.
-_Noreturn void own_thread_end_process(int code);
+_Noreturn void own_thread_end_process(int status);
 
 // Each thread calls this at a point where it holds no lock, at least when it was woken. It blocks
 // there while the threads are parked.

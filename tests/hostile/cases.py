@@ -149,6 +149,8 @@ CASES = [
     Case('seccomp_all', '300 kill sigreturn', '1 trap sigreturn', '1 errno sigreturn',
          '0 kill no_sigreturn', modes=('profiled', 'run'), status=4),
     Case('seccomp_all', '20 kill sigreturn', modes=('idle', 'push'), status=4),
+    Case('killed_thread', 'strict', status=-9),
+    Case('killed_thread', 'filter', status=-31),
     Case('seccomp_strict', 'thread 50', 'process 0', 'process 50', status=4),
     Case('seccomp_threads', modes=THREADS + ('heap',)),
     Case('seccomp_probe', 'prctl', 'seccomp', 'tsync', check=has_samples),

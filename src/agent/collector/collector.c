@@ -174,7 +174,7 @@ static void *run(void *context)
     struct unwind_regs here;
     pthread_mutex_lock(&collector.lock);
     bool alone = false;
-    int code = 0;
+    int status = 0;
     while (!collector.stopping && !alone) {
         uint64_t now = collector_clock(CLOCK_MONOTONIC);
         // The tables are built without the lock: windows need not wait for them.
@@ -182,7 +182,7 @@ static void *run(void *context)
         own_thread_park_point();
         if (now - scanned >= SCAN_MS * 1000000u || capture_threads_changed()) {
             capture_scan();
-            alone = own_threads_are_alone(&code);
+            alone = own_threads_are_alone(&status);
             names_idle();
             scanned = now;
         }
@@ -212,7 +212,7 @@ static void *run(void *context)
     }
     pthread_mutex_unlock(&collector.lock);
     if (alone)
-        keeper_end_process(code);
+        keeper_end_process(status);
     return NULL;
 }
 

@@ -14,6 +14,7 @@
 #include "net/listen.h"
 #include "process/own_threads.h"
 #include "process/process.h"
+#include "process/sandbox.h"
 
 enum { TOKEN_MAX = 512, WORTH_COMPRESSING = 1024 };
 
@@ -332,8 +333,8 @@ bool endpoints_address(char *text, size_t n)
 // Not in a child of vfork, which is in our memory.
 void endpoints_leave(void)
 {
-    if (serving.pid && serving.pid == getpid() && !process_is_copy() &&
-        pthread_mutex_trylock(&serving.lock) == 0) {
+    if (serving.pid && !sandbox_confines_caller() && serving.pid == getpid() &&
+        !process_is_copy() && pthread_mutex_trylock(&serving.lock) == 0) {
         if (serving.server)
             listener_unlink(&serving.listener);
         pthread_mutex_unlock(&serving.lock);

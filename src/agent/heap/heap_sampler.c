@@ -41,18 +41,18 @@ static void *keep_up(void *context)
     capture_mark_own();
     capture_heap_enter();
     bool alone = false;
-    int code = 0;
+    int status = 0;
     for (unsigned i = 0; capture_heap_active() && !capture_running() && !alone; i++) {
         struct timespec pause = {.tv_nsec = ROUND_MS * 1000000};
         capture_heap_refresh(NULL);
         heap_sampler_round();
         nanosleep(&pause, NULL);
         own_thread_park_point();
-        alone = i % 10 == 0 && own_threads_are_alone(&code);
+        alone = i % 10 == 0 && own_threads_are_alone(&status);
     }
     atomic_store(&sampler.has_thread, false);
     if (alone)
-        keeper_end_process(code);
+        keeper_end_process(status);
     return NULL;
 }
 
