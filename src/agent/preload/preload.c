@@ -202,15 +202,31 @@ static void write_file(const char *path, int (*write_profile)(int fd, struct kil
     release_write_signals(held);
 }
 
+// Replaces the file as a whole: the process may end at any moment, and the file from a second ago
+// is better than half a file.
+static void replace_file(const char *path, int (*write_profile)(int fd, struct kiln_error *error))
+{
+    char partial[sizeof run.output + 16];
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        write_file(path, write_profile);
+        return;
+    }
+    snprintf(partial, sizeof partial, "%s.partial", path);
+    write_file(partial, write_profile);
+    if (rename(partial, path))
+        complain(path, strerror(errno));
+}
+
 // For a process that will not be able to write later.
 static void write_so_far(void)
 {
     if (*run.journal || run.pid != getpid())
         return;
     if (atomic_load(&run.open))
-        write_file(run.output, write_window_so_far);
+        replace_file(run.output, write_window_so_far);
     if (atomic_load(&run.heap_open))
-        write_file(run.heap_output, write_heap);
+        replace_file(run.heap_output, write_heap);
 }
 
 // Once, whoever comes first: the destructor or one of the ways around it.
