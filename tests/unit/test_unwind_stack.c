@@ -325,11 +325,12 @@ static bool copies_at_the_edge(void)
     if (mprotect(end, 65536, PROT_NONE) != 0)
         return false;
     memset(p + 65530, 'x', 8);
-    return step_copy(&w, (uintptr_t)p + 65530, to, 8) && memcmp(to, "xxxxxxxx", 8) == 0 &&
-           step_copy(&w, (uintptr_t)end - 64, to, 64) &&
-           !step_copy(&w, (uintptr_t)end - 63, to, 64) && !step_copy(&w, (uintptr_t)end, to, 1) &&
-           !step_copy(&w, 0, to, 8) && !step_copy(&w, UINTPTR_MAX - 8, to, 8) &&
-           !step_copy(&w, UINTPTR_MAX - 7, to, 8);
+    bool ok = step_copy(&w, (uintptr_t)p + 65530, to, 8) && memcmp(to, "xxxxxxxx", 8) == 0 &&
+              step_copy(&w, (uintptr_t)end - 64, to, 64) &&
+              !step_copy(&w, (uintptr_t)end - 63, to, 64) &&
+              !step_copy(&w, (uintptr_t)end, to, 1) && !step_copy(&w, 0, to, 8) &&
+              !step_copy(&w, UINTPTR_MAX - 8, to, 8) && !step_copy(&w, UINTPTR_MAX - 7, to, 8);
+    return mprotect(end, 65536, PROT_READ | PROT_WRITE) == 0 && ok;
 }
 
 // Stacks are complete without a table and without process_vm_readv.
