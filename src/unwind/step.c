@@ -180,6 +180,9 @@ static bool near_jit(const struct unwind_snapshot *s, uintptr_t pc)
 
 bool step_may_be_jit(const struct walk *w, uintptr_t pc)
 {
+    // Bytes of the stack look like a call now and then. An executable stack is a module.
+    if (pc - w->bounds->lo < w->bounds->hi - w->bounds->lo || pc - w->near < NEAR)
+        return false;
     return near_jit(w->snapshot, pc) || lookup_no_object(pc);
 }
 

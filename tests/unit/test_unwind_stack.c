@@ -325,11 +325,12 @@ static bool copies_at_the_edge(void)
     if (mprotect(end, 65536, PROT_NONE) != 0)
         return false;
     memset(p + 65530, 'x', 8);
-    return step_copy(&w, (uintptr_t)p + 65530, to, 8) && memcmp(to, "xxxxxxxx", 8) == 0 &&
-           step_copy(&w, (uintptr_t)end - 64, to, 64) &&
-           !step_copy(&w, (uintptr_t)end - 63, to, 64) && !step_copy(&w, (uintptr_t)end, to, 1) &&
-           !step_copy(&w, 0, to, 8) && !step_copy(&w, UINTPTR_MAX - 8, to, 8) &&
-           !step_copy(&w, UINTPTR_MAX - 7, to, 8);
+    bool ok = step_copy(&w, (uintptr_t)p + 65530, to, 8) && memcmp(to, "xxxxxxxx", 8) == 0 &&
+              step_copy(&w, (uintptr_t)end - 64, to, 64) &&
+              !step_copy(&w, (uintptr_t)end - 63, to, 64) &&
+              !step_copy(&w, (uintptr_t)end, to, 1) && !step_copy(&w, 0, to, 8) &&
+              !step_copy(&w, UINTPTR_MAX - 8, to, 8) && !step_copy(&w, UINTPTR_MAX - 7, to, 8);
+    return mprotect(end, 65536, PROT_READ | PROT_WRITE) == 0 && ok;
 }
 
 // Stacks are complete without a table and without process_vm_readv.
@@ -394,6 +395,27 @@ static void the_edge_of_memory(void **state)
     assert_false(step_load(&w, (uintptr_t)p, &value));
 }
 
+// Words of the stack may look like calls; what is in no object may be JIT code.
+static void stacks_are_not_code(void **state)
+{
+    struct unwind_stack_bounds known = own_bounds(), unknown = {0};
+    uintptr_t place = (uintptr_t)&known;
+    struct walk w;
+    memset(&w, 0, sizeof w);
+    w.snapshot = snapshot;
+    w.bounds = &known;
+    assert_false(step_may_be_jit(&w, place));
+    assert_false(step_may_be_jit(&w, known.hi - 1));
+    w.bounds = &unknown;
+    w.near = place - 256;
+    assert_false(step_may_be_jit(&w, place));
+    void *elsewhere = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(elsewhere, MAP_FAILED);
+    if (unwind_finds_objects())
+        assert_true(step_may_be_jit(&w, (uintptr_t)elsewhere));
+    munmap(elsewhere, 4096);
+}
+
 static bool evaluate(uintptr_t *result, const uint8_t *p, size_t n)
 {
     static uintptr_t memory[2] = {0x1234, 0x5678};
@@ -443,6 +465,7 @@ int main(void)
         cmocka_unit_test(walks_are_the_same),
         cmocka_unit_test(wild_registers),
         cmocka_unit_test(the_edge_of_memory),
+        cmocka_unit_test(stacks_are_not_code),
         cmocka_unit_test(expressions),
         cmocka_unit_test(confined_threads_make_no_calls),
         cmocka_unit_test(tables_are_built_when_wanted),
