@@ -7,11 +7,11 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/attributes.h"
 #include "process/call.h"
+#include "process/memory.h"
 #include "process/process.h"
 
 #if defined(__x86_64__)
@@ -311,8 +311,7 @@ void sandbox_on_confinement(sandbox_hook *before, sandbox_undo *failed)
 // The program's memory may be anything: a probe for seccomp passes NULL.
 static bool copy(void *to, const void *from, size_t n)
 {
-    struct iovec local = {to, n}, remote = {(void *)from, n};
-    return syscall(SYS_process_vm_readv, syscall(SYS_getpid), &local, 1, &remote, 1, 0) == (long)n;
+    return process_copy(to, (uintptr_t)from, n) == 0;
 }
 
 // False: the kernel will not take it.
