@@ -41,12 +41,14 @@ static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *copy
     return copy;
 }
 
-// Keeps what the program wants before the kernel acts on it. set and old may be the same.
+// Keeps what the program wants before the kernel acts on it. set and old may be the same. Where the
+// kernel blocks SIGPROF already, a handler runs whose mask has it, perhaps by us: what that puts
+// back is not the program's wish, and ends with the handler.
 static void note_mask(int how, const sigset_t *set)
 {
     bool had = capture_blocks(), listed = set && sigismember(set, SIGPROF) == 1;
     bool wants = how == SIG_SETMASK ? listed : how == SIG_UNBLOCK ? had && !listed : had || listed;
-    if (set && wants != had && capture_has_handler() && is_us())
+    if (set && wants != had && capture_has_handler() && is_us() && (!wants || !is_blocked()))
         capture_set_blocks(wants);
 }
 
