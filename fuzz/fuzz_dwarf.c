@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             size = n - at;
         uint8_t *copy = malloc(size ? size : 1);
         memcpy(copy, data + at, size);
-        *each[i] = (struct bytes){copy, size};
+        *each[i] = (struct bytes){.p = copy, .n = size};
         at += size;
     }
     uint64_t addrs[ADDRESSES] = {0, 0x1000};

@@ -42,7 +42,7 @@ static struct symbol_file *open_copy(const uint8_t *copy, size_t n)
 {
     struct symbol_options options = {.no_debug_files = true, .memory_limit = 1 << 16};
     struct err e;
-    struct elf *elf = elf_open_bytes((struct bytes){copy, n}, "fuzz", ELF_IN_HOST, &e);
+    struct elf *elf = elf_open_bytes((struct bytes){.p = copy, .n = n}, "fuzz", ELF_IN_HOST, &e);
     return elf ? symbol_open_elf(elf, &options, &e) : NULL;
 }
 
@@ -54,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (n)
         memcpy(copy, data, n);
     struct err ignored;
-    struct symbol_index *index = symbol_index_open_bytes((struct bytes){copy, n}, "fuzz", &ignored);
+    struct symbol_index *index =
+        symbol_index_open_bytes((struct bytes){.p = copy, .n = n}, "fuzz", &ignored);
     for (uint64_t addr = 0; index && addr < 0x2000; addr += 0x35) {
         struct symbol_frame frames[8];
         sum_of(frames, symbol_index_lookup(index, addr, frames, 8));

@@ -20,12 +20,10 @@ struct entry {
 };
 
 struct scratch {
-    // First: a rule of the long form, while its step is taken.
-    union {
-        struct unwind_general general;
-        uint8_t
-            room[sizeof(struct unwind_general) + UNWIND_REGS * sizeof(struct unwind_general_item)];
-    };
+    // First: a struct unwind_general with its items, a rule of the long form, while its step is
+    // taken.
+    _Alignas(struct unwind_general) uint8_t
+        general[sizeof(struct unwind_general) + UNWIND_REGS * sizeof(struct unwind_general_item)];
     struct eh_cie cie;
     struct cfi_program program;
     struct eh_fde fde;
@@ -121,7 +119,7 @@ static unwind_rule run_to(struct scratch *s, uintptr_t pc)
 static bool make_general(struct scratch *s)
 {
     const struct cfi_state *state = &s->program.state;
-    struct unwind_general *g = &s->general;
+    struct unwind_general *g = (struct unwind_general *)s->general;
     if (has_expression(state) || state->cfa_register >= UNWIND_REGS)
         return false;
     g->n = 0;
