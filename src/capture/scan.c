@@ -19,6 +19,7 @@
 #include "capture/thread.h"
 #include "process/maps.h"
 #include "process/sandbox.h"
+#include "process/tasks.h"
 
 enum {
     SMALL = 256,         // threads that a call looks at in any case
@@ -27,47 +28,6 @@ enum {
     SHARE = 100,         // scanning takes one part of so many of a CPU
     TRUSTED_COUNTS = 16, // passes that take the number of threads for a list of them
 };
-
-struct directory_entry {
-    uint64_t inode;
-    int64_t offset;
-    uint16_t length;
-    uint8_t type;
-    char name[];
-};
-
-// Calls visit for the threads of the process, beginning at *position, until visit has seen `most`
-// or there are no more; no more: *position is 0. Without opendir's malloc. No descriptor is kept
-// between calls: the program may close it. False: threads cannot be listed, without /proc for
-// instance.
-static bool each_task(int64_t *position, uint32_t most, void (*visit)(pid_t tid))
-{
-    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    if (*position)
-        syscall(SYS_lseek, fd, *position, SEEK_SET);
-    _Alignas(8) char buffer[2048];
-    long n = 0;
-    for (uint32_t seen = 0;
-         seen < most && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;) {
-        for (long at = 0; at < n;) {
-            const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
-            pid_t tid = 0;
-            for (const char *c = entry->name; *c >= '0' && *c <= '9'; c++)
-                tid = tid * 10 + (*c - '0');
-            if (tid)
-                visit(tid);
-            seen++;
-            *position = entry->offset;
-            at += entry->length;
-        }
-    }
-    if (n <= 0)
-        *position = 0;
-    syscall(SYS_close, fd);
-    return true;
-}
 
 // Its directory has a link for each thread.
 static uint64_t count_tasks(void)
@@ -165,7 +125,7 @@ bool capture_threads_changed(void)
     return atomic_load(&capture_state.threads_ended) && atomic_load(&capture_state.n_live) <= SMALL;
 }
 
-static void visit_task(pid_t tid)
+static void visit_task(void *context, pid_t tid)
 {
     bool full = false;
     if (!atomic_load(&capture_state.only_starts) && !thread_find(tid))
@@ -193,7 +153,7 @@ static void begin_pass(uint64_t tasks)
 
 static void list_tasks(uint32_t most)
 {
-    if (each_task(&pass.position, most, visit_task) && pass.position)
+    if (process_list_tasks(&pass.position, most, visit_task, NULL) && pass.position)
         return;
     pass.listing = false;
     // Those that began meanwhile are a reason for the next pass.

@@ -147,18 +147,18 @@ static bool first_thread_has_ended(pid_t tid, int *status)
     return true;
 }
 
-static bool is_ours_or_first(void *context, pid_t tid)
+static void look_for_others(void *context, pid_t tid)
 {
     bool *others = context;
     *others |= tid != (pid_t)syscall(SYS_getpid) && !own_thread_is(tid);
-    return !*others;
 }
 
 bool own_threads_are_alone(int *status)
 {
     bool others = false;
+    int64_t position = 0;
     return first_thread_has_ended((pid_t)syscall(SYS_getpid), status) &&
-           process_each_task(is_ours_or_first, &others) && !others;
+           process_list_tasks(&position, UINT32_MAX, look_for_others, &others) && !others;
 }
 
 // By a signal that ended the first thread alone, as seccomp does.

@@ -1,7 +1,6 @@
 #include "process/tasks.h"
 
 #include <fcntl.h>
-#include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,31 +12,32 @@ struct directory_entry {
     char name[];
 };
 
-static bool visit_entries(const char *buffer, long n, bool (*visit)(void *, pid_t), void *context)
+bool process_list_tasks(int64_t *position, uint32_t most, void (*visit)(void *context, pid_t tid),
+                        void *context)
 {
-    for (long at = 0; at < n;) {
-        const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
-        pid_t tid = 0;
-        for (const char *c = entry->name; *c >= '0' && *c <= '9'; c++)
-            tid = tid * 10 + (*c - '0');
-        if (tid && !visit(context, tid))
-            return false;
-        at += entry->length;
-    }
-    return true;
-}
-
-bool process_each_task(bool (*visit)(void *context, pid_t tid), void *context)
-{
-    int fd =
-        (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    _Alignas(8) char buffer[4096];
-    long n;
+    long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
-    while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0)
-        if (!visit_entries(buffer, n, visit, context))
-            break;
+    if (*position)
+        syscall(SYS_lseek, fd, *position, SEEK_SET);
+    _Alignas(8) char buffer[2048];
+    long n = 0;
+    for (uint32_t seen = 0;
+         seen < most && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;) {
+        for (long at = 0; at < n;) {
+            const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
+            pid_t tid = 0;
+            for (const char *c = entry->name; *c >= '0' && *c <= '9'; c++)
+                tid = tid * 10 + (*c - '0');
+            if (tid)
+                visit(context, tid);
+            seen++;
+            *position = entry->offset;
+            at += entry->length;
+        }
+    }
+    if (n <= 0)
+        *position = 0;
     syscall(SYS_close, fd);
     return true;
 }

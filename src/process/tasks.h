@@ -2,8 +2,12 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-// Calls visit for every thread until it returns false; without opendir's malloc. False: they cannot
-// be listed, where /proc is not mounted for instance.
-bool process_each_task(bool (*visit)(void *context, pid_t tid), void *context);
+// Calls visit for threads, beginning at *position (0: the first), until it has seen about `most` or
+// there are no more; then *position is 0. No descriptor is kept between calls: the program may
+// close it. Without opendir's malloc. False: threads cannot be listed, where /proc is not mounted
+// for instance.
+bool process_list_tasks(int64_t *position, uint32_t most, void (*visit)(void *context, pid_t tid),
+                        void *context);
