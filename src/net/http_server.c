@@ -15,6 +15,7 @@
 
 #include "net/http_connection.h"
 #include "net/listen.h"
+#include "process/clock.h"
 #include "process/own_threads.h"
 
 enum { WAKE, LISTENER, FIRST_CONNECTION };
@@ -49,13 +50,6 @@ struct http_server {
     struct queue waiting, done;
     bool stopping;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static void push(struct queue *q, struct http_connection *c)
 {
@@ -141,7 +135,7 @@ static void drop(struct http_server *s, struct http_connection *c)
 static void wait_for_answer(struct http_connection *c, uint64_t delay_ns)
 {
     c->state = HTTP_WAITING;
-    c->since = now_ns();
+    c->since = process_now_ns();
     c->deadline = c->since + delay_ns;
 }
 
@@ -170,15 +164,15 @@ static void advance(struct http_server *s, struct http_connection *c, enum http_
         if (c->state == HTTP_READING) {
             if (progress == HTTP_READY && !begin_answer(s, c))
                 return;
-            http_connection_answer(c, now_ns());
+            http_connection_answer(c, process_now_ns());
         } else { // the answer is sent
             s->counts.answers[c->answer.status / 100 % 6]++;
             if (c->close) {
-                http_connection_linger(c, now_ns());
+                http_connection_linger(c, process_now_ns());
                 return;
             }
-            http_connection_next(c, now_ns());
-            progress = c->n_in ? http_connection_parse(c, now_ns()) : HTTP_AGAIN;
+            http_connection_next(c, process_now_ns());
+            progress = c->n_in ? http_connection_parse(c, process_now_ns()) : HTTP_AGAIN;
             continue;
         }
         progress = http_connection_write(c, &s->counts.bytes);
@@ -196,7 +190,7 @@ static bool has_too_much_to_read(const struct http_server *s)
 
 static void read_request(struct http_server *s, struct http_connection *c)
 {
-    enum http_progress progress = http_connection_read(c, now_ns());
+    enum http_progress progress = http_connection_read(c, process_now_ns());
     // One with a head alone is small.
     if (progress == HTTP_AGAIN && c->has_head && has_too_much_to_read(s)) {
         http_answer_text(&c->answer, 503, "too many bodies arrive at once; try it later");
@@ -280,7 +274,7 @@ static void take_back(struct http_server *s)
             continue;
         }
         c->later = NULL;
-        http_connection_answer(c, now_ns());
+        http_connection_answer(c, process_now_ns());
         if (c->gone) {
             drop(s, c);
             continue;
@@ -330,7 +324,7 @@ static bool accept_one(struct http_server *s)
     bool room = make_room(s);
     pthread_mutex_lock(&s->descriptors);
     int fd = accept4(s->listening.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    struct http_connection *c = fd >= 0 && room ? http_connection_new(fd, now_ns()) : NULL;
+    struct http_connection *c = fd >= 0 && room ? http_connection_new(fd, process_now_ns()) : NULL;
     if (c)
         s->connections[s->n_connections++] = c;
     else if (fd >= 0)
@@ -341,7 +335,7 @@ static bool accept_one(struct http_server *s)
         setsockopt(c->socket.fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
         setsockopt(c->socket.fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     } else if (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-        s->deaf_until = now_ns() + DEAF_NS;
+        s->deaf_until = process_now_ns() + DEAF_NS;
     }
     return fd >= 0;
 }
@@ -392,7 +386,7 @@ static void *serve(void *context)
         s->handler.thread();
     while (!is_stopping(s)) {
         own_thread_park_point();
-        uint64_t now = now_ns();
+        uint64_t now = process_now_ns();
         size_t n = s->n_connections;
         // The program has closed descriptors that are not its own, and may have used their numbers
         // again: what it has there is not for us.
@@ -410,7 +404,7 @@ static void *serve(void *context)
             break;
         if (!http_fd_is_ours(&s->wake[0]) || !http_fd_is_ours(&s->listening))
             break;
-        now = now_ns();
+        now = process_now_ns();
         // A connection's handling ends no other one, so what was polled is still there.
         for (size_t i = 0; i < n; i++) {
             bool late = of[i]->deadline <= now;

@@ -106,7 +106,7 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     return err_set(e, "cannot start a thread %s: %s", what, strerror(failed));
 }
 
-bool own_thread_is(pid_t tid)
+static bool own_thread_is(pid_t tid)
 {
     for (int i = 0; i < MOST_THREADS; i++)
         if (atomic_load(&own.tids[i]) == tid)

@@ -20,9 +20,6 @@ enum own_thread_flags {
 int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, unsigned flags,
                      const char *what, struct err *e);
 
-// Whether tid is one of our threads.
-bool own_thread_is(pid_t tid);
-
 // Whether the program's last thread has ended and only ours are left: then the process must end as
 // it would have without us. *status: how the first thread ended, as wait reports it.
 bool own_threads_are_alone(int *status);

@@ -12,6 +12,7 @@
 
 #include "agent/journal/journal_memory.h"
 #include "base/hash.h"
+#include "process/clock.h"
 
 enum {
     MOST_INDEX = 64 << 20,       // bytes, of private memory
@@ -37,13 +38,6 @@ static struct {
     dev_t device;
     ino_t inode;
 } journal = {.fd = -1};
-
-static uint64_t now_ns(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 // --- modules and labels ---
 
@@ -282,7 +276,7 @@ static void after_round(void)
     for (int i = UNWIND_END_TRUNCATED; i < UNWIND_END_COUNT; i++)
         counts.truncated += c.ended[i];
     journal.part->counts = counts;
-    atomic_store(&journal.part->duration_nanos, now_ns() - journal.begun);
+    atomic_store(&journal.part->duration_nanos, process_now_ns() - journal.begun);
 }
 
 // --- opening ---
@@ -360,14 +354,12 @@ static void keep_descriptor(int fd, bool follow)
 static void begin_part(uint64_t id, bool follow, uint32_t hz)
 {
     struct journal_part *part = journal.part;
-    struct timespec ts;
-    clock_gettime(CLOCK_REALTIME, &ts);
-    journal.begun = now_ns();
+    journal.begun = process_now_ns();
     part->version = JOURNAL_VERSION;
     part->pid = (uint32_t)id;
     part->hz = hz;
     part->follow = follow;
-    part->time_nanos = (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+    part->time_nanos = process_wall_ns();
     const char *name = program_invocation_short_name;
     memcpy(part->program, name, strnlen(name, sizeof part->program - 1));
     atomic_store(&part->used, (sizeof *part + 63) & ~(size_t)63);
