@@ -52,30 +52,27 @@ static void note_mask(int how, const sigset_t *set)
         capture_set_blocks(wants);
 }
 
-static void complete_mask(bool had, sigset_t *old)
+// libc's function, which is one of the two below.
+static int change_mask(int (*change)(int, const sigset_t *, sigset_t *), int how,
+                       const sigset_t *set, sigset_t *old)
 {
+    sigset_t copy;
+    bool had = capture_blocks();
+    note_mask(how, set);
+    int result = change(how, without_ours(how, set, &copy), old);
     if (had && old)
         sigaddset(old, SIGPROF);
+    return result;
 }
 
 EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
 {
-    sigset_t copy;
-    bool had = capture_blocks();
-    note_mask(how, set);
-    int result = LIBC(pthread_sigmask)(how, without_ours(how, set, &copy), old);
-    complete_mask(had, old);
-    return result;
+    return change_mask(LIBC(pthread_sigmask), how, set, old);
 }
 
 EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
-    sigset_t copy;
-    bool had = capture_blocks();
-    note_mask(how, set);
-    int result = LIBC(sigprocmask)(how, without_ours(how, set, &copy), old);
-    complete_mask(had, old);
-    return result;
+    return change_mask(LIBC(sigprocmask), how, set, old);
 }
 
 // --- handlers ---
