@@ -49,6 +49,7 @@ struct arena {
     struct chunk *small, *large;
     char *at, *end;
     size_t held, limit, next_chunk;
+    struct budget *budget;
     struct arena_trap *trap;
     struct arena *children, *sibling; // adopted
     struct err why;
@@ -96,6 +97,35 @@ void arena_fail(struct arena *arena, const char *format, ...)
         jump_out(arena);
 }
 
+static void fail_by_budget(struct arena *arena)
+{
+    struct err why;
+    budget_explain(arena->budget, &why);
+    arena_fail(arena, "%s", why.message);
+}
+
+void arena_check(struct arena *arena)
+{
+    if (arena->budget && budget_check(arena->budget) != BUDGET_OK)
+        fail_by_budget(arena);
+}
+
+// Charges bytes that the arena is about to hold, or jumps.
+static void charge(struct arena *arena, size_t bytes)
+{
+    if (!arena->budget)
+        return;
+    arena_check(arena);
+    if (budget_take(arena->budget, bytes))
+        fail_by_budget(arena);
+}
+
+static void release(struct arena *arena, size_t bytes)
+{
+    if (arena->budget)
+        budget_release(&arena->budget->account, bytes);
+}
+
 void *arena_map(size_t size)
 {
     // Aligned to huge pages, so that they can be used: a page fault for 2 MiB, not 512.
@@ -121,14 +151,25 @@ static size_t round_to_pages(size_t size)
     return (size + 4095) & ~(size_t)4095;
 }
 
-struct arena *arena_new(size_t limit)
+struct arena *arena_new_in(struct budget *budget, size_t limit)
 {
     struct arena *arena = calloc(1, sizeof *arena);
     if (arena) {
         arena->limit = limit;
         arena->next_chunk = FIRST_CHUNK;
+        arena->budget = budget;
     }
     return arena;
+}
+
+struct arena *arena_new(size_t limit)
+{
+    return arena_new_in(NULL, limit);
+}
+
+struct budget *arena_budget(const struct arena *arena)
+{
+    return arena->budget;
 }
 
 // --- chunks that are kept for the next arena ---
@@ -216,6 +257,7 @@ void arena_free(struct arena *arena)
     }
     free_all(arena->small, arena->at);
     free_all(arena->large, NULL);
+    release(arena, arena->held);
     free(arena);
 }
 
@@ -229,6 +271,8 @@ static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t 
 {
     if (arena->limit && (size > arena->limit || arena->held > arena->limit - size))
         out_of_memory(arena, size);
+    charge(arena, size);
+    arena->held += size; // before a jump, so that arena_free releases what was charged
     struct chunk *chunk = kept_take(size);
     while (!chunk && !(chunk = arena_map(size)))
         out_of_memory(arena, size);
@@ -237,7 +281,6 @@ static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t 
     if (*list)
         (*list)->prev = chunk;
     *list = chunk;
-    arena->held += size;
     return chunk;
 }
 
@@ -299,13 +342,14 @@ static void *grow_large(struct arena *arena, void *old, size_t new_size)
         size = was;
     if (arena->limit && arena->held + (size - was) > arena->limit)
         out_of_memory(arena, size - was);
+    charge(arena, size - was);
+    arena->held += size - was; // before a jump, so that arena_free releases what was charged
     struct chunk *moved;
     while ((moved = mremap(chunk, was, size, MREMAP_MAYMOVE)) == MAP_FAILED)
         out_of_memory(arena, size - was);
     moved->size = size;
     if (size >= HUGE)
         madvise(moved, size, MADV_HUGEPAGE);
-    arena->held += size - was;
     if (moved->next)
         moved->next->prev = moved;
     if (moved->prev)

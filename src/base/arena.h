@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/budget.h"
 #include "base/err.h"
 
 struct arena;
@@ -32,6 +33,9 @@ struct arena;
 // limit: the most bytes that the arena may hold, 0 for no limit.
 // NULL when there is no memory at all.
 struct arena *arena_new(size_t limit);
+// Charges its memory to budget as well, which must outlive it; NULL: as arena_new.
+struct arena *arena_new_in(struct budget *budget, size_t limit);
+struct budget *arena_budget(const struct arena *arena); // NULL: none
 void arena_free(struct arena *arena);
 // From now on up to so many bytes of what is freed are kept for the arenas to come. Called once,
 // before there are threads.
@@ -56,6 +60,10 @@ char *arena_copy(struct arena *arena, const char *text, size_t n);
 char *arena_hex(struct arena *arena, const uint8_t *bytes, size_t n);
 char *arena_printf(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3), nonnull(2)));
+// Jumps to the innermost ARENA_TRY if the arena's budget is canceled or past its deadline. Loops
+// whose length a client chooses call it every few thousand steps; allocations of new chunks call it
+// too.
+void arena_check(struct arena *arena);
 // Bytes held now.
 size_t arena_size(const struct arena *arena);
 
