@@ -55,6 +55,7 @@ static const struct server_access *find_access(struct call *c)
 
 static int choose_tenant(struct call *c, const struct server_access *access)
 {
+    c->access = access;
     struct str asked = web_header(c->x, "X-Scope-OrgID");
     c->tenant = access && access->n_tenants ? access->tenants[0] : default_tenant;
     if (!asked.n)
