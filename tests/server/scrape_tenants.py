@@ -184,18 +184,21 @@ scrape_configs:
 def reloads(kiln):
     """A configuration whose targets cannot be used changes nothing, and nothing of the old one is freed."""
     web = Web()
-    job = '{job_name: %s, scrape_interval: 1s, static_configs: [{targets: [%s]}], params: {x: [%s]}, ' + CPU_ONLY % '/p' + '}'
+    job = '{job_name: %s, scrape_interval: 1s, static_configs: [{targets: [%s]}], params: {x: ["%s"]}, ' + CPU_ONLY % '/p' + '}'
     with temporary() as folder:
         s = Server(kiln, folder, config='scrape_configs: [%s]\n' % (job % ('steady', f'"{web.address}"', 'y')))
         until(lambda: web.times('/p'))
+        s.write('scrape_configs: [%s]\n' % (job % ('again', f'"{web.address}"', 'y')))
+        s.process.send_signal(signal.SIGHUP)
+        same('reloaded once', until(lambda: jobs(s) == ['again']), True)
         # More than 256 MiB of URLs and keys.
         many = ', '.join(f'"10.0.{i // 250}.{i % 250 + 1}:1"' for i in range(5000))
         s.write('scrape_configs: [%s]\n' % (job % ('too-many', many, '%' * 20000)))
         s.process.send_signal(signal.SIGHUP)
-        check('too many targets are told', until(lambda: 'stay' in s.log_text() or s.process.poll() is not None), s.log_text())
+        check('too many targets are told', until(lambda: 'the old ones stay' in s.log_text() or s.process.poll() is not None), s.log_text())
         before = len(web.times('/p'))
         check('and the old ones go on', until(lambda: len(web.times('/p')) > before + 2), s.log_text())
-        same('and are shown', [t['scrapePool'] for t in targets(s)], ['steady'])
+        same('and are shown', jobs(s), ['again'])
         for i in range(20):  # while answers are under way
             s.write('scrape_configs: [%s]\n' % (job % (f'next{i}', f'"{web.address}"', 'y')))
             s.process.send_signal(signal.SIGHUP)
