@@ -18,13 +18,17 @@ static struct str find(const struct store_label *labels, size_t n, struct str na
 
 static void escape(struct out *out, struct str s)
 {
+    static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
             c == '-' || c == '_' || c == '.' || c == '~')
             out_char(out, c);
-        else
-            out_printf(out, "%%%02X", (unsigned char)c);
+        else {
+            const unsigned char byte = (unsigned char)c;
+            const char escaped[] = {'%', digits[byte >> 4], digits[byte & 15]};
+            out_write(out, escaped, sizeof escaped);
+        }
     }
 }
 
@@ -97,7 +101,12 @@ static const char *make_key(const struct scrape_target *t, struct arena *arena)
     struct out out;
     out_init_arena(&out, arena);
     out_str(&out, t->tenant);
-    out_printf(&out, " %s %s %s", t->config->job.p, t->profile->name.p, t->url);
+    // Not out_printf: a long text would be lost if the arena jumps.
+    const struct str parts[] = {t->config->job, t->profile->name, str_from(t->url)};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        out_char(&out, ' ');
+        out_str(&out, parts[i]);
+    }
     for (size_t i = 0; i < t->n_labels; i++) {
         out_char(&out, ' ');
         out_str(&out, t->labels[i].name);

@@ -102,25 +102,27 @@ struct hostile {
     int fd, port;
     pthread_t thread;
     char asked[8][2048]; // requests
-    _Atomic int n;
+    _Atomic int n, talking;
 };
+
+#define SAY(fd, text) send_all(fd, text, sizeof(text) - 1)
 
 static void answer_badly(struct hostile *h, int fd, const char *request)
 {
     static char piece[65536];
     char text[256];
     if (strstr(request, "/endless")) {
-        send_all(fd, "HTTP/1.1 200 OK\r\n\r\n", 19);
+        SAY(fd, "HTTP/1.1 200 OK\r\n\r\n");
         while (send(fd, piece, sizeof piece, MSG_NOSIGNAL) > 0)
             ;
     } else if (strstr(request, "/heads")) {
-        send_all(fd, "HTTP/1.1 200 OK\r\n", 17);
+        SAY(fd, "HTTP/1.1 200 OK\r\n");
         while (send(fd, "A: bcdefghijklmnopqrstuvwxyz\r\n", 30, MSG_NOSIGNAL) > 0)
             ;
     } else if (strstr(request, "/huge")) {
-        send_all(fd, "HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\nx", 50);
+        SAY(fd, "HTTP/1.1 200 OK\r\nContent-Length: 10000000000\r\n\r\nx");
     } else if (strstr(request, "/file")) {
-        send_all(fd, "HTTP/1.1 302 Go\r\nLocation: file:///etc/passwd\r\n\r\n", 50);
+        SAY(fd, "HTTP/1.1 302 Go\r\nLocation: file:///etc/passwd\r\n\r\n");
     } else if (strstr(request, "/elsewhere")) {
         int n = snprintf(text, sizeof text,
                          "HTTP/1.1 302 Go\r\nLocation: http://localhost:%d/end\r\n"
@@ -128,9 +130,9 @@ static void answer_badly(struct hostile *h, int fd, const char *request)
                          h->port);
         send_all(fd, text, (size_t)n);
     } else if (strstr(request, "/busy")) {
-        send_all(fd, "HTTP/1.1 429 No\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n", 56);
+        SAY(fd, "HTTP/1.1 429 No\r\nRetry-After: 9\r\nContent-Length: 0\r\n\r\n");
     } else {
-        send_all(fd, "HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nContent-Length: 2\r\n\r\nok", 60);
+        SAY(fd, "HTTP/1.1 200 OK\r\nContent-Type: a/b\r\nContent-Length: 2\r\n\r\nok");
     }
 }
 
@@ -154,6 +156,7 @@ static void *talk_badly(void *context)
         memcpy(t.server->asked[at], request, sizeof request);
     answer_badly(t.server, t.fd, request);
     close(t.fd);
+    atomic_fetch_sub(&t.server->talking, 1);
     return NULL;
 }
 
@@ -164,6 +167,7 @@ static void *accept_all(void *context)
         struct talk *t = malloc(sizeof *t);
         pthread_t thread;
         *t = (struct talk){h, fd};
+        atomic_fetch_add(&h->talking, 1);
         pthread_create(&thread, NULL, talk_badly, t);
         pthread_detach(thread);
     }
@@ -190,7 +194,8 @@ static int stop_hostile(void **state)
     shutdown(h->fd, SHUT_RDWR);
     pthread_join(h->thread, NULL);
     close(h->fd);
-    usleep(200000); // for the threads of its connections
+    while (atomic_load(&h->talking))
+        usleep(1000);
     free(h);
     return 0;
 }
