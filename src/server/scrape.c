@@ -11,7 +11,8 @@
 
 enum {
     IDLE_MS = 500,
-    ANSWERS_MAX = 128 << 20, // bytes of all answers under way
+    ANSWERS_MAX = 128 << 20, // bytes of answers under way
+    ANSWERS_SHARE = 8,       // of the memory of all requests, if that is less
     MOST_REQUESTS = 4096,
     LEAST_REQUESTS = 64,
     FULL_MS = 50, // when to look again for a free place
@@ -344,7 +345,9 @@ static void start_threads(struct scraper *s)
         server_log("error", "nothing will be scraped", "error", e.message, NULL);
         return;
     }
-    net_client_limit(s->client, ANSWERS_MAX);
+    size_t share = s->server->memory.limit / ANSWERS_SHARE;
+    s->room = share && share < ANSWERS_MAX ? share : ANSWERS_MAX;
+    net_client_limit(s->client, s->room);
     s->most = most_requests();
     s->search = true;
     for (size_t i = 0; i < SCRAPE_TAKERS; i++) {

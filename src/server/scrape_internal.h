@@ -105,6 +105,7 @@ struct scraper {
     pthread_cond_t ready;
     struct scrape_work *work;
     size_t waiting; // bytes
+    size_t room;    // for answers under way, and for those that wait; bytes
 };
 
 int64_t scrape_now(void); // CLOCK_MONOTONIC, ns

@@ -156,10 +156,9 @@ int scrape_read(struct server *s, const struct scrape_target *target, struct str
 }
 
 int scrape_store(struct server *s, const struct scrape_target *target, struct scrape_taken *taken,
-                 struct err *e)
+                 void (*done)(void *context), void *context, struct err *e)
 {
     struct arena *arena = taken->arena;
-    struct budget *budget = arena_budget(arena);
     struct arena_trap trap;
     int result;
     if (ARENA_TRY(arena, trap)) {
@@ -168,12 +167,12 @@ int scrape_store(struct server *s, const struct scrape_target *target, struct sc
         // The tenant is needed until the profile is durable, which may be longer than the target.
         struct str tenant = {arena_copy(arena, target->tenant.p, target->tenant.n),
                              target->tenant.n};
-        result = ingest_later(s, tenant, &taken->item, arena, free, budget, e);
+        result = ingest_later(s, tenant, &taken->item, arena, done, context, e);
     }
     // On success the arena is the store's until the profile is durable, and perhaps gone by now.
     if (result) {
         arena_free(arena);
-        free(budget);
+        done(context);
     }
     return result ? -1 : 0;
 }

@@ -33,13 +33,14 @@ struct scrape_taken {
 };
 
 // Decodes an answer; counters that only ever grow (alloc_*, contentions, delay) become what they
-// grew by, and nothing the first time or after a restart. Limits are those of budget, which must
-// come from malloc. -1 with e filled: budget is still the caller's.
+// grew by, and nothing the first time or after a restart. Limits are those of budget. -1 with e
+// filled.
 int scrape_read(struct server *s, const struct scrape_target *target, struct str data,
                 struct scrape_memory *memory, struct budget *budget, struct scrape_taken *taken,
                 struct err *e);
-// Stores it. Takes what is in taken and the budget in any case. -1 with e filled.
+// Stores it. Takes what is in taken; done(context) is called, in any case, when the budget is not
+// needed any more. -1 with e filled.
 int scrape_store(struct server *s, const struct scrape_target *target, struct scrape_taken *taken,
-                 struct err *e);
+                 void (*done)(void *context), void *context, struct err *e);
 
 int scrape_read_secret(const char *file, char *text, size_t size, struct err *e);

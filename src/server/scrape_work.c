@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 #include "server/scrape_internal.h"
+#include "server/tenants.h"
 
 enum {
-    WAITING_MAX = 128 << 20, // bytes of answers that wait
     DECODE_SECONDS = 10,
     PROFILE_FACTOR = 4, // memory to decode a profile, in units of limits.profile_size
 };
@@ -48,8 +48,8 @@ static void drop_largest(struct scraper *s)
     take_out(s, largest);
     snprintf(
         work->health.error, sizeof work->health.error,
-        "the server is busy: %d MiB of answers wait to be decoded, and this one was the largest",
-        WAITING_MAX >> 20);
+        "the server is busy: %zu MiB of answers wait to be decoded, and this one was the largest",
+        s->room >> 20);
     finish_state(work->state, &work->health);
     scrape_work_free(work);
 }
@@ -79,7 +79,7 @@ void scrape_queue(struct scraper *s, struct scrape_state *state, struct net_answ
     s->generation->refs++;
     s->work = work;
     s->waiting += work->n;
-    while (s->waiting > WAITING_MAX)
+    while (s->waiting > s->room)
         drop_largest(s);
     pthread_cond_broadcast(&s->ready);
     pthread_mutex_unlock(&s->lock);
@@ -101,25 +101,42 @@ static struct scrape_work *next_work(struct scraper *s, bool only_cheap)
     return work;
 }
 
-static struct budget *budget_new(const struct server *s)
+// The limits of one profile: its memory is the tenant's until it is stored.
+struct allowance {
+    struct budget budget;
+    struct tenant *tenant;
+};
+
+static struct allowance *allowance_new(const struct server *s, struct str tenant)
 {
-    struct budget *b = calloc(1, sizeof *b);
-    if (!b)
+    struct allowance *a = calloc(1, sizeof *a);
+    if (!a || !(a->tenant = tenants_get(tenant))) {
+        free(a);
         return NULL;
-    b->account.owner = "a scraped profile";
-    b->account.limit = PROFILE_FACTOR * s->config->limits.profile + ((size_t)16 << 20);
-    b->deadline = scrape_now() + DECODE_SECONDS * SECOND;
-    return b;
+    }
+    a->budget.account.owner = "a scraped profile";
+    a->budget.account.parent = &a->tenant->owner.account;
+    a->budget.account.limit = PROFILE_FACTOR * s->config->limits.profile + ((size_t)16 << 20);
+    a->budget.deadline = scrape_now() + DECODE_SECONDS * SECOND;
+    return a;
+}
+
+static void allowance_free(void *allowance)
+{
+    struct allowance *a = allowance;
+    tenants_release(NULL, &a->tenant->owner);
+    free(a);
 }
 
 // Without the lock. The budget is seen by scraper_stop while the answer is decoded.
 static int decode_and_store(struct scrape_taker *taker, struct scrape_work *work, struct err *e)
 {
     struct scraper *s = taker->scraper;
-    struct budget *budget = budget_new(s->server);
+    struct allowance *allowance = allowance_new(s->server, work->target->tenant);
     struct scrape_taken taken;
-    if (!budget)
+    if (!allowance)
         return err_set(e, "out of memory");
+    struct budget *budget = &allowance->budget;
     pthread_mutex_lock(&s->lock);
     taker->budget = budget;
     budget->cancelled = s->stop;
@@ -133,10 +150,10 @@ static int decode_and_store(struct scrape_taker *taker, struct scrape_work *work
     if (result) {
         if (budget->failed == BUDGET_LATE)
             err_set(e, "the profile takes more than %d s to decode", DECODE_SECONDS);
-        free(budget);
+        allowance_free(allowance);
         return result;
     }
-    return scrape_store(s->server, work->target, &taken, e);
+    return scrape_store(s->server, work->target, &taken, allowance_free, allowance, e);
 }
 
 void *scrape_decode(void *context)
