@@ -15,8 +15,11 @@ enum {
     ANSWERS_SHARE = 8,       // of the memory of all requests, if that is less
     MOST_REQUESTS = 4096,
     LEAST_REQUESTS = 64,
-    FULL_MS = 50, // when to look again for a free place
 };
+
+static const int64_t FULL = 50000000; // ns until a place may be free
+// Requests of a job to targets that are not up: 250 a second, after some at once.
+static const int64_t DOUBTFUL_PAUSE = 4000000, DOUBTFUL_BURST = 100000000;
 
 int64_t scrape_now(void)
 {
@@ -268,24 +271,67 @@ static void ask_target(struct scraper *s, struct scrape_state *at, int64_t time)
     s->doubtful += at->doubtful;
 }
 
-// With the lock held. When there is something to do again.
+static struct scrape_turn *turn_of(const struct scraper *s, const struct scrape_state *at)
+{
+    const struct scrape_generation *g = s->generation;
+    return &g->turns[at->target->config - g->settings->config->scrapes];
+}
+
+static void count_doubtful(struct scraper *s)
+{
+    for (size_t i = 0; s->generation && i < s->generation->settings->config->n_scrapes; i++)
+        s->generation->turns[i].doubtful = 0;
+    for (struct scrape_state *at = s->states; at; at = at->next)
+        if (at->target && at->doubtful)
+            turn_of(s, at)->doubtful++;
+}
+
+// Whether a target that is due may be asked; if not, *again is when to look again. Targets that may
+// hang or are away do not take the places and the time of those that answer: a job may have
+// thousands of them.
+static bool may_ask(struct scraper *s, const struct scrape_state *at, int64_t time, int64_t *again)
+{
+    struct scrape_turn *turn = turn_of(s, at);
+    bool full = s->under_way >= s->most;
+    if (!full && at->health.up)
+        return true;
+    if (full || s->doubtful >= s->most / 2 || turn->doubtful >= s->most / 4) {
+        *again = time + FULL;
+        return false;
+    }
+    if (turn->next > time) {
+        *again = turn->next;
+        return false;
+    }
+    turn->next =
+        (turn->next > time - DOUBTFUL_BURST ? turn->next : time - DOUBTFUL_BURST) + DOUBTFUL_PAUSE;
+    turn->doubtful++;
+    return true;
+}
+
+// With the lock held. When there is something to do again. Targets that were asked go to the end of
+// the list, so that all have their turn.
 static int64_t ask_targets(struct scraper *s, int64_t time)
 {
     int64_t first = INT64_MAX;
-    for (struct scrape_state *at = s->states; at; at = at->next) {
-        if (!at->target || at->busy)
-            continue;
-        if (at->due <= time) {
-            // Targets that may hang do not take the places of those that answer.
-            bool full = s->under_way >= s->most || (!at->health.up && s->doubtful >= s->most / 2);
-            if (full) {
-                first = time + (int64_t)FULL_MS * 1000000;
-                continue;
-            }
+    struct scrape_state *asked = NULL, **link = &s->states;
+    count_doubtful(s);
+    for (struct scrape_state *at; (at = *link);) {
+        int64_t next = INT64_MAX;
+        if (at->target && !at->busy)
+            next = at->due;
+        if (next <= time && may_ask(s, at, time, &next)) {
             ask_target(s, at, time);
+            next = at->due;
+            *link = at->next;
+            at->next = asked;
+            asked = at;
+        } else {
+            link = &at->next;
         }
-        first = at->due < first ? at->due : first;
+        first = next < first ? next : first;
     }
+    *link = asked;
     return first;
 }
 

@@ -245,11 +245,13 @@ static int find_targets(struct scraper *s, const struct server_config *config, s
 
 // The same, with what a jump means.
 static int try_to_find(struct scraper *s, const struct server_config *config, struct arena *arena,
-                       struct scrape_targets *targets, int64_t *refresh, struct err *e)
+                       struct scrape_targets *targets, struct scrape_turn **turns, int64_t *refresh,
+                       struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
+    *turns = arena_array(arena, config->n_scrapes + 1, sizeof **turns);
     int result = find_targets(s, config, arena, targets, refresh, e);
     arena_try_end(arena);
     return result;
@@ -266,7 +268,7 @@ static struct scrape_generation *generation_new(struct scraper *s, struct scrape
         return NULL;
     }
     *g = (struct scrape_generation){.refs = 1, .arena = arena, .settings = settings};
-    if (try_to_find(s, settings->config, arena, &g->targets, refresh, e)) {
+    if (try_to_find(s, settings->config, arena, &g->targets, &g->turns, refresh, e)) {
         arena_free(arena);
         free(g);
         return NULL;

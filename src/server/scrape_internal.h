@@ -21,9 +21,16 @@ struct scrape_settings {
     struct server_config *owned; // config, if it is ours to free
 };
 
+// What a job may do with targets that are not known to answer.
+struct scrape_turn {
+    int64_t next;      // no request before
+    unsigned doubtful; // requests under way
+};
+
 // The targets of one discovery. Counted references, under the scraper's lock.
 struct scrape_generation {
     unsigned refs;
+    struct scrape_turn *turns; // one for each job
     struct scrape_settings *settings;
     struct arena *arena;
     struct scrape_targets targets;
