@@ -35,8 +35,8 @@ uint64_t retry_random(struct retry *r, uint64_t most);
 uint64_t retry_refused(struct retry *r, int64_t after_s);
 // There was no answer.
 uint64_t retry_no_answer(struct retry *r);
-// The server took it; more: others wait to be sent. These go at most twice as fast as usual, so that
-// a server that has just recovered is not flooded by what a whole fleet kept for it.
+// The server took it; more: others wait to be sent. These go at most twice as fast as usual, so
+// that a server that has just recovered is not flooded by what a whole fleet kept for it.
 uint64_t retry_taken(struct retry *r, bool more);
 
 // The value of a Retry-After header: seconds, or an HTTP date (IMF-fixdate) relative to now, in

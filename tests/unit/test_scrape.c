@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/out.h"
 #include "server/scrape_discover.h"
 
 static struct err e;
@@ -147,15 +148,16 @@ static void discovery_is_bounded(void **state)
     struct scrape_targets t = find_targets(c, "[{targets: [a, b, c, d, e]}]", arena);
     assert_int_equal(t.n, 2);
     assert_non_null(strstr(t.why.message, "target_limit"));
-    char *many = malloc(1 << 20);
-    size_t at = (size_t)sprintf(many, "[{targets: [a], labels: {");
+    struct out many;
+    out_init_memory(&many, 1 << 20);
+    out_text(&many, "[{targets: [a], labels: {");
     for (int i = 0; i < 10000; i++)
-        at += (size_t)sprintf(many + at, "l%d: x,", i);
-    sprintf(many + at, "}}]");
-    t = find_targets(c, many, arena);
+        out_printf(&many, "l%d: x,", i);
+    out_write(&many, "}}]", 4);
+    t = find_targets(c, many.p, arena);
     assert_int_equal(t.n, 0);
     assert_non_null(strstr(t.why.message, "labels"));
-    free(many);
+    out_fini(&many);
     server_config_free(c);
     arena_free(arena);
 }
