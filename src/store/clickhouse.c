@@ -332,6 +332,7 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
         return err_set(e, "no memory to open the store");
     pthread_mutex_init(&c->lock, NULL);
     c->options = *options;
+    retention_init(&c->retention, options, INT64_MIN);
     *driver = &driver_functions;
     int code = parse_place(&c->at, str_from(url), e);
     spool_init(&c->spool);

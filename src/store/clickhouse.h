@@ -23,6 +23,7 @@
 #include "net/client.h"
 #include "store/driver.h"
 #include "store/labels.h"
+#include "store/retention.h"
 #include "store/symbols.h"
 
 #define HOUR_NANOS (INT64_C(3600) * 1000000000)
@@ -94,6 +95,7 @@ struct clickhouse {
     uint64_t cache_tick, days_dropped;
     int64_t no_voids_until; // under lock, CLOCK_MONOTONIC
     uint64_t names_version; // of the maintaining thread
+    struct retention retention; // the same
     int64_t next_sweep;     // the same, CLOCK_MONOTONIC
     struct known known;
     struct spool spool;

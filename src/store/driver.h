@@ -47,6 +47,8 @@ struct store_driver {
                    struct arena *arena, struct store_address **addresses, size_t *n, struct err *e);
     int (*name)(void *driver, struct str tenant, const struct store_name *names, size_t n,
                 struct err *e);
+    // NULL: names are replaced by empty ones.
+    int (*forget_names)(void *driver, struct str tenant, struct str build_id, struct err *e);
 };
 
 // The default driver: a directory of SQLite databases. options are complete (no zeroes that mean
