@@ -319,6 +319,7 @@ static int start(struct clickhouse *c, struct err *e)
     else if (code)
         return code;
     c->migrated = !code;
+    clickhouse_begin_retention(c);
     int error = pthread_create(&c->sender, NULL, clickhouse_send_loop, c);
     c->has_sender = !error;
     return error ? err_set(e, "the store cannot start a thread: %s", strerror(error)) : 0;
@@ -332,7 +333,6 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
         return err_set(e, "no memory to open the store");
     pthread_mutex_init(&c->lock, NULL);
     c->options = *options;
-    retention_init(&c->retention, options, INT64_MIN);
     *driver = &driver_functions;
     int code = parse_place(&c->at, str_from(url), e);
     spool_init(&c->spool);

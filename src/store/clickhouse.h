@@ -298,6 +298,8 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
 // --- clickhouse_care.c ---
 
 int clickhouse_maintain(void *driver, bool all, struct err *e);
+// When the store is opened: age counts from the newest day that there is.
+void clickhouse_begin_retention(struct clickhouse *c);
 int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                               struct err *e);
 int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,

@@ -80,6 +80,23 @@ static int drop_day(struct clickhouse *c, uint32_t day, const char *why, struct 
     return 0;
 }
 
+static int64_t newest_end(const struct kept *days, size_t n)
+{
+    return n ? ((int64_t)days[n - 1].day + 1) * DAY_NANOS : INT64_MIN;
+}
+
+void clickhouse_begin_retention(struct clickhouse *c)
+{
+    struct arena *arena = c->migrated ? arena_new(0) : NULL;
+    struct kept *days = NULL;
+    size_t n = 0;
+    struct err ignored; // a ClickHouse that cannot answer is noted by others
+    if (arena && every_day(c, arena, &days, &n, &ignored))
+        n = 0;
+    retention_init(&c->retention, &c->options, newest_end(days, n));
+    arena_free(arena);
+}
+
 int clickhouse_maintain(void *driver, bool all, struct err *e)
 {
     struct clickhouse *c = driver;
@@ -94,8 +111,7 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
     int code = arena ? every_day(c, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n; i++)
         bytes += days[i].bytes;
-    cutoff = retention_cutoff(&c->retention, o,
-                              n ? ((int64_t)days[n - 1].day + 1) * DAY_NANOS : INT64_MIN);
+    cutoff = retention_cutoff(&c->retention, o, newest_end(days, n));
     for (size_t i = 0; i < n && !code; i++) {
         const char *why = NULL;
         int64_t end = ((int64_t)days[i].day + 1) * DAY_NANOS;

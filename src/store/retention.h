@@ -2,17 +2,18 @@
 // clock, whichever is earlier: a clock that is ahead by more than the retention deletes nothing
 // while profiles keep coming with the right time.
 //
-// Data may carry the time of the same wrong clock. So when the newest data is further ahead than
-// time that has passed, by more than a day, retention by age is suspended for a day. An operator
-// can set the clock right in that time; after it, the new time is believed.
+// Profiles may carry the time of the same wrong clock. So a clock is not believed that is more than
+// a day ahead of the newest data when the store is opened, or that is set ahead by more than a day
+// later. Retention by age then goes on with the time before, for a day. An operator can set the
+// clock right meanwhile; after that day the clock is believed.
 #pragma once
 
 #include "store/store.h"
 
 struct retention {
-    int64_t reference; // the time that age is measured from; INT64_MIN: no data yet
+    int64_t believed;  // the wall clock as of the last call, or what it is believed to be
     int64_t uptime;    // of the last call
-    int64_t suspended; // uptime when the newest data ran ahead; 0: it does not
+    int64_t suspended; // uptime since when the clock is not believed; 0: it is
 };
 
 // newest: the end of the newest stored day when the store is opened; INT64_MIN: no data.

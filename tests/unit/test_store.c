@@ -530,7 +530,7 @@ static uint32_t days_after_care(struct fixture *f)
 }
 
 // A clock that is ahead by more than the retention deletes nothing, neither what was stored before
-// nor what comes later with the right time.
+// nor what comes later, with either time.
 static void test_retention_and_a_clock_ahead(void **state)
 {
     struct fixture *f = *state;
@@ -551,25 +551,20 @@ static void test_retention_and_a_clock_ahead(void **state)
             reopen(f);
         notes[0] = 0;
         assert_int_equal(days_after_care(f), 11);
-        assert_string_equal(notes, "");
-        put(f, "api", "a", T0 + 10 * day, PROFILE_CPU, 2 + (uint64_t)restart, STR(""));
+        assert_non_null(strstr(notes, "suspended"));
+        put(f, "api", "a", T0 + 10 * day, PROFILE_CPU, 2, STR(""));
         assert_int_equal(days_after_care(f), 11);
     }
-    // A profile that has the time of that clock is not believed for a day either.
-    only_embedded(); // over ClickHouse, nobody knows which day was the newest at the start
     put(f, "api", "a", fake_now, PROFILE_CPU, 5, STR(""));
     assert_int_equal(days_after_care(f), 12);
-    assert_non_null(strstr(notes, "suspended"));
     fake_uptime += day / 2;
     assert_int_equal(days_after_care(f), 12);
     // The clock is right again: everything is still there.
     fake_now = T0 + 11 * day;
     assert_int_equal(days_after_care(f), 12);
-    // A server that was off for so long has the same: after a day, old days are dropped.
+    // It was off for so long: after a day, old days are dropped.
     fake_now = T0 + 100 * day;
-    notes[0] = 0;
     assert_int_equal(days_after_care(f), 12);
-    assert_non_null(strstr(notes, "suspended"));
     fake_uptime += day;
     fake_now += day;
     assert_int_equal(days_after_care(f), 1);
@@ -586,7 +581,7 @@ static void test_retention_keeps_the_newest(void **state)
     reopen(f);
     for (int i = 0; i < 5; i++)
         put(f, "api", "a", T0 + i * day, PROFILE_CPU, 1, STR(""));
-    assert_int_equal(days_after_care(f), 4); // one ended 4 days before the newest
+    assert_int_equal(days_after_care(f), 4); // the oldest ended 4 days before the newest
     put(f, "api", "a", fake_now, PROFILE_CPU, 1, STR(""));
     assert_int_equal(days_after_care(f), 1);
 }
