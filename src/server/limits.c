@@ -139,8 +139,8 @@ int limits_time(const struct server_limits *limits, int64_t time, int64_t now, b
                 const struct store_label *labels, size_t n, struct err *e)
 {
     char text[200], at[32], bound[32];
-    bool early = limits->past && !backfill && time < now - limits->past;
-    bool late = limits->future && time > now + limits->future;
+    bool early = limits->past && !backfill && now - time > limits->past;
+    bool late = limits->future && time - now > limits->future;
     if (!early && !late)
         return 0;
     return err_set(e,
