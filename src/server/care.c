@@ -1,5 +1,6 @@
 // Looking after the data from outside of the server, which may run meanwhile: SQLite's files can be
 // read by several processes.
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -92,15 +93,32 @@ static int remove_part(const struct backup *b)
     return rmdir(b->part);
 }
 
+// Whether the directory has nothing but what a backup has. (Earlier versions made no marker.)
+static bool is_backup(const char *path)
+{
+    DIR *directory = opendir(path);
+    bool is = directory != NULL;
+    for (struct dirent *entry; is && (entry = readdir(directory));) {
+        const char *name = entry->d_name;
+        is = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, MARKER) == 0 ||
+             strcmp(name, "tenants") == 0 || strcmp(name, "debuginfo") == 0;
+    }
+    if (directory)
+        closedir(directory);
+    return is;
+}
+
 // Removes what is left of a backup that was interrupted, and nothing else.
 static int remove_leftover(struct backup *b, struct err *e)
 {
     struct stat st;
     if (lstat(b->part, &st) != 0 || rmdir(b->part) == 0)
         return 0;
-    b->lock = open(b->marker, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (b->lock < 0)
+    if (!S_ISDIR(st.st_mode) || !is_backup(b->part))
         return err_set(e, "%s exists and is not an interrupted backup: move it away", b->part);
+    b->lock = open(b->marker, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (b->lock < 0)
+        return err_set(e, "cannot write to %s: %s", b->part, strerror(errno));
     int result = 0;
     if (flock(b->lock, LOCK_EX | LOCK_NB) != 0)
         result = err_set(e, "another backup to %s is running", b->to);
