@@ -1,7 +1,6 @@
 // All debug files: copied, checked.
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
