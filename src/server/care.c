@@ -123,8 +123,8 @@ static int remove_leftover(struct backup *b, struct err *e)
     if (flock(b->lock, LOCK_EX | LOCK_NB) != 0)
         result = err_set(e, "another backup to %s is running", b->to);
     else if (remove_part(b) != 0)
-        result = err_set(e, "cannot remove the interrupted backup %s: %s", b->part,
-                         strerror(errno));
+        result =
+            err_set(e, "cannot remove the interrupted backup %s: %s", b->part, strerror(errno));
     close(b->lock);
     b->lock = -1;
     return result;

@@ -15,7 +15,7 @@ static int write_failed(const char *what, struct err *e)
 }
 
 static int make_upload_directories(const struct debuginfo *d, struct str tenant, struct str id,
-                            struct err *e)
+                                   struct err *e)
 {
     char path[PATH_MAX], below[PATH_MAX];
     if (mkdir(d->directory, 0750) != 0 && errno != EEXIST)
@@ -89,7 +89,7 @@ static bool same_files(int a, int b)
 
 // What a whole file means for what is there.
 static enum debuginfo_state compare_files(const struct debuginfo *d, const struct debuginfo_put *p,
-                                    int fd, int knows)
+                                          int fd, int knows)
 {
     struct err ignored;
     struct str id = str_from(p->id);
@@ -155,8 +155,8 @@ static int receive(struct debuginfo *d, struct debuginfo_put *p, const struct up
     int status = p->offset ? 0 : make_upload_directories(d, p->tenant, str_from(u->id), e);
     if (status)
         return status;
-    int fd = open(u->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (p->offset ? 0 : O_CREAT | O_EXCL),
-                  0640);
+    int fd =
+        open(u->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (p->offset ? 0 : O_CREAT | O_TRUNC), 0640);
     if (fd < 0 || fstat(fd, &st) != 0 || (uint64_t)st.st_size != p->offset ||
         write_all(fd, p->bytes, p->offset)) {
         status = write_failed("write", e);

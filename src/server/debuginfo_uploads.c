@@ -38,11 +38,12 @@ static void remove_upload(struct debuginfo *d, struct upload *upload)
 }
 
 // The one of a tenant that waits for the longest time; NULL: none waits.
-static struct upload *stalest(const struct debuginfo *d, struct str tenant, const struct upload *not)
+static struct upload *stalest(const struct debuginfo *d, struct str tenant,
+                              const struct upload *own)
 {
     struct upload *found = NULL;
     for (struct upload *u = d->uploads; u; u = u->next)
-        if (u != not && !u->busy && is_of(u, tenant) && (!found || u->progress < found->progress))
+        if (u != own && !u->busy && is_of(u, tenant) && (!found || u->progress < found->progress))
             found = u;
     return found;
 }
@@ -132,11 +133,12 @@ void uploads_changed(struct debuginfo *d, struct str tenant)
     pthread_mutex_unlock(&d->uploads_lock);
 }
 
-static uint64_t waiting_bytes(const struct debuginfo *d, struct str tenant, const struct upload *not)
+static uint64_t waiting_bytes(const struct debuginfo *d, struct str tenant,
+                              const struct upload *own)
 {
     uint64_t bytes = 0;
     for (const struct upload *u = d->uploads; u; u = u->next)
-        if (u != not && is_of(u, tenant))
+        if (u != own && is_of(u, tenant))
             bytes += u->received;
     return bytes;
 }

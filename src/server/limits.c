@@ -143,14 +143,14 @@ int limits_time(const struct server_limits *limits, int64_t time, int64_t now, b
     bool late = limits->future && time - now > limits->future;
     if (!early && !late)
         return 0;
-    return err_set(e,
-                   "profile with labels '%s' is outside of ingestion window (profile timestamp: %s, "
-                   "the ingestion window %s at %s); %s",
-                   describe(labels, n, text, sizeof text), time_text(time, at),
-                   early ? "starts" : "ends",
-                   time_text(early ? now - limits->past : now + limits->future, bound),
-                   early ? "limits.past bounds it, `kiln push --backfill` sends older profiles"
-                         : "limits.future bounds it: is the sender's clock right?");
+    return err_set(
+        e,
+        "profile with labels '%s' is outside of ingestion window (profile timestamp: %s, "
+        "the ingestion window %s at %s); %s",
+        describe(labels, n, text, sizeof text), time_text(time, at), early ? "starts" : "ends",
+        time_text(early ? now - limits->past : now + limits->future, bound),
+        early ? "limits.past bounds it, `kiln push --backfill` sends older profiles"
+              : "limits.future bounds it: is the sender's clock right?");
 }
 
 // --- profiles ---

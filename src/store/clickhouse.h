@@ -93,10 +93,10 @@ struct clickhouse {
     struct clickhouse_client *idle; // under lock
     struct stacks_cache *caches;    // under lock
     uint64_t cache_tick, days_dropped;
-    int64_t no_voids_until; // under lock, CLOCK_MONOTONIC
-    uint64_t names_version; // of the maintaining thread
+    int64_t no_voids_until;     // under lock, CLOCK_MONOTONIC
+    uint64_t names_version;     // of the maintaining thread
     struct retention retention; // the same
-    int64_t next_sweep;     // the same, CLOCK_MONOTONIC
+    int64_t next_sweep;         // the same, CLOCK_MONOTONIC
     struct known known;
     struct spool spool;
     pthread_t sender;

@@ -533,7 +533,8 @@ static int replace_names(struct store *s, struct str tenant, struct str build_id
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = s->driver->unnamed(s->state, tenant, build_id, 0, INT64_MAX, arena, &addresses, &n, e);
+    int code =
+        s->driver->unnamed(s->state, tenant, build_id, 0, INT64_MAX, arena, &addresses, &n, e);
     struct store_name *names = arena_array(arena, n + 1, sizeof *names);
     for (size_t i = 0; i < n && !code; i++)
         names[i] = (struct store_name){.build_id = build_id, .offset = addresses[i].offset};

@@ -85,11 +85,8 @@ static int put(struct fixture *f, const char *id, uint64_t offset, uint64_t size
                enum debuginfo_state *state)
 {
     struct err e = {""};
-    struct debuginfo_put p = {.tenant = TENANT,
-                              .build_id = str_from(id),
-                              .offset = offset,
-                              .size = size,
-                              .bytes = bytes};
+    struct debuginfo_put p = {
+        .tenant = TENANT, .build_id = str_from(id), .offset = offset, .size = size, .bytes = bytes};
     int status = debuginfo_put(f->d, &p, &e);
     if (status)
         assert_true(e.message[0]);
@@ -125,7 +122,8 @@ static void test_parts_expire(void **state)
     for (int i = 0; i < 1000 && n_parts(f); i++)
         usleep(10000);
     assert_int_equal(n_parts(f), 0);
-    assert_int_equal(put(f, f->id, 100, f->file.n, str_from_to(f->file, 100, f->file.n), NULL), 409);
+    assert_int_equal(put(f, f->id, 100, f->file.n, str_from_to(f->file, 100, f->file.n), NULL),
+                     409);
 }
 
 static void test_a_file_takes_the_place_of_its_part(void **state)
