@@ -167,13 +167,11 @@ def full_disk(kiln, folder):
     os.makedirs(disk)
     if run('unshare', '-m', 'mount', '-t', 'tmpfs', 'none', disk).returncode:
         return skip('no right to mount a file system')
-    sizes = {}
-    for where, _, names in os.walk(data):
-        for name in names:
-            kind = 'debuginfo' if '/debuginfo' in where else 'tenants'
-            sizes[kind] = sizes.get(kind, 0) + os.path.getsize(os.path.join(where, name))
+    whole = os.path.join(folder, 'whole')
+    same('backup', run(kiln, 'server', 'backup', '--data', data, whole).returncode, 0)
+    size = {kind: sum(len(text) for text in tree(os.path.join(whole, kind)).values()) for kind in ('tenants', 'debuginfo')}
     # Too small for the databases; too small for the debug files beside them.
-    for size in 32 << 10, sizes['tenants'] + sizes['debuginfo'] // 2:
+    for size in 32 << 10, size['tenants'] + size['debuginfo'] // 2:
         r = run('unshare', '-m', 'sh', '-c', 'mount -t tmpfs -o size=$1 none "$2" && "$3" server backup --data "$4" "$2/copy"; '
                 'echo $?; ls -A "$2"', 'sh', str(size), disk, kiln, data)
         check(f'a full disk of {size} bytes', r.stdout == '2\n' and ('No space' in r.stderr or 'full' in r.stderr) and disk in r.stderr, r)

@@ -29,7 +29,7 @@ def push(s, service, *times, headers=None, query=''):
     return r.status, r.data.decode(errors='replace')
 
 
-def total(s, service, start=0, end=NOW + DAY, headers=None):
+def total(s, service, start=1, end=NOW + DAY, headers=None):
     """How many pushes of a service are there."""
     got = s.flame('{service_name="%s"}' % service, start * 1000, end * 1000, headers=headers)
     return got[('main',)][0] // 10**8 if got else 0
@@ -44,7 +44,7 @@ def window(kiln, folder):
         same(f'default limits, {what}', got, status)
         if status == 400:
             check(f'{what}: the answer says which', 'is outside of ingestion window (profile timestamp: ' in text and
-                  'the ingestion window ' + ('starts' if when < 0 else 'ends') in text and 'service_name="window"' in text, text)
+                  'the ingestion window ' + ('starts' if when < 0 else 'ends') in text and r'service_name=\"window\"' in text, text)
     same('nothing of a refused request is stored', push(s, 'mixed', NOW, NOW - 40 * DAY)[0], 400)
     same('what is there', (total(s, 'window'), total(s, 'mixed')), (3, 0))
     ingest = lambda when: s.ask('POST', '/ingest', b'main;a 5\n', query={'name': 'legacy.cpu', 'from': when, 'until': when + 10}).status
