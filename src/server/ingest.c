@@ -99,7 +99,8 @@ static int add_item(struct server *s, struct str tenant, struct ingest_item *ite
     if (ingest_is_go(p, item->labels, item->n_labels))
         ingest_fix_go((struct model_profile *)p, arena);
     int64_t now = server_now(), time = plausible_time(batch, item, now);
-    if (limits_time(limits, time, now, batch->backfill, item->labels, item->n_labels, e))
+    if (limits_time(limits, time, store_time(s->store), now, batch->backfill, item->labels,
+                    item->n_labels, e))
         return ADD_BAD_TIME;
     if (!p->n_samples)
         return 0;

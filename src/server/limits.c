@@ -135,11 +135,11 @@ static const char *time_text(int64_t nanos, char text[32])
     return text;
 }
 
-int limits_time(const struct server_limits *limits, int64_t time, int64_t now, bool backfill,
-                const struct store_label *labels, size_t n, struct err *e)
+int limits_time(const struct server_limits *limits, int64_t time, int64_t oldest_now, int64_t now,
+                bool backfill, const struct store_label *labels, size_t n, struct err *e)
 {
     char text[200], at[32], bound[32];
-    bool early = limits->past && !backfill && now - time > limits->past;
+    bool early = limits->past && !backfill && oldest_now - time > limits->past;
     bool late = limits->future && time - now > limits->future;
     if (!early && !late)
         return 0;
@@ -148,7 +148,7 @@ int limits_time(const struct server_limits *limits, int64_t time, int64_t now, b
         "profile with labels '%s' is outside of ingestion window (profile timestamp: %s, "
         "the ingestion window %s at %s); %s",
         describe(labels, n, text, sizeof text), time_text(time, at), early ? "starts" : "ends",
-        time_text(early ? now - limits->past : now + limits->future, bound),
+        time_text(early ? oldest_now - limits->past : now + limits->future, bound),
         early ? "limits.past bounds it, `kiln push --backfill` sends older profiles"
               : "limits.future bounds it: is the sender's clock right?");
 }

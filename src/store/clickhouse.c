@@ -301,6 +301,7 @@ static const struct store_driver driver_functions = {
     .counters = clickhouse_counters,
     .tenants = clickhouse_tenants,
     .maintain = clickhouse_maintain,
+    .time = clickhouse_time,
     .delete_service = clickhouse_delete_service,
     .backup = clickhouse_backup,
     .check = clickhouse_check,

@@ -298,6 +298,7 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
 // --- clickhouse_care.c ---
 
 int clickhouse_maintain(void *driver, bool all, struct err *e);
+int64_t clickhouse_time(const void *driver);
 // When the store is opened: age counts from the newest day that there is.
 void clickhouse_begin_retention(struct clickhouse *c);
 int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,

@@ -97,6 +97,12 @@ void clickhouse_begin_retention(struct clickhouse *c)
     arena_free(arena);
 }
 
+int64_t clickhouse_time(const void *driver)
+{
+    const struct clickhouse *c = driver;
+    return retention_time(&c->retention, &c->options);
+}
+
 int clickhouse_maintain(void *driver, bool all, struct err *e)
 {
     struct clickhouse *c = driver;

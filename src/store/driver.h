@@ -37,6 +37,7 @@ struct store_driver {
     int (*tenants)(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
     int (*maintain)(void *driver, bool all, struct err *e);
+    int64_t (*time)(const void *driver);
     int (*delete_service)(void *driver, struct str tenant, struct str service, uint64_t *n,
                           struct err *e);
     int (*backup)(void *driver, const char *to, struct err *e);

@@ -8,12 +8,13 @@
 // clock right meanwhile; after that day the clock is believed.
 #pragma once
 
+#include <stdatomic.h>
+
 #include "store/store.h"
 
 struct retention {
-    int64_t believed;  // the wall clock as of the last call, or what it is believed to be
-    int64_t uptime;    // of the last call
-    int64_t suspended; // uptime since when the clock is not believed; 0: it is
+    _Atomic int64_t offset; // of the time that is believed, from uptime
+    int64_t suspended;      // uptime since when the clock is not believed; 0: it is
 };
 
 // newest: the end of the newest stored day when the store is opened; INT64_MIN: no data.
@@ -21,3 +22,5 @@ void retention_init(struct retention *r, const struct store_options *o, int64_t 
 // Days that end before the result are too old; INT64_MIN: no day is. newest: as above, now. Called
 // by one thread.
 int64_t retention_cutoff(struct retention *r, const struct store_options *o, int64_t newest);
+// The wall clock, or an earlier time while that is not believed. Any thread.
+int64_t retention_time(const struct retention *r, const struct store_options *o);

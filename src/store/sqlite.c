@@ -91,6 +91,7 @@ static const struct store_driver DRIVER = {
     .counters = lite_counters,
     .tenants = sqlite_tenants,
     .maintain = sqlite_maintain,
+    .time = sqlite_time,
     .delete_service = sqlite_delete_service,
     .backup = sqlite_backup,
     .check = sqlite_check,

@@ -168,6 +168,7 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
 int sqlite_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
 int sqlite_maintain(void *driver, bool all, struct err *e);
+int64_t sqlite_time(const void *driver);
 // When the store is opened: age counts from the newest day that there is.
 int sqlite_begin_retention(struct lite *lite, struct err *e);
 // Closes one hour of one service; over: its day has no hour to come. Under lite->write.

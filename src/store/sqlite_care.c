@@ -206,6 +206,12 @@ int sqlite_begin_retention(struct lite *lite, struct err *e)
     return code;
 }
 
+int64_t sqlite_time(const void *driver)
+{
+    const struct lite *lite = driver;
+    return retention_time(&lite->retention, &lite->options);
+}
+
 // Oldest first. Neither the newest day nor the day that is being written is dropped for its size.
 static void drop_days(struct lite *lite, struct kept *days, size_t n)
 {

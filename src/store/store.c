@@ -483,6 +483,11 @@ int store_maintain(struct store *s, bool all, struct err *e)
     return s->driver->maintain(s->state, all, e);
 }
 
+int64_t store_time(const struct store *s)
+{
+    return s->driver->time(s->state);
+}
+
 int store_delete_service(struct store *s, struct str tenant, struct str service, uint64_t *n,
                          struct err *e)
 {

@@ -230,6 +230,8 @@ int store_tenants(struct store *store, struct arena *arena, struct str **tenants
 // Closes hours that are over (roll-ups), drops what is too old or too much; what the store's own
 // thread does. all: hours that are not over as well, which a test or an export wants.
 int store_maintain(struct store *store, bool all, struct err *e);
+// The clock's time, or an earlier one while the clock is far ahead of the data (store/retention.h).
+int64_t store_time(const struct store *store);
 // Everything of a service is gone when it returns. *n: profiles' rows and blocks removed.
 int store_delete_service(struct store *store, struct str tenant, struct str service, uint64_t *n,
                          struct err *e);

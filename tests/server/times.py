@@ -110,7 +110,46 @@ def many_days(kiln, folder):
     s.stop()
 
 
+CLOCK = '''
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int result = (int)syscall(SYS_clock_gettime, clock, t);
+    if (clock == CLOCK_REALTIME)
+        t->tv_sec += 60 * 86400;
+    return result;
+}
+'''
+
+
+def clock_ahead(kiln, folder):
+    """A server that starts with a clock 60 days ahead takes profiles of the right time. (What retention does:
+    tests/unit/test_store.c.)"""
+    if 'build-asan' in kiln:
+        return  # which wants to be the first library
+    library = os.path.join(folder, 'clock.so')
+    made = subprocess.run(['cc', '-x', 'c', '-shared', '-fPIC', '-o', library, '-'], input=CLOCK, text=True)
+    same('cc', made.returncode, 0)
+    s = Server(kiln, folder, config='retention: {age: 30d}\n')
+    same('before', push(s, 'x', NOW, NOW - 10 * DAY)[0], 200)
+    s.stop()
+    os.environ['LD_PRELOAD'] = library
+    try:
+        s.start()
+    finally:
+        del os.environ['LD_PRELOAD']
+    same('with a clock ahead', [push(s, 'x', when)[0] for when in (NOW, NOW - 10 * DAY, NOW - 40 * DAY)], [200, 200, 400])
+    s.stop()
+    s.start()
+    same('everything is there', total(s, 'x'), 4)
+    s.stop()
+
+
 def main(kiln):
-    for part in window, configured, many_days:
+    for part in window, configured, many_days, clock_ahead:
         with temporary() as folder:
             part(kiln, folder)
