@@ -161,7 +161,7 @@ void ingest_items(struct call *c, struct ingest_item *items, size_t n, int bad_p
     struct err e = {""};
     struct str backfill = call_parameter(c, "backfill");
     batch.backfill = backfill.p && str_eq(backfill, STR("1"));
-    if (batch.backfill && auth_call(c, SCOPE_ADMIN))
+    if (batch.backfill && auth_require(c, SCOPE_ADMIN))
         return;
     c->server->counters.bytes += c->x->body.n;
     for (size_t i = 0; i < n; i++) {
