@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -225,6 +226,46 @@ static void test_an_upload_loads_no_symbols(void **state)
     arena_free(arena);
 }
 
+struct crowd {
+    struct fixture *f;
+    int number, refused;
+};
+
+// Parts of files of its own, and the same whole file as everybody.
+static void *crowd_put(void *arg)
+{
+    struct crowd *c = arg;
+    char id[16];
+    for (int i = 0; i < 30; i++) {
+        snprintf(id, sizeof id, "%04x%02x", c->number, i);
+        c->refused += put(c->f, id, 0, 1000, first_bytes(c->f, 100), NULL) != 0;
+        int status = put(c->f, c->f->id, 0, c->f->file.n, c->f->file, NULL);
+        c->refused += status && status != 409;
+        c->refused += put(c->f, id, 100, 1000, first_bytes(c->f, 500), NULL) != 0;
+        if (i % 10 == 9)
+            debuginfo_remove(c->f->d, TENANT, str_from(c->f->id));
+    }
+    return NULL;
+}
+
+static void test_many_threads(void **state)
+{
+    enum { THREADS = 2 };
+    struct fixture *f = *state;
+    struct crowd crowd[THREADS];
+    pthread_t threads[THREADS];
+    open_files(f, 10 << 20, 40 * SECOND);
+    for (int i = 0; i < THREADS; i++) {
+        crowd[i] = (struct crowd){f, i, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, crowd_put, &crowd[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(crowd[i].refused, 0);
+    }
+    assert_int_equal(n_parts(f), 30 * THREADS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -233,6 +274,7 @@ int main(void)
         TEST(test_a_file_takes_the_place_of_its_part),
         TEST(test_room_is_checked_for_each_part),
         TEST(test_an_upload_loads_no_symbols),
+        TEST(test_many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
