@@ -13,6 +13,7 @@
 #include "store/db.h"
 #include "store/driver.h"
 #include "store/labels.h"
+#include "store/retention.h"
 
 #define HOUR_NANOS (INT64_C(3600) * 1000000000)
 #define DAY_NANOS (24 * HOUR_NANOS)
@@ -84,6 +85,8 @@ struct lite {
     uint64_t tick;
     bool all_days_seen;
 
+    struct retention retention; // of whoever maintains
+
     pthread_mutex_t read; // the rest; never held while something is read
     struct reader *readers;
     struct reader_symbols *symbols;
@@ -114,6 +117,10 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
 void day_drop_symbols(struct lite *lite, struct day *day);
 // After something was taken back: series that are known may be gone.
 void day_forget_series(struct day *day);
+// Days that stay open between commits, and days of one commit beyond which it takes no further
+// request: a day is three descriptors.
+enum { OPEN_DAYS = 8, COMMIT_DAYS = 32 };
+size_t day_count(const struct lite *lite);
 // Keeps writers' symbols and open days within bounds. Within a transaction only symbols that have
 // nothing to save are given up.
 void day_trim(struct lite *lite, bool in_transaction);
@@ -161,6 +168,9 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
 int sqlite_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
 int sqlite_maintain(void *driver, bool all, struct err *e);
+int64_t sqlite_time(const void *driver);
+// When the store is opened: age counts from the newest day that there is.
+int sqlite_begin_retention(struct lite *lite, struct err *e);
 // Closes one hour of one service; over: its day has no hour to come. Under lite->write.
 int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64_t hour, bool over,
                       struct err *e);
@@ -174,6 +184,7 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
                    struct arena *arena, struct store_address **addresses, size_t *n, struct err *e);
 int sqlite_name(void *driver, struct str tenant, const struct store_name *names, size_t n,
                 struct err *e);
+int sqlite_forget_names(void *driver, struct str tenant, struct str build_id, struct err *e);
 
 // --- names that came late (sqlite_names.c) ---
 

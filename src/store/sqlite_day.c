@@ -28,8 +28,6 @@ const char DAY_SCHEMA[] =
     " items INTEGER NOT NULL, points BLOB NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL);"
     "CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL)";
 
-enum { OPEN_DAYS = 8 };
-
 int64_t day_of(int64_t time)
 {
     return time / DAY_NANOS;
@@ -290,6 +288,14 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
     w->next = day->symbols;
     day->symbols = *found = w;
     return 0;
+}
+
+size_t day_count(const struct lite *lite)
+{
+    size_t n = 0;
+    for (const struct day *d = lite->days; d; d = d->next)
+        n++;
+    return n;
 }
 
 void day_trim(struct lite *lite, bool in_transaction)
