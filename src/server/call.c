@@ -21,8 +21,44 @@ static const struct {
     [CALL_UNAUTHENTICATED] = {"unauthenticated", 401},
 };
 
+void call_warn(struct call *c, const struct store_answer *answer)
+{
+    c->damaged_days =
+        answer->damaged_days > c->damaged_days ? answer->damaged_days : c->damaged_days;
+    for (uint32_t i = 0; i < answer->n_warnings; i++) {
+        struct str text = str_from(answer->warnings[i]);
+        uint32_t k = 0;
+        while (k < c->n_warnings && !str_eq(str_from(c->warnings[k]), text))
+            k++;
+        if (k == c->n_warnings && k < sizeof c->warnings / sizeof *c->warnings)
+            c->warnings[c->n_warnings++] = arena_copy(c->arena, text.p, text.n);
+    }
+}
+
+static void write_warnings(struct call *c)
+{
+    struct out *out = &c->x->body_out;
+    if (!c->damaged_days || c->x->status / 100 != 2)
+        return;
+    web_answer_header(c->x, "Kiln-Damaged-Days", arena_printf(c->arena, "%u", c->damaged_days));
+    size_t n = out->n;
+    while (n && (out->p[n - 1] == '\n' || out->p[n - 1] == ' '))
+        n--;
+    if (!c->x->type || strcmp(c->x->type, "application/json") != 0 || n < 2 || out->p[0] != '{' ||
+        out->p[n - 1] != '}')
+        return;
+    out->n = n - 1;
+    out_text(out, n > 2 ? ",\"warnings\":[" : "\"warnings\":[");
+    for (uint32_t i = 0; i < c->n_warnings; i++) {
+        out_text(out, i ? "," : "");
+        json_write_string(out, str_from(c->warnings[i]));
+    }
+    out_text(out, "]}\n");
+}
+
 void call_finish(struct call *c)
 {
+    write_warnings(c);
     int digit = c->x->status / 100;
     c->server->counters.answers[digit >= 1 && digit <= 5 ? digit : 0]++;
     web_finish(c->x);

@@ -13,6 +13,9 @@ struct call {
     struct str path; // without the base path
     bool json;       // of a Connect call: how it came and how it is answered
     bool reads, writes, manages;
+    // What is missing in the answer: see call_warn.
+    uint32_t damaged_days, n_warnings;
+    const char *warnings[8];
 };
 
 // Codes of the Connect protocol and their statuses.
@@ -32,6 +35,9 @@ void call_fail(struct call *c, enum call_code code, int status, const char *form
     __attribute__((format(printf, 4, 5)));
 // With the message of e and the code that belongs to a result of the store.
 void call_fail_store(struct call *c, int result, const struct err *e);
+// The answer does not have all: a JSON object says so in "warnings", every answer in the header
+// Kiln-Damaged-Days.
+void call_warn(struct call *c, const struct store_answer *answer);
 // Ends the call with what is in x->body_out.
 void call_finish(struct call *c);
 // Ends it with a status and no body.

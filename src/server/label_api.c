@@ -52,13 +52,6 @@ static int prepare(struct call *c, const struct message_list *list, int64_t star
     return 0;
 }
 
-static void damaged(struct call *c, const struct store_answer *answer)
-{
-    if (answer->damaged_days)
-        web_answer_header(c->x, "Kiln-Damaged-Days",
-                          arena_printf(c->arena, "%u", answer->damaged_days));
-}
-
 struct profile_type api_type_parts(struct str id)
 {
     struct profile_type type = {.id = id};
@@ -98,7 +91,7 @@ void api_profile_types(struct call *c)
     struct profile_type *types = arena_array(c->arena, n + 1, sizeof *types);
     for (size_t i = 0; i < n; i++)
         types[i] = api_type_parts(ids[i]);
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &types_answer_message, &(struct types_answer){{types, n, n, false}});
 }
 
@@ -137,7 +130,7 @@ void api_label_names(struct call *c)
         return;
     }
     n = keep_plain(c, names, n);
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &names_answer_message, &(struct names_answer){{names, n, n, false}});
 }
 
@@ -163,7 +156,7 @@ void api_label_values(struct call *c)
         call_fail_store(c, result, &e);
         return;
     }
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &names_answer_message, &(struct names_answer){{values, n, n, false}});
 }
 
@@ -195,7 +188,7 @@ void api_series(struct call *c)
     for (size_t i = 0; i < n; i++)
         list[i].labels = (struct message_list){(void *)sets[i].labels, sets[i].n_labels,
                                                sets[i].n_labels, false};
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &sets_answer_message, &(struct sets_answer){{list, n, n, false}});
 }
 
@@ -264,6 +257,7 @@ void api_legacy_label_values(struct call *c)
                      ? query_types(c->server->store, &select, c->arena, &values, &n, &answer, &e)
                      : query_label_values(c->server->store, &select, label, c->arena, &values, &n,
                                           &answer, &e);
+    call_warn(c, &answer);
     if (result)
         call_fail_store(c, result, &e);
     else
@@ -278,6 +272,7 @@ void api_legacy_labels(struct call *c)
     struct err e = {""};
     size_t n;
     int result = query_label_names(c->server->store, &select, c->arena, &names, &n, &answer, &e);
+    call_warn(c, &answer);
     if (result)
         call_fail_store(c, result, &e);
     else

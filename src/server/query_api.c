@@ -124,9 +124,7 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
         call_fail_store(c, result, &e);
         return -1;
     }
-    if (answer.damaged_days)
-        web_answer_header(c->x, "Kiln-Damaged-Days",
-                          arena_printf(c->arena, "%u", answer.damaged_days));
+    call_warn(c, &answer);
     return 0;
 }
 
@@ -489,9 +487,7 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
             s->points[0].time = r->start * NANOS;
         join_first(s, r->start * NANOS);
     }
-    if (answer.damaged_days)
-        web_answer_header(c->x, "Kiln-Damaged-Days",
-                          arena_printf(c->arena, "%u", answer.damaged_days));
+    call_warn(c, &answer);
     return 0;
 }
 

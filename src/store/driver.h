@@ -15,6 +15,7 @@ struct store_request {
     void *ctx;
     size_t bytes;
     struct store_request *next;
+    struct waiting_tenant *tenant; // whose it is, for store.c
     // Filled by commit.
     int code;
     struct err error;
@@ -22,6 +23,8 @@ struct store_request {
 };
 
 struct store_driver {
+    // Close comes soon: maintain returns as soon as it can. May be NULL.
+    void (*stop)(void *driver);
     void (*close)(void *driver);
     // When it returns, each request is durable (code 0) or has failed, with code and error.
     void (*commit)(void *driver, struct store_request **requests, size_t n);

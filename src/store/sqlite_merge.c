@@ -30,7 +30,25 @@ struct merging {
     // count.
     uint32_t *owner;
     size_t n_rows, cap_owner;
+    // Parts of a body that is too large to be read as a whole.
+    sqlite3_blob *blob;
+    uint8_t *part;
+    size_t cap_part;
+    // What the select has, sorted.
+    uint64_t *spans;
+    struct store_trace *traces;
+    unsigned steps; // since the deadline was looked at
 };
+
+// Every few thousand entries of anything.
+static void look_at_deadline(struct merging *m, size_t entries)
+{
+    m->steps += entries < 65536 ? (unsigned)entries + 8 : 65536;
+    if (m->steps >= 65536) {
+        m->steps = 0;
+        arena_check(m->arena);
+    }
+}
 
 // Which profiles of a block count.
 enum keep {
@@ -55,23 +73,52 @@ static bool is_kept(const struct merging *m, enum keep keep, int64_t time)
 
 static int damaged(const struct merging *m, const char *what, int64_t hour, struct err *e)
 {
+    if (block_reader_starved(&m->r)) {
+        err_set(e, "no memory to read %s of hour %lld", what, (long long)(hour % 24));
+        return STORE_BUSY;
+    }
     err_set(e, "%s is damaged: %s of hour %lld cannot be read", m->reader->db.path, what,
             (long long)(hour % 24));
     return STORE_CORRUPT;
+}
+
+static int span_order(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int trace_order(const void *a, const void *b)
+{
+    const struct store_trace *x = a, *y = b;
+    if (x->high != y->high)
+        return x->high < y->high ? -1 : 1;
+    return x->low < y->low ? -1 : x->low > y->low;
+}
+
+static void sort_wanted(struct merging *m)
+{
+    const struct store_select *s = m->select;
+    if (s->n_spans) {
+        m->spans = arena_array(m->arena, s->n_spans, sizeof *m->spans);
+        memcpy(m->spans, s->spans, s->n_spans * sizeof *m->spans);
+        qsort(m->spans, s->n_spans, sizeof *m->spans, span_order);
+    }
+    if (s->n_traces) {
+        m->traces = arena_array(m->arena, s->n_traces, sizeof *m->traces);
+        memcpy(m->traces, s->traces, s->n_traces * sizeof *m->traces);
+        qsort(m->traces, s->n_traces, sizeof *m->traces, trace_order);
+    }
 }
 
 // Whether the sample at i is of one of the spans, or traces, that are asked for.
 static bool is_wanted(const struct merging *m, const struct segment *s, uint32_t i)
 {
     const struct store_select *select = m->select;
-    for (size_t k = 0; s->has_spans && k < select->n_spans; k++)
-        if (select->spans[k] == m->r.span[i])
-            return true;
-    for (size_t k = 0; s->has_traces && k < select->n_traces; k++)
-        if (select->traces[k].high == m->r.trace[i].high &&
-            select->traces[k].low == m->r.trace[i].low)
-            return true;
-    return false;
+    return (s->has_spans && m->spans &&
+            bsearch(&m->r.span[i], m->spans, select->n_spans, sizeof *m->spans, span_order)) ||
+           (s->has_traces && m->traces &&
+            bsearch(&m->r.trace[i], m->traces, select->n_traces, sizeof *m->traces, trace_order));
 }
 
 // Adds what the reader holds to its sums over the dictionary.
@@ -80,6 +127,7 @@ static void add_item(struct merging *m, const struct segment *s)
     const uint32_t *index = m->r.index;
     const int64_t *value = m->r.value;
     int64_t *sum = m->r.sum;
+    look_at_deadline(m, s->n);
     if (m->select->n_spans || m->select->n_traces) {
         for (uint32_t i = 0; s->has_spans && i < s->n; i++)
             if (is_wanted(m, s, i))
@@ -117,6 +165,7 @@ static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *
     while (points_next(p)) {
         const struct found *f = reader_found(m->found, m->n_found, p->series);
         const int64_t *counts = points_column(p, 1), *durations = points_column(p, 0);
+        look_at_deadline(m, p->n);
         m->owner =
             block_scratch(&m->r, m->owner, m->n_rows + p->n, &m->cap_owner, sizeof *m->owner);
         for (size_t i = 0; i < p->n; i++) {
@@ -193,15 +242,57 @@ static int block_body(struct merging *m, int64_t hour, enum level level, struct 
     return 0;
 }
 
-// Those of its rows that count; the body is read if need be.
-static int merge_part(struct merging *m, const struct parts *p, size_t first, int64_t hour,
-                      enum level level, struct str *body, struct err *e)
+static void close_blob(struct merging *m)
+{
+    sqlite3_blob_close(m->blob);
+    m->blob = NULL;
+}
+
+// Bodies up to this size are read as a whole, which is quicker.
+enum { WHOLE_BODY = 4 << 20 };
+
+// The bytes of a part. size: of the whole body, which *body is if it is small and was read.
+static int part_bytes(struct merging *m, const struct parts *p, int64_t hour, enum level level,
+                      size_t size, struct str *body, struct str *bytes, struct err *e)
 {
     int code = 0;
+    if (size <= WHOLE_BODY) {
+        if (!body->p)
+            code = block_body(m, hour, level, body, e);
+        if (!code)
+            *bytes = parts_bytes(p, *body);
+        return code;
+    }
+    if (!m->blob) {
+        int64_t id = m->found->service * 128 + hour % 24 * 4 + level;
+        int rc =
+            sqlite3_blob_open(m->reader->db.handle, "main", "block", "body", id, 0, &m->blob);
+        if (rc != SQLITE_OK)
+            return db_error(&m->reader->db, rc, "read", e);
+    }
+    if (p->n > INT32_MAX || p->at > INT32_MAX)
+        return damaged(m, "the directory", hour, e);
+    m->part = block_scratch(&m->r, m->part, p->n, &m->cap_part, 1);
+    int rc = sqlite3_blob_read(m->blob, m->part, (int)p->n, (int)p->at);
+    if (rc == SQLITE_ERROR) // beyond its end
+        return damaged(m, "a block", hour, e);
+    if (rc != SQLITE_OK)
+        return db_error(&m->reader->db, rc, "read", e);
+    *bytes = (struct str){(const char *)m->part, p->n};
+    return 0;
+}
+
+// Those of its rows that count; the body is read if need be.
+static int merge_part(struct merging *m, const struct parts *p, size_t first, int64_t hour,
+                      enum level level, size_t size, struct str *body, struct err *e)
+{
+    int code = 0;
+    struct str bytes;
     size_t n_kept = 0;
     const uint32_t *owner = m->owner + first;
     struct matrix matrix;
     bool one_sum = !m->gauge; // of all who count
+    arena_check(m->arena);
     for (size_t i = 0; i < p->n_rows; i++)
         n_kept += owner[i] != MATRIX_NOBODY;
     if (!n_kept)
@@ -220,22 +311,20 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
             return matrix_sums(&matrix, f->column, NULL, give_sum, m)
                        ? 0
                        : damaged(m, "a sum", hour, e);
-        if (!body->p)
-            code = block_body(m, hour, level, body, e);
+        code = part_bytes(m, p, hour, level, size, body, &bytes, e);
         if (code)
             return code;
         if (one_sum)
             for (size_t i = 0; i < p->n_rows; i++)
                 m->owner[first + i] = owner[i] == MATRIX_NOBODY ? MATRIX_NOBODY : 0;
-        if (!matrix_body(&matrix, parts_bytes(p, *body)) ||
+        if (!matrix_body(&matrix, bytes) ||
             !matrix_sums(&matrix, f->column, one_sum && n_kept == p->n_rows ? NULL : owner,
                          give_sum, m))
             return damaged(m, "a matrix", hour, e);
         return 0;
     }
-    if (!body->p)
-        code = block_body(m, hour, level, body, e);
-    if (!code && !merge_segment(m, owner, (size_t)p->n_rows, parts_bytes(p, *body)))
+    code = part_bytes(m, p, hour, level, size, body, &bytes, e);
+    if (!code && !merge_segment(m, owner, (size_t)p->n_rows, bytes))
         code = damaged(m, "a segment", hour, e);
     return code;
 }
@@ -257,13 +346,18 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
     parts_open(&parts, db_blob(q, 1));
     if (!own_rows(m, &p, keep, &any))
         return damaged(m, "the points", hour, e);
+    struct parts all = parts;
+    size_t size = 0;
+    while (any && parts_next(&all))
+        size += all.n;
     while (any && !code && parts_next(&parts)) {
         if (parts.n_rows > m->n_rows - at)
             return damaged(m, "the directory", hour, e);
-        code = merge_part(m, &parts, at, hour, level, &body, e);
+        code = merge_part(m, &parts, at, hour, level, size, &body, e);
         at += (size_t)parts.n_rows;
     }
     sqlite3_reset(q);
+    close_blob(m);
     return !code && any && (parts.bad || at != m->n_rows) ? damaged(m, "the directory", hour, e)
                                                           : code;
 }
@@ -332,6 +426,7 @@ static int merge_fresh(struct merging *m, struct err *e)
     while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
         int64_t time = sqlite3_column_int64(q, 1);
         const struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
+        look_at_deadline(m, 0);
         if (!f || !is_kept(m, KEEP_IN_RANGE, time))
             continue;
         struct str head = db_blob(q, 2);
@@ -367,6 +462,7 @@ static int count_profiles(struct merging *m, struct err *e)
         points_open(&p, &m->r, db_blob(q, 0));
         while (points_next(&p)) {
             struct found *f = reader_found(m->found, m->n_found, p.series);
+            look_at_deadline(m, p.n);
             for (size_t i = 0; f && i < p.n; i++)
                 f->n += is_kept(m, KEEP_IN_RANGE, p.times[i]);
         }
@@ -378,6 +474,7 @@ static int count_profiles(struct merging *m, struct err *e)
         bind_range(q, m->found->service, m->select);
         while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
             struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
+            look_at_deadline(m, 0);
             if (f)
                 f->n += is_kept(m, KEEP_IN_RANGE, sqlite3_column_int64(q, 1));
         }
@@ -416,6 +513,8 @@ static int count_service(struct merging *m, struct err *e)
 
 static int merge_service(struct merging *m, struct err *e)
 {
+    uint64_t n_profiles = m->n_profiles;
+    int64_t duration = m->duration;
     int code =
         reader_symbols_take(m->lite, m->reader, m->found->service, m->r.zstd, &m->symbols, e);
     if (code)
@@ -432,8 +531,12 @@ static int merge_service(struct merging *m, struct err *e)
         code = merge_fresh(m, e);
     for (uint32_t i = 0; m->gauge && i < m->n_nodes; i++)
         m->sums[i] = llround(m->means[i]);
-    if (!code)
+    if (!code) {
         fold_add(&m->fold, s, m->sums, m->n_nodes);
+    } else {
+        m->n_profiles = n_profiles;
+        m->duration = duration;
+    }
     reader_symbols_give(m->lite, m->symbols);
     m->symbols = NULL;
     return code;
@@ -452,8 +555,9 @@ static void name_type(struct merging *m, const struct found *f)
 static int merge_day(struct merging *m, struct err *e)
 {
     struct found *found;
+    struct err why;
     size_t n = 0;
-    int code = reader_find(m->reader, m->select, m->arena, &found, &n, e);
+    int left_out = 0, code = reader_find(m->reader, m->select, m->arena, &found, &n, e);
     for (size_t at = 0, end; at < n && !code; at = end) {
         for (end = at; end < n && found[end].service == found[at].service; end++)
             ;
@@ -462,6 +566,18 @@ static int merge_day(struct merging *m, struct err *e)
         if (!m->named)
             name_type(m, found + at);
         code = m->counting ? count_service(m, e) : merge_service(m, e);
+        close_blob(m);
+        // A service that cannot be read is left out; the others of the day are not.
+        if (code == STORE_CORRUPT) {
+            left_out = code;
+            why = *e;
+            code = 0;
+            db_reset(&m->reader->db);
+        }
+    }
+    if (left_out && !code) {
+        *e = why;
+        code = left_out;
     }
     return code;
 }
@@ -512,6 +628,7 @@ static int begin_fold(struct merging *m, struct err *e)
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
+    sort_wanted(m);
     fold_init(&m->fold, m->arena, &m->names);
     hash_init(&m->counts, m->arena, 64);
     arena_try_end(m->arena);
@@ -527,17 +644,16 @@ static int each_day(struct merging *m, const int64_t *days, size_t n, struct sto
         code = reader_take(m->lite, m->select->tenant, days[i], &m->reader, e);
         if (!code && m->reader)
             code = merge_guarded(m, e);
+        close_blob(m);
         if (m->symbols)
             reader_symbols_give(m->lite, m->symbols);
         if (m->reader)
             reader_give(m->lite, m->reader);
         m->symbols = NULL;
         m->reader = NULL;
-        if (code == STORE_CORRUPT) {
-            if (!m->counting) {
-                lite_note(m->lite, "%s", e->message);
-                answer->damaged_days++;
-            }
+        if (lite_is_unreadable(code)) {
+            if (!m->counting)
+                lite_leave_out(m->lite, code, days[i], answer, e);
             code = 0;
         }
     }

@@ -10,6 +10,9 @@ struct batch {
     struct arena *arena; // of a few puts
 };
 
+// The symbols of a service cannot be read: nobody but this request fails.
+enum { SERVICE_DAMAGED = 1 };
+
 // A new one only now and then: memory from the kernel is slow. But before it is larger than what a
 // processor's cache and arena_keep hold.
 enum { BATCH_ARENA = 512 << 10 };
@@ -34,6 +37,7 @@ static int row_of(struct day *day, const char *select, const char *insert, struc
     sqlite3_reset(q);
     if (rc != SQLITE_DONE)
         return code;
+    day->made_rows = true;
     q = db_prepare(&day->db, insert, &code, e);
     if (!q)
         return code;
@@ -68,6 +72,7 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
     sqlite3_reset(q);
     if (rc != SQLITE_DONE)
         return code;
+    day->made_rows = true;
     q = db_prepare(&day->db, "INSERT INTO series(service, kind, hash, labels) VALUES(?,?,?,?)",
                    &code, e);
     if (!q)
@@ -124,7 +129,8 @@ static int store_one(struct batch *batch, struct day *day, const struct store_pu
                      struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
 {
     struct block_item item = {.time = put->time, .duration = put->duration, .count = 1};
-    symbols_add(w->symbols, put->profile, batch->arena, &item.v);
+    if (!symbols_add(w->symbols, put->profile, batch->arena, &item.v))
+        return day_refuse(batch->lite, day, w, e);
     struct pack head = {.arena = batch->arena}, body = {.arena = batch->arena};
     pack_varint(&head, item.v.k);
     pack_signed(&head, item.duration);
@@ -146,7 +152,8 @@ static int store_guarded(struct batch *batch, struct day *day, const struct stor
     struct arena_trap trap, symbols_trap;
     if (ARENA_TRY(w->symbols->arena, symbols_trap)) {
         arena_caught(w->symbols->arena, e);
-        // What was half added is of no use: nothing of this transaction's symbols is kept.
+        // The machine has no memory. What was half added is of no use: nothing of this
+        // transaction's symbols is kept.
         day->failed = true;
         return STORE_BUSY;
     }
@@ -228,10 +235,11 @@ static int put_into(struct batch *batch, struct day *day, const struct store_put
             return 0;
         }
     }
-    if (!code)
-        code = day_symbols(batch->lite, day, service, &w, e);
     if (code)
         return code;
+    code = day_symbols(batch->lite, day, service, &w, e);
+    if (code)
+        return code == STORE_CORRUPT && w ? SERVICE_DAMAGED : code;
     return store_guarded(batch, day, put, w, service, series, request, e);
 }
 
@@ -288,7 +296,9 @@ static void put_request(struct batch *batch, struct store_request *r)
                             : err_set(&r->error, "no memory to store a profile");
         if (!code) {
             code = put_into(batch, day, &r->puts[i], r, &r->error);
-            if (code && (code != STORE_BUSY || day->failed))
+            if (code == SERVICE_DAMAGED)
+                code = STORE_FAILED;
+            else if (code && (code != STORE_BUSY || day->failed))
                 fail_day(day, code, &r->error);
         }
     }
@@ -299,8 +309,9 @@ static void put_request(struct batch *batch, struct store_request *r)
         struct err e;
         d->in_request = false;
         db_reset(&d->db);
-        if (code)
+        if (code && d->made_rows)
             day_forget_series(d);
+        d->made_rows = false;
         int undone = code ? db_exec(&d->db, "ROLLBACK TO request", &e) : 0;
         if (!undone)
             undone = step(d, "RELEASE request", &e);
@@ -326,7 +337,7 @@ static int save_symbols(struct lite *lite, struct day *day, struct err *e)
     int code = 0;
     for (struct writer_symbols *w = day->symbols; w && !code; w = w->next) {
         struct symbols *s = w->symbols;
-        if (!symbols_unsaved(s))
+        if (!s || !symbols_unsaved(s))
             continue;
         struct pack b = {.arena = arena_new(0)};
         code = b.arena ? pack_unsaved(lite, s, &b, e) : err_set(e, "no memory to write symbols");
@@ -378,8 +389,11 @@ void sqlite_commit(void *driver, struct store_request **requests, size_t n)
     }
     arena_free(batch.arena);
     for (struct day *d = lite->days; d; d = d->next)
-        if (d->in_transaction)
+        if (d->in_transaction) {
             commit_day(lite, d);
+            if (!d->failed)
+                day_set_aside(lite, d);
+        }
     // Whoever put something into a day that failed has failed, too.
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < requests[i]->n && !requests[i]->code; j++) {

@@ -33,6 +33,59 @@ size_t symbols_size(const struct symbols *s)
     return arena_size(s->arena);
 }
 
+static void *copy_items(struct arena *arena, const void *items, size_t n, size_t size)
+{
+    void *copy = arena_array(arena, n, size);
+    if (n)
+        memcpy(copy, items, n * size);
+    return copy;
+}
+
+struct symbols *symbols_copy(const struct symbols *s, size_t limit)
+{
+    struct arena *arena = arena_new(limit);
+    struct arena_trap trap;
+    if (!arena || ARENA_TRY(arena, trap)) {
+        arena_free(arena);
+        return NULL;
+    }
+    struct symbols *copy = arena_alloc(arena, sizeof *copy);
+    const struct symbols_counts n = s->n;
+    *copy = (struct symbols){.arena = arena,
+                             .n = n,
+                             .saved = s->saved,
+                             .text = s->text,
+                             .chunk = s->chunk,
+                             .limit = s->limit,
+                             .cap = {n.strings, n.functions, n.mappings, n.locations, n.lines,
+                                     n.nodes}};
+    copy->strings = arena_array(arena, n.strings, sizeof *copy->strings);
+    char *text = arena_alloc(arena, s->text);
+    for (uint32_t i = 0; i < n.strings; i++) {
+        size_t length = s->strings[i].n;
+        copy->strings[i] = (struct str){text, length};
+        if (length)
+            memcpy(text, s->strings[i].p, length);
+        text += length;
+    }
+    copy->functions = copy_items(arena, s->functions, n.functions, sizeof *s->functions);
+    copy->mappings = copy_items(arena, s->mappings, n.mappings, sizeof *s->mappings);
+    copy->locations = copy_items(arena, s->locations, n.locations, sizeof *s->locations);
+    copy->lines = copy_items(arena, s->lines, n.lines, sizeof *s->lines);
+    copy->nodes = copy_items(arena, s->nodes, n.nodes, sizeof *s->nodes);
+    arena_try_end(arena);
+    return copy;
+}
+
+// What each costs in its array, which has room to grow, and in its index.
+size_t symbols_weight(const struct symbols *s)
+{
+    const struct symbols_counts *n = &s->n;
+    return s->text + (size_t)n->strings * 48 + (size_t)n->functions * 60 +
+           (size_t)n->mappings * 96 + (size_t)n->locations * 60 + (size_t)n->lines * 36 +
+           (size_t)n->nodes * 64;
+}
+
 #define PUSH(s, items, count, slot) \
     ((s)->items =                   \
          arena_push((s)->arena, (s)->items, (s)->n.count, &(s)->cap[slot], sizeof *(s)->items))
@@ -80,13 +133,15 @@ static uint32_t slot_of(const struct symbols *s, uint32_t parent, uint32_t locat
     return (uint32_t)(hash_mix(parent, location) >> 32) & s->mask;
 }
 
-static void fill_slot(struct symbols *s, uint32_t id)
+// index: in its nodes.
+static void fill_slot(struct symbols *s, uint32_t index)
 {
-    struct symbols_node n = s->nodes[id];
+    struct symbols_node n = s->nodes[index];
     uint32_t at = slot_of(s, n.parent, n.location);
     while (s->slots[at].id)
         at = (at + 1) & s->mask;
-    s->slots[at] = (struct symbols_slot){n.parent, n.location, id};
+    s->slots[at] =
+        (struct symbols_slot){n.parent, n.location, index + (s->base ? s->base->n.nodes : 0)};
 }
 
 // Room for twice as many nodes as there are.
@@ -97,7 +152,7 @@ static void build_slots(struct symbols *s)
         n *= 2;
     s->slots = arena_array(s->arena, n, sizeof *s->slots);
     s->mask = n - 1;
-    for (uint32_t i = 1; i < s->n.nodes; i++)
+    for (uint32_t i = s->base ? 0 : 1; i < s->n.nodes; i++)
         fill_slot(s, i);
 }
 
@@ -122,56 +177,89 @@ static void build_index(struct symbols *s)
     s->indexed = true;
 }
 
-static uint32_t add_string(struct symbols *s, struct str text, uint64_t hash)
+// --- a stage ---
+
+// Each of these returns an index in s, or MODEL_NONE.
+
+static uint32_t find_string(const struct symbols *s, struct str text, uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->string_index, hash); hash_hit(&s->string_index, &at);
          hash_next(&s->string_index, &at))
         if (str_eq(s->strings[at.item], text))
             return at.item;
-    PUSH(s, strings, strings, 0);
-    s->strings[s->n.strings] = (struct str){arena_copy(s->arena, text.p, text.n), text.n};
-    hash_add(&s->string_index, s->arena, hash, s->n.strings);
-    return s->n.strings++;
+    return MODEL_NONE;
 }
 
-static uint32_t add_function(struct symbols *s, struct symbols_function f, uint64_t hash)
+static uint32_t find_function(const struct symbols *s, const struct symbols_function *f,
+                              uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->function_index, hash);
          hash_hit(&s->function_index, &at); hash_next(&s->function_index, &at)) {
         const struct symbols_function *g = &s->functions[at.item];
-        if (f.name == g->name && f.system_name == g->system_name && f.filename == g->filename &&
-            f.start_line == g->start_line)
+        if (f->name == g->name && f->system_name == g->system_name && f->filename == g->filename &&
+            f->start_line == g->start_line)
             return at.item;
     }
-    PUSH(s, functions, functions, 1);
-    s->functions[s->n.functions] = f;
-    hash_add(&s->function_index, s->arena, hash, s->n.functions);
-    return s->n.functions++;
+    return MODEL_NONE;
 }
 
-static uint32_t add_mapping(struct symbols *s, struct symbols_mapping m)
+static uint32_t find_mapping(const struct symbols *s, const struct symbols_mapping *m,
+                             uint64_t hash)
 {
-    uint64_t hash = hash_mapping(&m);
     for (struct hash_probe at = hash_find(&s->mapping_index, hash);
          hash_hit(&s->mapping_index, &at); hash_next(&s->mapping_index, &at))
-        if (same_mapping(&s->mappings[at.item], &m))
+        if (same_mapping(&s->mappings[at.item], m))
             return at.item;
-    PUSH(s, mappings, mappings, 2);
-    s->mappings[s->n.mappings] = m;
-    hash_add(&s->mapping_index, s->arena, hash, s->n.mappings);
-    return s->n.mappings++;
+    return MODEL_NONE;
 }
 
-static uint32_t add_location(struct symbols *s, struct symbols_location l,
-                             const struct symbols_line *lines, uint64_t hash)
+static uint32_t find_location(const struct symbols *s, const struct symbols_location *l,
+                              const struct symbols_line *lines, uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->location_index, hash);
          hash_hit(&s->location_index, &at); hash_next(&s->location_index, &at)) {
         const struct symbols_location *m = &s->locations[at.item];
-        if (l.address == m->address && l.mapping == m->mapping && l.n_lines == m->n_lines &&
-            l.is_folded == m->is_folded && same_lines(lines, s->lines + m->first_line, l.n_lines))
+        if (l->address == m->address && l->mapping == m->mapping && l->n_lines == m->n_lines &&
+            l->is_folded == m->is_folded && same_lines(lines, s->lines + m->first_line, l->n_lines))
             return at.item;
     }
+    return MODEL_NONE;
+}
+
+// An id, not an index; MODEL_NONE: there is no such node.
+static uint32_t find_node(const struct symbols *s, uint32_t parent, uint32_t location)
+{
+    for (uint32_t at = slot_of(s, parent, location); s->slots[at].id; at = (at + 1) & s->mask)
+        if (s->slots[at].parent == parent && s->slots[at].location == location)
+            return s->slots[at].id;
+    return MODEL_NONE;
+}
+
+static void push_string(struct symbols *s, struct str text, uint64_t hash)
+{
+    PUSH(s, strings, strings, 0);
+    s->strings[s->n.strings] = (struct str){arena_copy(s->arena, text.p, text.n), text.n};
+    s->text += text.n;
+    hash_add(&s->string_index, s->arena, hash, s->n.strings++);
+}
+
+static void push_function(struct symbols *s, const struct symbols_function *f, uint64_t hash)
+{
+    PUSH(s, functions, functions, 1);
+    s->functions[s->n.functions] = *f;
+    hash_add(&s->function_index, s->arena, hash, s->n.functions++);
+}
+
+static void push_mapping(struct symbols *s, const struct symbols_mapping *m, uint64_t hash)
+{
+    PUSH(s, mappings, mappings, 2);
+    s->mappings[s->n.mappings] = *m;
+    hash_add(&s->mapping_index, s->arena, hash, s->n.mappings++);
+}
+
+static void push_location(struct symbols *s, struct symbols_location l,
+                          const struct symbols_line *lines, uint64_t hash)
+{
     l.first_line = s->n.lines;
     for (uint32_t i = 0; i < l.n_lines; i++) {
         PUSH(s, lines, lines, 4);
@@ -179,23 +267,120 @@ static uint32_t add_location(struct symbols *s, struct symbols_location l,
     }
     PUSH(s, locations, locations, 3);
     s->locations[s->n.locations] = l;
-    hash_add(&s->location_index, s->arena, hash, s->n.locations);
-    return s->n.locations++;
+    hash_add(&s->location_index, s->arena, hash, s->n.locations++);
 }
 
-static uint32_t add_node(struct symbols *s, uint32_t parent, uint32_t location)
+static void push_node(struct symbols *s, uint32_t parent, uint32_t location)
 {
-    for (uint32_t at = slot_of(s, parent, location); s->slots[at].id; at = (at + 1) & s->mask)
-        if (s->slots[at].parent == parent && s->slots[at].location == location)
-            return s->slots[at].id;
     PUSH(s, nodes, nodes, 5);
     s->nodes[s->n.nodes] = (struct symbols_node){parent, location};
-    uint32_t id = s->n.nodes++;
-    if (id > s->mask / 4 * 3)
+    uint32_t index = s->n.nodes++;
+    if (index > s->mask / 4 * 3)
         build_slots(s);
     else
-        fill_slot(s, id);
-    return id;
+        fill_slot(s, index);
+}
+
+// A stage is empty most of the time: its tables are made with the first new symbol.
+static void begin_stage(struct symbols *stage)
+{
+    if (!stage->indexed)
+        build_index(stage);
+}
+
+static uint32_t stage_string(struct symbols *stage, struct str text, uint64_t hash)
+{
+    uint32_t known = find_string(stage->base, text, hash), first = stage->base->n.strings;
+    if (known != MODEL_NONE)
+        return known;
+    begin_stage(stage);
+    known = find_string(stage, text, hash);
+    if (known != MODEL_NONE)
+        return first + known;
+    push_string(stage, text, hash);
+    return first + stage->n.strings - 1;
+}
+
+static uint32_t stage_function(struct symbols *stage, const struct symbols_function *f,
+                               uint64_t hash)
+{
+    uint32_t known = find_function(stage->base, f, hash), first = stage->base->n.functions;
+    if (known != MODEL_NONE)
+        return known;
+    begin_stage(stage);
+    known = find_function(stage, f, hash);
+    if (known != MODEL_NONE)
+        return first + known;
+    push_function(stage, f, hash);
+    return first + stage->n.functions - 1;
+}
+
+static uint32_t stage_mapping(struct symbols *stage, const struct symbols_mapping *m)
+{
+    uint64_t hash = hash_mapping(m);
+    uint32_t known = find_mapping(stage->base, m, hash), first = stage->base->n.mappings;
+    if (known != MODEL_NONE)
+        return known;
+    begin_stage(stage);
+    known = find_mapping(stage, m, hash);
+    if (known != MODEL_NONE)
+        return first + known;
+    push_mapping(stage, m, hash);
+    return first + stage->n.mappings - 1;
+}
+
+static uint32_t stage_location(struct symbols *stage, const struct symbols_location *l,
+                               const struct symbols_line *lines, uint64_t hash)
+{
+    uint32_t known = find_location(stage->base, l, lines, hash), first = stage->base->n.locations;
+    if (known != MODEL_NONE)
+        return known;
+    begin_stage(stage);
+    known = find_location(stage, l, lines, hash);
+    if (known != MODEL_NONE)
+        return first + known;
+    push_location(stage, *l, lines, hash);
+    return first + stage->n.locations - 1;
+}
+
+static uint32_t stage_node(struct symbols *stage, uint32_t parent, uint32_t location)
+{
+    uint32_t known = find_node(stage->base, parent, location);
+    if (known != MODEL_NONE)
+        return known;
+    begin_stage(stage);
+    known = find_node(stage, parent, location);
+    if (known != MODEL_NONE)
+        return known;
+    push_node(stage, parent, location);
+    return stage->base->n.nodes + stage->n.nodes - 1;
+}
+
+static bool is_over(const struct symbols *stage)
+{
+    size_t limit = stage->base->limit;
+    return limit && stage->indexed &&
+           symbols_weight(stage->base) + symbols_weight(stage) > limit;
+}
+
+// All ids stay what they are.
+static void append_stage(struct symbols *s, const struct symbols *stage)
+{
+    if (!stage->indexed)
+        return;
+    for (uint32_t i = 0; i < stage->n.strings; i++)
+        push_string(s, stage->strings[i], hash_bytes(stage->strings[i].p, stage->strings[i].n, 0));
+    for (uint32_t i = 0; i < stage->n.functions; i++)
+        push_function(s, &stage->functions[i], hash_function(&stage->functions[i]));
+    for (uint32_t i = 0; i < stage->n.mappings; i++)
+        push_mapping(s, &stage->mappings[i], hash_mapping(&stage->mappings[i]));
+    for (uint32_t i = 0; i < stage->n.locations; i++) {
+        const struct symbols_location *l = &stage->locations[i];
+        const struct symbols_line *lines = stage->lines + l->first_line;
+        push_location(s, *l, lines, hash_location(l, lines));
+    }
+    for (uint32_t i = 0; i < stage->n.nodes; i++)
+        push_node(s, stage->nodes[i].parent, stage->nodes[i].location);
 }
 
 // --- a profile ---
@@ -203,6 +388,7 @@ static uint32_t add_node(struct symbols *s, uint32_t parent, uint32_t location)
 // Ids of s for those of a profile that are used, plus one; 0: not used.
 struct translation {
     struct symbols *s;
+    struct symbols stage; // what is new
     const struct model_profile *p;
     struct arena *arena;
     uint32_t *strings, *functions, *mappings, *locations;
@@ -236,7 +422,8 @@ static void add_strings(struct translation *t, const struct used *used)
         hash_prefetch(&t->s->string_index, hash[i]);
     }
     for (size_t i = 0; i < used->n; i++)
-        t->strings[used->items[i]] = add_string(t->s, model_str(t->p, used->items[i]), hash[i]) + 1;
+        t->strings[used->items[i]] =
+            stage_string(&t->stage, model_str(t->p, used->items[i]), hash[i]) + 1;
 }
 
 static void add_functions(struct translation *t, const struct used *used)
@@ -252,7 +439,7 @@ static void add_functions(struct translation *t, const struct used *used)
         hash_prefetch(&t->s->function_index, hash[i]);
     }
     for (size_t i = 0; i < used->n; i++)
-        t->functions[used->items[i]] = add_function(t->s, made[i], hash[i]) + 1;
+        t->functions[used->items[i]] = stage_function(&t->stage, &made[i], hash[i]) + 1;
 }
 
 static void add_mappings(struct translation *t, const struct used *used)
@@ -264,11 +451,13 @@ static void add_mappings(struct translation *t, const struct used *used)
                          (m->has_line_numbers ? SYMBOLS_HAS_LINE_NUMBERS : 0) |
                          (m->has_inline_frames ? SYMBOLS_HAS_INLINE_FRAMES : 0) |
                          (m->file || m->build_id ? 0 : SYMBOLS_FIXED);
-        t->mappings[used->items[i]] =
-            add_mapping(t->s, (struct symbols_mapping){m->start, m->limit - m->start, m->offset,
-                                                       t->strings[m->file] - 1,
-                                                       t->strings[m->build_id] - 1, flags}) +
-            1;
+        struct symbols_mapping made = {m->start,
+                                       m->limit - m->start,
+                                       m->offset,
+                                       t->strings[m->file] - 1,
+                                       t->strings[m->build_id] - 1,
+                                       flags};
+        t->mappings[used->items[i]] = stage_mapping(&t->stage, &made) + 1;
     }
 }
 
@@ -294,7 +483,7 @@ static void add_locations(struct translation *t, const struct used *used, size_t
     }
     to = lines;
     for (size_t i = 0; i < used->n; i++) {
-        t->locations[used->items[i]] = add_location(t->s, made[i], to, hash[i]) + 1;
+        t->locations[used->items[i]] = stage_location(&t->stage, &made[i], to, hash[i]) + 1;
         to += made[i].n_lines;
     }
 }
@@ -418,34 +607,46 @@ static struct row *sort_rows(struct row *rows, struct row *spare, size_t n, uint
 }
 
 // All stacks one level after the other: the nodes of a level can be looked for at once,
-// where those of a stack would have to wait for each other.
-static void walk_stacks(struct translation *t, struct row **rows, size_t n, uint32_t deepest)
+// where those of a stack would have to wait for each other. false: it is too much.
+static bool walk_stacks(struct translation *t, struct row *const *rows, size_t n)
 {
     const struct model_profile *p = t->p;
     struct symbols *s = t->s;
     uint32_t *location = arena_array(t->arena, n, sizeof *location);
-    for (uint32_t d = 0; d < deepest; d++) {
+    struct row **deeper = arena_array(t->arena, n, sizeof *deeper);
+    if (n)
+        memcpy(deeper, rows, n * sizeof *deeper);
+    for (uint32_t d = 0; n; d++) {
+        size_t left = 0;
         for (size_t i = 0; i < n; i++) {
-            uint32_t depth = p->stack_len[rows[i]->sample];
+            struct row *row = deeper[i];
+            uint32_t depth = p->stack_len[row->sample];
             if (d >= depth)
                 continue;
-            location[i] = t->locations[model_stack(p, rows[i]->sample)[depth - 1 - d]] - 1;
-            __builtin_prefetch(&s->slots[slot_of(s, rows[i]->node, location[i])]);
+            location[left] = t->locations[model_stack(p, row->sample)[depth - 1 - d]] - 1;
+            __builtin_prefetch(&s->slots[slot_of(s, row->node, location[left])]);
+            deeper[left++] = row;
         }
+        n = left;
         for (size_t i = 0; i < n; i++)
-            if (d < p->stack_len[rows[i]->sample])
-                rows[i]->node = add_node(s, rows[i]->node, location[i]);
+            deeper[i]->node = stage_node(&t->stage, deeper[i]->node, location[i]);
+        if (is_over(&t->stage))
+            return false;
     }
+    return true;
 }
 
 enum { STACKS_LEAST = 1024, STACKS_MOST = 16384 };
 
-// The nodes of rows. Stacks that came lately are found whole, by a hash of 128 bits with a secret
-// seed: no other stack has it.
-static void add_stacks(struct translation *t, struct row *rows, size_t n, uint32_t deepest)
+// Stacks of a profile that are not in the cache, and what is put there when they have their nodes.
+struct unknown_stacks {
+    struct row **rows;
+    struct symbols_stack *stacks;
+    size_t n;
+};
+
+static void prepare_stacks(struct symbols *s)
 {
-    const struct model_profile *p = t->p;
-    struct symbols *s = t->s;
     if (!s->stacks && getrandom(s->seed, sizeof s->seed, 0) != sizeof s->seed)
         arena_fail(s->arena, "the kernel gives no random numbers");
     if (!s->stacks || (s->n_stacks > s->stack_mask / 2 && s->stack_mask < STACKS_MOST - 1)) {
@@ -454,9 +655,17 @@ static void add_stacks(struct translation *t, struct row *rows, size_t n, uint32
         s->stack_mask = (uint32_t)room - 1;
         s->n_stacks = 0;
     }
+}
+
+// The nodes of rows. Stacks that came lately are found whole, by a hash of 128 bits with a secret
+// seed: no other stack has it. false: it is too much.
+static bool find_stacks(struct translation *t, struct row *rows, size_t n,
+                        struct unknown_stacks *unknown)
+{
+    const struct model_profile *p = t->p;
+    struct symbols *s = t->s;
     struct symbols_stack *wanted = arena_array(t->arena, n, sizeof *wanted);
-    struct row **unknown = arena_array(t->arena, n, sizeof *unknown);
-    size_t n_unknown = 0;
+    *unknown = (struct unknown_stacks){arena_array(t->arena, n, sizeof *unknown->rows), wanted, 0};
     for (size_t i = 0; i < n; i++) {
         const uint32_t *stack = model_stack(p, rows[i].sample);
         uint32_t depth = p->stack_len[rows[i].sample];
@@ -473,34 +682,46 @@ static void add_stacks(struct translation *t, struct row *rows, size_t n, uint32
     }
     for (size_t i = 0; i < n; i++) {
         const struct symbols_stack *at = &s->stacks[wanted[i].a & s->stack_mask];
-        if (at->a == wanted[i].a && at->b == wanted[i].b && at->node)
+        if (at->a == wanted[i].a && at->b == wanted[i].b && at->node) {
             rows[i].node = at->node;
-        else
-            unknown[n_unknown++] = &rows[i];
+        } else {
+            wanted[unknown->n] = wanted[i];
+            unknown->rows[unknown->n++] = &rows[i];
+        }
     }
-    walk_stacks(t, unknown, n_unknown, n_unknown ? deepest : 0);
-    for (size_t i = 0; i < n_unknown; i++) {
-        struct symbols_stack *w = &wanted[unknown[i] - rows];
+    if (!walk_stacks(t, unknown->rows, unknown->n))
+        return false;
+    // Now: rows are sorted later.
+    for (size_t i = 0; i < unknown->n; i++)
+        wanted[i].node = unknown->rows[i]->node;
+    return true;
+}
+
+static void remember_stacks(struct symbols *s, const struct unknown_stacks *unknown)
+{
+    for (size_t i = 0; i < unknown->n; i++) {
+        const struct symbols_stack *w = &unknown->stacks[i];
         struct symbols_stack *at = &s->stacks[w->a & s->stack_mask];
-        w->node = unknown[i]->node;
         s->n_stacks += at->node == 0;
         *at = *w;
     }
 }
 
-void symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
+bool symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
                  struct symbols_values *v)
 {
     if (!s->indexed)
         build_index(s);
-    struct translation t = {.s = s, .p = p, .arena = scratch};
+    prepare_stacks(s);
+    struct translation t = {
+        .s = s, .p = p, .arena = scratch, .stage = {.arena = scratch, .base = s}};
     t.strings = arena_array(scratch, p->strings->n, sizeof *t.strings);
     t.functions = arena_array(scratch, p->n_functions, sizeof *t.functions);
     t.mappings = arena_array(scratch, p->n_mappings, sizeof *t.mappings);
     t.locations = arena_array(scratch, p->n_locations, sizeof *t.locations);
     struct used used = {arena_array(scratch, p->n_locations, sizeof *used.items), 0};
     struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
-    uint32_t deepest = 0, max = 0;
+    uint32_t max = 0;
     uint32_t span_key = symbols_span_key(p);
     struct store_trace *traces = symbols_traces(p, scratch);
     bool any_span = traces != NULL;
@@ -514,7 +735,6 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
             continue;
         uint64_t span = span_key == MODEL_NONE ? 0 : symbols_span(p, i, span_key);
         any_span |= span != 0;
-        deepest = p->stack_len[i] > deepest ? p->stack_len[i] : deepest;
         const uint32_t *stack = model_stack(p, i);
         for (uint32_t d = 0; d < p->stack_len[i]; d++)
             t.locations[stack[d]] = 1;
@@ -524,7 +744,9 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
         if (t.locations[i])
             used.items[used.n++] = i;
     add_symbols(&t, &used);
-    add_stacks(&t, rows, n_rows, deepest);
+    struct unknown_stacks unknown;
+    if (is_over(&t.stage) || !find_stacks(&t, rows, n_rows, &unknown))
+        return false;
     for (size_t i = 0; i < n_rows; i++)
         max = rows[i].node > max ? rows[i].node : max;
     if (any_span)
@@ -555,4 +777,8 @@ void symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
         for (uint32_t c = 0; c < v->k; c++)
             v->values[(size_t)c * n + to] = pack_add(v->values[(size_t)c * n + to], values[c]);
     }
+    // Last: nothing of above has changed s.
+    append_stage(s, &t.stage);
+    remember_stacks(s, &unknown);
+    return true;
 }
