@@ -157,6 +157,22 @@ void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols);
 // Nothing of files that were moved or removed is used any more.
 void reader_forget(struct lite *lite);
 
+// The body of a block, which is large: read when the head does not do, as a whole if it is small.
+// Zeroed before it is used.
+struct block_body {
+    int64_t id;
+    bool whole;
+    struct str bytes;    // of a whole one that was read
+    sqlite3_blob *blob;  // of another
+    uint8_t *part;
+    size_t cap_part;
+};
+void reader_body(struct block_body *b, int64_t id, struct parts parts);
+// The bytes of a part, in r or until the reader's next statement. May jump out of r's arena.
+int reader_part(struct block_body *b, struct reader *reader, struct block_reader *r,
+                const struct parts *part, struct str *bytes, struct err *e);
+void reader_body_end(struct block_body *b);
+
 // A series of the select, with one of its columns.
 struct found {
     int64_t id, service;

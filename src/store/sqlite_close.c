@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "store/rollup.h"
 #include "store/sqlite.h"
 
 enum { BLOCK_LEVEL = 9, PAST_LEVEL = 15, SYMBOL_CHUNKS = 8 };
@@ -23,18 +24,6 @@ struct listed {
     int64_t kind, id;
 };
 
-// The sum of rows, node by node.
-struct sum {
-    struct block_item item; // its totals have room for all columns; time of the first row if !count
-    int64_t totals[KIND_MAX_TYPES];
-    uint32_t n;      // nodes
-    uint32_t *nodes; // as they came
-    int64_t *values; // values[index * k + column]
-    uint32_t *place; // by node: its index + 1
-    size_t cap_nodes, cap_values, cap_place;
-    struct row_buffer sorted;
-};
-
 struct closing {
     struct lite *lite;
     struct reader *reader; // the snapshot
@@ -44,7 +33,7 @@ struct closing {
     struct block_reader r, r_old;
     struct block_writer raw, five, whole;
     bool with_hour, with_five;
-    struct sum bucket, total;
+    struct rollup bucket, total;
     // The block that is there already, one group of its points after the other.
     size_t n_old;
     struct points points;
@@ -87,77 +76,20 @@ static void *close_room(struct closing *c, void *items, size_t n, size_t *cap, s
     return items;
 }
 
-// --- sums ---
-
-static void sum_add(struct closing *c, struct sum *s, const struct block_item *item)
-{
-    const struct symbols_values *v = &item->v;
-    uint32_t k = v->k, max = 0;
-    for (uint32_t i = 0; i < v->n; i++)
-        max = v->nodes[i] > max ? v->nodes[i] : max;
-    s->place = close_room(c, s->place, (size_t)max + 1, &s->cap_place, sizeof *s->place);
-    s->nodes = close_room(c, s->nodes, (size_t)s->n + v->n, &s->cap_nodes, sizeof *s->nodes);
-    s->values = close_room(c, s->values, ((size_t)s->n + v->n) * k, &s->cap_values,
-                           sizeof *s->values);
-    for (uint32_t i = 0; i < v->n; i++) {
-        uint32_t *place = &s->place[v->nodes[i]];
-        if (!*place) {
-            s->nodes[s->n] = v->nodes[i];
-            for (uint32_t t = 0; t < k; t++)
-                s->values[(size_t)s->n * k + t] = 0;
-            *place = ++s->n;
-        }
-        int64_t *to = s->values + (size_t)(*place - 1) * k;
-        for (uint32_t t = 0; t < k; t++)
-            to[t] = pack_add(to[t], v->values[(size_t)t * v->n + i]);
-    }
-    s->item.count += item->count;
-    s->item.duration = pack_add(s->item.duration, item->duration);
-    for (uint32_t t = 0; t < k; t++)
-        s->totals[t] = pack_add(s->totals[t], item->totals[t]);
-}
-
-// Writes the sum as a row of time, and begins anew.
-static void sum_write(struct closing *c, struct sum *s, struct block_writer *to, uint32_t k,
-                      int64_t time)
-{
-    if (!s->item.count)
-        return;
-    struct block_item row = s->item;
-    row.time = time;
-    row.totals = s->totals;
-    row.v = (struct symbols_values){.n = s->n, .k = k};
-    s->sorted.arena = c->arena;
-    row_reserve(&s->sorted, &row.v, false, false);
-    if (s->n)
-        memcpy(row.v.nodes, s->nodes, s->n * sizeof *s->nodes);
-    // nodes are not needed in the order they came any more: they are the sort's scratch.
-    pack_sort(row.v.nodes, s->n, s->nodes);
-    for (uint32_t i = 0; i < s->n; i++) {
-        uint32_t *place = &s->place[row.v.nodes[i]];
-        for (uint32_t t = 0; t < k; t++)
-            row.v.values[(size_t)t * s->n + i] = s->values[(size_t)(*place - 1) * k + t];
-        *place = 0;
-    }
-    block_write_row(to, &row);
-    s->n = 0;
-    s->item = (struct block_item){0};
-    memset(s->totals, 0, sizeof s->totals);
-}
+// --- rows ---
 
 static void close_row(struct closing *c, const struct block_item *item)
 {
-    uint32_t k = item->v.k;
     block_write_row(&c->raw, item);
     if (c->with_five) {
         int64_t start = item->time - item->time % FIVE_MINUTES_NANOS;
-        if (c->bucket.item.count && start != c->bucket.item.time)
-            sum_write(c, &c->bucket, &c->five, k, c->bucket.item.time);
-        c->bucket.item.time = start;
-        sum_add(c, &c->bucket, item);
+        if (start != c->bucket.sum.time)
+            rollup_write(&c->bucket, &c->five);
+        c->bucket.sum.time = start;
+        rollup_add(&c->bucket, item);
     }
     if (c->with_hour)
-        sum_add(c, &c->total, item);
+        rollup_add(&c->total, item);
 }
 
 // --- the block that is there ---
@@ -335,10 +267,11 @@ static int merge_series(struct closing *c, const struct listed *series, sqlite3_
         close_row(c, item);
         *(is_old ? &has_old : &has_fresh) = false;
     }
-    if (!code && begun && c->with_five)
-        sum_write(c, &c->bucket, &c->five, k, c->bucket.item.time);
-    if (!code && begun && c->with_hour)
-        sum_write(c, &c->total, &c->whole, k, c->hour * HOUR_NANOS);
+    if (!code) {
+        rollup_write(&c->bucket, &c->five);
+        c->total.sum.time = c->hour * HOUR_NANOS;
+        rollup_write(&c->total, &c->whole);
+    }
     return code;
 }
 
@@ -683,7 +616,7 @@ int sqlite_close_hour(struct lite *lite, struct str tenant, int64_t number, int6
     if (code || !c.reader)
         return code ? code : 1;
     c.arena = arena_new(0);
-    c.old_row.arena = c.fresh_row.arena = c.arena;
+    c.old_row.arena = c.fresh_row.arena = c.bucket.arena = c.total.arena = c.arena;
     c.zstd = ZSTD_createCCtx();
     if (!c.arena || !c.zstd) {
         err_set(e, "no memory to close an hour of %s", c.reader->db.path);

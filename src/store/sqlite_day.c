@@ -294,6 +294,7 @@ static int read_symbols(struct lite *lite, struct day *day, struct writer_symbol
         return STORE_BUSY;
     }
     w->symbols->limit = service_limit(lite);
+    w->symbols->read_limit = service_limit(lite) * 2;
     sqlite3_bind_int64(q, 1, w->service);
     while (!result && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         w->symbols->chunk = sqlite3_column_int64(q, 0);
@@ -303,8 +304,6 @@ static int read_symbols(struct lite *lite, struct day *day, struct writer_symbol
                     (long long)w->symbols->chunk);
             result = STORE_CORRUPT;
         }
-        if (!result && symbols_weight(w->symbols) > service_limit(lite) * 2)
-            result = STORE_BUSY;
     }
     sqlite3_reset(q);
     if (result == STORE_CORRUPT) {

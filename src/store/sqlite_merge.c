@@ -30,10 +30,7 @@ struct merging {
     // count.
     uint32_t *owner;
     size_t n_rows, cap_owner;
-    // Parts of a body that is too large to be read as a whole.
-    sqlite3_blob *blob;
-    uint8_t *part;
-    size_t cap_part;
+    struct block_body body;
     // What the select has, sorted.
     uint64_t *spans;
     struct store_trace *traces;
@@ -211,6 +208,13 @@ static void give_sum(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
         m->sums[node] = pack_add(m->sums[node], sum);
 }
 
+static int part_bytes(struct merging *m, const struct parts *p, int64_t hour, struct str *bytes,
+                      struct err *e)
+{
+    int code = reader_part(&m->body, m->reader, &m->r, p, bytes, e);
+    return code == STORE_CORRUPT ? damaged(m, "a block", hour, e) : code;
+}
+
 // What of a block the statement names, or none where there is no such block.
 static sqlite3_stmt *block_row(struct merging *m, const char *sql, int64_t hour, enum level level,
                                int *code, struct err *e)
@@ -229,62 +233,9 @@ static sqlite3_stmt *block_row(struct merging *m, const char *sql, int64_t hour,
     return NULL;
 }
 
-// The body of a block, which is large: read when the head does not do.
-static int block_body(struct merging *m, int64_t hour, enum level level, struct str *body,
-                      struct err *e)
-{
-    int code = 0;
-    sqlite3_stmt *q =
-        block_row(m, "SELECT body FROM block WHERE id=?1*128+?2%24*4+?3", hour, level, &code, e);
-    if (!q)
-        return code ? code : damaged(m, "a block", hour, e);
-    *body = db_blob(q, 0);
-    return 0;
-}
-
-static void close_blob(struct merging *m)
-{
-    sqlite3_blob_close(m->blob);
-    m->blob = NULL;
-}
-
-// Bodies up to this size are read as a whole, which is quicker.
-enum { WHOLE_BODY = 4 << 20 };
-
-// The bytes of a part. size: of the whole body, which *body is if it is small and was read.
-static int part_bytes(struct merging *m, const struct parts *p, int64_t hour, enum level level,
-                      size_t size, struct str *body, struct str *bytes, struct err *e)
-{
-    int code = 0;
-    if (size <= WHOLE_BODY) {
-        if (!body->p)
-            code = block_body(m, hour, level, body, e);
-        if (!code)
-            *bytes = parts_bytes(p, *body);
-        return code;
-    }
-    if (!m->blob) {
-        int64_t id = m->found->service * 128 + hour % 24 * 4 + level;
-        int rc =
-            sqlite3_blob_open(m->reader->db.handle, "main", "block", "body", id, 0, &m->blob);
-        if (rc != SQLITE_OK)
-            return db_error(&m->reader->db, rc, "read", e);
-    }
-    if (p->n > INT32_MAX || p->at > INT32_MAX)
-        return damaged(m, "the directory", hour, e);
-    m->part = block_scratch(&m->r, m->part, p->n, &m->cap_part, 1);
-    int rc = sqlite3_blob_read(m->blob, m->part, (int)p->n, (int)p->at);
-    if (rc == SQLITE_ERROR) // beyond its end
-        return damaged(m, "a block", hour, e);
-    if (rc != SQLITE_OK)
-        return db_error(&m->reader->db, rc, "read", e);
-    *bytes = (struct str){(const char *)m->part, p->n};
-    return 0;
-}
-
 // Those of its rows that count; the body is read if need be.
 static int merge_part(struct merging *m, const struct parts *p, size_t first, int64_t hour,
-                      enum level level, size_t size, struct str *body, struct err *e)
+                      struct err *e)
 {
     int code = 0;
     struct str bytes;
@@ -311,7 +262,7 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
             return matrix_sums(&matrix, f->column, NULL, give_sum, m)
                        ? 0
                        : damaged(m, "a sum", hour, e);
-        code = part_bytes(m, p, hour, level, size, body, &bytes, e);
+        code = part_bytes(m, p, hour, &bytes, e);
         if (code)
             return code;
         if (one_sum)
@@ -323,7 +274,7 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
             return damaged(m, "a matrix", hour, e);
         return 0;
     }
-    code = part_bytes(m, p, hour, level, size, body, &bytes, e);
+    code = part_bytes(m, p, hour, &bytes, e);
     if (!code && !merge_segment(m, owner, (size_t)p->n_rows, bytes))
         code = damaged(m, "a segment", hour, e);
     return code;
@@ -340,24 +291,20 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
         return code;
     struct points p;
     struct parts parts;
-    struct str body = {0};
     size_t at = 0;
     points_open(&p, &m->r, db_blob(q, 0));
     parts_open(&parts, db_blob(q, 1));
     if (!own_rows(m, &p, keep, &any))
         return damaged(m, "the points", hour, e);
-    struct parts all = parts;
-    size_t size = 0;
-    while (any && parts_next(&all))
-        size += all.n;
+    reader_body(&m->body, m->found->service * 128 + hour % 24 * 4 + level, parts);
     while (any && !code && parts_next(&parts)) {
         if (parts.n_rows > m->n_rows - at)
             return damaged(m, "the directory", hour, e);
-        code = merge_part(m, &parts, at, hour, level, size, &body, e);
+        code = merge_part(m, &parts, at, hour, e);
         at += (size_t)parts.n_rows;
     }
     sqlite3_reset(q);
-    close_blob(m);
+    reader_body_end(&m->body);
     return !code && any && (parts.bad || at != m->n_rows) ? damaged(m, "the directory", hour, e)
                                                           : code;
 }
@@ -566,7 +513,7 @@ static int merge_day(struct merging *m, struct err *e)
         if (!m->named)
             name_type(m, found + at);
         code = m->counting ? count_service(m, e) : merge_service(m, e);
-        close_blob(m);
+        reader_body_end(&m->body);
         // A service that cannot be read is left out; the others of the day are not.
         if (code == STORE_CORRUPT) {
             left_out = code;
@@ -644,7 +591,7 @@ static int each_day(struct merging *m, const int64_t *days, size_t n, struct sto
         code = reader_take(m->lite, m->select->tenant, days[i], &m->reader, e);
         if (!code && m->reader)
             code = merge_guarded(m, e);
-        close_blob(m);
+        reader_body_end(&m->body);
         if (m->symbols)
             reader_symbols_give(m->lite, m->symbols);
         if (m->reader)

@@ -363,6 +363,67 @@ void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
     drop_user(lite, symbols, true);
 }
 
+// --- bodies ---
+
+enum { WHOLE_BODY = 4 << 20 };
+
+void reader_body(struct block_body *b, int64_t id, struct parts parts)
+{
+    size_t size = 0;
+    reader_body_end(b);
+    while (parts_next(&parts))
+        size += parts.n;
+    b->id = id;
+    b->whole = size <= WHOLE_BODY;
+}
+
+void reader_body_end(struct block_body *b)
+{
+    sqlite3_blob_close(b->blob);
+    b->blob = NULL;
+    b->bytes = (struct str){0};
+}
+
+static int read_whole_body(struct block_body *b, struct reader *reader, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&reader->db, "SELECT body FROM block WHERE id=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, b->id);
+    int rc = sqlite3_step(q);
+    if (rc != SQLITE_ROW)
+        return rc == SQLITE_DONE ? STORE_CORRUPT : db_error(&reader->db, rc, "read", e);
+    b->bytes = db_blob(q, 0);
+    return 0;
+}
+
+int reader_part(struct block_body *b, struct reader *reader, struct block_reader *r,
+                const struct parts *part, struct str *bytes, struct err *e)
+{
+    int code = 0, rc = SQLITE_OK;
+    if (b->whole) {
+        if (!b->bytes.p)
+            code = read_whole_body(b, reader, e);
+        if (!code)
+            *bytes = parts_bytes(part, b->bytes);
+        return code;
+    }
+    if (!b->blob)
+        rc = sqlite3_blob_open(reader->db.handle, "main", "block", "body", b->id, 0, &b->blob);
+    if (rc != SQLITE_OK)
+        return db_error(&reader->db, rc, "read", e);
+    if (part->n > INT32_MAX || part->at > INT32_MAX)
+        return STORE_CORRUPT;
+    b->part = block_scratch(r, b->part, part->n, &b->cap_part, 1);
+    rc = sqlite3_blob_read(b->blob, b->part, (int)part->n, (int)part->at);
+    *bytes = (struct str){(const char *)b->part, part->n};
+    // It ends before the part does.
+    return rc == SQLITE_OK      ? 0
+           : rc == SQLITE_ERROR ? STORE_CORRUPT
+                                : db_error(&reader->db, rc, "read", e);
+}
+
 // --- series ---
 
 static int found_order(const void *a, const void *b)

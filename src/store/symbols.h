@@ -69,6 +69,7 @@ struct symbols {
     // symbols_add finds new symbols in a stage first, whose ids continue those of its base.
     const struct symbols *base; // of a stage; else NULL
     size_t limit;               // symbols_add does not go beyond this weight; 0: no limit
+    size_t read_limit;          // nor does symbols_unpack beyond this one
     size_t text;                // bytes of all strings
     struct symbols_counts n, saved;
     struct str *strings; // 0: the empty one
@@ -96,7 +97,7 @@ void symbols_free(struct symbols *s);
 size_t symbols_size(const struct symbols *s);
 // About the bytes that a writer needs for them. It follows from the symbols alone, so it is the
 // same after they were saved and read again.
-size_t symbols_weight(const struct symbols *s);
+size_t symbols_weight(const struct symbols_counts *n, size_t text);
 
 // What is not saved yet as a chunk, and whether there is anything.
 bool symbols_unsaved(const struct symbols *s);

@@ -221,6 +221,14 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
     }
     if (memcmp(&from, &s->n, sizeof from) != 0)
         return 1;
+    // Before anything is unpacked: the next number is how much text there is.
+    struct unpack next = b;
+    uint64_t text = unpack_varint(&next);
+    if (s->read_limit &&
+        (text > s->read_limit || symbols_weight(&to, s->text + (size_t)text) > s->read_limit)) {
+        err_set(e, "they need more than the limit of %zu KiB of memory", s->read_limit >> 10);
+        return STORE_BUSY;
+    }
     for (int i = 0; i < N_STREAMS; i++)
         unpack_stream(&b, zstd, &buffers[i], &streams[i]);
     struct arena_trap trap;
