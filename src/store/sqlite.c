@@ -21,6 +21,20 @@ void lite_note(struct lite *lite, const char *format, ...)
     lite->options.note(lite->options.note_ctx, text);
 }
 
+void lite_service_name(struct db *db, int64_t service, char name[200])
+{
+    int code;
+    struct err ignored;
+    sqlite3_stmt *q = db_prepare(db, "SELECT name FROM service WHERE id=?", &code, &ignored);
+    snprintf(name, 200, "?");
+    if (!q)
+        return;
+    sqlite3_bind_int64(q, 1, service);
+    if (sqlite3_step(q) == SQLITE_ROW)
+        snprintf(name, 200, "%s", (const char *)sqlite3_column_text(q, 0));
+    sqlite3_reset(q);
+}
+
 bool lite_is_unreadable(int code)
 {
     return code == STORE_CORRUPT || code == STORE_FORMAT;

@@ -106,6 +106,8 @@ struct lite {
     size_t written_symbols, read_symbols; // bytes that writers' and readers' symbols hold
 };
 
+// The name of a service of a day, for messages; "?" if it cannot be read.
+void lite_service_name(struct db *db, int64_t service, char name[200]);
 // A day that cannot be read, while others can: it is left out of an answer.
 bool lite_is_unreadable(int code);
 // Leaves out a day, which e says more about. number: of the day.

@@ -257,16 +257,8 @@ static size_t service_limit(const struct lite *lite)
 
 int day_refuse(struct lite *lite, struct day *day, const struct writer_symbols *w, struct err *e)
 {
-    char name[200] = "?";
-    int code;
-    struct err ignored;
-    sqlite3_stmt *q = db_prepare(&day->db, "SELECT name FROM service WHERE id=?", &code, &ignored);
-    if (q) {
-        sqlite3_bind_int64(q, 1, w->service);
-        if (sqlite3_step(q) == SQLITE_ROW)
-            snprintf(name, sizeof name, "%s", (const char *)sqlite3_column_text(q, 0));
-        sqlite3_reset(q);
-    }
+    char name[200];
+    lite_service_name(&day->db, w->service, name);
     const char *file = strrchr(day->db.path, '/');
     err_set(e,
             "service \"%s\" has too many different functions and stacks on %.10s: they need more "

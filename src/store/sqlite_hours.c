@@ -88,9 +88,16 @@ static void record_failure(struct lite *lite, struct str tenant, int64_t number,
     }
     if (before == delay)
         return;
+    char name[200] = "?";
+    struct reader *reader = NULL;
+    struct err ignored;
+    if (service && !reader_take(lite, tenant, number, &reader, &ignored) && reader) {
+        lite_service_name(&reader->db, service, name);
+        reader_give(lite, reader);
+    }
     if (service)
-        lite_note(lite, "hour %d of service %lld was not closed and is tried again in %d min: %s",
-                  (int)(hour % 24), (long long)service, (int)(delay / 60000000000), e->message);
+        lite_note(lite, "hour %d of service \"%s\" was not closed and is tried again in %d min: %s",
+                  (int)(hour % 24), name, (int)(delay / 60000000000), e->message);
     else
         lite_note(lite, "a day is left alone and tried again in %d min: %s",
                   (int)(delay / 60000000000), e->message);

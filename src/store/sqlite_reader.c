@@ -138,17 +138,8 @@ void reader_forget(struct lite *lite)
 static int explain_too_large(struct lite *lite, struct reader *reader, int64_t service,
                              struct err *e)
 {
-    char name[200] = "?", day[PATH_MAX];
-    int code;
-    struct err ignored;
-    sqlite3_stmt *q =
-        db_prepare(&reader->db, "SELECT name FROM service WHERE id=?", &code, &ignored);
-    if (q) {
-        sqlite3_bind_int64(q, 1, service);
-        if (sqlite3_step(q) == SQLITE_ROW)
-            snprintf(name, sizeof name, "%s", (const char *)sqlite3_column_text(q, 0));
-        sqlite3_reset(q);
-    }
+    char name[200], day[PATH_MAX];
+    lite_service_name(&reader->db, service, name);
     day_path(lite, str_from(reader->tenant), reader->number, day);
     err_set(e,
             "the symbols of service \"%s\" of %.10s need more memory than the %zu MiB of "
