@@ -389,8 +389,8 @@ static bool open_part(struct rows *rows, uint32_t k)
         if (!parts_next(p))
             return false;
     while (p->n_rows == 0);
-    struct str bytes = rows->fetch ? rows->fetch(rows->fetch_ctx, p->at, p->n)
-                                   : parts_bytes(p, rows->body);
+    struct str bytes =
+        rows->fetch ? rows->fetch(rows->fetch_ctx, p->at, p->n) : parts_bytes(p, rows->body);
     rows->at = 0;
     rows->k = k;
     if (p->is_segment) {

@@ -58,8 +58,8 @@ static uint32_t mapping_of(struct translation *t, uint32_t id)
     uint64_t hash = hash_mix(hash_mix(((uint64_t)file << 32) | build_id, m->size), m->offset);
     if (m->flags & SYMBOLS_FIXED)
         hash = hash_mix(hash, m->start);
-    for (struct hash_probe at = hash_find(&f->mapping_index, hash); hash_hit(&f->mapping_index, &at);
-         hash_next(&f->mapping_index, &at)) {
+    for (struct hash_probe at = hash_find(&f->mapping_index, hash);
+         hash_hit(&f->mapping_index, &at); hash_next(&f->mapping_index, &at)) {
         uint32_t i = at.item;
         const struct model_mapping *n = &f->b.p->mappings[i];
         if (n->file == file && n->build_id == build_id && n->limit - n->start == m->size &&

@@ -351,8 +351,7 @@ void row_reserve(struct row_buffer *b, struct symbols_values *v, bool spans, boo
     v->nodes = b->nodes;
     v->values = b->values;
     if (spans)
-        v->spans = b->spans =
-            row_room(b->arena, b->spans, v->n, &b->cap_spans, sizeof *b->spans);
+        v->spans = b->spans = row_room(b->arena, b->spans, v->n, &b->cap_spans, sizeof *b->spans);
     if (traces)
         v->traces = b->traces =
             row_room(b->arena, b->traces, v->n, &b->cap_traces, sizeof *b->traces);

@@ -102,7 +102,7 @@ struct lite {
     struct reader_symbols *symbols;
     uint64_t read_tick, epoch;
     uint64_t days_dropped, hours_closed, close_failures;
-    int64_t noted_day, noted_at; // the last day that was left out, and when a note said so
+    int64_t noted_day, noted_at;          // the last day that was left out, and when a note said so
     size_t written_symbols, read_symbols; // bytes that writers' and readers' symbols hold
 };
 
@@ -164,8 +164,8 @@ void reader_forget(struct lite *lite);
 struct block_body {
     int64_t id;
     bool whole;
-    struct str bytes;    // of a whole one that was read
-    sqlite3_blob *blob;  // of another
+    struct str bytes;   // of a whole one that was read
+    sqlite3_blob *blob; // of another
     uint8_t *part;
     size_t cap_part;
 };

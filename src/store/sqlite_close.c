@@ -327,8 +327,7 @@ static int plan(struct closing *c, struct err *e)
     int code = 0;
     int64_t items = 0, series;
     struct db *db = &c->reader->db;
-    sqlite3_stmt *q =
-        ask(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
+    sqlite3_stmt *q = ask(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
     if (!q)
         return code;
     if (sqlite3_step(q) == SQLITE_ROW)
@@ -503,9 +502,9 @@ static int delete_fresh(struct closing *c, struct day *day, struct err *e)
         q = ask(c, &day->db, "DELETE FROM fresh WHERE service=? AND hour=?", &code, e);
         return q ? db_run(&day->db, q, e) : code;
     }
-    sqlite3_stmt *packed = ask(
-        c, &c->reader->db, "SELECT series, time, seq FROM fresh WHERE service=? AND hour=?", &code,
-        e);
+    sqlite3_stmt *packed =
+        ask(c, &c->reader->db, "SELECT series, time, seq FROM fresh WHERE service=? AND hour=?",
+            &code, e);
     while (!code && (rc = sqlite3_step(packed)) == SQLITE_ROW) {
         q = ask(c, &day->db,
                 "DELETE FROM fresh WHERE service=? AND hour=? AND series=? AND time=? AND seq=?",

@@ -357,9 +357,8 @@ void day_set_aside(struct lite *lite, struct day *day)
             at = &w->next;
             continue;
         }
-        sqlite3_stmt *q =
-            db_prepare(&day->db, "UPDATE service SET name = name || '.damaged-' || id WHERE id=?",
-                       &code, &e);
+        sqlite3_stmt *q = db_prepare(
+            &day->db, "UPDATE service SET name = name || '.damaged-' || id WHERE id=?", &code, &e);
         if (q) {
             sqlite3_bind_int64(q, 1, w->service);
             code = db_run(&day->db, q, &e);

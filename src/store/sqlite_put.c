@@ -158,8 +158,12 @@ static int store_guarded(struct batch *batch, struct day *day, const struct stor
         return STORE_BUSY;
     }
     if (ARENA_TRY(batch->arena, trap)) {
+        struct str name = labels_get(put->labels, put->n_labels, STR("service_name"));
         arena_try_end(w->symbols->arena);
-        arena_caught(batch->arena, e);
+        err_set(e,
+                "a profile of service \"%.*s\" needs more memory to be stored than the %zu MiB of "
+                "limits.memory: send smaller profiles, or raise limits.memory",
+                (int)(name.n < 200 ? name.n : 200), name.p, batch->lite->options.memory >> 20);
         return STORE_BUSY;
     }
     int code = store_one(batch, day, put, w, service, series, e);

@@ -190,8 +190,8 @@ static int has_news(struct reader *reader, const struct reader_symbols *s, bool 
                     struct err *e)
 {
     int code = 0;
-    sqlite3_stmt *q = db_prepare(
-        &reader->db, "SELECT 1 FROM symbol WHERE service=? AND seq>? LIMIT 1", &code, e);
+    sqlite3_stmt *q =
+        db_prepare(&reader->db, "SELECT 1 FROM symbol WHERE service=? AND seq>? LIMIT 1", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, s->service);

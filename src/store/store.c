@@ -30,7 +30,7 @@ struct store {
     size_t n_waiting, expected; // expected: of the last commit, who may well come again
     struct waiting_tenant *tenants;
     size_t n_tenants;
-    int64_t last_commit;        // when it began
+    int64_t last_commit; // when it began
     struct store_counters counters;
 };
 
@@ -115,8 +115,8 @@ static void forget_request(struct store *s, struct store_request *r)
 // What is committed together, in bytes of what waits: who comes after it waits for about so much.
 enum { BATCH_BYTES = 16 << 20 };
 
-// The requests of the next commit, at most `most`. Each tenant has its share of it, so that one with
-// much to store does not hold up the others. lock is held.
+// The requests of the next commit, at most `most`. Each tenant has its share of it, so that one
+// with much to store does not hold up the others. lock is held.
 static size_t take_batch(struct store *s, struct store_request **requests, size_t most)
 {
     size_t n = 0, bytes = 0, share = BATCH_BYTES / (s->n_tenants ? s->n_tenants : 1);

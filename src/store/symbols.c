@@ -48,15 +48,15 @@ struct symbols *symbols_copy(const struct symbols *s, size_t limit)
     }
     struct symbols *copy = arena_alloc(arena, sizeof *copy);
     const struct symbols_counts n = s->n;
-    *copy = (struct symbols){.arena = arena,
-                             .n = n,
-                             .saved = s->saved,
-                             .text = s->text,
-                             .chunk = s->chunk,
-                             .limit = s->limit,
-                             .read_limit = s->read_limit,
-                             .cap = {n.strings, n.functions, n.mappings, n.locations, n.lines,
-                                     n.nodes}};
+    *copy = (struct symbols){
+        .arena = arena,
+        .n = n,
+        .saved = s->saved,
+        .text = s->text,
+        .chunk = s->chunk,
+        .limit = s->limit,
+        .read_limit = s->read_limit,
+        .cap = {n.strings, n.functions, n.mappings, n.locations, n.lines, n.nodes}};
     copy->strings = arena_array(arena, n.strings, sizeof *copy->strings);
     char *text = arena_alloc(arena, s->text);
     for (uint32_t i = 0; i < n.strings; i++) {
@@ -78,9 +78,8 @@ struct symbols *symbols_copy(const struct symbols *s, size_t limit)
 // What each costs in its array, which has room to grow, and in its index.
 size_t symbols_weight(const struct symbols_counts *n, size_t text)
 {
-    return text + (size_t)n->strings * 48 + (size_t)n->functions * 60 +
-           (size_t)n->mappings * 96 + (size_t)n->locations * 60 + (size_t)n->lines * 36 +
-           (size_t)n->nodes * 64;
+    return text + (size_t)n->strings * 48 + (size_t)n->functions * 60 + (size_t)n->mappings * 96 +
+           (size_t)n->locations * 60 + (size_t)n->lines * 36 + (size_t)n->nodes * 64;
 }
 
 #define PUSH(s, items, count, slot) \
@@ -272,8 +271,7 @@ uint32_t stage_string(struct symbols *stage, struct str text, uint64_t hash)
     return first + stage->n.strings - 1;
 }
 
-uint32_t stage_function(struct symbols *stage, const struct symbols_function *f,
-                               uint64_t hash)
+uint32_t stage_function(struct symbols *stage, const struct symbols_function *f, uint64_t hash)
 {
     uint32_t known = find_function(stage->base, f, hash), first = stage->base->n.functions;
     if (known != MODEL_NONE)
@@ -301,7 +299,7 @@ uint32_t stage_mapping(struct symbols *stage, const struct symbols_mapping *m)
 }
 
 uint32_t stage_location(struct symbols *stage, const struct symbols_location *l,
-                               const struct symbols_line *lines, uint64_t hash)
+                        const struct symbols_line *lines, uint64_t hash)
 {
     uint32_t known = find_location(stage->base, l, lines, hash), first = stage->base->n.locations;
     if (known != MODEL_NONE)

@@ -16,7 +16,8 @@ static inline uint64_t hash_mapping(const struct symbols_mapping *m)
     return hash_mix(h ^ m->flags, m->flags & SYMBOLS_FIXED ? m->start ^ m->offset : m->offset);
 }
 
-static inline uint64_t hash_location(const struct symbols_location *l, const struct symbols_line *lines)
+static inline uint64_t hash_location(const struct symbols_location *l,
+                                     const struct symbols_line *lines)
 {
     uint64_t h = hash_mix(l->address, ((uint64_t)l->mapping << 1) | l->is_folded);
     for (uint32_t i = 0; i < l->n_lines; i++)
