@@ -90,7 +90,7 @@ struct lite {
     struct day *days;
     ZSTD_CCtx *zstd;
     ZSTD_DCtx *unzstd;
-    uint64_t tick;
+    uint64_t tick, batch_tick; // batch_tick: when the last commit began
     bool all_days_seen;
 
     pthread_mutex_t care; // one at a time closes hours; taken before write

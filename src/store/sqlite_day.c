@@ -248,11 +248,12 @@ void day_fail(struct lite *lite, struct day *day)
         move_aside(lite, path);
 }
 
-// What new symbols of a service and day may weigh. Those that are there already are read up to
-// twice as much: an operator may lower the limit, and their profiles still come.
+// What new symbols of a service and day may weigh: so much can stay in memory between commits.
+// Those that are there already are read up to twice as much: an operator may lower the limit, and
+// their profiles still come.
 static size_t service_limit(const struct lite *lite)
 {
-    return lite->options.memory / 2;
+    return lite->options.memory / 16 * 5;
 }
 
 int day_refuse(struct lite *lite, struct day *day, const struct writer_symbols *w, struct err *e)
@@ -262,7 +263,7 @@ int day_refuse(struct lite *lite, struct day *day, const struct writer_symbols *
     const char *file = strrchr(day->db.path, '/');
     err_set(e,
             "service \"%s\" has too many different functions and stacks on %.10s: they need more "
-            "than %zu MiB, the limit for one service and day (half of limits.memory); stacks that "
+            "than %zu MiB, the limit for one service and day (5/16 of limits.memory); stacks that "
             "are known are still stored. Shorten or normalize generated names, or raise "
             "limits.memory",
             name, file ? file + 1 : "", service_limit(lite) >> 20);
@@ -401,6 +402,9 @@ void day_trim(struct lite *lite, bool in_transaction)
             }
         }
         size_t limit = write_limit(lite, bytes);
+        // What this commit used would be read again by the next one.
+        if (oldest && (*oldest)->used > lite->batch_tick)
+            limit = lite->options.memory / 8 * 5;
         if (n > OPEN_DAYS && !in_transaction) {
             day_close(lite, oldest_day);
         } else if (bytes > limit && oldest) {

@@ -385,6 +385,7 @@ void sqlite_commit(void *driver, struct store_request **requests, size_t n)
     struct lite *lite = driver;
     struct batch batch = {.lite = lite};
     pthread_mutex_lock(&lite->write);
+    lite->batch_tick = lite->tick;
     for (struct day *d = lite->days; d; d = d->next)
         d->failed = false;
     for (size_t i = 0; i < n; i++) {

@@ -369,7 +369,7 @@ static void test_lower_memory(void **state)
     struct total total;
     reopen(f, 64 << 20);
     for (unsigned i = 0; i < 4; i++)
-        must(put_fat(f, "fat", i, 20000, &e), &e);
+        must(put_fat(f, "fat", i, 15000, &e), &e);
     must(put(f, TENANT, "quiet", T0, 1, &e), &e);
     int64_t fat = total_of(f, TENANT, "fat").value, quiet = total_of(f, TENANT, "quiet").value;
     static const size_t sizes[] = {32 << 20, 8 << 20, 1 << 20, 64 << 20};
@@ -470,7 +470,7 @@ static void test_neighbors_in_a_commit(void **state)
         stored += !results[i].code;
     }
     assert_non_null(strstr(results[7].message, "service \"fat\""));
-    assert_non_null(strstr(results[7].message, "8 MiB"));
+    assert_non_null(strstr(results[7].message, "5 MiB"));
     assert_non_null(strstr(results[7].message, "limits.memory"));
     assert_int_equal(stored, N - 2);
     assert_int_equal(total_of(f, TENANT, NULL).n, (unsigned)N - 2 + n);
