@@ -3,9 +3,11 @@
 //     DIRECTORY/tenants/TENANT/2026-08-01.db  one a tenant and UTC day
 //     DIRECTORY/tenants/TENANT/names.db       names that came late
 //
-// Whoever writes a day holds lite.write: the committer, and in short steps whoever looks after the
-// days. Readers have connections and symbols of their own. They do not wait for writers, nor for
-// each other but where one loads the symbols that another one wants as well.
+// Whoever uses a struct day holds lite.write: the committer, and who deletes services and days.
+// Hours are closed by a connection of their own. The committer does not wait for its transactions:
+// requests of a day that is locked are committed later. Readers have connections and symbols of
+// their own. They do not wait for writers, nor for each other but where one loads the symbols that
+// another one wants as well.
 //
 // A service within a day is the unit of failure: where its symbols or an hour of it cannot be read,
 // or are too large, the other services of the day are served and written.
@@ -205,10 +207,10 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
 int sqlite_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
 int sqlite_maintain(void *driver, bool all, struct err *e);
-// Closes one hour of one service; over: its day has no hour to come. Under lite->care. 1: the day
-// was changed meanwhile, and nothing was done.
-int sqlite_close_hour(struct lite *lite, struct str tenant, int64_t number, int64_t service,
-                      int64_t hour, bool over, struct err *e);
+// Closes one hour of one service; over: its day has no hour to come. db: a connection to the day.
+// Under lite->care. 1: the day was changed meanwhile, and nothing was done.
+int sqlite_close_hour(struct lite *lite, struct db *db, struct str tenant, int64_t number,
+                      int64_t service, int64_t hour, bool over, struct err *e);
 
 // --- the hours of a day (sqlite_hours.c) ---
 
@@ -218,8 +220,8 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
 // Whether something of the day failed and it is time to try again. Under lite->care.
 bool hours_are_due(const struct lite *lite, struct str tenant, int64_t number);
 void hours_fini(struct lite *lite);
-// Pages that are not used any more. over: nothing more is to come. Under lite->write.
-void hours_give_back_pages(struct day *day, bool over);
+// Pages that are not used any more. over: nothing more is to come.
+void hours_give_back_pages(struct db *db, bool over);
 int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                           struct err *e);
 int sqlite_backup(void *driver, const char *to, struct err *e);

@@ -193,6 +193,8 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
         if (i < 2)
             *n += (uint64_t)sqlite3_changes(day->db.handle);
     }
+    // Before: who has packed an hour of it meanwhile must not write it after that.
+    reader_forget(lite);
     if (!code)
         code = db_exec(&day->db, "COMMIT", e);
     if (code)
@@ -200,7 +202,7 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
     day_drop_symbols(lite, day);
     day_forget_series(day);
     if (!code)
-        hours_give_back_pages(day, true);
+        hours_give_back_pages(&day->db, true);
     // Its number may be given to another service.
     reader_forget(lite);
     return code;

@@ -3,7 +3,8 @@
 //
 // Profiles are read from a snapshot, row by row in the order of their series and times, and packed
 // in parts of a bounded size: neither the number of series nor that of profiles matters for memory.
-// Writers wait only while the packed block is put in the place of what it was made of.
+// Only those who write to the same day wait, while the packed block is put in the place of what it
+// was made of: by a connection of its own, so that the committer goes on with the other days.
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -419,16 +420,16 @@ static int pack_hour(struct closing *c, bool last, struct err *e)
 
 // --- in place of what it was made of ---
 
-static int copy_spilled(struct day *day, struct block_writer *w, struct str body, int64_t id,
+static int copy_spilled(struct db *db, struct block_writer *w, struct str body, int64_t id,
                         struct err *e)
 {
     sqlite3_blob *blob;
     char *buffer = malloc(COPY_BYTES);
-    int rc = buffer ? sqlite3_blob_open(day->db.handle, "main", "block", "body", id, 1, &blob)
+    int rc = buffer ? sqlite3_blob_open(db->handle, "main", "block", "body", id, 1, &blob)
                     : SQLITE_NOMEM;
     if (rc != SQLITE_OK) {
         free(buffer);
-        return db_error(&day->db, rc, "write to", e);
+        return db_error(db, rc, "write to", e);
     }
     int code = 0;
     for (uint64_t at = 0; at < w->spilled && rc == SQLITE_OK && !code;) {
@@ -445,7 +446,7 @@ static int copy_spilled(struct day *day, struct block_writer *w, struct str body
     if (rc == SQLITE_OK && !code && body.n)
         rc = sqlite3_blob_write(blob, body.p, (int)body.n, (int)w->spilled);
     if (rc != SQLITE_OK && !code)
-        code = db_error(&day->db, rc, "write to", e);
+        code = db_error(db, rc, "write to", e);
     sqlite3_blob_close(blob);
     free(buffer);
     return code;
@@ -458,14 +459,13 @@ struct packed_block {
     struct str points, head, body;
 };
 
-static int insert_block(struct closing *c, struct day *day, const struct packed_block *b,
+static int insert_block(struct closing *c, struct db *db, const struct packed_block *b,
                         struct err *e)
 {
     int code = 0;
     uint64_t size = b->w->spilled + b->body.n;
     int64_t id = c->service * 128 + c->hour % 24 * 4 + b->level;
-    sqlite3_stmt *q =
-        db_prepare(&day->db, "INSERT INTO block VALUES(?1,?2,?3,?4,?5,?6,?7,?8)", &code, e);
+    sqlite3_stmt *q = db_prepare(db, "INSERT INTO block VALUES(?1,?2,?3,?4,?5,?6,?7,?8)", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, id);
@@ -479,89 +479,77 @@ static int insert_block(struct closing *c, struct day *day, const struct packed_
         db_bind_blob(q, 8, b->body);
     else if (size > INT32_MAX || sqlite3_bind_zeroblob64(q, 8, size) != SQLITE_OK) {
         err_set(e, "hour %d of a service in %s needs %llu bytes: a block may not be so large",
-                (int)(c->hour % 24), day->db.path, (unsigned long long)size);
+                (int)(c->hour % 24), db->path, (unsigned long long)size);
         return STORE_FAILED;
     }
-    code = db_run(&day->db, q, e);
-    return code || !b->w->spilled ? code : copy_spilled(day, b->w, b->body, id, e);
+    code = db_run(db, q, e);
+    return code || !b->w->spilled ? code : copy_spilled(db, b->w, b->body, id, e);
 }
 
 // Deletes the rows that were packed. Others may have come meanwhile: those stay.
-static int delete_fresh(struct closing *c, struct day *day, struct err *e)
+static int delete_fresh(struct closing *c, struct db *db, struct err *e)
 {
     int code = 0, rc = SQLITE_DONE;
     uint64_t there = 0;
-    sqlite3_stmt *q =
-        ask(c, &day->db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
+    sqlite3_stmt *q = ask(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
     if (!q)
         return code;
     if (sqlite3_step(q) == SQLITE_ROW)
         there = (uint64_t)sqlite3_column_int64(q, 0);
     sqlite3_reset(q);
     if (there == c->n_rows) {
-        q = ask(c, &day->db, "DELETE FROM fresh WHERE service=? AND hour=?", &code, e);
-        return q ? db_run(&day->db, q, e) : code;
+        q = ask(c, db, "DELETE FROM fresh WHERE service=? AND hour=?", &code, e);
+        return q ? db_run(db, q, e) : code;
     }
     sqlite3_stmt *packed =
         ask(c, &c->reader->db, "SELECT series, time, seq FROM fresh WHERE service=? AND hour=?",
             &code, e);
     while (!code && (rc = sqlite3_step(packed)) == SQLITE_ROW) {
-        q = ask(c, &day->db,
+        q = ask(c, db,
                 "DELETE FROM fresh WHERE service=? AND hour=? AND series=? AND time=? AND seq=?",
                 &code, e);
         for (int i = 0; q && i < 3; i++)
             sqlite3_bind_int64(q, 3 + i, sqlite3_column_int64(packed, i));
         if (q)
-            code = db_run(&day->db, q, e);
+            code = db_run(db, q, e);
     }
     if (packed)
         sqlite3_reset(packed);
     return code || rc == SQLITE_DONE ? code : db_error(&c->reader->db, rc, "read", e);
 }
 
-static int replace_symbols(struct closing *c, struct day *day, struct err *e)
+static int replace_symbols(struct closing *c, struct db *db, struct err *e)
 {
     int code = 0;
-    sqlite3_stmt *q =
-        db_prepare(&day->db, "DELETE FROM symbol WHERE service=? AND seq<=?", &code, e);
+    sqlite3_stmt *q = db_prepare(db, "DELETE FROM symbol WHERE service=? AND seq<=?", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, c->service);
     sqlite3_bind_int64(q, 2, c->chunk);
-    code = db_run(&day->db, q, e);
+    code = db_run(db, q, e);
     q = code ? NULL
-             : db_prepare(&day->db, "INSERT INTO symbol(service, seq, body) VALUES(?,?,?)", &code,
-                          e);
+             : db_prepare(db, "INSERT INTO symbol(service, seq, body) VALUES(?,?,?)", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, c->service);
     sqlite3_bind_int64(q, 2, c->chunk);
     db_bind_blob(q, 3, (struct str){(const char *)c->symbols.p, c->symbols.n});
-    return db_run(&day->db, q, e);
+    return db_run(db, q, e);
 }
 
-static int replace(struct closing *c, struct day *day, const struct packed_block *blocks, int n,
+static int replace(struct closing *c, struct db *db, const struct packed_block *blocks, int n,
                    struct err *e)
 {
-    int code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
-    sqlite3_stmt *q =
-        code ? NULL
-             : ask(c, &day->db,
-                   "DELETE FROM block WHERE id BETWEEN ?1*128+?2%24*4 AND ?1*128+?2%24*4+3", &code,
-                   e);
+    int code = 0;
+    sqlite3_stmt *q = ask(
+        c, db, "DELETE FROM block WHERE id BETWEEN ?1*128+?2%24*4 AND ?1*128+?2%24*4+3", &code, e);
     if (q)
-        code = db_run(&day->db, q, e);
+        code = db_run(db, q, e);
     for (int i = 0; i < n && !code; i++)
-        code = insert_block(c, day, &blocks[i], e);
+        code = insert_block(c, db, &blocks[i], e);
     if (!code)
-        code = delete_fresh(c, day, e);
-    if (!code && c->symbols.n)
-        code = replace_symbols(c, day, e);
-    if (!code)
-        code = db_exec(&day->db, "COMMIT", e);
-    if (code)
-        db_rollback(&day->db);
-    return code;
+        code = delete_fresh(c, db, e);
+    return code || !c->symbols.n ? code : replace_symbols(c, db, e);
 }
 
 static int end_blocks(struct closing *c, struct packed_block *blocks, struct err *e)
@@ -579,7 +567,7 @@ static int end_blocks(struct closing *c, struct packed_block *blocks, struct err
     return code;
 }
 
-static int apply(struct closing *c, struct str tenant, int64_t number, struct err *e)
+static int apply(struct closing *c, struct db *db, struct err *e)
 {
     struct lite *lite = c->lite;
     struct packed_block blocks[] = {
@@ -594,21 +582,23 @@ static int apply(struct closing *c, struct str tenant, int64_t number, struct er
         n++;
     if (c->with_hour)
         blocks[n++] = blocks[2];
-    struct day *day;
-    pthread_mutex_lock(&lite->write);
-    // A service may have been deleted, or the whole day, and begun anew.
+    code = db_exec(db, "BEGIN IMMEDIATE", e);
+    // A service may have been deleted, or the whole day moved aside, and begun anew. Whoever does
+    // that says so before.
     pthread_mutex_lock(&lite->read);
     bool same = c->reader->epoch == lite->epoch;
     pthread_mutex_unlock(&lite->read);
-    code = same ? day_open(lite, tenant, number, false, &day, e) : 1;
     if (!code)
-        code = day ? replace(c, day, blocks, n, e) : 1;
-    pthread_mutex_unlock(&lite->write);
+        code = same ? replace(c, db, blocks, n, e) : 1;
+    if (!code)
+        code = db_exec(db, "COMMIT", e);
+    if (code)
+        db_rollback(db);
     return code;
 }
 
-int sqlite_close_hour(struct lite *lite, struct str tenant, int64_t number, int64_t service,
-                      int64_t hour, bool over, struct err *e)
+int sqlite_close_hour(struct lite *lite, struct db *db, struct str tenant, int64_t number,
+                      int64_t service, int64_t hour, bool over, struct err *e)
 {
     struct closing c = {.lite = lite, .service = service, .hour = hour};
     int code = reader_take(lite, tenant, number, &c.reader, e);
@@ -628,7 +618,7 @@ int sqlite_close_hour(struct lite *lite, struct str tenant, int64_t number, int6
     if (!code)
         code = pack_hour(&c, over && hour % 24 == 23, e);
     if (!code)
-        code = apply(&c, tenant, number, e);
+        code = apply(&c, db, e);
     sqlite3_blob_close(c.body);
     pack_buffer_fini(&c.part);
     block_write_fini(&c.raw);

@@ -1,6 +1,8 @@
 // Which hours are closed when: those that are over, service by service. What fails is tried again
 // later, with more and more time in between, and keeps nothing else from being closed.
+#include <limits.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "store/sqlite.h"
 
@@ -140,60 +142,62 @@ static int next_open_hour(struct db *db, int64_t before, int64_t *service, int64
 }
 
 // Without waiting for readers: what they still use stays until next time.
-static void checkpoint(struct day *day)
+static void checkpoint(struct db *db)
 {
     struct err ignored;
-    sqlite3_busy_timeout(day->db.handle, 0);
-    db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
-    sqlite3_busy_timeout(day->db.handle, DB_BUSY_MILLIS);
+    sqlite3_busy_timeout(db->handle, 0);
+    db_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
+    sqlite3_busy_timeout(db->handle, DB_BUSY_MILLIS);
 }
 
-void hours_give_back_pages(struct day *day, bool over)
+void hours_give_back_pages(struct db *db, bool over)
 {
     struct err ignored;
-    int64_t pages = db_number(&day->db, "PRAGMA page_count", 0);
-    int64_t empty = db_number(&day->db, "PRAGMA freelist_count", 0);
+    int64_t pages = db_number(db, "PRAGMA page_count", 0);
+    int64_t empty = db_number(db, "PRAGMA freelist_count", 0);
     if (over && empty * 16 > pages && pages <= VACUUM_PAGES)
-        db_exec(&day->db, "VACUUM", &ignored);
+        db_exec(db, "VACUUM", &ignored);
     else
-        db_exec(&day->db, "PRAGMA incremental_vacuum(" PAGES_AT_ONCE ")", &ignored);
-    checkpoint(day);
+        db_exec(db, "PRAGMA incremental_vacuum(" PAGES_AT_ONCE ")", &ignored);
+    checkpoint(db);
 }
 
 // Ids that came more than a day ago.
-static void forget_ids(struct lite *lite, struct day *day)
+static void forget_ids(struct lite *lite, struct db *db)
 {
     struct err e;
     int code;
-    sqlite3_stmt *q = db_prepare(&day->db, "DELETE FROM seen WHERE hour < ?", &code, &e);
+    sqlite3_stmt *q = db_prepare(db, "DELETE FROM seen WHERE hour < ?", &code, &e);
     if (!q)
         return;
     sqlite3_bind_int64(q, 1, lite->options.clock() / HOUR_NANOS - 24);
-    db_run(&day->db, q, &e);
+    db_run(db, q, &e);
 }
 
-// What closed hours leave. lite->write is held step by step, so that commits come in between.
-static void tidy_day(struct lite *lite, struct str tenant, int64_t number, bool over)
+// What closed hours leave. In steps, so that commits to the day come in between.
+static void tidy_day(struct lite *lite, struct db *db, bool over)
 {
-    bool more = true;
-    for (bool first = true; more && !lite->stopping; first = false) {
-        struct day *day = NULL;
-        struct err e;
-        more = false;
-        pthread_mutex_lock(&lite->write);
-        if (!day_open(lite, tenant, number, false, &day, &e) && day) {
-            if (first)
-                forget_ids(lite, day);
-            int64_t before = db_number(&day->db, "PRAGMA freelist_count", 0);
-            hours_give_back_pages(day, over);
-            int64_t after = db_number(&day->db, "PRAGMA freelist_count", 0);
-            more = after > 0 && after < before;
-            if (over && !more) // with its log; it is opened again if anything comes
-                day_close(lite, day);
-        }
-        day_trim(lite, false);
-        pthread_mutex_unlock(&lite->write);
+    forget_ids(lite, db);
+    for (bool more = true; more && !lite->stopping;) {
+        int64_t before = db_number(db, "PRAGMA freelist_count", 0);
+        hours_give_back_pages(db, over);
+        int64_t after = db_number(db, "PRAGMA freelist_count", 0);
+        more = after > 0 && after < before;
+        if (more)
+            nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
     }
+}
+
+// A past day is closed with its log; it is opened again if anything comes.
+static void leave_day(struct lite *lite, struct str tenant, int64_t number)
+{
+    pthread_mutex_lock(&lite->write);
+    for (struct day *d = lite->days, *next; d; d = next) {
+        next = d->next;
+        if (d->number == number && str_eq(str_from(d->tenant), tenant))
+            day_close(lite, d);
+    }
+    pthread_mutex_unlock(&lite->write);
 }
 
 // The next hour after *service and *hour, and whether there is one, as of now.
@@ -216,16 +220,19 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
     bool any = false, over = before >= (number + 1) * 24;
     int failed = 0, code = 0;
     struct err error;
+    struct db db = {0};
+    char path[PATH_MAX];
     if (!all && is_delayed(lite, tenant, number, 0, 0))
         return 0;
+    day_path(lite, tenant, number, path);
     while (!lite->stopping &&
            (code = look_for_hour(lite, tenant, number, before, &service, &hour, &error)) == 1) {
         if (!all && is_delayed(lite, tenant, number, service, hour))
             continue;
-        code = sqlite_close_hour(lite, tenant, number, service, hour, over, &error);
-        pthread_mutex_lock(&lite->write);
-        day_trim(lite, false);
-        pthread_mutex_unlock(&lite->write);
+        code = db.handle ? 0 : db_open(&db, path, DB_WRITE, DAY_SCHEMA, DAY_VERSION, &error);
+        if (code)
+            break;
+        code = sqlite_close_hour(lite, &db, tenant, number, service, hour, over, &error);
         if (lite->stopping)
             break;
         if (code < 0) {
@@ -246,10 +253,15 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
     if (code < 0 && !lite->stopping) {
         record_failure(lite, tenant, number, 0, 0, &error);
         *e = error;
-        return code;
+        failed = code;
+    } else {
+        forget_failure(lite, tenant, number, 0, 0);
     }
-    forget_failure(lite, tenant, number, 0, 0);
     if (any)
-        tidy_day(lite, tenant, number, over);
+        tidy_day(lite, &db, over);
+    if (any && over)
+        leave_day(lite, tenant, number);
+    if (db.handle)
+        db_close(&db);
     return failed;
 }

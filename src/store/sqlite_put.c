@@ -257,6 +257,22 @@ static int step(struct day *day, const char *sql, struct err *e)
     return q ? db_run(&day->db, q, e) : code;
 }
 
+// Without waiting: who closes an hour of the day may have it locked.
+static int begin_day(struct day *day, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&day->db, "BEGIN IMMEDIATE", &code, e);
+    if (!q)
+        return code;
+    sqlite3_busy_timeout(day->db.handle, 0);
+    int rc = sqlite3_step(q);
+    sqlite3_busy_timeout(day->db.handle, DB_BUSY_MILLIS);
+    if (rc != SQLITE_DONE)
+        code = db_error(&day->db, rc, "write to", e);
+    sqlite3_reset(q);
+    return (rc & 255) == SQLITE_BUSY ? STORE_LATER : code;
+}
+
 // The day of a put, in a transaction, with a savepoint of this request.
 static int day_for(struct lite *lite, const struct store_put *put, struct day **found,
                    struct err *e)
@@ -268,7 +284,7 @@ static int day_for(struct lite *lite, const struct store_put *put, struct day **
         return day->code;
     }
     if (!code && !day->in_transaction) {
-        code = step(day, "BEGIN IMMEDIATE", e);
+        code = begin_day(day, e);
         day->in_transaction = !code;
     }
     if (!code && !day->in_request) {

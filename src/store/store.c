@@ -140,6 +140,39 @@ static size_t take_batch(struct store *s, struct store_request **requests, size_
     return n;
 }
 
+// How long a request comes again and again before it fails.
+#define LATER_NANOS (INT64_C(10) * 1000000000)
+
+// Puts requests that come again to the front of the queue and out of requests; returns how many
+// are left. lock is held.
+static size_t queue_again(struct store *s, struct store_request **requests, size_t n)
+{
+    struct store_request *again = NULL, **last = &again;
+    size_t left = 0;
+    int64_t t = now(CLOCK_MONOTONIC);
+    for (size_t i = 0; i < n; i++) {
+        struct store_request *r = requests[i];
+        if (r->code != STORE_LATER || (r->later && t - r->later > LATER_NANOS)) {
+            r->code = r->code == STORE_LATER ? STORE_BUSY : r->code;
+            requests[left++] = r;
+            continue;
+        }
+        r->later = r->later ? r->later : t;
+        r->code = 0;
+        r->profiles = r->samples = r->repeated = 0;
+        *last = r;
+        last = &r->next;
+        s->n_waiting++;
+    }
+    if (again) {
+        *last = s->first;
+        s->first = again;
+        for (s->last = last; *s->last; s->last = &(*s->last)->next)
+            ;
+    }
+    return left;
+}
+
 static void finish(struct store *s, struct store_request **requests, size_t n, int64_t nanos)
 {
     pthread_mutex_lock(&s->lock);
@@ -190,7 +223,13 @@ static void *commit_loop(void *arg)
         s->last_commit = start;
         pthread_mutex_unlock(&s->lock);
         s->driver->commit(s->state, requests, n);
-        finish(s, requests, n, now(CLOCK_MONOTONIC) - start);
+        pthread_mutex_lock(&s->lock);
+        size_t done = queue_again(s, requests, n);
+        left_over |= done < n;
+        pthread_mutex_unlock(&s->lock);
+        finish(s, requests, done, now(CLOCK_MONOTONIC) - start);
+        if (done < n)
+            nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
         if (requests != only)
             free(requests);
         pthread_mutex_lock(&s->lock);
