@@ -46,6 +46,7 @@ struct store_driver {
     int (*tenants)(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
     int (*maintain)(void *driver, bool all, struct err *e);
+    int64_t (*time)(const void *driver);
     int (*delete_service)(void *driver, struct str tenant, struct str service, uint64_t *n,
                           struct err *e);
     int (*backup)(void *driver, const char *to, struct err *e);
@@ -56,6 +57,8 @@ struct store_driver {
                    struct arena *arena, struct store_address **addresses, size_t *n, struct err *e);
     int (*name)(void *driver, struct str tenant, const struct store_name *names, size_t n,
                 struct err *e);
+    // NULL: names are replaced by empty ones.
+    int (*forget_names)(void *driver, struct str tenant, struct str build_id, struct err *e);
 };
 
 // The default driver: a directory of SQLite databases. options are complete (no zeroes that mean

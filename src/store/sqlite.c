@@ -149,12 +149,14 @@ static const struct store_driver DRIVER = {
     .counters = lite_counters,
     .tenants = sqlite_tenants,
     .maintain = sqlite_maintain,
+    .time = sqlite_time,
     .delete_service = sqlite_delete_service,
     .backup = sqlite_backup,
     .check = sqlite_check,
     .each = sqlite_each,
     .unnamed = sqlite_unnamed,
     .name = sqlite_name,
+    .forget_names = sqlite_forget_names,
 };
 
 int store_sqlite_open(const char *directory, const struct store_options *options,
@@ -180,6 +182,8 @@ int store_sqlite_open(const char *directory, const struct store_options *options
         code = make_directories(directory, e);
     if (!code && !options->look_only)
         code = lock_directory(lite, e);
+    if (!code && !options->look_only)
+        code = sqlite_begin_retention(lite, e);
     if (code) {
         lite_close(lite);
         return code;

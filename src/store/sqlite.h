@@ -19,6 +19,7 @@
 #include "store/db.h"
 #include "store/driver.h"
 #include "store/labels.h"
+#include "store/retention.h"
 
 #define HOUR_NANOS (INT64_C(3600) * 1000000000)
 #define DAY_NANOS (24 * HOUR_NANOS)
@@ -98,6 +99,7 @@ struct lite {
     pthread_mutex_t care; // one at a time closes hours; taken before write
     struct failure *failures;
     _Atomic bool stopping; // what can be done later is left
+    struct retention retention;
 
     pthread_mutex_t read; // the rest; never held while something is read
     struct reader *readers;
@@ -144,6 +146,10 @@ void day_set_aside(struct lite *lite, struct day *day);
 void day_drop_symbols(struct lite *lite, struct day *day);
 // After something was taken back: series that are known may be gone.
 void day_forget_series(struct day *day);
+// Days that stay open between commits, and days of one commit beyond which it takes no further
+// request: a day is three descriptors.
+enum { OPEN_DAYS = 8, COMMIT_DAYS = 32 };
+size_t day_count(const struct lite *lite);
 // Keeps writers' symbols and open days within bounds. Within a transaction only symbols that have
 // nothing to save are given up.
 void day_trim(struct lite *lite, bool in_transaction);
@@ -207,6 +213,9 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
 int sqlite_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
 int sqlite_maintain(void *driver, bool all, struct err *e);
+int64_t sqlite_time(const void *driver);
+// When the store is opened: age counts from the newest day that there is.
+int sqlite_begin_retention(struct lite *lite, struct err *e);
 // Closes one hour of one service; over: its day has no hour to come. db: a connection to the day.
 // Under lite->care. 1: the day was changed meanwhile, and nothing was done.
 int sqlite_close_hour(struct lite *lite, struct db *db, struct str tenant, int64_t number,
@@ -232,6 +241,7 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
                    struct arena *arena, struct store_address **addresses, size_t *n, struct err *e);
 int sqlite_name(void *driver, struct str tenant, const struct store_name *names, size_t n,
                 struct err *e);
+int sqlite_forget_names(void *driver, struct str tenant, struct str build_id, struct err *e);
 
 // --- names that came late (sqlite_names.c) ---
 

@@ -91,19 +91,47 @@ static int every_day(struct lite *lite, struct arena *arena, struct kept **days,
     return code;
 }
 
-// Oldest first. The day that is being written is never dropped for its size.
+int sqlite_begin_retention(struct lite *lite, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct str *tenants;
+    size_t n_tenants = 0;
+    int64_t newest = INT64_MIN;
+    int code = arena ? sqlite_tenants(lite, arena, &tenants, &n_tenants, e)
+                     : err_set(e, "no memory to open the store");
+    for (size_t i = 0; i < n_tenants && !code; i++) {
+        int64_t *days;
+        size_t n = 0;
+        code = day_list(lite, tenants[i], 0, INT64_MAX, arena, &days, &n, e);
+        if (n && (days[n - 1] + 1) * DAY_NANOS > newest)
+            newest = (days[n - 1] + 1) * DAY_NANOS;
+    }
+    arena_free(arena);
+    retention_init(&lite->retention, &lite->options, newest);
+    return code;
+}
+
+int64_t sqlite_time(const void *driver)
+{
+    const struct lite *lite = driver;
+    return retention_time(&lite->retention, &lite->options);
+}
+
+// Oldest first. Neither the newest day nor the day that is being written is dropped for its size.
 static void drop_days(struct lite *lite, struct kept *days, size_t n)
 {
     const struct store_options *o = &lite->options;
-    int64_t now = o->clock();
+    int64_t newest = n ? days[n - 1].number : 0, today = day_of(o->clock());
+    int64_t cutoff =
+        retention_cutoff(&lite->retention, o, n ? (newest + 1) * DAY_NANOS : INT64_MIN);
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++)
         bytes += days[i].bytes;
     for (size_t i = 0; i < n; i++) {
         struct statvfs disk;
         const char *why = NULL;
-        bool past = days[i].number < day_of(now);
-        if (o->keep_nanos > 0 && (days[i].number + 1) * DAY_NANOS < now - o->keep_nanos)
+        bool past = days[i].number < newest && days[i].number != today;
+        if ((days[i].number + 1) * DAY_NANOS < cutoff)
             why = "it is older than is to be kept";
         else if (past && o->keep_bytes && bytes > o->keep_bytes)
             why = "the store is larger than it may be";

@@ -64,7 +64,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
         return err_set(e, "the name of the backup is too long");
     }
     int code = sqlite_tenants(lite, arena, &tenants, &n_tenants, e);
-    if (!code)
+    if (!code && access(to, F_OK) != 0)
         code = make(to, e);
     snprintf(path, sizeof path, "%s/tenants", to);
     if (!code)

@@ -28,8 +28,6 @@ const char DAY_SCHEMA[] =
     " items INTEGER NOT NULL, points BLOB NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL);"
     "CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL)";
 
-enum { OPEN_DAYS = 8 };
-
 int64_t day_of(int64_t time)
 {
     return time / DAY_NANOS;
@@ -381,6 +379,14 @@ static size_t write_limit(struct lite *lite, size_t held)
     size_t read = lite->read_symbols;
     pthread_mutex_unlock(&lite->read);
     return read < least ? 2 * least - read : least;
+}
+
+size_t day_count(const struct lite *lite)
+{
+    size_t n = 0;
+    for (const struct day *d = lite->days; d; d = d->next)
+        n++;
+    return n;
 }
 
 void day_trim(struct lite *lite, bool in_transaction)

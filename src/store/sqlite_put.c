@@ -396,18 +396,20 @@ static void commit_day(struct lite *lite, struct day *day)
     day->in_transaction = false;
 }
 
-void sqlite_commit(void *driver, struct store_request **requests, size_t n)
+// Commits the first requests, as many as the number of open days allows; returns how many.
+static size_t commit_some(struct lite *lite, struct store_request **requests, size_t n)
 {
-    struct lite *lite = driver;
     struct batch batch = {.lite = lite};
+    size_t some = 0;
     pthread_mutex_lock(&lite->write);
     lite->batch_tick = lite->tick;
     for (struct day *d = lite->days; d; d = d->next)
         d->failed = false;
-    for (size_t i = 0; i < n; i++) {
-        put_request(&batch, requests[i]);
+    while (some < n && (!some || day_count(lite) < COMMIT_DAYS)) {
+        put_request(&batch, requests[some++]);
         day_trim(lite, true);
     }
+    n = some;
     arena_free(batch.arena);
     for (struct day *d = lite->days; d; d = d->next)
         if (d->in_transaction) {
@@ -433,4 +435,11 @@ void sqlite_commit(void *driver, struct store_request **requests, size_t n)
     }
     day_trim(lite, false);
     pthread_mutex_unlock(&lite->write);
+    return n;
+}
+
+void sqlite_commit(void *driver, struct store_request **requests, size_t n)
+{
+    for (size_t at = 0; at < n;)
+        at += commit_some(driver, requests + at, n - at);
 }

@@ -48,6 +48,12 @@ static int64_t wall_clock(void)
     return now(CLOCK_REALTIME);
 }
 
+// Counts the time that the machine is suspended, as the wall clock does.
+static int64_t boot_clock(void)
+{
+    return now(CLOCK_BOOTTIME);
+}
+
 static void no_note(void *ctx, const char *text)
 {
 }
@@ -271,6 +277,7 @@ struct store *store_open(const char *where, const struct store_options *options,
     o->memory = o->memory ? o->memory : (size_t)128 * MIB;
     o->commit_nanos = o->commit_nanos ? o->commit_nanos : 50 * INT64_C(1000000);
     o->maintain_nanos = o->maintain_nanos ? o->maintain_nanos : 30 * INT64_C(1000000000);
+    o->uptime = o->uptime ? o->uptime : o->clock ? o->clock : boot_clock;
     o->clock = o->clock ? o->clock : wall_clock;
     o->note = o->note ? o->note : no_note;
     s->last = &s->first;
@@ -429,10 +436,34 @@ int store_expect(struct store *s, struct str tenant, size_t bytes, struct err *e
     return over ? STORE_BUSY : 0;
 }
 
+// Each day is a file that stays open until the commit.
+static int check_days(const struct store_put *puts, size_t n, struct err *e)
+{
+    const int64_t day = INT64_C(86400) * 1000000000;
+    int64_t days[STORE_PUT_DAYS];
+    size_t n_days = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = 0;
+        while (at < n_days && days[at] != puts[i].time / day)
+            at++;
+        if (at == STORE_PUT_DAYS) {
+            err_set(e, "the request has profiles of more than %d days; limit %d", STORE_PUT_DAYS,
+                    STORE_PUT_DAYS);
+            return STORE_BAD_INPUT;
+        }
+        if (at == n_days)
+            days[n_days++] = puts[i].time / day;
+    }
+    return 0;
+}
+
 int store_submit(struct store *s, const struct store_put *puts, size_t n, store_done_fn *done,
                  void *ctx, struct err *e)
 {
     size_t bytes = 0;
+    int bad_days = check_days(puts, n, e);
+    if (bad_days)
+        return bad_days;
     for (size_t i = 0; i < n; i++) {
         int code = check_put(&puts[i], e);
         if (code)
@@ -580,6 +611,11 @@ int store_maintain(struct store *s, bool all, struct err *e)
     return s->driver->maintain(s->state, all, e);
 }
 
+int64_t store_time(const struct store *s)
+{
+    return s->driver->time(s->state);
+}
+
 int store_delete_service(struct store *s, struct str tenant, struct str service, uint64_t *n,
                          struct err *e)
 {
@@ -617,4 +653,39 @@ int store_name(struct store *s, struct str tenant, const struct store_name *name
 {
     return is_tenant(tenant) ? s->driver->name(s->state, tenant, names, n, e)
                              : bad_tenant(tenant, e);
+}
+
+// Of a driver that has no quicker way: every address of the build id gets a name without frames.
+static int replace_names(struct store *s, struct str tenant, struct str build_id,
+                         struct arena *arena, struct err *e)
+{
+    struct store_address *addresses;
+    size_t n = 0;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    int code =
+        s->driver->unnamed(s->state, tenant, build_id, 0, INT64_MAX, arena, &addresses, &n, e);
+    struct store_name *names = arena_array(arena, n + 1, sizeof *names);
+    for (size_t i = 0; i < n && !code; i++)
+        names[i] = (struct store_name){.build_id = build_id, .offset = addresses[i].offset};
+    if (!code && n)
+        code = s->driver->name(s->state, tenant, names, n, e);
+    arena_try_end(arena);
+    return code;
+}
+
+int store_forget_names(struct store *s, struct str tenant, struct str build_id, struct err *e)
+{
+    if (!is_tenant(tenant))
+        return bad_tenant(tenant, e);
+    if (s->driver->forget_names)
+        return s->driver->forget_names(s->state, tenant, build_id, e);
+    struct arena *arena = arena_new((size_t)256 * MIB);
+    int code = arena ? replace_names(s, tenant, build_id, arena, e)
+                     : err_set(e, "no memory to forget names");
+    arena_free(arena);
+    return code;
 }

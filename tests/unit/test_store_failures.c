@@ -559,7 +559,7 @@ static void test_readers_share_symbols(void **state)
     struct err e;
     struct store_options options = f->options;
     options.memory = 16 << 20;
-    options.clock = budget_now;
+    options.clock = options.uptime = budget_now;
     store_close(f->store);
     f->store = NULL;
     must(store_sqlite_open(f->dir, &options, &driver, &d, &e), &e);
