@@ -7,6 +7,16 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+// Of one match from one place of the text. Where there is a budget, others wait: a server.
+enum {
+    STEPS_MOST = 2000000,
+    STEPS_MOST_BUDGET = 50000,
+    HEAP_KIB = 256 << 10, // for the points to backtrack to
+    HEAP_KIB_BUDGET = 16 << 10,
+    BYTES_BETWEEN_CHECKS = 1 << 16,
+    PLACES_BETWEEN_CHECKS = 16,
+};
+
 struct model_regex {
     struct arena *arena;
     struct str pattern;
@@ -37,7 +47,7 @@ static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, int *
     struct str text = out_result(&out);
     return pcre2_compile((PCRE2_SPTR)text.p, text.n,
                          PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_CIRCUMFLEX |
-                             PCRE2_NEVER_BACKSLASH_C,
+                             PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT,
                          code, &at, how);
 }
 
@@ -92,8 +102,27 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
     }
     regex->data = pcre2_match_data_create(1, memory);
     regex->limits = pcre2_match_context_create(memory);
-    pcre2_set_match_limit(regex->limits, 2000000);
+    bool budget = arena_budget(arena) != NULL;
+    pcre2_set_match_limit(regex->limits, budget ? STEPS_MOST_BUDGET : STEPS_MOST);
+    pcre2_set_depth_limit(regex->limits, budget ? STEPS_MOST_BUDGET : STEPS_MOST);
+    pcre2_set_heap_limit(regex->limits, budget ? HEAP_KIB_BUDGET : HEAP_KIB);
     return regex;
+}
+
+// Matches that begin at *from or after it; *from becomes the place to go on from. PCRE2 counts its
+// steps anew from each place where a match may begin, and may look at all the rest of the text from
+// each: with a budget, long texts are tried in parts, so that the deadline is noticed.
+static int match_from(struct model_regex *regex, struct str text, size_t *from)
+{
+    size_t left = text.n - *from, start = *from;
+    size_t places = BYTES_BETWEEN_CHECKS / (left + 1) + PLACES_BETWEEN_CHECKS;
+    bool last = places > left || !arena_budget(regex->arena);
+    pcre2_set_offset_limit(regex->limits, last ? PCRE2_UNSET : start + places - 1);
+    *from = last ? SIZE_MAX : start + places;
+    while (*from < text.n && (text.p[*from] & 0xc0) == 0x80)
+        ++*from;
+    return pcre2_match(regex->code, (PCRE2_SPTR)(text.n ? text.p : ""), text.n, start,
+                       PCRE2_NO_UTF_CHECK, regex->data, regex->limits);
 }
 
 bool model_regex_match(struct model_regex *regex, struct str text)
@@ -102,12 +131,15 @@ bool model_regex_match(struct model_regex *regex, struct str text)
         char *replaced = arena_alloc(regex->arena, 3 * text.n);
         text = (struct str){replaced, regex_as_utf8(text, replaced)};
     }
-    int r = pcre2_match(regex->code, (PCRE2_SPTR)(text.n ? text.p : ""), text.n, 0,
-                        PCRE2_NO_UTF_CHECK, regex->data, regex->limits);
+    int r = PCRE2_ERROR_NOMATCH;
+    for (size_t from = 0; from <= text.n && r == PCRE2_ERROR_NOMATCH;) {
+        arena_check(regex->arena);
+        r = match_from(regex, text, &from);
+    }
     if (r < 0 && r != PCRE2_ERROR_NOMATCH)
-        arena_fail(regex->arena, "the %s regexp `%.*s` takes too long on `%.*s`; simplify it",
-                   regex->name, (int)regex->pattern.n, regex->pattern.p,
-                   (int)(text.n < 80 ? text.n : 80), text.p);
+        arena_refuse(regex->arena, "the %s regexp `%.*s` takes too long on `%.*s`; simplify it",
+                     regex->name, (int)(regex->pattern.n < 200 ? regex->pattern.n : 200),
+                     regex->pattern.p, (int)(text.n < 80 ? text.n : 80), text.p);
     return r >= 0;
 }
 

@@ -142,7 +142,9 @@ void routes_handle(void *context, struct web_exchange *x)
     if (ARENA_TRY(x->arena, trap)) {
         struct err e;
         arena_caught(x->arena, &e);
-        call_fail(&first, CALL_RESOURCE_EXHAUSTED, 0, "%s", e.message);
+        call_fail(&first,
+                  arena_refused(x->arena) ? CALL_INVALID_ARGUMENT : CALL_RESOURCE_EXHAUSTED, 0,
+                  "%s", e.message);
         return;
     }
     struct call *c = arena_alloc(x->arena, sizeof *c);

@@ -3,11 +3,13 @@
 
 #include "store/fold.h"
 #include "store/matrix.h"
+#include "store/span_set.h"
 #include "store/sqlite.h"
 
 struct merging {
     struct lite *lite;
     const struct store_select *select;
+    struct span_set wanted;
     struct arena *arena;
     struct block_reader r;
     struct reader *reader;
@@ -63,15 +65,8 @@ static int damaged(const struct merging *m, const char *what, int64_t hour, stru
 // Whether the sample at i is of one of the spans, or traces, that are asked for.
 static bool is_wanted(const struct merging *m, const struct segment *s, uint32_t i)
 {
-    const struct store_select *select = m->select;
-    for (size_t k = 0; s->has_spans && k < select->n_spans; k++)
-        if (select->spans[k] == m->r.span[i])
-            return true;
-    for (size_t k = 0; s->has_traces && k < select->n_traces; k++)
-        if (select->traces[k].high == m->r.trace[i].high &&
-            select->traces[k].low == m->r.trace[i].low)
-            return true;
-    return false;
+    return m->select->n_spans ? span_set_has_span(&m->wanted, m->r.span[i])
+                              : s->has_traces && span_set_has_trace(&m->wanted, m->r.trace[i]);
 }
 
 // Adds what the reader holds to its sums over the dictionary.
@@ -514,6 +509,7 @@ static int begin_fold(struct merging *m, struct err *e)
     }
     fold_init(&m->fold, m->arena, &m->names);
     hash_init(&m->counts, m->arena, 64);
+    span_set_init(&m->wanted, m->select, m->arena);
     arena_try_end(m->arena);
     return 0;
 }

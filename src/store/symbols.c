@@ -48,7 +48,7 @@ static uint64_t hash_function(const struct symbols_function *f)
 static uint64_t hash_mapping(const struct symbols_mapping *m)
 {
     uint64_t h = hash_mix(((uint64_t)m->file << 32) | m->build_id, m->size);
-    return hash_mix(h ^ m->flags, m->flags & SYMBOLS_FIXED ? m->start ^ m->offset : m->offset);
+    return hash_mix(hash_mix(h, m->flags & SYMBOLS_FIXED ? m->start : 0) + m->flags, m->offset);
 }
 
 static bool same_mapping(const struct symbols_mapping *a, const struct symbols_mapping *b)
@@ -62,8 +62,8 @@ static uint64_t hash_location(const struct symbols_location *l, const struct sym
 {
     uint64_t h = hash_mix(l->address, ((uint64_t)l->mapping << 1) | l->is_folded);
     for (uint32_t i = 0; i < l->n_lines; i++)
-        h = hash_mix(h ^ lines[i].function,
-                     (uint64_t)lines[i].line ^ ((uint64_t)lines[i].column << 40));
+        h = hash_mix(hash_mix(h, (uint64_t)lines[i].line) + lines[i].function,
+                     (uint64_t)lines[i].column);
     return h;
 }
 
@@ -465,8 +465,8 @@ static void add_stacks(struct translation *t, struct row *rows, size_t n, uint32
             uint64_t two = t->locations[stack[d]];
             if (d + 1 < depth)
                 two |= (uint64_t)t->locations[stack[d + 1]] << 32;
-            a = hash_mix(a ^ two, s->seed[2]);
-            b = hash_mix(b + two, s->seed[3]);
+            a = hash_fold(a ^ two, s->seed[2]);
+            b = hash_fold(b + two, s->seed[3]);
         }
         wanted[i] = (struct symbols_stack){a, b, 0};
         __builtin_prefetch(&s->stacks[a & s->stack_mask]);

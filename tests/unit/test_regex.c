@@ -323,12 +323,63 @@ static void answers_are_remembered(void **state)
     assert_true(str_eq(model_regex_pattern(re), STR("7")));
 }
 
+// With a budget others wait: fewer steps, a jump that tells that the request is wrong, and the
+// deadline is looked at between matches and within long texts.
+static void budgets_limit_matching(void **state)
+{
+    struct budget budget = {.account = {.owner = "this request"}};
+    struct arena *own = arena_new_in(&budget, 0);
+    struct arena_trap trap;
+    struct err e = {""};
+    static char text[200000];
+    memset(text, 'a', sizeof text);
+    struct str all = {text, sizeof text}, some = {text, 20};
+
+    struct model_regex *slow = model_regex_new(own, "focus", STR("^(a?){18}a{18}[xy]"), &e);
+    assert_non_null(slow);
+    volatile bool jumped = true;
+    if (!ARENA_TRY(own, trap)) {
+        model_regex_match(slow, some);
+        jumped = false;
+    }
+    assert_true(jumped && arena_refused(own));
+    assert_int_equal(budget.failed, BUDGET_OK);
+    arena_caught(own, &e);
+    assert_non_null(strstr(e.message, "takes too long"));
+
+    // Parts of a text are as good as all of it.
+    static const char *const found[] = {"b", "ab", "b$", "\\bz\\b", "\xc3\xa9b", "^z|[b]$"};
+    text[sizeof text - 5] = ' ';
+    text[sizeof text - 4] = 'z';
+    text[sizeof text - 3] = '\xc3';
+    text[sizeof text - 2] = '\xa9';
+    text[sizeof text - 1] = 'b';
+    for (size_t i = 0; i < 6; i++) {
+        struct model_regex *re = model_regex_new(own, "focus", str_from(found[i]), &e);
+        assert_int_equal(model_regex_match(re, all), i != 1 && i != 3);
+    }
+    assert_false(model_regex_match(model_regex_new(own, "focus", STR("^b"), &e), all));
+    assert_true(model_regex_match(model_regex_new(own, "focus", STR("\\Aa+ "), &e), all));
+
+    budget.deadline = 1;
+    jumped = true;
+    struct model_regex *quick = slow;
+    if (!ARENA_TRY(own, trap)) {
+        model_regex_match(quick, STR("b"));
+        jumped = false;
+    }
+    assert_true(jumped && !arena_refused(own));
+    assert_int_equal(budget.failed, BUDGET_LATE);
+    arena_free(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(go_decides),          cmocka_unit_test(errors_tell_what_is_wrong),
         cmocka_unit_test(texts_have_any_byte), cmocka_unit_test(catastrophes_are_given_up),
         cmocka_unit_test(long_texts),          cmocka_unit_test(answers_are_remembered),
+        cmocka_unit_test(budgets_limit_matching),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
