@@ -2,6 +2,7 @@
 
 #include "model/builder.h"
 #include "model/transform.h"
+#include "model/units.h"
 #include "query/query.h"
 
 int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct arena *arena,

@@ -60,12 +60,12 @@ static int write_missing(struct call *c, struct out *out)
     struct store_address *all;
     struct err e = {""};
     size_t n = 0;
-    int64_t now = server_now(), start, end;
-    if (api_time(c, "from", now - (int64_t)86400 * 1000000000, &start) ||
-        api_time(c, "until", now, &end))
+    int64_t now = server_now(), from, until;
+    if (api_time(c, "from", now - (int64_t)86400 * 1000000000, &from) ||
+        api_time(c, "until", now, &until))
         return -1;
     int result =
-        store_unnamed(c->server->store, c->tenant, STR(""), start, end, c->arena, &all, &n, &e);
+        store_unnamed(c->server->store, c->tenant, STR(""), from, until, c->arena, &all, &n, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return -1;

@@ -189,7 +189,7 @@ static void chosen_integers(void **state)
                 hashes[i] = hash_mix(i << shift, 1);
             are_spread("ids with equal low bits", hashes, KEYS);
             for (uint64_t i = 0; i < KEYS; i++)
-                hashes[i] = hash_mix(1, (i << shift) | 1);
+                hashes[i] = hash_mix(1, (i << shift) + 1);
             are_spread("second operands with equal low bits", hashes, KEYS);
             for (uint64_t i = 0; i < KEYS; i++)
                 hashes[i] = hash_mix(UINT64_MAX - (i << shift), i << shift);

@@ -348,7 +348,7 @@ static void budgets_limit_matching(void **state)
     assert_non_null(strstr(e.message, "takes too long"));
 
     // Parts of a text are as good as all of it.
-    static const char *const found[] = {"b", "ab", "b$", "\\bz\\b", "\xc3\xa9b", "^z|[b]$"};
+    static const char *const found[] = {"b", "ab", "b$", "\\bz\\b", "\xc3\xa9" "b", "^z|[b]$"};
     text[sizeof text - 5] = ' ';
     text[sizeof text - 4] = 'z';
     text[sizeof text - 3] = '\xc3';
@@ -356,7 +356,7 @@ static void budgets_limit_matching(void **state)
     text[sizeof text - 1] = 'b';
     for (size_t i = 0; i < 6; i++) {
         struct model_regex *re = model_regex_new(own, "focus", str_from(found[i]), &e);
-        assert_int_equal(model_regex_match(re, all), i != 1 && i != 3);
+        assert_int_equal(model_regex_match(re, all), i != 1);
     }
     assert_false(model_regex_match(model_regex_new(own, "focus", STR("^b"), &e), all));
     assert_true(model_regex_match(model_regex_new(own, "focus", STR("\\Aa+ "), &e), all));
