@@ -59,7 +59,7 @@ def floods(s):
     same('many strings: status', status, 200)
     for what, body in ('strings that collide', same_hash), ('ids that collide', far_ids):
         seconds, status = cost(s, lambda: send(body))
-        same(f'{what}: status', status, 200)
+        check(f'{what}: status', status in (200, 422), status)  # some are not UTF-8
         check(f'{what}: CPU time', seconds < 4 * usual + 0.5, f'{seconds:.2f} s instead of {usual:.2f} s')
     # Many labels of one sample, in the wrong order.
     keys = [b'k%07d' % i for i in range(30000, 0, -1)]
@@ -116,8 +116,8 @@ def part(name, value):
 
 
 def expressions(s):
-    name = 'a' * 30
-    body = profile([('samples', 'count')], ('cpu', 'nanoseconds', 1), {(name + 'c',): [1]}, T)
+    name = 'a' * 30 + 'c'
+    body = profile([('samples', 'count')], ('cpu', 'nanoseconds', 1), {(name,): [1]}, T)
     slow = '(a?){30}a{30}[xy]'
     form = part('profile', body) + part('focus', slow.encode()) + b'--B--\r\n'
     r = s.ask('POST', '/api/v1/flame', form, {'Content-Type': 'multipart/form-data; boundary=B'})
