@@ -52,7 +52,7 @@ struct arena {
     struct budget *budget;
     struct arena_trap *trap;
     struct arena *children, *sibling; // adopted
-    bool refused; // what was asked for was at fault when it last failed
+    bool refused;                     // what was asked for was at fault when it last failed
     struct err why;
 };
 

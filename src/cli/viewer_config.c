@@ -172,8 +172,7 @@ int viewer_delete_config(struct viewer_query *q, struct err *e)
     bool found = false;
     for (struct json_each i = json_each(configs); json_next(&i) && !found;)
         found = json_is(json_get(i.value, "name"), name);
-    return found ? write_settings(configs, name, NULL, e)
-                 : err_set(e, "config %s not found", name);
+    return found ? write_settings(configs, name, NULL, e) : err_set(e, "config %s not found", name);
 }
 
 static void write_field(struct out *out, struct json config, const struct config_field *f,

@@ -380,7 +380,7 @@ bool json_next(struct json_each *each)
     if (each->is_object) {
         uint32_t end = skip_string(d, at);
         each->key = (struct str){d->text + at + 1, end - at - 2};
-        at = skip_space(d, end);       // the colon
+        at = skip_space(d, end); // the colon
         at = skip_space(d, at + 1);
     }
     each->value = (struct json){d, at, each->nest};

@@ -292,8 +292,8 @@ int query_exemplars(struct store *store, const struct store_select *select,
         for (size_t k = 0; at < n && k < lines[i].n_points; k++) {
             const struct store_point *p = &lines[i].points[k];
             int64_t steps = p->index / options->step + (p->index % options->step > 0);
-            int64_t time = (int64_t)((uint64_t)select->start +
-                                     (uint64_t)steps * (uint64_t)options->step);
+            int64_t time =
+                (int64_t)((uint64_t)select->start + (uint64_t)steps * (uint64_t)options->step);
             struct query_point *to = point_at(&series[at], time);
             if (to && p->n == 1 && (!to->exemplar || p->sum > to->exemplar->value))
                 to->exemplar = exemplar(&lines[i].series, &series[at], select->start + p->index,

@@ -91,7 +91,8 @@ static int64_t offset_seconds(const char *p, const char *end)
     return total;
 }
 
-// A day as YYYYMMDD, or seconds, milliseconds, microseconds or nanoseconds by their number of digits.
+// A day as YYYYMMDD, or seconds, milliseconds, microseconds or nanoseconds by their number of
+// digits.
 static bool from_digits(struct str digits, int64_t *time)
 {
     int64_t v;

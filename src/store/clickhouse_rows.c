@@ -192,7 +192,7 @@ static void write_series(struct writer *w, const struct kind *kind, const uint64
     if (w->derived)
         w->base = hash_stable_mix(hash_stable(body.p, body.n, families[0]), w->derived) | 1;
     w->series = hash_stable(labels.p, labels.n,
-                           hash_stable(body.p, body.n, hash_stable_mix(w->scope, 5 + w->base))) |
+                            hash_stable(body.p, body.n, hash_stable_mix(w->scope, 5 + w->base))) |
                 1;
     if (is_known(w->known, w->series ^ 0x5555, w->to->day))
         return;
@@ -291,7 +291,9 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
 // What tells a put that came before: 0 if it has no id.
 static uint64_t id_of(const struct writer *w)
 {
-    return w->put->id.n ? hash_stable_mix(hash_str(w->put->id, w->series), (uint64_t)w->put->time) | 1 : 0;
+    return w->put->id.n
+               ? hash_stable_mix(hash_str(w->put->id, w->series), (uint64_t)w->put->time) | 1
+               : 0;
 }
 
 static void write_profile(struct writer *w, uint64_t family, int64_t total, uint32_t n, bool others)

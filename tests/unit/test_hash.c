@@ -195,8 +195,8 @@ static void chosen_integers(void **state)
                 hashes[i] = hash_mix(UINT64_MAX - (i << shift), i << shift);
             are_spread("both operands", hashes, KEYS);
         }
-        static const uint64_t strides[] = {3, 65537, 0x9e3779b97f4a7c15u, 0xd1b54a32d192ed03u,
-                                           UINT64_MAX, (uint64_t)1 << 63 | 1};
+        static const uint64_t strides[] = {
+            3, 65537, 0x9e3779b97f4a7c15u, 0xd1b54a32d192ed03u, UINT64_MAX, (uint64_t)1 << 63 | 1};
         for (size_t k = 0; k < sizeof strides / sizeof *strides; k++) {
             for (uint64_t i = 0; i < KEYS; i++)
                 hashes[i] = hash_mix(i * strides[k], 0);

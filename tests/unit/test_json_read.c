@@ -211,31 +211,49 @@ static void depth_is_limited(void **state)
     assert_false(is_valid((struct str){deep, sizeof deep}));
 }
 
+// The number of items of an array of as many parts as fit into size bytes, -1 if that takes more
+// than eight times its size.
+static int64_t size_within(const char *part, char *text, size_t size)
+{
+    struct arena *own = arena_new(8 * size);
+    struct arena_trap trap;
+    size_t n = 1, length = strlen(part);
+    text[0] = '[';
+    for (; n + length + 2 < size; n += length)
+        memcpy(text + n, part, length);
+    text[n - 1] = ']';
+    struct json root;
+    struct err e;
+    if (ARENA_TRY(own, trap)) {
+        arena_free(own);
+        return -1;
+    }
+    int64_t items = -2;
+    if (json_parse(own, (struct str){text, n}, &root, &e) == 0)
+        items = (int64_t)json_size(root) - (int64_t)((n - 1) / length);
+    arena_try_end(own);
+    arena_free(own);
+    return items;
+}
+
 // Whatever a text has most of, memory is a small multiple of it.
 static void memory_is_proportional(void **state)
 {
     static const char *const parts[] = {"[],", "{},", "0,", "\"\",", "[[[[[]]]]],", "{\"\":0},"};
-    enum { SIZE = 1 << 20 };
-    static char text[SIZE];
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        struct arena *own = arena_new((size_t)8 * SIZE);
-        struct arena_trap trap;
-        size_t n = 1, length = strlen(parts[i]);
-        text[0] = '[';
-        while (n + length + 2 < SIZE) {
-            memcpy(text + n, parts[i], length);
-            n += length;
-        }
-        text[n - 1] = ']';
-        struct json root;
-        struct err e;
-        if (ARENA_TRY(own, trap))
-            fail_msg("%s needs more than 8 times its size", parts[i]);
-        assert_int_equal(json_parse(own, (struct str){text, n}, &root, &e), 0);
-        assert_int_equal(json_size(root), (n - 1) / length);
-        arena_try_end(own);
-        arena_free(own);
-    }
+    static char text[1 << 20];
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        assert_int_equal(size_within(parts[i], text, sizeof text), 0);
+}
+
+static bool parse_jumps(struct arena *own, struct str text)
+{
+    struct arena_trap trap;
+    struct json root;
+    if (ARENA_TRY(own, trap))
+        return true;
+    json_parse(own, text, &root, NULL);
+    arena_try_end(own);
+    return false;
 }
 
 // Running out of memory jumps and leaves nothing behind; so does a deadline.
@@ -248,21 +266,11 @@ static void limits_are_kept(void **state)
         struct arena *own = arena_new_in(&budget, late ? 0 : 1 << 16);
         arena_alloc(own, 16); // allocations within a chunk do not look at the deadline
         budget.deadline = late;
-        struct arena_trap trap;
-        struct json root;
-        memset(text, late ? ' ' : '[', SIZE);
-        volatile bool jumped = true;
-        if (!ARENA_TRY(own, trap)) {
-            if (late)
-                for (size_t i = 0; i + 2 < SIZE; i += 2)
-                    memcpy(text + i, i ? "1," : "[1", 2);
-            else
-                for (size_t i = 1; i + 3 < SIZE; i += 3)
-                    memcpy(text + i, "[],", 3);
-            json_parse(own, (struct str){text, SIZE}, &root, NULL);
-            jumped = false;
-        }
-        assert_true(jumped);
+        memset(text, ' ', SIZE);
+        text[0] = '[';
+        for (size_t i = 1; i + 3 < SIZE; i += 3)
+            memcpy(text + i, late ? "1, " : "[],", 3);
+        assert_true(parse_jumps(own, (struct str){text, SIZE}));
         assert_int_equal(budget.failed, late ? BUDGET_LATE : BUDGET_OK);
         arena_free(own);
         assert_int_equal(budget.account.held, 0);

@@ -73,13 +73,13 @@ static void members_that_come_twice(void **state)
 {
     struct arena *arena = arena_new(0);
     struct err e = {""};
-    struct pprof_profile *p = read_json(
-        arena,
-        "{\"timeNanos\":1,\"time_nanos\":2,\"duration_nanos\":3,\"duration_nanos\":4,"
-        "\"stringTable\":[\"x\",\"y\"],\"stringTable\":[\"\\u0000z\"],"
-        "\"\\u0070eriod\":5,\"periodType\":{\"type\":1},\"periodType\":{\"unit\":2},"
-        "\"sample\":[{\"locationId\":[18446744073709551615,1e3]}],\"comment\":null}",
-        &e);
+    struct pprof_profile *p =
+        read_json(arena,
+                  "{\"timeNanos\":1,\"time_nanos\":2,\"duration_nanos\":3,\"duration_nanos\":4,"
+                  "\"stringTable\":[\"x\",\"y\"],\"stringTable\":[\"\\u0000z\"],"
+                  "\"\\u0070eriod\":5,\"periodType\":{\"type\":1},\"periodType\":{\"unit\":2},"
+                  "\"sample\":[{\"locationId\":[18446744073709551615,1e3]}],\"comment\":null}",
+                  &e);
     assert_non_null(p);
     assert_int_equal(p->time_nanos, 1);
     assert_int_equal(p->duration_nanos, 4);
@@ -131,10 +131,8 @@ static void base64_in_both_alphabets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_as_protobuf_has_it),
-        cmocka_unit_test(wrong_json_is_refused),
-        cmocka_unit_test(members_that_come_twice),
-        cmocka_unit_test(protobuf_goes_and_comes_back),
+        cmocka_unit_test(json_as_protobuf_has_it),  cmocka_unit_test(wrong_json_is_refused),
+        cmocka_unit_test(members_that_come_twice),  cmocka_unit_test(protobuf_goes_and_comes_back),
         cmocka_unit_test(base64_in_both_alphabets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -348,7 +348,13 @@ static void budgets_limit_matching(void **state)
     assert_non_null(strstr(e.message, "takes too long"));
 
     // Parts of a text are as good as all of it.
-    static const char *const found[] = {"b", "ab", "b$", "\\bz\\b", "\xc3\xa9" "b", "^z|[b]$"};
+    static const char *const found[] = {"b",
+                                        "ab",
+                                        "b$",
+                                        "\\bz\\b",
+                                        "\xc3\xa9"
+                                        "b",
+                                        "^z|[b]$"};
     text[sizeof text - 5] = ' ';
     text[sizeof text - 4] = 'z';
     text[sizeof text - 3] = '\xc3';
@@ -376,9 +382,12 @@ static void budgets_limit_matching(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(go_decides),          cmocka_unit_test(errors_tell_what_is_wrong),
-        cmocka_unit_test(texts_have_any_byte), cmocka_unit_test(catastrophes_are_given_up),
-        cmocka_unit_test(long_texts),          cmocka_unit_test(answers_are_remembered),
+        cmocka_unit_test(go_decides),
+        cmocka_unit_test(errors_tell_what_is_wrong),
+        cmocka_unit_test(texts_have_any_byte),
+        cmocka_unit_test(catastrophes_are_given_up),
+        cmocka_unit_test(long_texts),
+        cmocka_unit_test(answers_are_remembered),
         cmocka_unit_test(budgets_limit_matching),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

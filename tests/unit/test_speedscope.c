@@ -173,8 +173,8 @@ static void what_is_written_is_read(void **state)
     struct json root, cpu = {0};
     int64_t number;
     assert_int_equal(json_parse(arena, out_result(&out), &root, NULL), 0);
-    assert_true(json_is(json_get(root, "$schema"),
-                        "https://www.speedscope.app/file-format-schema.json"));
+    assert_true(
+        json_is(json_get(root, "$schema"), "https://www.speedscope.app/file-format-schema.json"));
     assert_true(json_i64(json_get(root, "activeProfileIndex"), &number) && number == 1);
     assert_int_equal(json_size(json_get(json_get(root, "shared"), "frames")), 3);
     for (struct json_each i = json_each(json_get(root, "profiles")); json_next(&i);)
@@ -217,8 +217,8 @@ static void profiles_one_by_one(void **state)
     struct codec_speedscope *each;
     struct err e = {""};
     size_t n;
-    assert_int_equal(codec_read_speedscope_each(arena, (const uint8_t *)out.p, out.n, &each, &n, &e),
-                     0);
+    assert_int_equal(
+        codec_read_speedscope_each(arena, (const uint8_t *)out.p, out.n, &each, &n, &e), 0);
     out_fini(&out);
     assert_int_equal(n, PROFILES);
     const struct model_profile *p = each[77].profile;
@@ -227,8 +227,8 @@ static void profiles_one_by_one(void **state)
     assert_int_equal(p->n_samples, 1);
     assert_int_equal(p->values[0], 78);
     const struct model_location *leaf = &p->locations[model_stack(p, 0)[0]];
-    assert_true(str_eq(model_str(p, p->functions[p->lines[leaf->first_line].function].name),
-                       STR("f0")));
+    assert_true(
+        str_eq(model_str(p, p->functions[p->lines[leaf->first_line].function].name), STR("f0")));
     arena_free(arena);
 }
 
