@@ -116,12 +116,16 @@ def part(name, value):
 
 
 def expressions(s):
-    name = 'a' * 30 + 'c'
+    name = 'a' * 400 + 'c'
     body = profile([('samples', 'count')], ('cpu', 'nanoseconds', 1), {(name,): [1]}, T)
-    slow = '(a?){30}a{30}[xy]'
+    slow = '(a?){200}a{200}[xy]'
     form = part('profile', body) + part('focus', slow.encode()) + b'--B--\r\n'
     r = s.ask('POST', '/api/v1/flame', form, {'Content-Type': 'multipart/form-data; boundary=B'})
     check('a slow filter', r.status == 400 and b'takes too long' in r.data, (r.status, r.data))
+    # What only backtracks is answered.
+    form = part('profile', body) + part('focus', b'^(a?){40}a{40}[xy]') + b'--B--\r\n'
+    seconds, r = cost(s, lambda: s.ask('POST', '/api/v1/flame', form, {'Content-Type': 'multipart/form-data; boundary=B'}))
+    check('a filter that backtracks', r.status == 200 and b'matched no samples' in r.data and seconds < 0.5, (seconds, r.status, r.data))
     s.push([({'__name__': 'process_cpu', 'service_name': name}, cpu_profile({('main',): 1}, T))])
     for method, request in [
             ('SelectMergeStacktraces', {'profileTypeID': CPU, 'labelSelector': '{service_name=~"%s"}' % slow}),
