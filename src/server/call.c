@@ -121,13 +121,22 @@ void call_fail_store(struct call *c, int result, const struct err *e)
         call_fail_budget(c, "the query");
         return;
     }
-    enum call_code code = result == STORE_BAD_INPUT ? CALL_INVALID_ARGUMENT
-                          : result == STORE_BUSY    ? CALL_RESOURCE_EXHAUSTED
-                          : result == STORE_FULL    ? CALL_UNAVAILABLE
-                                                    : CALL_UNKNOWN;
+    bool refused = result == STORE_BUSY && arena_refused(c->arena);
+    enum call_code code = result == STORE_BAD_INPUT || refused ? CALL_INVALID_ARGUMENT
+                          : result == STORE_BUSY               ? CALL_RESOURCE_EXHAUSTED
+                          : result == STORE_FULL               ? CALL_UNAVAILABLE
+                                                               : CALL_UNKNOWN;
     if (code == CALL_UNKNOWN || code == CALL_UNAVAILABLE)
         server_log("error", "the store failed", "error", e->message, NULL);
     call_fail(c, code, 0, "%s", e->message);
+}
+
+void call_fail_input(struct call *c, enum call_code code, int status, const struct err *e)
+{
+    if (c->x->budget.failed)
+        call_fail_budget(c, "the request");
+    else
+        call_fail(c, code, status, "%s", e->message);
 }
 
 bool call_is_type(struct str header, const char *type)

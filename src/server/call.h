@@ -34,6 +34,8 @@ enum call_code {
 // Answers {"code":..., "message":...}; status 0: that of the code. Ends the call.
 void call_fail(struct call *c, enum call_code code, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// With the message of e: the input is wrong, or a limit of the call's budget was hit on the way.
+void call_fail_input(struct call *c, enum call_code code, int status, const struct err *e);
 // The call hit a limit of its budget (memory: 429, time: 504) while it was doing what.
 void call_fail_budget(struct call *c, const char *what);
 // With the message of e and the code that belongs to a result of the store.

@@ -239,7 +239,9 @@ void routes_handle(void *context, struct web_exchange *x)
         if (x->budget.failed)
             call_fail_budget(&first, "the request");
         else
-            call_fail(&first, CALL_RESOURCE_EXHAUSTED, 0, "%s", e.message);
+            call_fail(&first,
+                      arena_refused(x->arena) ? CALL_INVALID_ARGUMENT : CALL_RESOURCE_EXHAUSTED, 0,
+                      "%s", e.message);
         return;
     }
     struct call *c = arena_alloc(x->arena, sizeof *c);

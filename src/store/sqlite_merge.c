@@ -3,11 +3,13 @@
 
 #include "store/fold.h"
 #include "store/matrix.h"
+#include "store/span_set.h"
 #include "store/sqlite.h"
 
 struct merging {
     struct lite *lite;
     const struct store_select *select;
+    struct span_set wanted;
     struct arena *arena;
     struct block_reader r;
     struct reader *reader;
@@ -31,9 +33,6 @@ struct merging {
     uint32_t *owner;
     size_t n_rows, cap_owner;
     struct block_body body;
-    // What the select has, sorted.
-    uint64_t *spans;
-    struct store_trace *traces;
     unsigned steps; // since the deadline was looked at
 };
 
@@ -79,43 +78,11 @@ static int damaged(const struct merging *m, const char *what, int64_t hour, stru
     return STORE_CORRUPT;
 }
 
-static int span_order(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static int trace_order(const void *a, const void *b)
-{
-    const struct store_trace *x = a, *y = b;
-    if (x->high != y->high)
-        return x->high < y->high ? -1 : 1;
-    return x->low < y->low ? -1 : x->low > y->low;
-}
-
-static void sort_wanted(struct merging *m)
-{
-    const struct store_select *s = m->select;
-    if (s->n_spans) {
-        m->spans = arena_array(m->arena, s->n_spans, sizeof *m->spans);
-        memcpy(m->spans, s->spans, s->n_spans * sizeof *m->spans);
-        qsort(m->spans, s->n_spans, sizeof *m->spans, span_order);
-    }
-    if (s->n_traces) {
-        m->traces = arena_array(m->arena, s->n_traces, sizeof *m->traces);
-        memcpy(m->traces, s->traces, s->n_traces * sizeof *m->traces);
-        qsort(m->traces, s->n_traces, sizeof *m->traces, trace_order);
-    }
-}
-
 // Whether the sample at i is of one of the spans, or traces, that are asked for.
 static bool is_wanted(const struct merging *m, const struct segment *s, uint32_t i)
 {
-    const struct store_select *select = m->select;
-    return (s->has_spans && m->spans &&
-            bsearch(&m->r.span[i], m->spans, select->n_spans, sizeof *m->spans, span_order)) ||
-           (s->has_traces && m->traces &&
-            bsearch(&m->r.trace[i], m->traces, select->n_traces, sizeof *m->traces, trace_order));
+    return m->select->n_spans ? span_set_has_span(&m->wanted, m->r.span[i])
+                              : s->has_traces && span_set_has_trace(&m->wanted, m->r.trace[i]);
 }
 
 // Adds what the reader holds to its sums over the dictionary.
@@ -575,9 +542,9 @@ static int begin_fold(struct merging *m, struct err *e)
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
-    sort_wanted(m);
     fold_init(&m->fold, m->arena, &m->names);
     hash_init(&m->counts, m->arena, 64);
+    span_set_init(&m->wanted, m->select, m->arena);
     arena_try_end(m->arena);
     return 0;
 }

@@ -54,7 +54,7 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
                      struct err *e)
 {
     int code = 0;
-    int64_t hash = (int64_t)hash_bytes(labels.p, labels.n, (uint64_t)kind);
+    int64_t hash = (int64_t)hash_stable(labels.p, labels.n, (uint64_t)kind);
     sqlite3_stmt *q = db_prepare(
         &day->db, "SELECT id, labels FROM series WHERE service=? AND hash=? AND kind=?", &code, e);
     if (!q)
@@ -91,8 +91,8 @@ static int is_repeated(struct lite *lite, struct day *day, const struct store_pu
                        struct str labels, struct err *e)
 {
     int code = 0;
-    uint64_t hash = hash_bytes(labels.p, labels.n, (uint64_t)put->time);
-    hash = hash_bytes(put->id.p, put->id.n, hash);
+    uint64_t hash = hash_stable(labels.p, labels.n, (uint64_t)put->time);
+    hash = hash_stable(put->id.p, put->id.n, hash);
     sqlite3_stmt *q =
         db_prepare(&day->db, "INSERT OR IGNORE INTO seen(id, hour) VALUES(?,?)", &code, e);
     if (!q)

@@ -293,8 +293,8 @@ static bool find_stacks(struct translation *t, struct row *rows, size_t n,
             uint64_t two = t->locations[stack[d]];
             if (d + 1 < depth)
                 two |= (uint64_t)t->locations[stack[d + 1]] << 32;
-            a = hash_mix(a ^ two, s->seed[2]);
-            b = hash_mix(b + two, s->seed[3]);
+            a = hash_fold(a ^ two, s->seed[2]);
+            b = hash_fold(b + two, s->seed[3]);
         }
         wanted[i] = (struct symbols_stack){a, b, 0};
         __builtin_prefetch(&s->stacks[a & s->stack_mask]);

@@ -13,7 +13,7 @@ static inline uint64_t hash_function(const struct symbols_function *f)
 static inline uint64_t hash_mapping(const struct symbols_mapping *m)
 {
     uint64_t h = hash_mix(((uint64_t)m->file << 32) | m->build_id, m->size);
-    return hash_mix(h ^ m->flags, m->flags & SYMBOLS_FIXED ? m->start ^ m->offset : m->offset);
+    return hash_mix(hash_mix(h, m->flags & SYMBOLS_FIXED ? m->start : 0) + m->flags, m->offset);
 }
 
 static inline uint64_t hash_location(const struct symbols_location *l,
@@ -21,8 +21,8 @@ static inline uint64_t hash_location(const struct symbols_location *l,
 {
     uint64_t h = hash_mix(l->address, ((uint64_t)l->mapping << 1) | l->is_folded);
     for (uint32_t i = 0; i < l->n_lines; i++)
-        h = hash_mix(h ^ lines[i].function,
-                     (uint64_t)lines[i].line ^ ((uint64_t)lines[i].column << 40));
+        h = hash_mix(hash_mix(h, (uint64_t)lines[i].line) + lines[i].function,
+                     (uint64_t)lines[i].column);
     return h;
 }
 
