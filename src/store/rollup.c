@@ -30,7 +30,7 @@ void rollup_add(struct rollup *r, const struct block_item *item)
         }
         int64_t *to = r->values + (size_t)(*place - 1) * k;
         for (uint32_t t = 0; t < k; t++)
-            to[t] = pack_add(to[t], v->values[(size_t)t * v->n + i]);
+            r->overflowed |= __builtin_add_overflow(to[t], v->values[(size_t)t * v->n + i], &to[t]);
     }
     r->sum.count += item->count;
     r->sum.duration = pack_add(r->sum.duration, item->duration);

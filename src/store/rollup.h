@@ -15,6 +15,7 @@ struct rollup {
     int64_t *values; // values[index * k + column]
     uint32_t *place; // by node: its index + 1
     size_t cap_nodes, cap_values, cap_place;
+    bool overflowed; // a sum of values did, since the beginning
     struct row_buffer sorted;
 };
 

@@ -415,6 +415,9 @@ static int pack_hour(struct closing *c, bool last, struct err *e)
     if (!code)
         code = every_series(c, e);
     arena_try_end(c->arena);
+    // A mean needs the exact sum: without roll-ups it is made from the profiles.
+    if (c->bucket.overflowed || c->total.overflowed)
+        c->with_five = c->with_hour = false;
     return code ? code : join_symbols(c, last, e);
 }
 
