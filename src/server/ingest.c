@@ -35,7 +35,7 @@ struct model_profile *ingest_pprof(const struct server_limits *limits, struct ar
 bool ingest_may_begin(struct call *c)
 {
     struct err e;
-    int result = store_expect(c->server->store, c->x->body.n, &e);
+    int result = store_expect(c->server->store, c->tenant, c->x->body.n, &e);
     if (result)
         call_fail_store(c, result, &e);
     return !result;
