@@ -12,8 +12,8 @@ import time
 import zlib
 
 from clients import push_body
-from crowd import AUTH, BAD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, head, labels_of
-from harness import Profile, cpu_profile, field, message, packed, until
+from crowd import AUTH, BAD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of
+from harness import cpu_profile, field, message, packed, until
 from scenario import scenario
 
 GZIP = {'Content-Encoding': 'gzip'}

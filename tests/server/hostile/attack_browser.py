@@ -2,7 +2,6 @@
 tenant may learn of another."""
 import json
 import re
-import socket
 import time
 
 from clients import push_body

@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 
-from crowd import AUTH, BAD, GOOD, JSON, PUSH, QUERIER, Crowd, bearer, head
+from crowd import AUTH, BAD, GOOD, PUSH, QUERIER, Crowd, head
 from harness import until
 from scenario import Skip, scenario
 from scopes import routes

@@ -7,8 +7,7 @@ import sys
 import time
 
 from attack_http import reset
-from crowd import AUTH, BAD, GOOD, PUSH, QUERIER, Crowd, bearer, head
-from harness import tree
+from crowd import GOOD, PUSH, QUERIER, Crowd, bearer, head
 from scenario import scenario
 
 LOAD = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'load.py')

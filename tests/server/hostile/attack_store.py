@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from clients import push_body
-from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of, now_ms
+from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of
 from faults import Faults
 from harness import Profile, cpu_profile, field, message, packed, until
 from scenario import Skip, scenario

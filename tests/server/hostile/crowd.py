@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from clients import EVERY, SERVICE, push_body
+from clients import EVERY, SERVICE
 from harness import CPU, Server, temporary
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -92,8 +92,8 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
     static int (*real)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *);
     if (!real) {
         void *found = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
-        real = (int (*)(pthread_cond_t *, pthread_mutex_t *,
-                        const struct timespec *))(found ? found : next("pthread_cond_timedwait"));
+        real = (int (*)(pthread_cond_t *, pthread_mutex_t *, const struct timespec *))(
+            found ? found : next("pthread_cond_timedwait"));
     }
     struct timespec monotonic, t = *until;
     clock_gettime(CLOCK_MONOTONIC, &monotonic);
@@ -117,18 +117,18 @@ static int failure(int fd)
     return 0;
 }
 
-#define FAILING(type, name, parameters, arguments)                 \
-    type name parameters                                           \
-    {                                                              \
-        static type(*real) parameters;                             \
-        if (!real)                                                 \
-            real = (type(*) parameters)next(#name);                \
-        int code = failure(fd);                                    \
-        if (code) {                                                \
-            errno = code;                                          \
-            return -1;                                             \
-        }                                                          \
-        return real arguments;                                     \
+#define FAILING(type, name, parameters, arguments)  \
+    type name parameters                            \
+    {                                               \
+        static type(*real) parameters;              \
+        if (!real)                                  \
+            real = (type(*) parameters)next(#name); \
+        int code = failure(fd);                     \
+        if (code) {                                 \
+            errno = code;                           \
+            return -1;                              \
+        }                                           \
+        return real arguments;                      \
     }
 
 FAILING(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n))

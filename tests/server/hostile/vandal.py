@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from clients import PUSH, push_body
-from harness import CPU, cpu_profile, field, message, packed
+from harness import CPU, cpu_profile, field
 
 QUERIER = '/querier.v1.QuerierService/'
 port, token, seed = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
