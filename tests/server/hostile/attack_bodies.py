@@ -224,7 +224,8 @@ def floods(ctx):
     random.seed(1)
     stacks = {tuple(f'function_{random.randrange(400)}' for _ in range(12)): random.randrange(1, 90) for _ in range(480)}
     with Crowd(ctx) as c:
-        bodies = {'pushes': (PUSH, 'application/proto', push_body(labels_of('busy'), cpu_profile(stacks, time.time()))),
+        bodies = {'strangers': (PUSH, 'application/proto', bytes(1000)),
+                  'pushes': (PUSH, 'application/proto', push_body(labels_of('busy'), cpu_profile(stacks, time.time()))),
                   'queries': (QUERIER + 'SelectMergeProfile', 'application/json', json.dumps({
                       'profileTypeID': 'process_cpu:cpu:nanoseconds:cpu:nanoseconds', 'labelSelector': '{}',
                       'start': int(time.time() * 1000) - 600000, 'end': int(time.time() * 1000) + 60000}).encode())}
@@ -233,5 +234,25 @@ def floods(ctx):
             with open(name, 'wb') as file:
                 file.write(body)
             with c.attack(f'a flood of {what}'):
-                done = subprocess.run([sys.executable, LOAD, str(c.server.port), '32', '2.5', BAD, path, kind, name], capture_output=True, text=True, timeout=120)
-            ctx.check(f'{what}: some are answered', '"200"' in done.stdout, done.stdout[:300] + done.stderr[-300:])
+                done = subprocess.run([sys.executable, LOAD, str(c.server.port), '32', '2.5', 'nobody' if what == 'strangers' else BAD, path, kind, name], capture_output=True, text=True, timeout=120)
+            ctx.check(f'{what}: some are answered', ('"401"' if what == 'strangers' else '"200"') in done.stdout, done.stdout[:300] + done.stderr[-300:])
+
+
+@scenario('many names')
+def many_names(ctx):
+    """Thousands of services, series and tenants of one sender."""
+    base = cpu_profile({('a', 'b'): 1}, time.time())
+    with Crowd(ctx) as c:
+        for what, make in (('services', lambda i: labels_of(f'service-{i}')), ('series', lambda i: labels_of('v', pod=f'pod-{i}')),
+                           ('label names', lambda i: labels_of('v', **{f'label_{i}': 'x'}))):
+            with c.attack(f'2,000 {what}', least=1):
+                for at in range(0, 2000, 200):
+                    body = gzip.compress(b''.join(push_body(make(i), base) for i in range(at, at + 200)), 1)
+                    status, data = c.server.post(PUSH, body, {**PROTO, **bearer(BAD), **GZIP})
+                    ctx.check(f'{what}: answered', status in (200, 400, 429), (status, data[:150]))
+    with Crowd(ctx, 'multitenant: true\n', token='') as c:
+        before = c.server.descriptors()
+        with c.attack('500 tenants', least=1):
+            for i in range(500):
+                c.server.post(PUSH, push_body(labels_of('v'), base), {**PROTO, 'X-Scope-OrgID': f'tenant-{i}'})
+        ctx.check('descriptors', c.server.descriptors() < before + 400, f'{before} before, {c.server.descriptors()} now')

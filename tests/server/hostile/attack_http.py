@@ -12,7 +12,7 @@ import threading
 import time
 
 from crowd import AUTH, BAD, GOOD, PUSH, QUERIER, Crowd, head
-from harness import until
+from harness import temporary, until
 from scenario import Skip, scenario
 from scopes import routes
 
@@ -380,7 +380,6 @@ def certificate(folder):
 
 @scenario('TLS')
 def half_closed_tls(ctx):
-    from harness import temporary
     with temporary() as folder:
         files = certificate(folder)
         if not files:

@@ -10,8 +10,8 @@ import time
 
 from clients import push_body
 from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of
-from faults import Faults
-from harness import Profile, cpu_profile, field, message, packed, until
+from faults import BROKEN, FULL, READ_ONLY, Faults
+from harness import Profile, cpu_profile, field, message, packed, temporary, until
 from scenario import Skip, scenario
 
 DAY = 24 * HOUR
@@ -250,3 +250,44 @@ def other_formats(ctx):
         r = subprocess.run([ctx.kiln, 'server', 'backup', '--data', f'{c.folder.name}/data', to], capture_output=True, text=True, timeout=60)
         copied = [f for f in os.listdir(to + '/tenants/good')] if os.path.isdir(to) else []
         ctx.check('a backup has the other days', r.returncode in (0, 1) and set(days[2:]) <= set(copied), (r.returncode, r.stderr[-200:], copied))
+
+
+@scenario('slow disk')
+def slow_disk(ctx):
+    """While a sync takes a second, nobody waits but those who push."""
+    if ctx.sanitized:
+        raise Skip('the sanitizers want to be loaded first')
+    with temporary() as folder:
+        faults = Faults(folder)
+        with Crowd(ctx, environment=faults.environment) as c:
+            with c.attack('syncs of a second', least=4, skip=('push',)):
+                faults.set(sync_delay=1000000)
+                time.sleep(3.5)
+                faults.set(sync_delay=0)
+            with c.attack('afterwards', least=1.5):
+                pass
+
+
+@scenario('bad disk')
+def bad_disk(ctx):
+    """A disk that takes no writes: pushes are refused with a reason, everything else goes on, and so do pushes afterwards."""
+    if ctx.sanitized:
+        raise Skip('the sanitizers want to be loaded first')
+    with temporary() as folder:
+        faults = Faults(folder)
+        with Crowd(ctx, environment=faults.environment, clients=False) as c:
+            s, h, stored = c.server, bearer(GOOD), 0
+            push = lambda: s.post(PUSH, push_body(labels_of('x'), cpu_profile({('a',): 1}, time.time())), {**PROTO, **h})
+            for what, code in ('full', FULL), ('read-only', READ_ONLY), ('broken', BROKEN):
+                status, data = push()
+                stored += status == 200
+                ctx.check(f'{what}: before', status == 200, (status, data[:100]))
+                faults.set(write_error=code)
+                answers = [push() for _ in range(3)]
+                ctx.check(f'{what}: refused with a reason', all(r[0] in (500, 503) and r[1] for r in answers), [(r[0], r[1][:100]) for r in answers])
+                ctx.same(f'{what}: queries', s.total('x', h), stored * 10**7)
+                ctx.same(f'{what}: health', s.post('/healthz', None, method='GET')[0], 200)
+                faults.set(write_error=0)
+                ctx.check(f'{what}: goes on', until(lambda: push()[0] == 200, 10))
+                stored += 1
+            ctx.same('what was acknowledged', s.total('x', h), stored * 10**7)
