@@ -12,7 +12,7 @@ import time
 import zlib
 
 from clients import push_body
-from crowd import AUTH, BAD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of
+from crowd import BAD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of
 from harness import cpu_profile, field, message, packed, until
 from scenario import scenario
 
@@ -202,7 +202,7 @@ def oversized_service(ctx):
             if k % 50 == 49:
                 out.append(field(2, packed(1, range(k - 48, k + 2)) + packed(2, [1])))
         return push_body(labels_of('fat'), b''.join([*out, *(field(6, x) for x in strings), message((9, time.time_ns()), (10, 10**9))]))
-    with Crowd(ctx, AUTH + 'limits: {memory: 32MiB}\n', token=BAD) as c:
+    with Crowd(ctx, {'memory': '32MiB'}, token=BAD) as c:
         h, refused = {**PROTO, **bearer(BAD)}, 0
         for i in range(40):
             status, data = c.server.post(PUSH, fat(i), h)
@@ -250,7 +250,7 @@ def many_names(ctx):
                     body = gzip.compress(b''.join(push_body(make(i), base) for i in range(at, at + 200)), 1)
                     status, data = c.server.post(PUSH, body, {**PROTO, **bearer(BAD), **GZIP})
                     ctx.check(f'{what}: answered', status in (200, 400, 429), (status, data[:150]))
-    with Crowd(ctx, 'multitenant: true\n', token='') as c:
+    with Crowd(ctx, settings='multitenant: true\n', token='') as c:
         before = c.server.descriptors()
         with c.attack('500 tenants', least=1):
             for i in range(500):

@@ -55,7 +55,7 @@ def reading():
 @scenario(12)
 def foreign_hosts(ctx):
     """A default server, on loopback and without authentication, answers to its own names only."""
-    with Crowd(ctx, None, token='') as c:
+    with Crowd(ctx, settings='', token='') as c:
         s = c.server
         s.push([(labels_of('secret'), cpu_profile({('main', 'f'): 5}, time.time()))])
         with c.attack('foreign hosts', least=1):
@@ -82,7 +82,7 @@ def foreign_hosts(ctx):
 @scenario(12)
 def cross_site(ctx):
     """Requests that a page of another site can send without being asked first."""
-    with Crowd(ctx, None, token='') as c:
+    with Crowd(ctx, settings='', token='') as c:
         s = c.server
         s.push([(labels_of('secret'), cpu_profile({('main', 'f'): 5}, time.time()))])
         with c.attack('cross-site requests', least=1):
@@ -118,13 +118,13 @@ def cross_site(ctx):
 def other_tenants_targets(ctx):
     """Scrape targets and their labels are not shown to tenants that they do not belong to."""
     port = free_port()
-    config = AUTH + f'''
+    settings = AUTH + f'''
 scrape_configs:
   - job_name: secret-job
     scrape_interval: 1s
     static_configs: [{{targets: ["127.0.0.1:{port}"], labels: {{team: secret-team}}}}]
 '''
-    with Crowd(ctx, config, clients=False) as c:
+    with Crowd(ctx, settings=settings, clients=False) as c:
         time.sleep(0.5)
         for path in ('/api/v1/targets', '/metrics'):
             for token in (GOOD, BAD):

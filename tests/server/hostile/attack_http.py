@@ -17,7 +17,7 @@ from scenario import Skip, scenario
 from scopes import routes
 
 REQUEST_TIME = 3
-SLOW = AUTH + f'limits: {{request_time: {REQUEST_TIME}s}}\n'
+SLOW = {'request_time': f'{REQUEST_TIME}s'}
 
 
 def is_closed(s):
@@ -152,7 +152,7 @@ def many_connections(ctx):
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     sockets = []
     try:
-        with Crowd(ctx, AUTH + f'limits: {{connections: {n + 1000}}}\n', files=hard) as c:
+        with Crowd(ctx, {'connections': n + 1000}, files=hard) as c:
             with c.attack(f'{n} connections'):
                 for i in range(n):
                     s = c.server.socket()
@@ -171,7 +171,7 @@ def many_connections(ctx):
 @scenario('connection limit')
 def connection_limit(ctx):
     """Idle strangers beyond limits.connections: clients that are connected notice nothing, and new ones are served."""
-    with Crowd(ctx, AUTH + 'limits: {connections: 200}\n') as c:
+    with Crowd(ctx, {'connections': 200}) as c:
         sockets = []
         with c.attack('idle connections beyond the limit', skip=('fresh',)):
             for _ in range(400):
@@ -269,7 +269,7 @@ def until_answered(server, data, quiet=0.25):
 @scenario('request smuggling')
 def smuggling(ctx):
     """A request that two servers could read in two ways is refused, or answered once and not gone on from."""
-    with Crowd(ctx, None, token='') as c:
+    with Crowd(ctx, settings='', token='') as c:
         with c.attack('odd framing', least=1):
             for what, data, must_refuse in smuggling_cases():
                 answer = until_answered(c.server, data)
@@ -384,8 +384,8 @@ def half_closed_tls(ctx):
         files = certificate(folder)
         if not files:
             raise Skip('no openssl')
-        config = SLOW + f'tls: {{cert_file: {files[0]}, key_file: {files[1]}}}\n'
-        with Crowd(ctx, config, tls=True) as c:
+        settings = AUTH + f'tls: {{cert_file: {files[0]}, key_file: {files[1]}}}\n'
+        with Crowd(ctx, SLOW, settings, tls=True) as c:
             before = c.server.descriptors()
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

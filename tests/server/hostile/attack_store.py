@@ -47,7 +47,7 @@ def closing(ctx):
     """An hour of many replicas with one label set is closed, and does not stop others from being closed."""
     hour = time.time_ns() // HOUR - 3
     pool = [ordinary(480, i) for i in range(12)]
-    with Crowd(ctx, AUTH + 'limits: {memory: 32MiB}\n', clients=False) as c:
+    with Crowd(ctx, {'memory': '32MiB'}, clients=False) as c:
         n, pushed = 3000, []
         for service, token, count in (('crowded', BAD, n), ('later', BAD, 20), ('other', GOOD, 20)):
             for at in range(0, count, 60):
@@ -76,8 +76,7 @@ def many_symbols(i, n):
 @scenario(4, measures=False)
 def memory_lowered(ctx):
     """A lower limits.memory after a restart: a service may be refused, no day is taken for damaged."""
-    config = AUTH + 'limits: {memory: %s}\n'
-    with Crowd(ctx, config % '128MiB', clients=False) as c:
+    with Crowd(ctx, clients=False) as c:
         s, h = c.server, bearer(GOOD)
         for i in range(20):
             s.push([(labels_of('quiet'), cpu_profile({('m', 'x'): 1}, time.time() - i))], headers=h)
@@ -87,7 +86,7 @@ def memory_lowered(ctx):
         quiet, fat = 20, s.total('fat', h, SAMPLES)
         for memory in ('32MiB', '16MiB', '128MiB'):
             ctx.same(f'{memory}: stop', s.end()[0], 0)
-            s.write(config % memory)
+            s.write(c.configuration(memory=memory))
             s.start()
             ctx.same(f'{memory}: the other service is shown', s.total('quiet', h), quiet * 10**7)
             status, data = s.post(PUSH, push_body(labels_of('fat'), many_symbols(0, 100)), {**PROTO, **h})
@@ -148,7 +147,7 @@ def backup_to_another_disk(ctx):
 def debug_file_quota(ctx):
     """Parts of debug files count while they arrive, and those that nobody finishes do not stay in the way."""
     limit = 2 << 20
-    with Crowd(ctx, AUTH + 'limits: {debuginfo_size: 1MiB, debuginfo_total: 2MiB}\n') as c:
+    with Crowd(ctx, {'debuginfo_size': '1MiB', 'debuginfo_total': '2MiB'}) as c:
         elf, h = debug_file(c.folder.name), {**OCTETS, **bearer(BAD)}
 
         def part(i, offset, size, data):
@@ -180,7 +179,7 @@ def clock_ahead(ctx):
     """A clock that is ahead by more than the retention deletes neither old days nor today, nor what comes then."""
     if ctx.sanitized:
         raise Skip('the sanitizers want to be loaded first')
-    with Crowd(ctx, AUTH + 'retention: {age: 5d}\n', clients=False) as c:
+    with Crowd(ctx, settings=AUTH + 'retention: {age: 5d}\n', clients=False) as c:
         s, h, now = c.server, bearer(GOOD), time.time()
         for d in range(4):
             for k in range(3):

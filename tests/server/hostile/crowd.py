@@ -234,10 +234,13 @@ def head(method, path, token=None, length=None, *more):
 
 
 class Crowd:
-    """The server of a scenario with its well-behaved clients. ctx is the runner's."""
+    """The server of a scenario with its well-behaved clients. ctx is the runner's; limits are of the
+    configuration, in addition to that of memory; settings is further text of it."""
 
-    def __init__(self, ctx, config=AUTH, token=GOOD, tls=False, clients=True, **more):
+    def __init__(self, ctx, limits=None, settings=AUTH, token=GOOD, tls=False, clients=True, **more):
         self.ctx = ctx
+        self.limits, self.settings = limits or {}, settings
+        config = self.configuration()
         self.folder = temporary()
         self.server = Target(ctx.kiln, self.folder.name, config=config, tls=tls, **more)
         self.token = token
@@ -250,6 +253,10 @@ class Crowd:
 
     def __exit__(self, *error):
         self.close(error[0] is None)
+
+    def configuration(self, **limits):
+        limits = {**self.ctx.limits, **self.limits, **limits}
+        return self.settings + 'limits: {%s}\n' % ', '.join(f'{k}: {v}' for k, v in limits.items() if self.ctx.knows(k))
 
     def attack(self, what, **more):
         return Attack(self, what, **more)
