@@ -5,9 +5,9 @@ import socket
 import threading
 import time
 
-from attack_bodies import GZIP, at_once
+from attack_bodies import GZIP
 from clients import push_body
-from crowd import BAD, CPU, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, head, labels_of, last_hour
+from crowd import BAD, CPU, JSON, PROTO, PUSH, QUERIER, Crowd, at_once, bearer, head, labels_of, last_hour
 from harness import Profile, cpu_profile, field, message, packed, until
 from scenario import scenario
 
