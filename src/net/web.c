@@ -60,7 +60,7 @@ void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phas
     at->proven |= phase > WEB_HEAD;
     at->phase = phase;
     at->since = budget_now();
-    at->moved = 0;
+    at->moved = at->moved_at_first = 0;
     at->busy = busy;
     pthread_mutex_unlock(&s->lock);
 }
@@ -163,15 +163,26 @@ static bool is_reset(int fd)
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
 }
 
-// libmicrohttpd's own limit is on silence: a client that sends or reads a byte now and then would
-// never meet it.
-static bool is_too_slow(const struct web_server *s, const struct web_connection *c, int64_t now)
+// Whether a body or an answer moves at less than rate bytes a second. What moved in its first
+// seconds does not count: the kernel takes megabytes of an answer that nobody reads.
+static bool is_crawling(struct web_connection *c, int64_t seconds, uint64_t rate)
 {
-    int64_t seconds = (now - c->since) / 1000000000, due = seconds - GRACE_SECONDS;
+    if (seconds < GRACE_SECONDS)
+        return false;
+    if (!c->moved_at_first)
+        c->moved_at_first = c->moved + 1;
+    return c->moved + 1 - c->moved_at_first < (uint64_t)(seconds - GRACE_SECONDS) * rate;
+}
+
+// libmicrohttpd's own limit is on silence: a client that sends or reads a byte now and then would
+// never meet it. lock is held.
+static bool is_too_slow(const struct web_server *s, struct web_connection *c, int64_t now)
+{
+    int64_t seconds = (now - c->since) / 1000000000;
     if (c->phase == WEB_HEAD || c->phase == WEB_BODY)
         return seconds >= s->o.request_seconds || is_gone(c->fd) ||
-               (c->phase == WEB_BODY && due > 0 && c->moved < (uint64_t)due * BODY_RATE);
-    return c->phase == WEB_SENDING && due > 0 && c->moved < (uint64_t)due * SEND_RATE;
+               (c->phase == WEB_BODY && is_crawling(c, seconds, BODY_RATE));
+    return c->phase == WEB_SENDING && is_crawling(c, seconds, SEND_RATE);
 }
 
 // Memory is short: the bodies and answers that have been moving longest are cut off.

@@ -45,6 +45,7 @@ struct web_connection {
     bool proven;              // a whole head has come on it before
     int64_t since;            // of the phase
     uint64_t moved;           // bytes that came or went in the phase
+    uint64_t moved_at_first;  // when its grace was over; 0: it is not
     struct web_request *busy; // WEB_WORKING: to be canceled when the client is gone
     char *uri;                // of the request that begins; its own once its head has come
 };
