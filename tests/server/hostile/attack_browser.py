@@ -60,7 +60,7 @@ def foreign_hosts(ctx):
         s.push([(labels_of('secret'), cpu_profile({('main', 'f'): 5}, time.time()))])
         with c.attack('foreign hosts', least=1):
             for host in ('evil.example', f'evil.example:{s.port}', 'localhost.evil.example', '127.0.0.1.evil.example', 'evil.example.', '0x7f.1.evil',
-                         'evil.example@127.0.0.1', 'xn--localhost-evil'):
+                         'evil.example@127.0.0.1', 'xn--localhost.evil'):
                 for method, path, body, headers in [*state_changing(), *reading()] if host == 'evil.example' else list(reading())[:2]:
                     name = f'{method} {path.split("?")[0]} {headers.get("Content-Type", "")} for {host}'
                     status, answer = ask(s, method, path, body, host=host, **headers)
