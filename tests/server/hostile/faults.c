@@ -5,7 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,7 +20,7 @@ struct faults {
     int64_t clock_offset; // ns, added to CLOCK_REALTIME
     int64_t sync_delay;   // us, before each fsync
     int64_t write_delay;  // us, before each write to a file
-    int64_t write_error;  // errno of writes to regular files; 0: none
+    int64_t write_error;  // errno of writes to regular files and of syncs; 0: none
 };
 
 static const struct faults none;
@@ -102,12 +104,21 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
     return real(cond, mutex, &t);
 }
 
+// SQLite's index of its log is shared memory: it has a place on the disk already.
+static bool is_shared_memory(int fd)
+{
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path);
+    return n > 4 && memcmp(path + n - 4, "-shm", 4) == 0;
+}
+
 static int failure(int fd)
 {
     struct stat s;
     if (faults->write_delay || faults->write_error) {
         int saved = errno;
-        if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode)) {
+        if (fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && !is_shared_memory(fd)) {
             pause_us(faults->write_delay);
             if (faults->write_error)
                 return (int)faults->write_error;
@@ -134,9 +145,6 @@ static int failure(int fd)
 FAILING(ssize_t, write, (int fd, const void *p, size_t n), (fd, p, n))
 FAILING(ssize_t, pwrite, (int fd, const void *p, size_t n, off_t at), (fd, p, n, at))
 FAILING(ssize_t, pwrite64, (int fd, const void *p, size_t n, off64_t at), (fd, p, n, at))
-FAILING(int, ftruncate, (int fd, off_t n), (fd, n))
-FAILING(int, ftruncate64, (int fd, off64_t n), (fd, n))
-
 static int sync_file(const char *name, int fd)
 {
     int (*real)(int) = (int (*)(int))next(name);
