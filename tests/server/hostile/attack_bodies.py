@@ -195,12 +195,15 @@ def oversized_service(ctx):
             if refused > 1:
                 break
         ctx.check('the oversized service is refused at last', refused, (status, data[:100]))
-        bodies = [fat(1000 + i, 2000) for i in range(20)]
+        bodies, others = [fat(1000 + i, 2000) for i in range(20)], []
         with c.attack('20 oversized pushes a second', least=3):
             start = time.monotonic()
             for i in range(60):
                 threading.Thread(target=c.server.post, args=(PUSH, bodies[i % 20], h), daemon=True).start()
+                for _ in range(2):  # at the same moment, to be stored together
+                    others.append(c.server.post(PUSH, push_body(labels_of('other'), cpu_profile({('a',): 1}, time.time())), h)[0])
                 time.sleep(max(0, start + (i + 1) / 20 - time.monotonic()))
+        ctx.same('pushes of another service beside it', others.count(200), len(others))
 
 
 @scenario('a busy tenant')

@@ -170,5 +170,5 @@ def parallel_queries(ctx):
             long = threading.Thread(target=c.server.post, args=(QUERIER + 'SelectMergeSpanProfile', slow, {**JSON, **GZIP, **bearer(BAD)}), kwargs={'timeout': 6}, daemon=True)
             long.start()
             time.sleep(0.3)
-            beside = min(ask() for _ in range(3))
+            beside = ask()  # only the first: when it has waited, the long query is over
         ctx.check('the short query does not wait', beside < 6 * alone + 0.2, f'{1000 * beside:.0f} ms, alone {1000 * alone:.0f} ms', noisy=True)

@@ -33,14 +33,15 @@ def sigterm(ctx):
         endings = []
         for i in range(ctx.tries):
             load = subprocess.Popen([sys.executable, LOAD, str(c.server.port), str(CONNECTIONS), '60', GOOD], stdout=subprocess.PIPE, text=True)
-            time.sleep(0.5 + 0.02 * i)
+            load.stdout.readline()
+            time.sleep(0.01 * i)
             held = hold_things(c.server) if i % 4 == 3 else []
             status, seconds = c.server.end([signal.SIGTERM, signal.SIGINT][i % 10 == 9], PATIENCE)
             endings.append((status, round(seconds, 1)))
             for s in held:
                 reset(s)
             try:
-                counts = json.loads(load.communicate(timeout=40)[0])
+                counts = json.loads(load.communicate(timeout=40)[0].splitlines()[-1])
             except subprocess.TimeoutExpired:
                 load.kill()
                 counts = {'sent': [1 << 30] * CONNECTIONS, 'acknowledged': [0] * CONNECTIONS}

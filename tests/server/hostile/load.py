@@ -4,7 +4,7 @@
 usage: load.py PORT CONNECTIONS SECONDS TOKEN                    pushes; each connection has its own function
        load.py PORT CONNECTIONS SECONDS TOKEN PATH TYPE FILE     the body that the file has
 
-Prints JSON: answers by status, and of pushes how many each connection sent and how many were acknowledged.
+Prints a line when every connection has had an answer, and at the end JSON: answers by status, and of pushes how many each connection sent and how many were acknowledged.
 Ends early when nobody listens any more.
 """
 import http.client
@@ -23,6 +23,7 @@ port, connections, seconds, token = int(sys.argv[1]), int(sys.argv[2]), float(sy
 path, kind, name = sys.argv[5:8] if len(sys.argv) > 5 else (PUSH, 'application/proto', None)
 end = time.monotonic() + seconds
 sent, acknowledged, answers = [0] * connections, [0] * connections, {}
+waiting, busy = set(range(connections)), threading.Event()
 
 
 def one(number):
@@ -46,6 +47,10 @@ def one(number):
             status = type(error).__name__
             connection.close()
         acknowledged[number] += status == 200
+        waiting.discard(number)
+        if not waiting and not busy.is_set():
+            busy.set()
+            print('busy', flush=True)
         answers[status] = answers.get(status, 0) + 1
 
 
