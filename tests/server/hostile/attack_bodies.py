@@ -204,6 +204,10 @@ def oversized_service(ctx):
                     others.append(c.server.post(PUSH, push_body(labels_of('other'), cpu_profile({('a',): 1}, time.time())), h)[0])
                 time.sleep(max(0, start + (i + 1) / 20 - time.monotonic()))
         ctx.same('pushes of another service beside it', others.count(200), len(others))
+        refusals = [c.server.ask('POST', PUSH, bodies[i], h) for i in range(12)]
+        waits = [r.getheader('Retry-After') for r in refusals if r.status == 429]
+        ctx.check('refusals say when to come back', waits and all(w and w.isdigit() and int(w) > 0 for w in waits), waits)
+        ctx.check('not all at the same time', len(set(waits)) > 1, waits)
 
 
 @scenario('a busy tenant')

@@ -48,6 +48,8 @@ def costly_spans(ctx):
             results = at_once([lambda: c.server.post(QUERIER + 'SelectMergeSpanProfile', query, {**JSON, **GZIP, **bearer(BAD)}, timeout=LATE)] * 8, LATE + 1)
         ctx.check('answered in time', all(r and r[0] in (200, 400, 413, 429, 503, 504) for r in results),
                   [r and (r[0], r[1][:100]) for r in results])
+        late = [r[1] for r in results if r and r[0] == 504]
+        ctx.check('504 says why', all(b'"message"' in data for data in late), late[:1])
         calms_down(ctx, c, 'spans')
 
 
