@@ -46,11 +46,6 @@ size_t sql_distinct(uint64_t *numbers, size_t n)
     return kept;
 }
 
-bool sql_is_among(uint64_t number, const uint64_t *numbers, size_t n)
-{
-    return n && bsearch(&number, numbers, n, sizeof number, number_order);
-}
-
 void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -60,6 +55,35 @@ void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n)
     }
     if (!n) // An empty list is no list to ClickHouse.
         out_text(sql, "NULL");
+}
+
+void sql_id(struct out *sql, struct id id)
+{
+    sql_text(sql, (struct str){(const char *)&id, sizeof id});
+}
+
+void sql_ids(struct out *sql, const struct id *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            out_char(sql, ',');
+        sql_id(sql, ids[i]);
+    }
+    if (!n)
+        out_text(sql, "NULL");
+}
+
+struct id row_id(struct unpack *b)
+{
+    struct id id = {.a = row_u64(b)};
+    id.b = row_u64(b);
+    return id;
+}
+
+__int128 row_sum(struct unpack *b)
+{
+    uint64_t total = row_u64(b), high = row_u64(b);
+    return (__int128)(int64_t)high * ((__int128)1 << 32) + (int64_t)(total - (high << 32));
 }
 
 uint64_t row_u64(struct unpack *b)

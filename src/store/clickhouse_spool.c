@@ -4,7 +4,9 @@
 //
 // The payload of RECORD_PUTS is the puts of one request: each its day (u16), rows and bytes of
 // each table (u32 both), then these bytes. RECORD_DECISION: see clickhouse_send.c. What follows
-// the last whole record was never acknowledged.
+// the last whole record was never acknowledged. A segment refers to nothing outside: it has all
+// rows of series, stacks and locations that its samples need, and the sender leaves out those that
+// ClickHouse has.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +30,11 @@ struct head {
     uint32_t length, kind;
     uint64_t hash;
 };
+
+static uint64_t check_of(const void *payload, size_t n, uint64_t batch, uint32_t kind)
+{
+    return id_hash((struct id){batch, kind}, payload, n).a;
+}
 
 static int64_t now(void)
 {
@@ -203,8 +210,11 @@ int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     int code = f->fd < 0 ? failed(s, "make a file", e) : sync_directory(s, e);
     if (code) {
-        if (f->fd >= 0)
+        if (f->fd >= 0) {
             close(f->fd);
+            unlink(path);
+        }
+        s->next_seq--; // or a flush would wait for it
         free(f);
         return code;
     }
@@ -236,6 +246,10 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
     struct out out;
     struct head head = {.kind = RECORD_PUTS};
     uint64_t rows = 0;
+    if (s->broken) {
+        *e = s->error;
+        return s->broken;
+    }
     out_init_memory(&out, (size_t)1 << 31);
     out_write(&out, &head, sizeof head);
     for (size_t i = 0; i < n; i++) {
@@ -254,13 +268,16 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
         code = STORE_BUSY;
     } else {
         head.length = (uint32_t)(out.n - sizeof head);
-        head.hash = hash_bytes(out.p + sizeof head, head.length, f->batch ^ head.kind);
+        head.hash = check_of(out.p + sizeof head, head.length, f->batch, head.kind);
         memcpy(out.p, &head, sizeof head);
         if (!write_all(f->fd, out.p, out.n, f->bytes)) {
             code = failed(s, "write", e);
-            // What is there of it must not be followed by anything.
-            if (ftruncate(f->fd, (off_t)f->bytes))
-                seal(s);
+            // What is there of it must not be followed by anything, and what is before it cannot
+            // be acknowledged by syncing another file.
+            if (ftruncate(f->fd, (off_t)f->bytes)) {
+                s->broken = code;
+                s->error = *e;
+            }
         } else {
             f->bytes += out.n;
             f->rows += rows;
@@ -276,13 +293,20 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
 int spool_sync(struct spool *s, uint64_t before, struct err *e)
 {
     struct segment_file *f = s->open;
+    int code = s->broken;
     if (!f)
         return 0;
-    if (fdatasync(f->fd)) {
-        int code = failed(s, "sync", e);
-        if (ftruncate(f->fd, (off_t)before) == 0) {
-            s->bytes -= f->bytes - before;
-            f->bytes = before;
+    if (code)
+        *e = s->error;
+    else if (fdatasync(f->fd))
+        code = failed(s, "sync", e);
+    s->broken = 0;
+    if (code) {
+        s->bytes -= f->bytes - before;
+        f->bytes = before;
+        if (ftruncate(f->fd, (off_t)before)) {
+            f->is_cut = true;
+            f->cut = before;
         }
         seal(s); // Nothing is to follow in a file that did not take everything.
         pthread_cond_signal(&s->work);
@@ -377,11 +401,14 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
         return code;
     }
     int code = 0;
-    *bytes = malloc((size_t)st.st_size + 1);
+    size_t size = (size_t)st.st_size;
+    if (f->is_cut && f->cut < size)
+        size = (size_t)f->cut;
+    *bytes = malloc(size + 1);
     if (!*bytes)
-        code = err_set(e, "no memory to send %lld bytes", (long long)st.st_size);
-    for (ssize_t got; !code && *n < (size_t)st.st_size; *n += (size_t)got)
-        if ((got = pread(fd, *bytes + *n, (size_t)st.st_size - *n, (off_t)*n)) <= 0)
+        code = err_set(e, "no memory to send %zu bytes", size);
+    for (ssize_t got; !code && *n < size; *n += (size_t)got)
+        if ((got = pread(fd, *bytes + *n, size - *n, (off_t)*n)) <= 0)
             code = failed(s, "read", e);
     close(fd);
     if (code) {
@@ -391,12 +418,12 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
     return code;
 }
 
-int spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole, struct str record,
+int spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
                  struct err *e)
 {
     char path[PATH_MAX];
     struct head head = {(uint32_t)record.n, RECORD_DECISION,
-                        hash_bytes(record.p, record.n, f->batch ^ RECORD_DECISION)};
+                        check_of(record.p, record.n, f->batch, RECORD_DECISION)};
     path_of(s, f, path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     int code = 0;
@@ -404,6 +431,8 @@ int spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole, 
     if (fd < 0 || ftruncate(fd, (off_t)whole) || !write_all(fd, &head, sizeof head, whole) ||
         !write_all(fd, record.p, record.n, whole + sizeof head) || fdatasync(fd))
         code = failed(s, "write", e);
+    else
+        f->is_cut = false; // It was truncated now.
     if (fd >= 0)
         close(fd);
     return code;
@@ -440,11 +469,28 @@ enum record spool_next(struct unpack *b, uint64_t batch, struct unpack *record)
     memcpy(&head, b->p, sizeof head);
     if (head.length > (size_t)(b->end - b->p) - sizeof head ||
         (head.kind != RECORD_PUTS && head.kind != RECORD_DECISION) ||
-        head.hash != hash_bytes(b->p + sizeof head, head.length, batch ^ head.kind))
+        head.hash != check_of(b->p + sizeof head, head.length, batch, head.kind))
         return RECORD_END;
     *record = (struct unpack){b->p + sizeof head, b->p + sizeof head + head.length, false};
     b->p = record->end;
     return (enum record)head.kind;
+}
+
+// Of the first row; empty if there is none.
+static struct str tenant_of(struct str rows, size_t at)
+{
+    struct unpack b = {(const uint8_t *)rows.p, (const uint8_t *)rows.p + rows.n, false};
+    unpack_bytes(&b, at);
+    return unpack_str(&b);
+}
+
+// Bytes of a text in a row.
+static size_t row_tail(size_t n)
+{
+    size_t bytes = n + 1;
+    for (; n >= 128; n >>= 7)
+        bytes++;
+    return bytes;
 }
 
 bool spool_next_put(struct unpack *record, struct spool_put *put)
@@ -461,9 +507,11 @@ bool spool_next_put(struct unpack *record, struct spool_put *put)
     }
     for (int t = 0; t < N_TABLES; t++)
         put->rows[t] = unpack_bytes(record, bytes[t]);
-    // These are read by counting.
-    if (put->rows[T_SAMPLES].n != (size_t)put->n[T_SAMPLES] * SAMPLE_ROW ||
-        put->rows[T_PROFILES].n != (size_t)put->n[T_PROFILES] * PROFILE_ROW)
+    // These are read by counting; the tenant is at the end of each.
+    put->tenant = tenant_of(put->rows[T_PROFILES], PROFILE_ROW);
+    size_t tenant = row_tail(put->tenant.n);
+    if (put->rows[T_SAMPLES].n != (size_t)put->n[T_SAMPLES] * (SAMPLE_ROW + tenant) ||
+        put->rows[T_PROFILES].n != (size_t)put->n[T_PROFILES] * (PROFILE_ROW + tenant))
         unpack_fail(record);
     return !record->bad;
 }

@@ -34,6 +34,7 @@ struct closing {
     size_t n_fresh, at_fresh, cap_fresh;
     uint32_t *place; // of a node in a sum; node numbers up to n_place
     size_t n_place;
+    bool overflowed; // a sum of values: roll-ups are not written
 };
 
 static int damaged(const struct closing *c, struct err *e)
@@ -88,7 +89,7 @@ static struct block_item sum_items(struct closing *c, const struct block_item *i
             sum.totals[t] = pack_add(sum.totals[t], items[i].totals[t]);
             for (uint32_t j = 0; j < v->n; j++) {
                 int64_t *at = &to[c->place[v->nodes[j]]];
-                *at = pack_add(*at, from[j]);
+                c->overflowed |= __builtin_add_overflow(*at, from[j], at);
             }
         }
     }
@@ -392,6 +393,9 @@ static int rewrite(struct closing *c, struct err *e)
     int code = plan(c, e);
     if (!code)
         code = every_series(c, e);
+    // A mean needs the exact sum.
+    if (c->overflowed)
+        c->with_five = c->with_hour = false;
     sqlite3_stmt *q =
         code ? NULL
              : ask(c, "DELETE FROM block WHERE id BETWEEN ?1*128+?2%24*4 AND ?1*128+?2%24*4+3",

@@ -226,7 +226,8 @@ int store_tenants(struct store *store, struct arena *arena, struct str **tenants
 // Closes hours that are over (roll-ups), drops what is too old or too much; what the store's own
 // thread does. all: hours that are not over as well, which a test or an export wants.
 int store_maintain(struct store *store, bool all, struct err *e);
-// Everything of a service is gone when it returns. *n: profiles' rows and blocks removed.
+// Everything of a service is gone when it returns, ids included: a put that was there and comes
+// again is stored. *n: profiles that were removed.
 int store_delete_service(struct store *store, struct str tenant, struct str service, uint64_t *n,
                          struct err *e);
 // A consistent copy into directory to, which must not exist yet; reading and writing go on.
