@@ -8,6 +8,7 @@
 #include <stdarg.h>
 
 #include "../unit/store_profiles.h"
+#include "base/out.h"
 
 #define SECOND INT64_C(1000000000)
 #define HOUR (3600 * SECOND)
