@@ -304,20 +304,34 @@ static uint64_t generation(const struct day_drops *day)
     return day->begun << 32 | day->ended;
 }
 
-// Rows that samples refer to, of repeated puts as well: others of the segment may need them. What
-// ClickHouse has is left out.
-static int send_referred(struct sending *s, enum table table, const struct day_drops *day,
-                         struct err *e)
+static const struct day_drops *day_at(const struct sending *s, uint16_t day)
+{
+    size_t i = 0;
+    while (s->days[i].day != day)
+        i++;
+    return &s->days[i];
+}
+
+struct referred {
+    struct id id;
+    const struct day_drops *day;
+};
+
+// Rows that samples refer to, of all days and of repeated puts as well: others of the segment may
+// need them. What ClickHouse has is left out. Rows that are stored twice count once, so nothing is
+// counted before another try.
+static int send_referred(struct sending *s, enum table table, struct err *e)
 {
     struct known *stored = &s->c->stored;
     struct out rows;
-    struct id *ids = NULL;
+    struct referred *sent = NULL;
     size_t n = 0, cap = 0;
     out_init_arena(&rows, s->arena);
     for (size_t i = 0; i < s->n; i++) {
         struct str all = s->puts[i].rows[table];
         struct unpack b = {(const uint8_t *)all.p, (const uint8_t *)all.p + all.n, false};
-        while (s->puts[i].day == day->day && b.p < b.end) {
+        const struct day_drops *day = day_at(s, s->puts[i].day);
+        while (b.p < b.end) {
             struct id id = row_id(&b);
             struct str row = unpack_bytes(&b, row_u32(&b));
             if (b.bad)
@@ -325,23 +339,21 @@ static int send_referred(struct sending *s, enum table table, const struct day_d
             if (known_has(stored, id, day->day, generation(day)))
                 continue;
             out_str(&rows, row);
-            ids = arena_push(s->arena, ids, n, &cap, sizeof *ids);
-            ids[n++] = id;
+            sent = arena_push(s->arena, sent, n, &cap, sizeof *sent);
+            sent[n++] = (struct referred){id, day};
         }
     }
-    if (!n)
-        return 0;
-    int code = insert_rows(s, table, day->day, out_result(&rows), e);
+    int code = n ? insert_rows(s, table, 0, out_result(&rows), e) : 0;
     for (size_t i = 0; i < n && !code; i++)
-        known_add(stored, ids[i], day->day, generation(day));
+        known_add(stored, sent[i].id, sent[i].day->day, generation(sent[i].day));
     return code;
 }
 
-static int send_all_referred(struct sending *s, const struct day_drops *day, struct err *e)
+static int send_all_referred(struct sending *s, struct err *e)
 {
     int code = 0;
     for (int table = 0; table < T_SAMPLES && !code; table++)
-        code = send_referred(s, (enum table)table, day, e);
+        code = send_referred(s, (enum table)table, e);
     return code;
 }
 
@@ -349,18 +361,18 @@ static int send_all_referred(struct sending *s, const struct day_drops *day, str
 // again, until nobody drops the day.
 static int confirm_days(struct sending *s, struct err *e)
 {
-    struct day_drops *now = arena_array(s->arena, s->n_days, sizeof *now);
+    struct day_drops *before = arena_array(s->arena, s->n_days, sizeof *before);
     for (int try = 0; try < 100; try++) {
-        bool same = true;
-        memcpy(now, s->days, s->n_days * sizeof *now);
-        int code = drops_ask(s->c, now, s->n_days, s->arena, e);
-        for (size_t i = 0; i < s->n_days && !code; i++) {
-            same &= generation(&now[i]) == generation(&s->days[i]) && now[i].begun == now[i].ended;
-            if (generation(&now[i]) != generation(&s->days[i]))
-                code = send_all_referred(s, &now[i], e);
-            s->days[i] = now[i];
+        bool same = true, dropping = false;
+        memcpy(before, s->days, s->n_days * sizeof *before);
+        int code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
+        for (size_t i = 0; i < s->n_days; i++) {
+            same &= generation(&s->days[i]) == generation(&before[i]);
+            dropping |= s->days[i].begun != s->days[i].ended;
         }
-        if (code || same)
+        if (!code && !same)
+            code = send_all_referred(s, e);
+        if (code || (same && !dropping))
             return code;
         nanosleep(&(struct timespec){0, 100 * 1000000}, NULL);
     }
@@ -413,8 +425,8 @@ static int send_puts(struct sending *s, struct err *e)
         code = wait_for_earlier(s, e);
     if (!code)
         code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
-    for (size_t i = 0; i < s->n_days && !code; i++)
-        code = send_all_referred(s, &s->days[i], e);
+    if (!code)
+        code = send_all_referred(s, e);
     for (int table = T_SAMPLES; table < N_TABLES && !code; table++)
         for (size_t i = 0; i < s->n_days && !code; i++)
             code = send_table(s, (enum table)table, s->days[i].day, e);
