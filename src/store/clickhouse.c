@@ -344,7 +344,7 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
             *state = c;
         return code;
     }
-    if (!code && (known_init(&c->written, options->memory / 32) ||
+    if (!code && (known_init(&c->written, options->memory / 256) ||
                   known_init(&c->stored, options->memory / 16)))
         code = err_set(e, "no memory to open the store");
     if (!code)

@@ -315,11 +315,35 @@ static uint64_t find_derived(const struct model_profile *p)
     return derived ? derived | 1 : 0;
 }
 
+// Where columns of samples begin in a row.
+enum { STACK_AT = 38, SPAN_AT = 62, VALUE_AT = SPAN_AT + 24 };
+
+// A row with what those of a profile's type have in common.
+static struct str begin_sample(struct writer *w, struct id family)
+{
+    struct out *out = &w->content;
+    out->n = 0;
+    put_u16(out, w->to->day);
+    put_id(out, family);
+    put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
+    put_id(out, w->series);
+    put_id(out, (struct id){0});
+    put_u64(out, (uint64_t)w->put->time);
+    put_u64(out, 0);
+    put_id(out, (struct id){0});
+    put_u64(out, 0);
+    put_u64(out, w->batch);
+    put_str(out, w->put->tenant);
+    return out_result(out);
+}
+
 // How many rows the values have; they are not written when others stand for them.
 static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n, uint32_t column,
                               struct id family, bool others, int64_t *total)
 {
     struct out *out = &w->to->rows[T_SAMPLES];
+    struct str row = begin_sample(w, family);
+    char *bytes = w->content.p;
     uint32_t written = 0;
     *total = 0;
     for (size_t i = 0, end; i < n; i = end) {
@@ -332,18 +356,11 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
         written++;
         if (others)
             continue;
-        put_u16(out, w->to->day);
-        put_id(out, family);
-        put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
-        put_id(out, w->series);
-        put_id(out, rows[i].stack);
-        put_u64(out, (uint64_t)w->put->time);
-        put_u64(out, rows[i].span);
-        put_u64(out, rows[i].trace.high);
-        put_u64(out, rows[i].trace.low);
-        put_u64(out, (uint64_t)value);
-        put_u64(out, w->batch);
-        put_str(out, w->put->tenant);
+        memcpy(bytes + STACK_AT, &rows[i].stack, sizeof rows[i].stack);
+        memcpy(bytes + SPAN_AT, &rows[i].span, sizeof rows[i].span);
+        memcpy(bytes + SPAN_AT + 8, &rows[i].trace, sizeof rows[i].trace);
+        memcpy(bytes + VALUE_AT, &value, sizeof value);
+        out_str(out, row);
     }
     w->to->n[T_SAMPLES] += others ? 0 : written;
     return written;

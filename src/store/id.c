@@ -30,13 +30,12 @@ static inline void sip_word(struct sip *s, uint64_t word)
 {
     s->d ^= word;
     sip_round(s);
-    sip_round(s);
     s->a ^= word;
 }
 
 static uint64_t sip_end(struct sip *s)
 {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         sip_round(s);
     return s->a ^ s->b ^ s->c ^ s->d;
 }

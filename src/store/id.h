@@ -12,7 +12,7 @@ struct id {
     uint64_t a, b;
 };
 
-// SipHash-2-4 with 128 bits; key tells uses apart, and databases.
+// SipHash-1-3 with 128 bits; key tells uses apart.
 struct id id_hash(struct id key, const void *data, size_t n);
 
 static inline bool id_eq(struct id x, struct id y)
