@@ -272,10 +272,13 @@ static struct chunk *chunk_new(struct arena *arena, struct chunk **list, size_t 
     if (arena->limit && (size > arena->limit || arena->held > arena->limit - size))
         out_of_memory(arena, size);
     charge(arena, size);
-    arena->held += size; // before a jump, so that arena_free releases what was charged
     struct chunk *chunk = kept_take(size);
-    while (!chunk && !(chunk = arena_map(size)))
+    while (!chunk && !(chunk = arena_map(size))) {
+        release(arena, size);
         out_of_memory(arena, size);
+        charge(arena, size);
+    }
+    arena->held += size;
     chunk->size = size;
     chunk->next = *list;
     if (*list)
@@ -343,10 +346,13 @@ static void *grow_large(struct arena *arena, void *old, size_t new_size)
     if (arena->limit && arena->held + (size - was) > arena->limit)
         out_of_memory(arena, size - was);
     charge(arena, size - was);
-    arena->held += size - was; // before a jump, so that arena_free releases what was charged
     struct chunk *moved;
-    while ((moved = mremap(chunk, was, size, MREMAP_MAYMOVE)) == MAP_FAILED)
+    while ((moved = mremap(chunk, was, size, MREMAP_MAYMOVE)) == MAP_FAILED) {
+        release(arena, size - was);
         out_of_memory(arena, size - was);
+        charge(arena, size - was);
+    }
+    arena->held += size - was;
     moved->size = size;
     if (size >= HUGE)
         madvise(moved, size, MADV_HUGEPAGE);

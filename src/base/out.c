@@ -18,6 +18,11 @@ void out_init_memory(struct out *out, size_t limit)
     *out = (struct out){.fd = -1, .limit = limit};
 }
 
+void out_init_budget(struct out *out, size_t limit, struct budget *budget)
+{
+    *out = (struct out){.fd = -1, .limit = limit, .budget = budget};
+}
+
 void out_init_arena(struct out *out, struct arena *arena)
 {
     *out = (struct out){.fd = -1, .limit = SIZE_MAX, .arena = arena};
@@ -57,8 +62,14 @@ bool out_flush_slow(struct out *out, size_t need)
         cap *= 2;
     if (out->fd < 0 && cap > out->limit)
         cap = out->limit;
+    if (out->budget && budget_take(out->budget, cap - out->cap)) {
+        out->error = ENOMEM;
+        return false;
+    }
     char *p = out->arena ? arena_grow(out->arena, out->p, out->cap, cap) : realloc(out->p, cap);
     if (!p) {
+        if (out->budget)
+            budget_release(&out->budget->account, cap - out->cap);
         out->error = ENOMEM;
         return false;
     }
@@ -148,5 +159,7 @@ void out_fini(struct out *out)
 {
     if (!out->arena)
         free(out->p);
+    if (out->budget)
+        budget_release(&out->budget->account, out->cap);
     *out = (struct out){.fd = -1};
 }

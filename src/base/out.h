@@ -12,16 +12,19 @@
 
 struct out {
     char *p;
-    size_t n, cap, limit; // limit: the most bytes a memory sink may hold
-    int fd;               // -1: memory
-    struct arena *arena;  // that the memory comes from; NULL: malloc
-    int error;            // errno of the first failure
+    size_t n, cap, limit;  // limit: the most bytes a memory sink may hold
+    int fd;                // -1: memory
+    struct arena *arena;   // that the memory comes from; NULL: malloc
+    struct budget *budget; // charged for memory from malloc; may be NULL
+    int error;             // errno of the first failure
 };
 
 // Output to a file descriptor, which stays the caller's.
 void out_init_fd(struct out *out, int fd);
 // Output kept in memory, at most limit bytes; out->p and out->n are the result.
 void out_init_memory(struct out *out, size_t limit);
+// The same, charged to budget until out_fini.
+void out_init_budget(struct out *out, size_t limit, struct budget *budget);
 // Output kept in arena, which then also owns it: out_fini is not needed.
 void out_init_arena(struct out *out, struct arena *arena);
 // Writes out what is buffered. 0, or -1 with what failed in e.

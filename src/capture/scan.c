@@ -22,11 +22,12 @@
 #include "process/tasks.h"
 
 enum {
-    SMALL = 256,         // threads that a call looks at in any case
-    LIST_CHUNK = 256,    // threads that are listed between two looks at the clock
-    LOOK_CHUNK = 64,     // the same, of the table
-    SHARE = 100,         // scanning takes one part of so many of a CPU
-    TRUSTED_COUNTS = 16, // passes that take the number of threads for a list of them
+    SMALL = 256,              // threads that a call looks at in any case
+    LOOK_CHUNK = 32,          // slots that are looked at between two looks at the clock
+    SHARE = 100,              // scanning takes one part of so many of a CPU
+    NAP_NS = 1000000,         // between two chunks
+    PROCESS_CPU_SECONDS = 20, // between two looks at the CPU time of a process with many threads
+    TRUSTED_COUNTS = 16,      // passes that take the number of threads for a list of them
 };
 
 // Its directory has a link for each thread.
@@ -97,13 +98,29 @@ static struct {
     bool listing, looking;
     int64_t position;     // in the list
     uint32_t slot;        // to look at next
-    uint64_t process_cpu; // when it began
+    uint64_t process_cpu; // when it began; 0: not read
+    uint64_t next_process_cpu;
     uint64_t tasks;       // likewise
     uint64_t begun, next; // when, on the monotonic clock; next: not before that
     uint32_t unlisted;    // passes since threads were listed
     uint64_t full;        // threads without a slot
     struct stack_search stacks;
+    // Of the slice.
+    bool small;           // all of it at once
+    uint64_t cpu, budget; // this thread's CPU time when it began; how much of it it may use
 } pass;
+
+// After a chunk: whether the slice may go on. Others may be waiting for the CPU meanwhile.
+static bool may_go_on(void *context)
+{
+    if (pass.small)
+        return true;
+    bool left = process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - pass.cpu <= pass.budget;
+    struct timespec pause = {.tv_nsec = NAP_NS};
+    if (left)
+        nanosleep(&pause, NULL);
+    return left;
+}
 
 // Threads that the table does not know of, by their number, when they were last listed. Starts and
 // ends that threads report themselves change both.
@@ -146,14 +163,18 @@ static void begin_pass(uint64_t tasks)
     pass.stacks.n = 0;
     pass.tasks = tasks;
     atomic_store(&capture_state.threads_ended, false);
-    pass.process_cpu = process_cpu_ns();
+    // The kernel adds up all threads for it, and threads that end wait meanwhile.
+    bool cheap = tasks <= SMALL, due = process_now_ns() >= pass.next_process_cpu;
+    pass.process_cpu = cheap || due ? process_cpu_ns() : 0;
+    if (due)
+        pass.next_process_cpu = process_now_ns() + PROCESS_CPU_SECONDS * UINT64_C(1000000000);
     clock_read_limits();
     atomic_store(&under_way, true);
 }
 
-static void list_tasks(uint32_t most)
+static void list_tasks(void)
 {
-    if (process_list_tasks(&pass.position, most, visit_task, NULL) && pass.position)
+    if (process_list_tasks(&pass.position, visit_task, may_go_on, NULL) && pass.position)
         return;
     pass.listing = false;
     // Those that began meanwhile are a reason for the next pass.
@@ -181,7 +202,8 @@ static void look_at_slots(uint64_t now)
 
 static void end_pass(void)
 {
-    thread_note_unsampled(pass.process_cpu, false);
+    if (pass.process_cpu)
+        thread_note_unsampled(pass.process_cpu, false);
     clock_keep_process();
     scan_stacks(&pass.stacks);
     atomic_store(&capture_state.no_slot, pass.full);
@@ -191,28 +213,24 @@ static void end_pass(void)
 static void do_slice(bool whole)
 {
     uint64_t now = process_now_ns(), tasks = count_tasks();
-    bool small = whole || tasks <= SMALL;
-    uint64_t cpu = process_clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    uint64_t budget = (now - pass.begun) / SHARE;
-    if (!small && now < pass.next)
+    pass.small = whole || tasks <= SMALL;
+    pass.cpu = process_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    pass.budget = (now - pass.begun) / SHARE;
+    if (!pass.small && now < pass.next)
         return;
     pass.begun = now;
     if (!pass.listing && !pass.looking)
         begin_pass(tasks);
-    for (uint64_t cost = 0; (pass.listing || pass.looking) && (small || cost <= budget);) {
-        if (pass.listing)
-            list_tasks(small ? UINT32_MAX : LIST_CHUNK);
-        else
-            look_at_slots(now);
-        cost = process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
-        // Others may be waiting for the CPU.
-        struct timespec pause = {.tv_nsec = 1000000};
-        if (!small)
-            nanosleep(&pause, NULL);
+    if (pass.listing)
+        list_tasks();
+    while (!pass.listing && pass.looking) {
+        look_at_slots(now);
+        if (pass.looking && !may_go_on(NULL))
+            break;
     }
     if (!pass.listing && !pass.looking)
         end_pass();
-    pass.next = now + (process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu) * SHARE;
+    pass.next = now + (process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - pass.cpu) * SHARE;
 }
 
 // Held during a slice; before the lock of a slot.

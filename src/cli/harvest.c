@@ -153,6 +153,7 @@ static void count(const struct journal_part *part, struct harvest_totals *t)
     t->cpu += (double)(c->ticks + c->blocked + c->unticked) / part->hz;
     t->dropped += lost;
     t->unarmed += c->no_slot;
+    t->own += (int64_t)atomic_load(&part->own_nanos);
 }
 
 // The number of the field that follows the name in /proc/PID/stat is 3.
@@ -385,9 +386,24 @@ static struct model_profile *add_all(struct harvest *h, struct basket *b, const 
     return p;
 }
 
-struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e)
+struct model_profile *harvest_profile(struct harvest *h, int64_t nanos, struct arena *arena,
+                                      struct err *e)
 {
-    return add_all(h, &h->cpu, "profile", arena, e);
+    struct model_profile *p = add_all(h, &h->cpu, "profile", arena, e);
+    if (!p || !nanos || h->totals.alive)
+        return p;
+    int64_t rest = nanos - h->totals.own;
+    for (size_t i = 0; i < p->n_samples; i++)
+        rest -= model_values(p, i)[1];
+    if (rest < p->period)
+        return p;
+    struct model_profile *both[] = {p, codec_journal_rest(arena, p, rest)};
+    struct model_profile *sum = model_merge_take(both, 2, arena, e);
+    if (sum) {
+        sum->time_nanos = p->time_nanos;
+        sum->duration_nanos = p->duration_nanos;
+    }
+    return sum;
 }
 
 struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struct err *e)

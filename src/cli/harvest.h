@@ -21,6 +21,7 @@ struct harvest_totals {
     double dropped;              // seconds of CPU time without a stack, by full rings, late tables
                                  // and want of memory
     uint64_t unarmed;            // threads that could not be watched
+    int64_t own;                 // nanoseconds of CPU time that kiln's own threads took
     uint64_t refused;            // processes for which there was no room
     // Of the heap, of what was read: samples, and those whose end would not be seen; bytes in use
     // at the end, and at the most in any one process.
@@ -33,8 +34,11 @@ struct harvest_totals {
 int harvest_dead(struct harvest *h, struct err *e);
 // What is known now, of living processes as of some 250 ms ago.
 void harvest_count(struct harvest *h, struct harvest_totals *totals);
-// Everything, also of those alive, as one profile in arena. NULL with e filled: nothing was there.
-struct model_profile *harvest_profile(struct harvest *h, struct arena *arena, struct err *e);
+// Everything, also of those alive, as one profile in arena. nanos: CPU time of the program if it
+// alone was profiled, so that what no sample covers is added; 0: unknown. NULL with e filled:
+// nothing was there.
+struct model_profile *harvest_profile(struct harvest *h, int64_t nanos, struct arena *arena,
+                                      struct err *e);
 // The same for allocations. Once one of the two was called, what lives is not looked at again.
 struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struct err *e);
 // What the processes have to tell, one line each.

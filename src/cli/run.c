@@ -351,7 +351,9 @@ static int write_profiles(const struct run *run, struct harvest_totals *totals, 
     }
     if (!*cpu_output)
         return 0;
-    p = write_profile(run, harvest_profile(run->harvest, arena, e), cpu_output, arena, e);
+    p = write_profile(
+        run, harvest_profile(run->harvest, run->follow ? 0 : run->child.own_nanos, arena, e),
+        cpu_output, arena, e);
     if (p && !run->quiet)
         summarize(run, totals, cpu_output, p);
     return p ? 0 : -1;

@@ -82,6 +82,10 @@ int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), v
 // zombie says it: wait4 reports the sum.
 static void read_cpu_times(struct supervise *s)
 {
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(s->child, &clock) == 0 && clock_gettime(clock, &t) == 0)
+        s->own_nanos = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     enum { OWN_FIELD = 14, CHILDREN_FIELD = 16, LAST_FIELD = 17 }; // numbered as in proc(5)
     char path[40], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)s->child);

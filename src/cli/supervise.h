@@ -14,6 +14,7 @@ struct supervise {
     bool orphans; // the program has ended, and something that it started has not
     // CPU seconds when the program ended: its own, and of the children that it waited for.
     double own_cpu, children_cpu;
+    int64_t own_nanos;        // the first of them, to the nanosecond; 0: unknown
     unsigned char saved[256]; // the signal mask that the program gets
 };
 

@@ -77,7 +77,7 @@ struct model_profile *codec_read(struct arena *arena, const uint8_t *data, size_
     if (!compress_is_gzip(data, n) && !compress_is_zstd(data, n))
         // Not disposable: the reader only reads.
         return read_inflated(arena, (uint8_t *)data, n, false, format_read, e);
-    struct compress_bytes bytes;
+    struct compress_bytes bytes = {.budget = arena_budget(arena)};
     if (compress_inflate(data, n, limit, &bytes, e))
         return NULL;
     struct model_profile *p = read_inflated(arena, bytes.p, bytes.n, true, format_read, e);

@@ -28,9 +28,28 @@ static int too_large(size_t limit, struct err *e)
 // Pages that are never written take no memory, so asking for the limit is free.
 static int reserve(struct compress_bytes *bytes, size_t size, struct err *e)
 {
-    bytes->mapped = (size + 4095) & ~(size_t)4095;
-    bytes->p = arena_map(bytes->mapped);
-    return bytes->p ? 0 : err_set(e, "decompressing profile: out of memory for %zu bytes", size);
+    size_t mapped = (size + 4095) & ~(size_t)4095;
+    if (bytes->budget && budget_take(bytes->budget, mapped)) {
+        budget_explain(bytes->budget, e);
+        return err_prefix(e, "decompressing profile: ");
+    }
+    bytes->p = arena_map(mapped);
+    bytes->mapped = mapped;
+    if (bytes->p)
+        return 0;
+    compress_bytes_fini(bytes);
+    return err_set(e, "decompressing profile: out of memory for %zu bytes", size);
+}
+
+// Gives back what was reserved in vain.
+static void shrink(struct compress_bytes *bytes)
+{
+    size_t used = (bytes->n + 4095) & ~(size_t)4095;
+    if (!bytes->budget || used == 0 || used >= bytes->mapped)
+        return;
+    munmap(bytes->p + used, bytes->mapped - used);
+    budget_release(&bytes->budget->account, bytes->mapped - used);
+    bytes->mapped = used;
 }
 
 static size_t stated_size(const uint8_t *data, size_t n)
@@ -95,7 +114,7 @@ static int inflate_zstd(const uint8_t *data, size_t n, size_t limit, struct comp
 int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compress_bytes *bytes,
                      struct err *e)
 {
-    *bytes = (struct compress_bytes){0};
+    *bytes = (struct compress_bytes){.budget = bytes->budget};
     // Deflate reaches 1032:1 at the most; zstd can do better, so it gets the whole limit.
     bool gzip = compress_is_gzip(data, n);
     size_t most = gzip && n < limit / 1040 ? n * 1040 + 64 : limit;
@@ -108,8 +127,10 @@ int compress_inflate(const uint8_t *data, size_t n, size_t limit, struct compres
             return -1;
         int result = gzip ? inflate_gzip(data, n, room, bytes, &short_of_room, e)
                           : inflate_zstd(data, n, room, bytes, e);
-        if (!result)
+        if (!result) {
+            shrink(bytes);
             return 0;
+        }
         compress_bytes_fini(bytes);
         if (!short_of_room || room == most)
             return short_of_room ? too_large(limit, e) : result;
@@ -139,5 +160,7 @@ void compress_bytes_fini(struct compress_bytes *bytes)
 {
     if (bytes->p)
         munmap(bytes->p, bytes->mapped);
-    *bytes = (struct compress_bytes){0};
+    if (bytes->budget)
+        budget_release(&bytes->budget->account, bytes->mapped);
+    *bytes = (struct compress_bytes){.budget = bytes->budget};
 }

@@ -11,6 +11,7 @@
 struct compress_bytes {
     uint8_t *p;
     size_t n, mapped;
+    struct budget *budget; // set by the caller: charged for what is mapped; may be NULL
 };
 
 bool compress_is_gzip(const uint8_t *data, size_t n);

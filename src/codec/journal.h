@@ -20,7 +20,7 @@
 #define JOURNAL_MAGIC UINT64_C(0x6e75526e6c694b01)
 
 enum {
-    JOURNAL_VERSION = 1,
+    JOURNAL_VERSION = 2,
     JOURNAL_PARTS = 4096,
     JOURNAL_NOTES = 32,
     JOURNAL_FILE_SIZE = 1 << 20, // where the first part begins
@@ -75,7 +75,8 @@ struct journal_part {
     _Atomic uint64_t collected; // stacks
     // Ticks, and their nanoseconds, for whose stacks there was no room.
     _Atomic uint64_t dropped, dropped_nanos;
-    struct journal_counts counts; // as of the last drain
+    _Atomic uint64_t own_nanos;   // CPU time of kiln's own threads, as of the last drain
+    struct journal_counts counts; // likewise
     char program[JOURNAL_NAME];
 };
 
@@ -133,6 +134,11 @@ struct journal_stack {
     uint32_t unused;
     uint64_t pcs[]; // then as many uint16_t: the modules that they are in
 };
+
+// CPU time of a process that no sample covers, as a profile to be merged with the others: the
+// loader ran before libkiln, or the process ended by a bare system call.
+struct model_profile *codec_journal_rest(struct arena *arena, const struct model_profile *like,
+                                         int64_t nanos);
 
 // The profile of the part whose first n bytes are at data: a copy, since the process may still be
 // writing. rings: with the samples that were not collected yet, which a process that lives may

@@ -392,6 +392,28 @@ static void read_blocks(struct reader *r, bool rings)
     add_dropped(r);
 }
 
+static void build_types(struct model_builder *b, int64_t period)
+{
+    model_build_type(b, STR("samples"), STR("count"));
+    model_build_type(b, STR("cpu"), STR("nanoseconds"));
+    b->p->period_type = b->p->types[1];
+    b->p->period = period;
+}
+
+struct model_profile *codec_journal_rest(struct arena *arena, const struct model_profile *like,
+                                         int64_t nanos)
+{
+    struct model_builder b;
+    model_build(&b, arena);
+    build_types(&b, like->period);
+    uint32_t frame = model_build_named_location(&b, STR("[program start and exit]"));
+    int64_t values[2] = {(nanos + like->period / 2) / like->period, nanos};
+    model_build_sample(&b, &frame, 1, values);
+    b.p->time_nanos = like->time_nanos;
+    b.p->duration_nanos = like->duration_nanos;
+    return b.p;
+}
+
 struct model_profile *codec_read_journal(struct arena *arena, const uint8_t *data, size_t n,
                                          bool rings, uint64_t *n_rings, struct err *e)
 {
@@ -417,10 +439,7 @@ struct model_profile *codec_read_journal(struct arena *arena, const uint8_t *dat
         return NULL;
     }
     model_build(&r.b, arena);
-    model_build_type(&r.b, STR("samples"), STR("count"));
-    model_build_type(&r.b, STR("cpu"), STR("nanoseconds"));
-    r.b.p->period_type = r.b.p->types[1];
-    r.b.p->period = 1000000000u / r.part.hz;
+    build_types(&r.b, 1000000000u / r.part.hz);
     r.b.p->time_nanos = r.part.time_nanos;
     r.b.p->duration_nanos = (int64_t)atomic_load(&r.part.duration_nanos);
     read_blocks(&r, rings);

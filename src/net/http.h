@@ -63,5 +63,21 @@ int http_parameter(struct str query, const char *name, char *text, size_t size, 
 bool http_trusts_origin(const struct http_request *q, bool check_host, const char *host,
                         struct err *e);
 
+// Headers that tell where a request comes from; p NULL: there is none.
+struct http_site {
+    struct str host, origin, fetch_site, fetch_mode;
+    bool changes; // the method is neither GET nor HEAD
+};
+// Whether a browser sends this for a page of ours: not for another site's, except to follow a link.
+// hosts: names that are ours as well. False with e filled.
+bool http_trusts_site(const struct http_site *site, const struct str *hosts, size_t n_hosts,
+                      struct err *e);
+// Whether Host is a name that an attacker cannot let resolve to this server (DNS rebinding): an
+// address, localhost, a name without a dot, the name that the server listens on, one of hosts
+// (".example.com": all below it; "*": any), and, unless only this machine is served, names below
+// domains that public DNS does not have. False with e filled.
+bool http_trusts_host(struct str host, bool loopback, const char *listens_on,
+                      const struct str *hosts, size_t n_hosts, struct err *e);
+
 // "OK" for 200.
 const char *http_reason(int status);

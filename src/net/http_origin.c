@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "net/http.h"
 
@@ -19,21 +20,104 @@ static bool same_name(struct str a, const char *b)
     return a.n == strlen(b) && strncasecmp(a.p, b, a.n) == 0;
 }
 
+static struct str without_port(struct str host)
+{
+    if (host.n && host.p[0] == '[') {
+        const char *end = memchr(host.p, ']', host.n);
+        return end ? (struct str){host.p, (size_t)(end - host.p) + 1} : host;
+    }
+    size_t colon = str_find(host, STR(":"), 0);
+    if (colon != SIZE_MAX)
+        host.n = colon;
+    if (host.n && host.p[host.n - 1] == '.')
+        host.n--;
+    return host;
+}
+
+static bool ends_with(struct str name, struct str end)
+{
+    return name.n > end.n && strncasecmp(name.p + name.n - end.n, end.p, end.n) == 0;
+}
+
+static bool is_listed(struct str name, const struct str *hosts, size_t n_hosts)
+{
+    for (size_t i = 0; i < n_hosts; i++)
+        if (str_eq(hosts[i], STR("*")) ||
+            (hosts[i].n == name.n && strncasecmp(hosts[i].p, name.p, name.n) == 0) ||
+            (hosts[i].n && hosts[i].p[0] == '.' && ends_with(name, hosts[i])))
+            return true;
+    return false;
+}
+
+static bool is_linked(struct str fetch_site, struct str fetch_mode, bool changes)
+{
+    bool other = str_eq(fetch_site, STR("cross-site")) || str_eq(fetch_site, STR("same-site"));
+    return !other || (str_eq(fetch_mode, STR("navigate")) && !changes);
+}
+
+bool http_trusts_site(const struct http_site *site, const struct str *hosts, size_t n_hosts,
+                      struct err *e)
+{
+    if (!is_linked(site->fetch_site, site->fetch_mode, site->changes)) {
+        err_set(e, "another site's page may link here but not fetch, embed or post");
+        return false;
+    }
+    if (!site->origin.n || site->fetch_site.n || !site->changes)
+        return true;
+    size_t scheme = str_find(site->origin, STR("://"), 0);
+    struct str origin =
+        scheme == SIZE_MAX ? site->origin : str_from_to(site->origin, scheme + 3, site->origin.n);
+    if (scheme != SIZE_MAX &&
+        ((origin.n == site->host.n && strncasecmp(origin.p, site->host.p, origin.n) == 0) ||
+         is_listed(without_port(origin), hosts, n_hosts)))
+        return true;
+    err_set(e,
+            "the request comes from a page of %.*s, another site; if it is this server's own name, "
+            "list it in the configuration: hosts: [NAME]",
+            (int)(site->origin.n < 100 ? site->origin.n : 100), site->origin.p);
+    return false;
+}
+
+// Names that only a local resolver knows.
+static bool is_private(struct str name)
+{
+    static const char *const ends[] = {".local",     ".internal", ".lan",           ".localdomain",
+                                       ".home.arpa", ".svc",      ".cluster.local", ".test"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(name, str_from(ends[i])))
+            return true;
+    char own[256] = "";
+    gethostname(own, sizeof own - 1);
+    return same_name(name, own);
+}
+
+bool http_trusts_host(struct str host, bool loopback, const char *listens_on,
+                      const struct str *hosts, size_t n_hosts, struct err *e)
+{
+    struct str name = without_port(host);
+    if (name.n == 0 || name.p[0] == '[' || is_number(name) || same_name(name, "localhost") ||
+        ends_with(name, STR(".localhost")) || same_name(name, listens_on) ||
+        str_find(name, STR("."), 0) == SIZE_MAX || is_listed(name, hosts, n_hosts) ||
+        (!loopback && is_private(name)))
+        return true;
+    err_set(e,
+            "Host: %.*s is not a name of this server; if it is, list it in the configuration: "
+            "hosts: [%.*s]",
+            (int)(name.n < 100 ? name.n : 100), name.p, (int)(name.n < 100 ? name.n : 100), name.p);
+    return false;
+}
+
 bool http_trusts_origin(const struct http_request *q, bool check_host, const char *host,
                         struct err *e)
 {
-    struct str site = http_header(q, STR("Sec-Fetch-Site"));
-    if ((str_eq(site, STR("cross-site")) || str_eq(site, STR("same-site"))) &&
-        !str_eq(http_header(q, STR("Sec-Fetch-Mode")), STR("navigate"))) {
+    if (!is_linked(http_header(q, STR("Sec-Fetch-Site")), http_header(q, STR("Sec-Fetch-Mode")),
+                   false)) {
         err_set(e, "another site's page may link here but not embed or fetch what is here");
         return false;
     }
-    struct str name = q->host;
+    struct str name = without_port(q->host);
     if (!check_host || name.n == 0 || name.p[0] == '[')
         return true;
-    size_t colon = str_find(name, STR(":"), 0);
-    if (colon != SIZE_MAX)
-        name.n = colon;
     if (same_name(name, "localhost") || same_name(name, host) || is_number(name))
         return true;
     err_set(e,

@@ -79,7 +79,7 @@ bool pages_find(struct str name, struct pages_asset *asset)
 int pages_write_file(struct str name, struct out *out, struct err *e)
 {
     const struct web_asset *asset = find(name);
-    struct compress_bytes plain;
+    struct compress_bytes plain = {0};
     if (!asset) {
         report_flame_colours(out);
         return 0;

@@ -114,6 +114,16 @@ static bool own_thread_is(pid_t tid)
     return false;
 }
 
+uint64_t own_threads_cpu_ns(void)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < MOST_THREADS; i++) {
+        pid_t tid = atomic_load(&own.tids[i]);
+        sum += tid > 0 ? process_thread_cpu_ns(tid) : 0;
+    }
+    return sum;
+}
+
 // Those that run, or are about to, or have not quite ended.
 static uint32_t count_own(void)
 {
@@ -158,7 +168,7 @@ bool own_threads_are_alone(int *status)
     bool others = false;
     int64_t position = 0;
     return first_thread_has_ended((pid_t)syscall(SYS_getpid), status) &&
-           process_list_tasks(&position, UINT32_MAX, look_for_others, &others) && !others;
+           process_list_tasks(&position, look_for_others, NULL, &others) && !others;
 }
 
 // By a signal that ended the first thread alone, as seccomp does.

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/err.h"
@@ -23,6 +24,9 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
 // Whether the program's last thread has ended and only ours are left: then the process must end as
 // it would have without us. *status: how the first thread ended, as wait reports it.
 bool own_threads_are_alone(int *status);
+
+// CPU time that our threads have used, without those that have ended.
+uint64_t own_threads_cpu_ns(void);
 
 // Ends the process from one of our threads, as libc and the kernel would have done: status is the
 // first thread's.

@@ -12,18 +12,18 @@ struct directory_entry {
     char name[];
 };
 
-bool process_list_tasks(int64_t *position, uint32_t most, void (*visit)(void *context, pid_t tid),
-                        void *context)
+bool process_list_tasks(int64_t *position, void (*visit)(void *context, pid_t tid),
+                        bool (*more)(void *context), void *context)
 {
     long fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
     if (*position)
         syscall(SYS_lseek, fd, *position, SEEK_SET);
-    _Alignas(8) char buffer[2048];
-    long n = 0;
-    for (uint32_t seen = 0;
-         seen < most && (n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0;) {
+    // Some thirty threads: the kernel makes an inode for each, which takes microseconds.
+    _Alignas(8) char buffer[1024];
+    long n;
+    while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0) {
         for (long at = 0; at < n;) {
             const struct directory_entry *entry = (const struct directory_entry *)(buffer + at);
             pid_t tid = 0;
@@ -31,10 +31,11 @@ bool process_list_tasks(int64_t *position, uint32_t most, void (*visit)(void *co
                 tid = tid * 10 + (*c - '0');
             if (tid)
                 visit(context, tid);
-            seen++;
             *position = entry->offset;
             at += entry->length;
         }
+        if (more && !more(context))
+            break;
     }
     if (n <= 0)
         *position = 0;

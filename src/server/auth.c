@@ -1,6 +1,7 @@
 #include "server/auth.h"
 
 #include "server/limits.h"
+#include "server/tenants.h"
 
 static const struct str default_tenant = STR("anonymous");
 
@@ -22,7 +23,8 @@ static bool after_word(struct str header, const char *word, struct str *rest)
     return true;
 }
 
-static const struct server_access *find_access(struct call *c)
+// What the credentials of the call allow; NULL: they are missing or wrong. scratch: see ARENA_TRY.
+static const struct server_access *find_access(struct call *c, struct arena *scratch)
 {
     const struct server_config *config = c->server->config;
     struct str header = web_header(c->x, "Authorization"), value;
@@ -32,7 +34,7 @@ static const struct server_access *find_access(struct call *c)
     if (after_word(header, "Bearer", &value)) {
         secret = value;
     } else if (after_word(header, "Basic", &value)) {
-        struct str plain = message_base64(c->arena, value);
+        struct str plain = message_base64(scratch, value);
         const char *colon = plain.p ? memchr(plain.p, ':', plain.n) : NULL;
         if (!colon)
             return NULL;
@@ -56,46 +58,60 @@ static const struct server_access *find_access(struct call *c)
 static int choose_tenant(struct call *c, const struct server_access *access)
 {
     struct str asked = web_header(c->x, "X-Scope-OrgID");
-    c->tenant = access && access->n_tenants ? access->tenants[0] : default_tenant;
-    if (!asked.n)
-        return 0;
+    struct str name = access && access->n_tenants ? access->tenants[0] : default_tenant;
     bool allowed = access ? access->any_tenant : c->server->config->multitenant;
-    for (size_t i = 0; access && i < access->n_tenants; i++)
+    for (size_t i = 0; asked.n && access && i < access->n_tenants; i++)
         allowed |= str_eq(access->tenants[i], asked);
-    if (!allowed && !access)
-        return 0; // one tenant only: the header means nothing here
-    if (!allowed) {
-        call_fail(c, CALL_PERMISSION_DENIED, 0,
-                  "X-Scope-OrgID: these credentials do not belong to that tenant");
+    // Without authentication and with one tenant only, the header means nothing.
+    if (asked.n && (allowed || access)) {
+        if (!allowed) {
+            call_fail(c, CALL_PERMISSION_DENIED, 0,
+                      "X-Scope-OrgID: these credentials do not belong to that tenant");
+            return -1;
+        }
+        if (!limits_is_tenant(asked)) {
+            call_fail(c, CALL_UNAUTHENTICATED, 0,
+                      "X-Scope-OrgID: 1 to 150 of letters, digits and !._*'()- are a tenant");
+            return -1;
+        }
+        name = asked;
+    }
+    struct tenant *t = tenants_get(name);
+    if (!t) {
+        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "out of memory; try again later");
         return -1;
     }
-    if (!limits_is_tenant(asked)) {
-        call_fail(c, CALL_UNAUTHENTICATED, 0,
-                  "X-Scope-OrgID: 1 to 150 of letters, digits and !._*'()- are a tenant");
-        return -1;
-    }
-    c->tenant = (struct str){arena_copy(c->arena, asked.p, asked.n), asked.n};
+    c->x->owner = &t->owner;
     return 0;
 }
 
-int auth_call(struct call *c, unsigned scope)
+static int check_scope(struct call *c, unsigned scope, const struct server_access **access)
+{
+    struct arena *scratch = arena_new(0);
+    struct arena_trap trap;
+    *access = NULL;
+    if (scratch && !ARENA_TRY(scratch, trap))
+        *access = find_access(c, scratch);
+    arena_free(scratch);
+    if (!*access) {
+        call_fail(c, CALL_UNAUTHENTICATED, 0,
+                  "credentials are missing or wrong: send Authorization: Bearer TOKEN, or Basic");
+        return -1;
+    }
+    if (!((*access)->scopes & scope)) {
+        call_fail(c, CALL_PERMISSION_DENIED, 0, "these credentials may not %s",
+                  scope & SCOPE_PUSH    ? "push"
+                  : scope == SCOPE_READ ? "read"
+                                        : "manage the server");
+        return -1;
+    }
+    return 0;
+}
+
+int auth_admit(struct call *c, unsigned scope)
 {
     const struct server_access *access = NULL;
-    if (c->server->config->n_access && scope) {
-        access = find_access(c);
-        if (!access) {
-            call_fail(
-                c, CALL_UNAUTHENTICATED, 0,
-                "credentials are missing or wrong: send Authorization: Bearer TOKEN, or Basic");
-            return -1;
-        }
-        if (!(access->scopes & scope)) {
-            call_fail(c, CALL_PERMISSION_DENIED, 0, "these credentials may not %s",
-                      scope & SCOPE_PUSH    ? "push"
-                      : scope == SCOPE_READ ? "read"
-                                            : "manage the server");
-            return -1;
-        }
-    }
+    if (c->server->config->n_access && scope && check_scope(c, scope, &access))
+        return -1;
     return choose_tenant(c, access);
 }

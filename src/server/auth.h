@@ -1,8 +1,8 @@
-// Who asks, and what they may.
+// Authentication and authorization.
 #pragma once
 
 #include "server/call.h"
 
-// scope: of enum server_scope, one of which is needed.
-// Finds scopes and tenant of the call out of its headers. -1: the call has ended with 401 or 403.
-int auth_call(struct call *c, unsigned scope);
+// When the request's head has arrived. scope: of enum server_scope, one of which is needed. Sets
+// x->owner to the tenant. -1: the call is answered with 401 or 403.
+int auth_admit(struct call *c, unsigned scope);

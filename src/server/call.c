@@ -19,13 +19,15 @@ static const struct {
     [CALL_UNIMPLEMENTED] = {"unimplemented", 501},
     [CALL_UNAVAILABLE] = {"unavailable", 503},
     [CALL_UNAUTHENTICATED] = {"unauthenticated", 401},
+    [CALL_DEADLINE_EXCEEDED] = {"deadline_exceeded", 504},
 };
 
 void call_finish(struct call *c)
 {
     int digit = c->x->status / 100;
     c->server->counters.answers[digit >= 1 && digit <= 5 ? digit : 0]++;
-    web_finish(c->x);
+    if (!c->admitting)
+        web_finish(c->x);
 }
 
 void call_empty(struct call *c, int status)
@@ -57,13 +59,32 @@ void call_fail(struct call *c, enum call_code code, int status, const char *form
                           web_header(c->x, "X-Requested-With").n ? "Bearer realm=\"kiln\""
                                                                  : "Basic realm=\"kiln\"");
     if (c->x->status == 429 || c->x->status == 503)
-        web_answer_header(c->x, "Retry-After", "1");
+        web_retry_later(c->x);
     web_answer_header(c->x, "X-Content-Type-Options", "nosniff");
     call_finish(c);
 }
 
+void call_fail_budget(struct call *c, const char *what)
+{
+    struct err e;
+    budget_explain(&c->x->budget, &e);
+    if (c->x->budget.failed == BUDGET_NO_MEMORY)
+        call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "%s: %s; send or ask for less, or try again later",
+                  what, e.message);
+    else
+        call_fail(c, CALL_DEADLINE_EXCEEDED, 0,
+                  "%s %.*s: %s after %.1f s (limits.query_time); ask for a shorter time range, a "
+                  "narrower selector or fewer nodes",
+                  what, c->x->path.n < 80 ? (int)c->x->path.n : 80, c->x->path.p, e.message,
+                  (double)(budget_now() - c->x->began) / 1e9);
+}
+
 void call_fail_store(struct call *c, int result, const struct err *e)
 {
+    if (c->x->budget.failed == BUDGET_LATE || c->x->budget.failed == BUDGET_CANCELLED) {
+        call_fail_budget(c, "the query");
+        return;
+    }
     enum call_code code = result == STORE_BAD_INPUT ? CALL_INVALID_ARGUMENT
                           : result == STORE_BUSY    ? CALL_RESOURCE_EXHAUSTED
                           : result == STORE_FULL    ? CALL_UNAVAILABLE
@@ -112,16 +133,19 @@ int call_body(struct call *c, struct str *body)
     }
     if (!body->n)
         return 0;
-    struct compress_bytes bytes;
     struct err e;
     if (!compress_is_gzip((const uint8_t *)body->p, body->n)) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0,
                   "the body is not gzip, though Content-Encoding says so");
         return -1;
     }
+    struct compress_bytes bytes = {.budget = arena_budget(c->arena)};
     if (compress_inflate((const uint8_t *)body->p, body->n, c->server->config->limits.body, &bytes,
                          &e)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "the gzip body: %s", e.message);
+        if (c->x->budget.failed)
+            call_fail_budget(c, "decompressing the body");
+        else
+            call_fail(c, CALL_INVALID_ARGUMENT, 0, "the gzip body: %s", e.message);
         return -1;
     }
     struct arena_trap trap;

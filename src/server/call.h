@@ -12,7 +12,7 @@ struct call {
     struct str tenant;
     struct str path; // without the base path
     bool json;       // of a Connect call: how it came and how it is answered
-    bool reads, writes, manages;
+    bool admitting; // only the head has arrived: there is no arena, and the answer goes out at once
 };
 
 // Codes of the Connect protocol and their statuses.
@@ -25,11 +25,14 @@ enum call_code {
     CALL_UNIMPLEMENTED,      // 501
     CALL_UNAVAILABLE,        // 503
     CALL_UNAUTHENTICATED,    // 401
+    CALL_DEADLINE_EXCEEDED,  // 504
 };
 
 // Answers {"code":..., "message":...}; status 0: that of the code. Ends the call.
 void call_fail(struct call *c, enum call_code code, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// The call hit a limit of its budget (memory: 429, time: 504) while it was doing what.
+void call_fail_budget(struct call *c, const char *what);
 // With the message of e and the code that belongs to a result of the store.
 void call_fail_store(struct call *c, int result, const struct err *e);
 // Ends the call with what is in x->body_out.

@@ -6,6 +6,8 @@
 #include "server/config_tables.h"
 #include "server/limits.h"
 
+enum { PROCESS_MEMORY_LEAST = 64 << 20 };
+
 static const struct yaml_table limits_table = {
     (const struct yaml_key[]){
         KEY("body_size", YAML_BYTES, struct server_config, limits.body),
@@ -20,6 +22,9 @@ static const struct yaml_table limits_table = {
         KEY("connections", YAML_COUNT, struct server_config, connections),
         KEY("request_time", YAML_DURATION, struct server_config, request_time),
         KEY("idle_time", YAML_DURATION, struct server_config, idle_time),
+        KEY("query_time", YAML_DURATION, struct server_config, query_time),
+        KEY("process_memory", YAML_BYTES, struct server_config, process_memory),
+        KEY("tenant_memory", YAML_BYTES, struct server_config, tenant_memory),
         KEY("debuginfo_size", YAML_BYTES, struct server_config, debuginfo_file),
         KEY("debuginfo_total", YAML_BYTES, struct server_config, debuginfo_total),
         KEY("memory", YAML_BYTES, struct server_config, store.memory),
@@ -142,6 +147,10 @@ static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
     if ((c->request_time && (c->request_time < second || c->request_time > day)) ||
         (c->idle_time && (c->idle_time < second || c->idle_time > day)))
         return yaml_fail(r, node, "limits", "request_time and idle_time must be 1s to 1d");
+    if (c->query_time < second / 10 || c->query_time > day)
+        return yaml_fail(r, node, "limits", "query_time must be 100ms to 1d");
+    if (c->process_memory && c->process_memory < PROCESS_MEMORY_LEAST)
+        return yaml_fail(r, node, "limits", "process_memory must be 64MiB or more");
     return 0;
 }
 
@@ -157,6 +166,7 @@ static const struct yaml_table config_table = {
         KEY("debuginfo_directories", YAML_TEXTS, struct server_config, debuginfo_directories),
         OF("auth", YAML_ITEMS, struct server_config, access, access_table),
         KEY("multitenant", YAML_BOOL, struct server_config, multitenant),
+        KEY("hosts", YAML_TEXTS, struct server_config, hosts),
         OF("scrape_configs", YAML_ITEMS, struct server_config, scrapes, config_scrape_table),
         END,
     },
@@ -189,6 +199,7 @@ struct server_config *server_config_read(const char *file, struct err *e)
                 .samples = 4000000,
                 .sample_labels = 100,
             },
+        .query_time = INT64_C(30000000000),
         .debuginfo_file = (size_t)2 << 30,
         .debuginfo_total = (size_t)20 << 30,
         .debuginfo_directories = &usual_directory,

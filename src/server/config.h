@@ -99,8 +99,11 @@ struct server_config {
     struct str *debuginfo_directories;      // of this machine's debug files
     size_t n_debuginfo_directories;
     unsigned connections;
-    int64_t request_time, idle_time; // ns
-    bool multitenant;                // X-Scope-OrgID is believed without authentication
+    int64_t request_time, idle_time, query_time; // ns
+    size_t process_memory, tenant_memory;        // bytes; of requests, beside the store's
+    struct str *hosts;                           // names that requests may have in Host
+    size_t n_hosts;
+    bool multitenant; // X-Scope-OrgID is believed without authentication
     struct server_access *access;
     size_t n_access;
     struct scrape_config *scrapes;

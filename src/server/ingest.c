@@ -22,7 +22,7 @@ struct model_profile *ingest_pprof(const struct server_limits *limits, struct ar
     struct str small;
     if (limits->profile >= COMPRESS_SMALL && compress_inflate_small(p, data.n, arena, &small) == 0)
         return codec_read_pprof(arena, (const uint8_t *)small.p, small.n, e);
-    struct compress_bytes bytes;
+    struct compress_bytes bytes = {.budget = arena_budget(arena)};
     if (compress_inflate(p, data.n, limits->profile, &bytes, e))
         return NULL;
     // codec_read_pprof catches the arena's running out itself.

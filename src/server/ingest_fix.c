@@ -88,7 +88,7 @@ struct model_profile *ingest_fix_dotnet(const struct server_limits *limits, stru
     const uint8_t *p = (const uint8_t *)data.p;
     if (!compress_is_gzip(p, data.n))
         return repair_ids(arena, p, data.n, e);
-    struct compress_bytes bytes;
+    struct compress_bytes bytes = {.budget = arena_budget(arena)};
     if (compress_inflate(p, data.n, limits->profile, &bytes, e))
         return NULL;
     struct arena_trap trap;

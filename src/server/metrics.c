@@ -48,7 +48,19 @@ void metrics_answer(struct call *c)
     put(out, "gauge", "kiln_http_requests_in_flight", "Requests under way.", web.in_flight);
     put(out, "counter", "kiln_http_refused_size_total", "Bodies over the limit.", web.refused_size);
     put(out, "counter", "kiln_http_refused_memory_total",
-        "Requests refused because those under way held too much.", web.refused_budget);
+        "Requests refused because those under way held too much.", web.refused_memory);
+    put(out, "counter", "kiln_http_refused_busy_total",
+        "Requests refused because too many waited, or the server was stopping.", web.refused_busy);
+    put(out, "gauge", "kiln_http_request_memory_bytes", "Memory that requests under way hold.",
+        s->memory.held);
+    put(out, "gauge", "kiln_http_request_memory_limit_bytes", "The most that they may hold.",
+        s->memory.limit);
+    static const char *const lanes[WEB_LANES] = {"status", "ingest", "query"};
+    out_text(out, "# HELP kiln_http_waiting_requests Requests that wait for a worker.\n"
+                  "# TYPE kiln_http_waiting_requests gauge\n");
+    for (int i = 0; i < WEB_LANES; i++)
+        out_printf(out, "kiln_http_waiting_requests{lane=\"%s\"} %llu\n", lanes[i],
+                   (unsigned long long)web.queued[i]);
     put(out, "counter", "kiln_http_cut_off_total", "Clients that took too long to send a request.",
         web.cut_off);
     put(out, "counter", "kiln_http_received_bytes_total", "Bytes of bodies.", web.bytes_in);

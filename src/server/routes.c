@@ -7,6 +7,7 @@
 #include "server/page.h"
 #include "server/query_api.h"
 #include "server/scrape.h"
+#include "server/tenants.h"
 
 #define QUERIER "/querier.v1.QuerierService/"
 
@@ -37,58 +38,81 @@ static void answer_build(struct call *c)
     call_finish(c);
 }
 
+// ROUTE_GET: GET and HEAD only; the others check their methods themselves. ROUTE_STORES: profiles.
 static const struct route {
     const char *path;
     unsigned scope; // any of them; 0: anybody
+    enum web_lane lane;
     void (*handle)(struct call *c);
-    bool get; // and HEAD; the others see to their methods themselves
+    enum { ROUTE_ANY, ROUTE_GET, ROUTE_STORES } kind;
 } routes[] = {
-    {"/push.v1.PusherService/Push", SCOPE_PUSH, ingest_push, false},
-    {"/ingest", SCOPE_PUSH, ingest_legacy, false},
-    {"/v1development/profiles", SCOPE_PUSH, ingest_otlp, false},
-    {QUERIER "ProfileTypes", SCOPE_READ, api_profile_types, false},
-    {QUERIER "LabelNames", SCOPE_READ, api_label_names, false},
-    {QUERIER "LabelValues", SCOPE_READ, api_label_values, false},
-    {QUERIER "Series", SCOPE_READ, api_series, false},
-    {QUERIER "SelectMergeStacktraces", SCOPE_READ, api_merge_stacktraces, false},
-    {QUERIER "SelectMergeProfile", SCOPE_READ, api_merge_profile, false},
-    {QUERIER "SelectMergeSpanProfile", SCOPE_READ, api_merge_span_profile, false},
-    {QUERIER "SelectSeries", SCOPE_READ, api_select_series, false},
-    {QUERIER "Diff", SCOPE_READ, api_diff, false},
-    {QUERIER "GetProfileStats", SCOPE_READ, api_stats, false},
-    {QUERIER "AnalyzeQuery", SCOPE_READ, api_analyze, false},
-    {"/pyroscope/render", SCOPE_READ, api_render, false},
-    {"/render", SCOPE_READ, api_render, false},
-    {"/pyroscope/render-diff", SCOPE_READ, api_render_diff, false},
-    {"/render-diff", SCOPE_READ, api_render_diff, false},
-    {"/pyroscope/label-values", SCOPE_READ, api_legacy_label_values, true},
-    {"/label-values", SCOPE_READ, api_legacy_label_values, true},
-    {"/pyroscope/labels", SCOPE_READ, api_legacy_labels, true},
-    {"/labels", SCOPE_READ, api_legacy_labels, true},
-    {"/api/v1/flame", SCOPE_READ, api_flame, false},
-    {"/api/v1/debuginfo", SCOPE_READ, debuginfo_api_list, true},
-    {"/api/v1/debuginfo/upload", SCOPE_PUSH | SCOPE_ADMIN, debuginfo_api_upload, false},
-    {"/api/v1/debuginfo/delete", SCOPE_ADMIN, debuginfo_api_delete, false},
-    {"/api/v1/services/delete", SCOPE_ADMIN, api_delete_service, false},
-    {"/api/v1/targets", SCOPE_READ, scrape_targets, true},
-    {"/api/v1/status/buildinfo", 0, answer_build, true},
-    {"/metrics", SCOPE_READ, metrics_answer, true},
-    {"/", 0, page_document, true},
-    {"/explore", 0, page_document, true},
-    {"/diff", 0, page_document, true},
-    {"/tags", 0, page_document, true}, // Labels: /labels is an older question
-    {"/compare", 0, page_document, true},
-    {"/targets", 0, page_document, true},
-    {"/files", 0, page_document, true},
-    {"/ready", 0, answer_ready, true},
-    {"/healthz", 0, answer_health, true},
+    {"/push.v1.PusherService/Push", SCOPE_PUSH, WEB_LANE_INGEST, ingest_push, ROUTE_STORES},
+    {"/ingest", SCOPE_PUSH, WEB_LANE_INGEST, ingest_legacy, ROUTE_STORES},
+    {"/v1development/profiles", SCOPE_PUSH, WEB_LANE_INGEST, ingest_otlp, ROUTE_STORES},
+    {QUERIER "ProfileTypes", SCOPE_READ, WEB_LANE_QUERY, api_profile_types, ROUTE_ANY},
+    {QUERIER "LabelNames", SCOPE_READ, WEB_LANE_QUERY, api_label_names, ROUTE_ANY},
+    {QUERIER "LabelValues", SCOPE_READ, WEB_LANE_QUERY, api_label_values, ROUTE_ANY},
+    {QUERIER "Series", SCOPE_READ, WEB_LANE_QUERY, api_series, ROUTE_ANY},
+    {QUERIER "SelectMergeStacktraces", SCOPE_READ, WEB_LANE_QUERY, api_merge_stacktraces,
+     ROUTE_ANY},
+    {QUERIER "SelectMergeProfile", SCOPE_READ, WEB_LANE_QUERY, api_merge_profile, ROUTE_ANY},
+    {QUERIER "SelectMergeSpanProfile", SCOPE_READ, WEB_LANE_QUERY, api_merge_span_profile,
+     ROUTE_ANY},
+    {QUERIER "SelectSeries", SCOPE_READ, WEB_LANE_QUERY, api_select_series, ROUTE_ANY},
+    {QUERIER "Diff", SCOPE_READ, WEB_LANE_QUERY, api_diff, ROUTE_ANY},
+    {QUERIER "GetProfileStats", SCOPE_READ, WEB_LANE_QUERY, api_stats, ROUTE_ANY},
+    {QUERIER "AnalyzeQuery", SCOPE_READ, WEB_LANE_QUERY, api_analyze, ROUTE_ANY},
+    {"/pyroscope/render", SCOPE_READ, WEB_LANE_QUERY, api_render, ROUTE_ANY},
+    {"/render", SCOPE_READ, WEB_LANE_QUERY, api_render, ROUTE_ANY},
+    {"/pyroscope/render-diff", SCOPE_READ, WEB_LANE_QUERY, api_render_diff, ROUTE_ANY},
+    {"/render-diff", SCOPE_READ, WEB_LANE_QUERY, api_render_diff, ROUTE_ANY},
+    {"/pyroscope/label-values", SCOPE_READ, WEB_LANE_QUERY, api_legacy_label_values, ROUTE_GET},
+    {"/label-values", SCOPE_READ, WEB_LANE_QUERY, api_legacy_label_values, ROUTE_GET},
+    {"/pyroscope/labels", SCOPE_READ, WEB_LANE_QUERY, api_legacy_labels, ROUTE_GET},
+    {"/labels", SCOPE_READ, WEB_LANE_QUERY, api_legacy_labels, ROUTE_GET},
+    {"/api/v1/flame", SCOPE_READ, WEB_LANE_QUERY, api_flame, ROUTE_ANY},
+    {"/api/v1/debuginfo", SCOPE_READ, WEB_LANE_QUERY, debuginfo_api_list, ROUTE_GET},
+    {"/api/v1/debuginfo/upload", SCOPE_PUSH | SCOPE_ADMIN, WEB_LANE_INGEST, debuginfo_api_upload,
+     ROUTE_ANY},
+    {"/api/v1/debuginfo/delete", SCOPE_ADMIN, WEB_LANE_QUERY, debuginfo_api_delete, ROUTE_ANY},
+    {"/api/v1/services/delete", SCOPE_ADMIN, WEB_LANE_QUERY, api_delete_service, ROUTE_ANY},
+    {"/api/v1/targets", SCOPE_READ, WEB_LANE_STATUS, scrape_targets, ROUTE_GET},
+    {"/api/v1/status/buildinfo", 0, WEB_LANE_STATUS, answer_build, ROUTE_GET},
+    {"/metrics", SCOPE_READ, WEB_LANE_STATUS, metrics_answer, ROUTE_GET},
+    {"/", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
+    {"/explore", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
+    {"/diff", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
+    {"/tags", 0, WEB_LANE_STATUS, page_document, ROUTE_GET}, // Labels: /labels is an older question
+    {"/compare", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
+    {"/targets", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
+    {"/files", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
 };
 
-static const struct route *find_route(struct str path)
+// Answered when the head has come: they wait for nothing.
+static const struct route probes[] = {
+    {"/ready", 0, WEB_LANE_STATUS, answer_ready, ROUTE_GET},
+    {"/healthz", 0, WEB_LANE_STATUS, answer_health, ROUTE_GET},
+};
+
+static void answer_not_found(struct call *c)
 {
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        if (str_eq(path, str_from(routes[i].path)))
-            return &routes[i];
+    c->x->status = 404;
+    answer_text(c, "404 page not found\n");
+}
+
+static void answer_file(struct call *c)
+{
+    if (!page_file(c, c->path))
+        answer_not_found(c);
+}
+
+static const struct route file_route = {"/ui/", 0, WEB_LANE_STATUS, answer_file, ROUTE_GET};
+
+static const struct route *find_route(const struct route *list, size_t n, struct str path)
+{
+    for (size_t i = 0; i < n; i++)
+        if (str_eq(path, str_from(list[i].path)))
+            return &list[i];
     return NULL;
 }
 
@@ -110,43 +134,120 @@ static bool wants_gzip(const struct web_exchange *x)
            (encoding.n == 4 && strncasecmp(encoding.p, "gzip", 4) == 0);
 }
 
-static void dispatch(struct call *c)
+static bool is_read(const struct web_exchange *x)
 {
-    struct str path;
-    const struct route *route = NULL;
-    if (below_base(c->server, c->x->path, &path)) {
-        route = find_route(path);
-        if (!route && str_eq(c->x->method, STR("GET")) && page_file(c, path))
-            return;
+    return str_eq(x->method, STR("GET")) || str_eq(x->method, STR("HEAD"));
+}
+
+// False: the call is answered.
+static bool allows_method(struct call *c, const struct route *route)
+{
+    if (route->kind != ROUTE_GET || is_read(c->x))
+        return true;
+    web_answer_header(c->x, "Allow", "GET, HEAD");
+    call_empty(c, 405);
+    return false;
+}
+
+// A page of another site may link here, but neither fetch nor post; and a name that its owner lets
+// resolve to this machine (DNS rebinding) is not ours. False: the call is answered.
+static bool is_trusted(struct call *c)
+{
+    const struct server *s = c->server;
+    const struct http_site site = {
+        .host = web_header(c->x, "Host"),
+        .origin = web_header(c->x, "Origin"),
+        .fetch_site = web_header(c->x, "Sec-Fetch-Site"),
+        .fetch_mode = web_header(c->x, "Sec-Fetch-Mode"),
+        .changes = !is_read(c->x),
+    };
+    struct err e;
+    if (http_trusts_site(&site, s->config->hosts, s->config->n_hosts, &e) &&
+        (s->any_host || http_trusts_host(site.host, s->loopback, s->host, s->config->hosts,
+                                         s->config->n_hosts, &e)))
+        return true;
+    call_fail(c, CALL_PERMISSION_DENIED, 0, "%s", e.message);
+    return false;
+}
+
+// Whether the store would take what is made of the body, so that one that it would not take need
+// not be sent. False: the call is answered.
+static bool has_room(struct call *c, const struct route *route)
+{
+    uint64_t n = 0;
+    struct str length = web_header(c->x, "Content-Length");
+    struct err e;
+    if (route->kind != ROUTE_STORES || !length.p || !str_to_u64(length, 10, &n))
+        return true;
+    int result = store_expect(c->server->store, n < SIZE_MAX / 8 ? (size_t)n : SIZE_MAX / 8, &e);
+    if (result)
+        call_fail_store(c, result, &e);
+    return !result;
+}
+
+bool routes_admit(void *context, struct web_exchange *x)
+{
+    struct call c = {.server = context, .x = x, .admitting = true};
+    const struct server_config *config = c.server->config;
+    bool ours = below_base(c.server, x->path, &c.path);
+    const struct route *route =
+        ours ? find_route(probes, sizeof probes / sizeof *probes, c.path) : NULL;
+    if (route) {
+        if (allows_method(&c, route))
+            route->handle(&c);
+        return false;
     }
+    if (!is_trusted(&c))
+        return false;
+    route = ours ? find_route(routes, sizeof routes / sizeof *routes, c.path) : NULL;
+    if (!route && ours && str_starts(c.path, str_from(file_route.path)) && is_read(x))
+        route = &file_route;
     if (!route) {
-        c->x->status = 404;
-        answer_text(c, "404 page not found\n");
-        return;
+        answer_not_found(&c);
+        return false;
     }
-    if (auth_call(c, route->scope))
-        return;
-    if (route->get && !str_eq(c->x->method, STR("GET")) && !str_eq(c->x->method, STR("HEAD"))) {
-        web_answer_header(c->x, "Allow", "GET, HEAD");
-        call_empty(c, 405);
-        return;
+    if (auth_admit(&c, route->scope))
+        return false;
+    if (!allows_method(&c, route) || !has_room(&c, route)) {
+        tenants_release(c.server, x->owner);
+        return false;
     }
-    route->handle(c);
+    x->route = route;
+    x->lane = route->lane;
+    x->may_gzip = wants_gzip(x);
+    x->time = config->query_time;
+    return true;
+}
+
+static struct call call_of(void *context, struct web_exchange *x)
+{
+    struct call c = {.server = context, .x = x, .arena = x->arena};
+    c.tenant = str_from(((const struct tenant *)x->owner)->name);
+    below_base(context, x->path, &c.path);
+    return c;
 }
 
 void routes_handle(void *context, struct web_exchange *x)
 {
     struct arena_trap trap;
-    struct call first = {.server = context, .x = x, .arena = x->arena};
-    x->may_gzip = wants_gzip(x);
+    struct call first = call_of(context, x);
     if (ARENA_TRY(x->arena, trap)) {
         struct err e;
         arena_caught(x->arena, &e);
-        call_fail(&first, CALL_RESOURCE_EXHAUSTED, 0, "%s", e.message);
+        if (x->budget.failed)
+            call_fail_budget(&first, "the request");
+        else
+            call_fail(&first, CALL_RESOURCE_EXHAUSTED, 0, "%s", e.message);
         return;
     }
     struct call *c = arena_alloc(x->arena, sizeof *c);
     *c = first;
-    dispatch(c);
+    ((const struct route *)x->route)->handle(c);
     // Not arena_try_end: the exchange, and its arena, may be gone.
+}
+
+void routes_late(void *context, struct web_exchange *x)
+{
+    struct call c = call_of(context, x);
+    call_fail_budget(&c, "waiting to be answered:");
 }

@@ -5,15 +5,26 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "net/listen.h"
 #include "server/debuginfo.h"
+#include "server/memory.h"
 #include "server/routes.h"
 #include "server/scrape.h"
+#include "server/tenants.h"
 
 // Of memory that requests and commits used: what a few dozen pushes at once need.
 enum { ARENAS_KEPT = 24 << 20 };
+
+enum {
+    CONNECTIONS = 4096,
+    OTHER_MEMORY = 64 << 20, // of the process: code, stacks, connections, what is kept for later
+    MEMORY_LEAST = 32 << 20, // of requests
+};
+static const uint64_t MEMORY_MOST = (uint64_t)2 << 30; // unless the configuration says otherwise
 
 static void store_note(void *context, const char *text)
 {
@@ -40,9 +51,49 @@ static char *read_pem(const char *file, struct err *e)
     return text;
 }
 
+// Beside what the store may hold. Without a limit in the configuration: three quarters of what the
+// process's cgroup allows, or a quarter of the machine, and 2 GiB at the most.
+static void limit_memory(struct server *s, const struct store_options *store)
+{
+    const struct server_config *config = s->config;
+    uint64_t machine = memory_available(), total = config->process_memory;
+    if (!total) {
+        total = machine / 4 * 3;
+        uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+        if (total > physical / 4)
+            total = physical / 4;
+        if (total > MEMORY_MOST)
+            total = MEMORY_MOST;
+    }
+    uint64_t held = (store->memory ? store->memory : (uint64_t)128 << 20) + OTHER_MEMORY;
+    uint64_t requests = total > held + MEMORY_LEAST ? total - held : MEMORY_LEAST;
+    tenants_init(&s->memory, (size_t)requests,
+                 config->tenant_memory ? config->tenant_memory : (size_t)requests / 4 * 3);
+}
+
+// Descriptors: as many as the process may have. Returns how many connections that allows.
+static unsigned raise_descriptors(unsigned connections)
+{
+    struct rlimit limit;
+    if (!connections)
+        connections = CONNECTIONS;
+    if (getrlimit(RLIMIT_NOFILE, &limit))
+        return connections;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    // Twice as many connections may be open for a moment (net/web.c); half is for files.
+    unsigned most = limit.rlim_cur / 4 > 1 << 20 ? 1 << 20 : (unsigned)(limit.rlim_cur / 4);
+    return connections < most ? connections : most > 16 ? most : 16;
+}
+
 static int start_web(struct server *s, struct listener *listener, struct err *e)
 {
     const struct server_config *config = s->config;
+    unsigned connections = raise_descriptors(config->connections);
+    s->loopback = listener->loopback;
+    s->host = listener->host;
+    // Rebinding gains nothing where credentials are needed, and TLS checks the name itself.
+    s->any_host = !listener->host[0] || config->n_access || config->tls_cert;
     char *cert = NULL, *key = NULL;
     if (config->tls_cert &&
         (!(cert = read_pem(config->tls_cert, e)) || !(key = read_pem(config->tls_key, e)))) {
@@ -51,10 +102,16 @@ static int start_web(struct server *s, struct listener *listener, struct err *e)
     }
     struct web_options options = {
         .context = s,
+        .admit = routes_admit,
         .handle = routes_handle,
+        .late = routes_late,
+        .hold = tenants_hold,
+        .release = tenants_release,
+        .account = &s->memory,
         .tls_certificate = cert,
         .tls_key = key,
-        .connections = config->connections,
+        .connections = connections,
+        .arena_limit = s->memory.limit / 2,
         .body_limit = config->limits.body,
         .request_seconds = (unsigned)(config->request_time / 1000000000),
         .idle_seconds = (unsigned)(config->idle_time / 1000000000),
@@ -107,6 +164,7 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     struct store_options store = s->config->store;
     store.note = store_note;
     store.directory = s->config->data;
+    limit_memory(s, &store);
     if (!(s->store = store_open(s->config->place ? s->config->place : s->config->data, &store, e)))
         return -1;
     const struct debuginfo_options debuginfo = {

@@ -3,7 +3,9 @@
 //
 // server.c      start, stop, signals
 // care.c        backup and check of the data
-// routes.c      which path is whose, who may ask
+// routes.c      which path is whose, admission of requests
+// tenants.c     tenants with requests under way: their memory and their turns
+// memory.c      how much memory the process may use
 // call.c        one request: bodies in, answers and errors out
 // ingest*.c     profiles in: Push, /ingest, OTLP
 // query_api.c, render_api.c   questions: Connect and the older endpoints
@@ -37,7 +39,10 @@ struct server {
     struct scraper *scraper;
     struct debuginfo *debuginfo;
     struct server_counters counters;
-    int64_t started; // CLOCK_REALTIME, ns
+    struct budget_account memory; // of all requests
+    bool loopback, any_host;      // who is served; any_host: Host is not checked
+    const char *host;             // that the server listens on
+    int64_t started;              // CLOCK_REALTIME, ns
 };
 
 struct server_options {

@@ -30,7 +30,8 @@ def routes():
     with open(os.path.join(here, '..', '..', 'src', 'server', 'routes.c')) as file:
         text = file.read().replace('QUERIER "', f'"{QUERIER}')
     found = re.findall(r'\{"([^"]+)",\s*([A-Z_| 0]+),', text)
-    return {path: {s.lower() for s in re.findall('SCOPE_([A-Z]+)', scopes)} for path, scopes in found}
+    return {path: {s.lower() for s in re.findall('SCOPE_([A-Z]+)', scopes)} for path, scopes in found
+            if path != '/ui/'}  # files of the pages
 
 
 def bearer(token):

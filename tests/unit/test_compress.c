@@ -49,7 +49,7 @@ static pack *const packs[] = {gzip, zstd};
 
 static void inflates_to(struct packed packed, size_t limit, const void *want, size_t n)
 {
-    struct compress_bytes bytes;
+    struct compress_bytes bytes = {0};
     struct err e = {.message = ""};
     if (compress_inflate(packed.p, packed.n, limit, &bytes, &e))
         fail_msg("%s", e.message);
@@ -63,7 +63,7 @@ static void inflates_to(struct packed packed, size_t limit, const void *want, si
 // With nothing left behind.
 static void refused(struct packed packed, size_t limit, const char *why)
 {
-    struct compress_bytes bytes;
+    struct compress_bytes bytes = {0};
     struct err e = {.message = ""};
     assert_int_equal(compress_inflate(packed.p, packed.n, limit, &bytes, &e), -1);
     if (!strstr(e.message, why))

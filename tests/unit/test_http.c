@@ -138,12 +138,91 @@ static void parameters(void **state)
     assert_string_equal(text, "../+");
 }
 
+// Names that somebody else can let resolve to this machine are not ours.
+static void hosts(void **state)
+{
+    static const struct {
+        const char *host;
+        bool loopback, everywhere;
+    } cases[] = {
+        {"localhost", true, true},
+        {"localhost:4040", true, true},
+        {"LocalHost.", true, true},
+        {"a.localhost:1", true, true},
+        {"127.0.0.1:4040", true, true},
+        {"[::1]:4040", true, true},
+        {"10.1.2.3", true, true},
+        {"kiln:4040", true, true},
+        {"", true, true},
+        {"mine.example.com", true, true},
+        {"a.b.example.org:80", true, true},
+        {"listens.example.net", true, true},
+        {"kiln.monitoring.svc:4040", false, true},
+        {"kiln.monitoring.svc.cluster.local", false, true},
+        {"box.lan", false, true},
+        {"evil.example", false, false},
+        {"evil.example:4040", false, false},
+        {"localhost.evil.example", false, false},
+        {"127.0.0.1.evil.example", false, false},
+        {"xexample.org", false, false},
+        {"example.org", false, false},
+        {"notmine.example.com", false, false},
+    };
+    const struct str known[] = {STR("mine.example.com"), STR(".example.org")}, any = STR("*");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct str host = str_from(cases[i].host);
+        const char *on = "listens.example.net";
+        assert_int_equal(http_trusts_host(host, true, on, known, 2, &e), cases[i].loopback);
+        assert_int_equal(http_trusts_host(host, false, on, known, 2, &e), cases[i].everywhere);
+        assert_true(http_trusts_host(host, true, on, &any, 1, &e));
+    }
+}
+
+static void sites(void **state)
+{
+    static const struct {
+        const char *origin, *site, *mode;
+        bool changes, trusted;
+    } cases[] = {
+        {NULL, NULL, NULL, true, true}, // not a browser
+        {NULL, NULL, NULL, false, true},
+        {"http://kiln:4040", NULL, NULL, true, true},
+        {"http://KILN:4040", NULL, NULL, true, true},
+        {"http://kiln:4040", "same-origin", "cors", true, true},
+        {"https://proxy.example.com", "same-origin", "cors", true, true},
+        {"https://proxy.example.com", NULL, NULL, true, true}, // in hosts
+        {"http://evil.example", NULL, NULL, true, false},
+        {"http://kiln", NULL, NULL, true, false}, // another port
+        {"null", NULL, NULL, true, false},
+        {"kiln:4040", NULL, NULL, true, false},
+        {"http://evil.example", NULL, NULL, false, true}, // cannot read the answer
+        {"http://evil.example", "cross-site", "cors", true, false},
+        {"http://evil.example", "cross-site", "no-cors", false, false},
+        {"http://evil.example", "cross-site", "navigate", true, false}, // a form
+        {NULL, "cross-site", "navigate", false, true},                  // a link
+        {NULL, "same-site", "no-cors", false, false},
+        {NULL, "none", "navigate", false, true},
+    };
+    const struct str known[] = {STR("proxy.example.com")};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct http_site site = {.host = STR("kiln:4040"), .changes = cases[i].changes};
+        if (cases[i].origin)
+            site.origin = str_from(cases[i].origin);
+        if (cases[i].site)
+            site.fetch_site = str_from(cases[i].site);
+        if (cases[i].mode)
+            site.fetch_mode = str_from(cases[i].mode);
+        assert_int_equal(http_trusts_site(&site, known, 1, &e), cases[i].trusted);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_requests), cmocka_unit_test(more_to_come),
         cmocka_unit_test(refusals),       cmocka_unit_test(bounds),
         cmocka_unit_test(lists),          cmocka_unit_test(parameters),
+        cmocka_unit_test(hosts),          cmocka_unit_test(sites),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "agent/journal/journal_memory.h"
 #include "base/hash.h"
 #include "process/clock.h"
+#include "process/own_threads.h"
 
 enum {
     MOST_INDEX = 64 << 20,       // bytes, of private memory
@@ -276,6 +277,7 @@ static void after_round(void)
     for (int i = UNWIND_END_TRUNCATED; i < UNWIND_END_COUNT; i++)
         counts.truncated += c.ended[i];
     journal.part->counts = counts;
+    atomic_store(&journal.part->own_nanos, own_threads_cpu_ns());
     atomic_store(&journal.part->duration_nanos, process_now_ns() - journal.begun);
 }
 

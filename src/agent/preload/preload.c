@@ -334,15 +334,23 @@ static bool ends_without_libc(void)
 
 // --- the environment ---
 
-static uint64_t long_number_from(const char *name)
+// 0, the default, if there is none or it is invalid.
+static uint64_t number_from(const char *name, uint64_t most)
 {
     const char *text = process_getenv(name);
-    return text ? strtoull(text, NULL, 10) : 0;
-}
-
-static uint32_t number_from(const char *name)
-{
-    return (uint32_t)long_number_from(name);
+    if (!text || !*text)
+        return 0;
+    char *end;
+    errno = 0;
+    uint64_t number = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && !errno && number <= most)
+        return number;
+    char why[200];
+    snprintf(why, sizeof why,
+             "invalid value \"%.60s\"; expected a number up to %llu; using the default", text,
+             (unsigned long long)most);
+    complain(name, why);
+    return 0;
 }
 
 static uint32_t clock_from(const char *name)
@@ -429,12 +437,12 @@ static void read_options(void)
 {
     run.options = (struct kiln_options){
         .size = sizeof run.options,
-        .frequency = number_from("KILN_FREQUENCY"),
-        .depth = number_from("KILN_DEPTH"),
+        .frequency = (uint32_t)number_from("KILN_FREQUENCY", UINT32_MAX),
+        .depth = (uint32_t)number_from("KILN_DEPTH", UINT32_MAX),
         .clock = clock_from("KILN_CLOCK"),
     };
-    run.heap_interval = long_number_from("KILN_HEAP_INTERVAL");
-    run.heap_seed = long_number_from("KILN_HEAP_SEED");
+    run.heap_interval = number_from("KILN_HEAP_INTERVAL", INT64_MAX);
+    run.heap_seed = number_from("KILN_HEAP_SEED", UINT64_MAX);
     run.follow = environment_follows();
 }
 

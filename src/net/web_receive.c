@@ -1,0 +1,282 @@
+// Heads and bodies of requests, in libmicrohttpd's thread.
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+
+#include "net/web_server.h"
+
+enum {
+    FIRST_BODY = 64 << 10,    // bytes that a body gets at first
+    DISCARD_MOST = 1 << 20,   // of a refused request's body, read so that the client reads why
+    DISCARD_LARGE = 64 << 20, // the same of a body that is only too large
+};
+
+struct str web_header(const struct web_exchange *x, const char *name)
+{
+    const struct web_request *r = (const struct web_request *)x;
+    const char *value = web_library.lookup_connection_value(r->connection, MHD_HEADER_KIND, name);
+    return value ? str_from(value) : (struct str){NULL, 0};
+}
+
+void *web_receive_begin(void *server, const char *uri, struct MHD_Connection *c)
+{
+    struct web_connection *at = web_connection_of(c);
+    // It is the connection's until the head is whole: nobody is told when a client leaves before.
+    if (at) {
+        free(at->uri);
+        at->uri = strdup(uri);
+    }
+    web_set_phase(server, c, WEB_HEAD, NULL);
+    return NULL;
+}
+
+static struct web_request *request_new(struct web_server *s, struct MHD_Connection *c)
+{
+    struct web_connection *at = web_connection_of(c);
+    struct web_request *r = at && at->uri ? calloc(1, sizeof *r) : NULL;
+    if (!r)
+        return NULL;
+    r->server = s;
+    r->connection = c;
+    r->uri = at->uri;
+    at->uri = NULL;
+    r->x.status = 200;
+    r->x.began = budget_now();
+    r->x.budget.account.owner = "this request";
+    out_init_memory(&r->x.body_out, 64 << 10);
+    s->in_flight++;
+    s->requests++;
+    return r;
+}
+
+static void free_body(struct web_request *r)
+{
+    free(r->data);
+    budget_release(&r->x.budget.account, r->cap);
+    r->data = NULL;
+    r->n = r->cap = 0;
+}
+
+void web_receive_end(void *server, struct MHD_Connection *c, void **request,
+                     enum MHD_RequestTerminationCode code)
+{
+    struct web_server *s = server;
+    struct web_request *r = *request;
+    (void)code;
+    if (!r)
+        return;
+    web_set_phase(s, c, WEB_WAITING, NULL);
+    web_answer_free(r);
+    free_body(r);
+    out_fini(&r->x.body_out);
+    arena_free(r->x.arena);
+    if (r->admitted)
+        s->o.release(s->o.context, r->x.owner);
+    free(r->uri);
+    free(r);
+    s->in_flight--;
+    *request = NULL;
+}
+
+// --- the head ---
+
+struct framing {
+    unsigned lengths, encodings, hosts;
+};
+
+static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, const char *name,
+                                     const char *value)
+{
+    struct framing *f = context;
+    (void)kind, (void)value;
+    f->lengths += strcasecmp(name, "Content-Length") == 0;
+    f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
+    f->hosts += strcasecmp(name, "Host") == 0;
+    return MHD_YES;
+}
+
+// Two readers of such a request may see different ends of it (request smuggling).
+static bool is_ambiguous(struct web_request *r)
+{
+    struct framing f = {0, 0, 0};
+    web_library.get_connection_values(r->connection, MHD_HEADER_KIND, count_framing, &f);
+    struct str encoding = web_header(&r->x, "Transfer-Encoding");
+    bool unknown = encoding.p && !(encoding.n == 7 && strncasecmp(encoding.p, "chunked", 7) == 0);
+    return f.lengths > 1 || f.encodings > 1 || f.hosts > 1 || (f.lengths && f.encodings) || unknown;
+}
+
+// Ends a request before its body is read: with what is in x.
+static void refuse(struct web_request *r)
+{
+    r->refused = true;
+    free_body(r);
+}
+
+static void refuse_size(struct web_request *r)
+{
+    r->server->refused_size++;
+    web_answer_refusal(r, 413, "resource_exhausted",
+                       "the request body is larger than the limit of %zu bytes (limits.body_size)",
+                       r->server->o.body_limit);
+    refuse(r);
+}
+
+static void refuse_busy(struct web_request *r)
+{
+    r->server->refused_busy++;
+    web_answer_refusal(r, 503, "unavailable", "%s",
+                       r->server->stopping ? "the server is stopping"
+                                           : "too many requests are waiting; try again later");
+    refuse(r);
+}
+
+static enum MHD_Result send_answer(struct web_request *r)
+{
+    if (!r->response)
+        web_answer_make(r);
+    if (!r->response)
+        return MHD_NO;
+    web_set_phase(r->server, r->connection, WEB_SENDING, NULL);
+    return web_library.queue_response(r->connection, (unsigned)r->x.status, r->response);
+}
+
+static enum MHD_Result take_head(struct web_request *r, const char *method)
+{
+    struct web_server *s = r->server;
+    struct str uri = str_from(r->uri);
+    const char *mark = memchr(uri.p, '?', uri.n);
+    size_t path = mark ? (size_t)(mark - uri.p) : uri.n;
+    r->x.path = (struct str){uri.p, path};
+    r->x.query = mark ? (struct str){mark + 1, uri.n - path - 1} : (struct str){"", 0};
+    r->x.method = str_from(method); // libmicrohttpd's, alive with the request
+    struct str length = web_header(&r->x, "Content-Length");
+    uint64_t n = 0;
+    bool is_number = !length.p || str_to_u64(length, 10, &n);
+    size_t discard = DISCARD_MOST;
+    if (is_ambiguous(r) || !is_number) {
+        web_answer_refusal(r, 400, "invalid_argument",
+                           "the request's Content-Length, Transfer-Encoding or Host is ambiguous");
+        web_answer_header(&r->x, "Connection", "close");
+        refuse(r);
+        return send_answer(r);
+    }
+    if (s->stopping) {
+        refuse_busy(r);
+        web_answer_header(&r->x, "Connection", "close");
+    } else if (!s->o.admit(s->o.context, &r->x)) {
+        refuse(r);
+    } else {
+        r->admitted = true;
+        r->x.budget.account.parent = &r->x.owner->account;
+        if (n > s->o.body_limit) {
+            refuse_size(r);
+            discard = s->o.body_limit + DISCARD_LARGE;
+        }
+    }
+    if (!r->refused) {
+        web_set_phase(s, r->connection, WEB_BODY, NULL);
+        return MHD_YES;
+    }
+    // A body that is not going to be read to its end is refused at once.
+    bool has_body = n || web_header(&r->x, "Transfer-Encoding").p;
+    return !has_body || n > discard ? send_answer(r) : MHD_YES;
+}
+
+// --- the body ---
+
+// Room for need bytes of body, or the request is refused.
+static void reserve(struct web_request *r, size_t need)
+{
+    struct web_server *s = r->server;
+    if (need > s->o.body_limit) {
+        refuse_size(r);
+        return;
+    }
+    if (need <= r->cap)
+        return;
+    size_t cap = r->cap ? r->cap * 2 : FIRST_BODY;
+    struct str length = web_header(&r->x, "Content-Length");
+    uint64_t n;
+    if (length.p && str_to_u64(length, 10, &n) && n >= need && n < cap)
+        cap = (size_t)n;
+    if (cap < need)
+        cap = need;
+    if (cap > s->o.body_limit)
+        cap = s->o.body_limit;
+    size_t more = cap - r->cap;
+    uint8_t *p = NULL;
+    if (budget_take(&r->x.budget, more) == 0 && !(p = realloc(r->data, cap)))
+        budget_release(&r->x.budget.account, more);
+    if (!p) {
+        struct err e;
+        s->refused_memory++;
+        r->x.budget.failed = BUDGET_NO_MEMORY;
+        budget_explain(&r->x.budget, &e);
+        web_answer_refusal(r, 429, "resource_exhausted", "receiving the body: %s; try again later",
+                           e.message);
+        refuse(r);
+        return;
+    }
+    r->data = p;
+    r->cap = cap;
+}
+
+static enum MHD_Result take_body(struct web_request *r, const char *upload, size_t n)
+{
+    r->server->bytes_in += n;
+    web_note_moved(r->server, r->connection, n);
+    if (!r->refused)
+        reserve(r, r->n + n);
+    if (r->refused) {
+        r->discarded += n;
+        return r->discarded > DISCARD_LARGE ? MHD_NO : MHD_YES;
+    }
+    memcpy(r->data + r->n, upload, n);
+    r->n += n;
+    return MHD_YES;
+}
+
+static enum MHD_Result hand_over(struct web_request *r)
+{
+    struct web_server *s = r->server;
+    r->x.body = (struct str){r->data ? (char *)r->data : "", r->n};
+    r->x.arena = arena_new_in(&r->x.budget, s->o.arena_limit);
+    if (!r->x.arena)
+        return MHD_NO;
+    out_fini(&r->x.body_out);
+    out_init_budget(&r->x.body_out, WEB_ANSWER_MAX, &r->x.budget);
+    r->queued = true;
+    if (r->x.time)
+        r->x.budget.deadline = budget_now() + r->x.time;
+    web_set_phase(s, r->connection, WEB_WORKING, r);
+    web_library.suspend_connection(r->connection);
+    if (!web_lanes_add(s, r)) {
+        refuse_busy(r);
+        web_answer_make(r);
+        web_library.resume_connection(r->connection);
+    }
+    return MHD_YES;
+}
+
+enum MHD_Result web_receive(void *server, struct MHD_Connection *c, const char *url,
+                            const char *method, const char *version, const char *upload,
+                            size_t *n_upload, void **request)
+{
+    struct web_server *s = server;
+    struct web_request *r = *request;
+    (void)url, (void)version;
+    if (!r) {
+        *request = r = request_new(s, c);
+        return r ? take_head(r, method) : MHD_NO;
+    }
+    if (*n_upload) {
+        size_t n = *n_upload;
+        *n_upload = 0;
+        return take_body(r, upload, n);
+    }
+    if (r->response || r->refused)
+        return send_answer(r);
+    if (r->queued) // it came back without an answer: no memory for one
+        return MHD_NO;
+    return hand_over(r);
+}
