@@ -113,8 +113,8 @@ struct clickhouse {
     int64_t no_voids_until; // under lock, CLOCK_MONOTONIC
     uint64_t names_version; // of the maintaining thread
     int64_t next_sweep;     // the same, CLOCK_MONOTONIC
-    struct known written; // rows that the open segment has; of the committing thread
-    struct known stored;  // rows that ClickHouse has; of the sending thread
+    struct known written;   // rows that the open segment has; of the committing thread
+    struct known stored;    // rows that ClickHouse has; of the sending thread
     struct spool spool;
     pthread_t sender;
     bool has_sender, has_lock;
@@ -125,7 +125,8 @@ void clickhouse_note(struct clickhouse *c, const char *format, ...)
 
 // --- clickhouse_http.c ---
 
-// Runs a statement; its rows are in arena, which may be NULL when nothing is expected.
+// Runs a statement; its rows are in arena, which may be NULL when nothing is expected, and within
+// the arena's budget.
 // STORE_FULL: ClickHouse cannot be reached; STORE_FAILED: it refused.
 int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
                    struct err *e);
@@ -301,6 +302,7 @@ struct stacks_cache {
     struct id *ids;
     uint32_t *nodes;
     size_t n, cap_ids, cap_nodes;
+    bool half_added; // Something failed in the middle: not to be used again.
     pthread_mutex_t use;
     // Under the lock of all.
     unsigned users;
@@ -311,10 +313,10 @@ struct stacks_cache {
 };
 int stacks_take(struct clickhouse *c, struct str tenant, struct str service,
                 struct stacks_cache **cache, struct err *e);
-void stacks_give(struct clickhouse *c, struct stacks_cache *cache, bool broken);
-// Sees to it that all ids have nodes. When it fails, the cache is broken.
+void stacks_give(struct clickhouse *c, struct stacks_cache *cache);
+// Sees to it that all ids have nodes. budget: of the query.
 int stacks_need(struct clickhouse *c, struct stacks_cache *cache, const struct store_select *select,
-                const struct id *ids, size_t n, struct err *e);
+                const struct id *ids, size_t n, struct budget *budget, struct err *e);
 // What is cached is not used again; what is in use stays until it is given back.
 void stacks_expire(struct clickhouse *c);
 // UINT32_MAX: ClickHouse has no such stack.

@@ -204,7 +204,7 @@ static void gather(struct merging *m)
 }
 
 static int fold_service(struct merging *m, struct stacks_cache *cache, const struct sum *sums,
-                      size_t n, struct err *e)
+                        size_t n, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(m->arena, trap)) {
@@ -214,7 +214,7 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
     struct id *ids = arena_array(m->arena, n, sizeof *ids);
     for (size_t i = 0; i < n; i++)
         ids[i] = sums[i].stack;
-    int code = stacks_need(m->c, cache, m->select, ids, n, e);
+    int code = stacks_need(m->c, cache, m->select, ids, n, arena_budget(m->arena), e);
     if (!code) {
         const struct symbols *s = cache->symbols;
         int64_t *values = arena_array(m->arena, m->gauge ? 0 : s->n.nodes, sizeof *values);
@@ -247,7 +247,7 @@ static int fold_all(struct merging *m, struct err *e)
         code = stacks_take(m->c, m->select->tenant, service, &cache, e);
         if (!code) {
             code = fold_service(m, cache, m->sums + at, end - at, e);
-            stacks_give(m->c, cache, code != 0);
+            stacks_give(m->c, cache);
         }
     }
     return code;

@@ -16,7 +16,8 @@ struct definition {
 static const struct definition definitions[] = {
     {"locations",
      "day Date, tenant String, service String, location FixedString(16), address UInt64,"
-     " folded UInt8, mapped UInt8, size UInt64, offset UInt64, file String, build_id String, flags UInt32,"
+     " folded UInt8, mapped UInt8, size UInt64, offset UInt64, file String, build_id String, flags "
+     "UInt32,"
      " names Array(String), system_names Array(String), files Array(String),"
      " start_lines Array(Int64), lines Array(Int64), columns Array(Int64), start UInt64",
      "ReplacingMergeTree", "", "tenant, service, location", "sipHash64(location)", false},
@@ -89,8 +90,9 @@ static int create_all(struct clickhouse *c, struct err *e)
                       c, e,
                       "CREATE MATERIALIZED VIEW IF NOT EXISTS %s.hourly_view%s%s TO %s.hourly%s "
                       "AS SELECT day, family, hour, series, stack, sum(value) AS total, "
-                      "sum(" SQL_HIGH("value") ") AS high, count() AS n, tenant FROM "
-                      "%s.samples%s GROUP BY day, tenant, family, hour, series, stack",
+                      "sum(" SQL_HIGH(
+                          "value") ") AS high, count() AS n, tenant FROM "
+                                   "%s.samples%s GROUP BY day, tenant, family, hour, series, stack",
                       c->at.database, *local ? " ON CLUSTER " : "", c->at.cluster, c->at.database,
                       local, c->at.database, local);
 }

@@ -292,8 +292,8 @@ static int send_table(struct sending *s, enum table table, uint16_t day, struct 
             continue;
         uint64_t skip = there < put->n[table] ? there : put->n[table];
         there -= skip;
-        out_str(&rows, str_from_to(put->rows[table], skip * row_size(put, table),
-                                   put->rows[table].n));
+        out_str(&rows,
+                str_from_to(put->rows[table], skip * row_size(put, table), put->rows[table].n));
     }
     return insert_rows(s, table, day, out_result(&rows), e);
 }

@@ -61,9 +61,10 @@ int stacks_take(struct clickhouse *c, struct str tenant, struct str service,
     return 0;
 }
 
-void stacks_give(struct clickhouse *c, struct stacks_cache *s, bool broken)
+void stacks_give(struct clickhouse *c, struct stacks_cache *s)
 {
     size_t size = symbols_size(s->symbols);
+    bool broken = s->half_added;
     pthread_mutex_unlock(&s->use);
     pthread_mutex_lock(&c->lock);
     s->size = size;
@@ -143,9 +144,10 @@ static void select_ids(struct fetching *f, struct out *sql, const char *what, co
                        const char *id, const struct id *ids, size_t n)
 {
     out_init_arena(sql, f->arena);
-    out_printf(sql,
-               "SELECT %s, %s FROM %s.%s WHERE day >= toDate(%u) AND day <= toDate(%u) AND tenant = ",
-               id, what, f->c->at.database, table, f->first_day, f->last_day);
+    out_printf(
+        sql,
+        "SELECT %s, %s FROM %s.%s WHERE day >= toDate(%u) AND day <= toDate(%u) AND tenant = ", id,
+        what, f->c->at.database, table, f->first_day, f->last_day);
     sql_text(sql, f->s->tenant);
     out_text(sql, " AND service = ");
     sql_text(sql, f->s->service);
@@ -319,6 +321,7 @@ static void add_stack(struct stacks_cache *s, struct id id, uint32_t node)
 static void add_stacks(struct fetching *f, struct unpack rows)
 {
     struct stacks_cache *s = f->s;
+    s->half_added = true;
     struct id *ids = NULL;
     size_t n = 0, cap = 0, cap_frames = 0;
     uint32_t *frames = NULL;
@@ -359,6 +362,7 @@ static void add_stacks(struct fetching *f, struct unpack rows)
         symbols_add(s->symbols, &one, f->arena, &v);
         add_stack(s, ids[i], v.nodes[0]);
     }
+    s->half_added = false;
 }
 
 static int fetch(struct fetching *f, const struct id *ids, size_t n, struct err *e)
@@ -379,9 +383,9 @@ static int fetch(struct fetching *f, const struct id *ids, size_t n, struct err 
 }
 
 int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
-                const struct id *ids, size_t n, struct err *e)
+                const struct id *ids, size_t n, struct budget *budget, struct err *e)
 {
-    struct fetching f = {.c = c, .s = s, .arena = arena_new(0)};
+    struct fetching f = {.c = c, .s = s, .arena = arena_new_in(budget, 0)};
     int64_t last = select->end / DAY_NANOS;
     if (!f.arena)
         return err_set(e, "no memory to read stacks");

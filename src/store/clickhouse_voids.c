@@ -131,8 +131,7 @@ static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, 
         qsort(known, n, sizeof *known, void_order);
     out_init_arena(&sql, arena);
     voids_select(c, &sql);
-    out_printf(&sql, "day >= toDate(%u) AND hour >= %u AND id != ", from_hour / 24,
-               from_hour);
+    out_printf(&sql, "day >= toDate(%u) AND hour >= %u AND id != ", from_hour / 24, from_hour);
     sql_id(&sql, (struct id){0});
     voids_group(&sql);
     if (!code)

@@ -6,7 +6,8 @@ int64_t exact_round(__int128 shares)
 {
     unsigned __int128 half = (unsigned __int128)1 << (EXACT_FRACTION - 1);
     unsigned __int128 nudge = (unsigned __int128)1 << (EXACT_FRACTION / 2);
-    unsigned __int128 magnitude = shares < 0 ? -(unsigned __int128)shares : (unsigned __int128)shares;
+    unsigned __int128 magnitude =
+        shares < 0 ? -(unsigned __int128)shares : (unsigned __int128)shares;
     unsigned __int128 rounded = (magnitude + half + nudge) >> EXACT_FRACTION;
     if (rounded > INT64_MAX)
         return shares < 0 ? INT64_MIN : INT64_MAX;

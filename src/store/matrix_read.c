@@ -298,8 +298,7 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
             run.sum = (__int128)c->sum[i] + n * s.add;
         } else if (!owner) {
             for (uint32_t j = 0; j < n; j++)
-                run_add(&run, 0,
-                        meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
+                run_add(&run, 0, meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
         } else if (n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
             m->bad = !sum_in_turns(&rows, &b, n, m->n_rows, shift, s.add, owner, &run);
         } else {

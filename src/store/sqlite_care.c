@@ -260,7 +260,8 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
         "FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND level=1)",
         "DELETE FROM fresh WHERE service=?",
         "DELETE FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127",
-        "DELETE FROM symbol WHERE service=?", "DELETE FROM series WHERE service=?",
+        "DELETE FROM symbol WHERE service=?",
+        "DELETE FROM series WHERE service=?",
         "DELETE FROM service WHERE id=?"};
     int code = 0;
     int64_t id = 0;

@@ -102,8 +102,7 @@ static void add_item(struct merging *m, const struct segment *s)
 static void begin_sums(struct merging *m, const struct segment *s)
 {
     if (m->gauge) {
-        m->wide =
-            block_scratch(&m->r, m->wide, s->n_dictionary, &m->cap_wide, sizeof *m->wide);
+        m->wide = block_scratch(&m->r, m->wide, s->n_dictionary, &m->cap_wide, sizeof *m->wide);
         memset(m->wide, 0, s->n_dictionary * sizeof *m->wide);
         return;
     }

@@ -99,7 +99,8 @@ static int is_repeated(struct lite *lite, struct day *day, const struct store_pu
     sqlite3_bind_int64(q, 1, (int64_t)put_deletions_key(service));
     int64_t deletions = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
     sqlite3_reset(q);
-    struct id of = id_hash((struct id){(uint64_t)put->time, (uint64_t)deletions}, labels.p, labels.n);
+    struct id of =
+        id_hash((struct id){(uint64_t)put->time, (uint64_t)deletions}, labels.p, labels.n);
     uint64_t hash = id_hash(of, put->id.p, put->id.n).a;
     q = db_prepare(&day->db, "INSERT OR IGNORE INTO seen(id, hour) VALUES(?,?)", &code, e);
     if (!q)

@@ -123,9 +123,9 @@ static void begin(struct model_builder *b, struct arena *arena, enum kind kind)
     for (int i = 0; i < 8 && types[kind][i]; i += 2)
         model_build_type(b, str_from(types[kind][i]), str_from(types[kind][i + 1]));
     bool heap = kind == KIND_HEAP || kind == KIND_EXTREME;
-    b->p->period_type = (struct model_value_type){
-        model_build_string(b, heap ? STR("space") : STR("cpu")),
-        model_build_string(b, heap ? STR("bytes") : STR("nanoseconds"))};
+    b->p->period_type =
+        (struct model_value_type){model_build_string(b, heap ? STR("space") : STR("cpu")),
+                                  model_build_string(b, heap ? STR("bytes") : STR("nanoseconds"))};
     b->p->period = heap ? 524288 : 10000000;
 }
 
@@ -143,9 +143,9 @@ static uint32_t random_location(struct model_builder *b, uint64_t *random, const
     struct model_line lines[2];
     uint32_t string = model_build_string(b, str_from(name));
     for (int i = 0; i < 2; i++)
-        lines[i] = (struct model_line){(int64_t)(r >> 40 & 3) + i, i,
-                                       model_build_function(b, string, string,
-                                                            model_build_string(b, STR("a.c")), i)};
+        lines[i] = (struct model_line){
+            (int64_t)(r >> 40 & 3) + i, i,
+            model_build_function(b, string, string, model_build_string(b, STR("a.c")), i)};
     return model_build_location(b, mapping, address, lines, 1 + (r >> 38 & 1));
 }
 
@@ -227,7 +227,7 @@ static struct recipe random_recipe(void)
                        .came = clock_now,
                        .has_id = chance(60)};
     // Mostly of the last hours; now and then of days that retention drops.
-    int64_t back = chance(60) ? (int64_t)pick(4 * HOUR)
+    int64_t back = chance(60)   ? (int64_t)pick(4 * HOUR)
                    : chance(70) ? (int64_t)pick(4 * DAY)
                                 : (int64_t)pick(8 * DAY);
     // Those of one put are mostly of one day.
@@ -539,7 +539,8 @@ static void random_matchers(struct arena *arena, struct store_select *select)
     select->n_matchers = chance(50) ? 0 : 1 + pick(2);
     for (size_t i = 0; i < select->n_matchers; i++) {
         struct err e;
-        m[i] = (struct store_matcher){.op = (enum store_op)pick(4), .name = str_from(names[pick(5)])};
+        m[i] =
+            (struct store_matcher){.op = (enum store_op)pick(4), .name = str_from(names[pick(5)])};
         if (m[i].op == STORE_EQ || m[i].op == STORE_NE) {
             m[i].value = str_from(values[pick(8)]);
             continue;
@@ -618,7 +619,9 @@ static void do_ask(void)
     int n = snprintf(text, sizeof text, "%s of %.*s %.*s, %" PRId64 " to %" PRId64 " (%s)",
                      words[what], (int)select.tenant.n, select.tenant.p, (int)select.type.n,
                      select.type.p, select.start, select.end,
-                     select.n_spans ? "spans" : select.n_traces ? "traces" : "all");
+                     select.n_spans    ? "spans"
+                     : select.n_traces ? "traces"
+                                       : "all");
     for (size_t i = 0; i < select.n_matchers; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, " %.*s %d '%.*s'",
                       (int)select.matchers[i].name.n, select.matchers[i].name.p,

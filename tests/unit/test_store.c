@@ -522,11 +522,8 @@ static void put_gauge(struct fixture *f, const char *pod, int64_t time, int64_t 
     uint32_t stack = model_build_named_location(&b, STR("main"));
     int64_t values[4] = {1, 1, 1, value};
     model_build_sample(&b, &stack, 1, values);
-    struct store_put p = {.tenant = STR("anonymous"),
-                          .labels = labels,
-                          .n_labels = 3,
-                          .time = time,
-                          .profile = b.p};
+    struct store_put p = {
+        .tenant = STR("anonymous"), .labels = labels, .n_labels = 3, .time = time, .profile = b.p};
     must(store_put(f->store, &p, 1, &e), &e);
     arena_free(arena);
 }
