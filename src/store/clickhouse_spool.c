@@ -45,7 +45,7 @@ static int64_t now(void)
 
 static void path_of(const struct spool *s, const struct segment_file *f, char path[PATH_MAX])
 {
-    snprintf(path, PATH_MAX, "%s/%016llx-%016llx.rows", s->directory, (unsigned long long)f->seq,
+    snprintf(path, PATH_MAX, "%s/%016llx-%016llx.2.rows", s->directory, (unsigned long long)f->seq,
              (unsigned long long)f->batch);
 }
 
@@ -73,6 +73,13 @@ static int by_seq(const void *a, const void *b)
     return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
+static void free_segments(struct segment_file **all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(all[i]);
+    free(all);
+}
+
 // What an earlier process left.
 static int find_segments(struct spool *s, struct err *e)
 {
@@ -84,8 +91,16 @@ static int find_segments(struct spool *s, struct err *e)
     for (const struct dirent *entry; (entry = readdir(d));) {
         uint64_t seq, batch;
         struct stat st;
-        struct str name = str_from(entry->d_name); // seq-batch.rows, 16 digits each
-        if (name.n != 38 || name.p[16] != '-' || !str_ends(name, STR(".rows")) ||
+        struct str name = str_from(entry->d_name); // seq-batch.2.rows, 16 digits each
+        if (name.n == 38 && str_ends(name, STR(".rows"))) {
+            closedir(d);
+            free_segments(all, n);
+            return err_set(e,
+                           "%s/%s is of an earlier kiln, whose rows this one does not read: let "
+                           "that one send it, or remove it",
+                           s->directory, entry->d_name);
+        }
+        if (name.n != 40 || name.p[16] != '-' || !str_ends(name, STR(".2.rows")) ||
             !str_to_u64(str_from_to(name, 0, 16), 16, &seq) ||
             !str_to_u64(str_from_to(name, 17, 33), 16, &batch) ||
             fstatat(dirfd(d), entry->d_name, &st, 0))
@@ -96,7 +111,7 @@ static int find_segments(struct spool *s, struct err *e)
         if (!f || !more) {
             free(f);
             closedir(d);
-            free(all);
+            free_segments(all, n);
             return err_set(e, "no memory to open the spool");
         }
         *f = (struct segment_file){.seq = seq,

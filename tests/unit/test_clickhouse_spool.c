@@ -176,8 +176,30 @@ static void test_faults(void **state)
     }
 }
 
+static void test_an_earlier_version_is_refused(void **state)
+{
+    char dir[] = "/tmp/kiln-spool-XXXXXX", path[100];
+    struct err e;
+    assert_non_null(mkdtemp(dir));
+    for (int i = 0; i < 2; i++) {
+        struct spool s;
+        spool_init(&s);
+        assert_int_equal(spool_open(&s, dir, &e) != 0, i);
+        spool_close(&s);
+        snprintf(path, sizeof path, "%s/spool/%016x-%016x.rows", dir, 1, 2);
+        FILE *f = fopen(path, "w");
+        assert_non_null(f);
+        fclose(f);
+    }
+    assert_non_null(strstr(e.message, "earlier kiln"));
+    nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_faults)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_an_earlier_version_is_refused),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
