@@ -93,12 +93,13 @@ static int find_segments(struct spool *s, struct err *e)
         struct stat st;
         struct str name = str_from(entry->d_name); // seq-batch.2.rows, 16 digits each
         if (name.n == 38 && str_ends(name, STR(".rows"))) {
+            err_set(e,
+                    "%s/%s is of an earlier kiln, whose rows this one does not read: let that one "
+                    "send it, or remove it",
+                    s->directory, entry->d_name);
             closedir(d);
             free_segments(all, n);
-            return err_set(e,
-                           "%s/%s is of an earlier kiln, whose rows this one does not read: let "
-                           "that one send it, or remove it",
-                           s->directory, entry->d_name);
+            return STORE_FAILED;
         }
         if (name.n != 40 || name.p[16] != '-' || !str_ends(name, STR(".2.rows")) ||
             !str_to_u64(str_from_to(name, 0, 16), 16, &seq) ||
