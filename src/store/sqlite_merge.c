@@ -101,16 +101,15 @@ static void add_item(struct merging *m, const struct segment *s)
 
 static void begin_sums(struct merging *m, const struct segment *s)
 {
-    if (m->gauge) {
-        m->wide = block_scratch(&m->r, m->wide, s->n_dictionary, &m->cap_wide, sizeof *m->wide);
-        memset(m->wide, 0, s->n_dictionary * sizeof *m->wide);
-        return;
-    }
-    if (s->n_dictionary > m->r.cap_sum) {
-        m->r.cap_sum = (size_t)s->n_dictionary * 2;
-        m->r.sum = arena_array(m->arena, m->r.cap_sum, sizeof *m->r.sum);
-    }
-    memset(m->r.sum, 0, s->n_dictionary * sizeof *m->r.sum);
+    size_t n = s->n_dictionary;
+    if (m->gauge)
+        m->wide = block_scratch(&m->r, m->wide, n, &m->cap_wide, sizeof *m->wide);
+    else
+        m->r.sum = block_scratch(&m->r, m->r.sum, n, &m->r.cap_sum, sizeof *m->r.sum);
+    for (size_t i = 0; m->gauge && i < n; i++)
+        m->wide[i] = 0;
+    for (size_t i = 0; !m->gauge && i < n; i++)
+        m->r.sum[i] = 0;
 }
 
 static void end_sums(struct merging *m, const struct segment *s, const struct found *f)
