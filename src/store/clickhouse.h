@@ -28,6 +28,7 @@
 #include "store/driver.h"
 #include "store/id.h"
 #include "store/labels.h"
+#include "store/retention.h"
 #include "store/symbols.h"
 
 #define HOUR_NANOS (INT64_C(3600) * 1000000000)
@@ -110,11 +111,12 @@ struct clickhouse {
     struct clickhouse_client *idle; // under lock
     struct stacks_cache *caches;    // under lock
     uint64_t cache_tick, days_dropped;
-    int64_t no_voids_until; // under lock, CLOCK_MONOTONIC
-    uint64_t names_version; // of the maintaining thread
-    int64_t next_sweep;     // the same, CLOCK_MONOTONIC
-    struct known written;   // rows that the open segment has; of the committing thread
-    struct known stored;    // rows that ClickHouse has; of the sending thread
+    int64_t no_voids_until;     // under lock, CLOCK_MONOTONIC
+    uint64_t names_version;     // of the maintaining thread
+    struct retention retention; // the same
+    int64_t next_sweep;         // the same, CLOCK_MONOTONIC
+    struct known written;       // rows that the open segment has; of the committing thread
+    struct known stored;        // rows that ClickHouse has; of the sending thread
     struct spool spool;
     pthread_t sender;
     bool has_sender, has_lock;
@@ -335,6 +337,9 @@ int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct are
               struct err *e);
 void clickhouse_day_text(uint32_t day, char text[16]);
 int clickhouse_maintain(void *driver, bool all, struct err *e);
+int64_t clickhouse_time(const void *driver);
+// When the store is opened: age counts from the newest day that there is.
+void clickhouse_begin_retention(struct clickhouse *c);
 int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                               struct err *e);
 int clickhouse_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e);

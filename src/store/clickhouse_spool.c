@@ -31,11 +31,6 @@ struct head {
     uint64_t hash;
 };
 
-static uint64_t check_of(const void *payload, size_t n, uint64_t batch, uint32_t kind)
-{
-    return id_hash((struct id){batch, kind}, payload, n).a;
-}
-
 static int64_t now(void)
 {
     struct timespec t;
@@ -284,7 +279,7 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
         code = STORE_BUSY;
     } else {
         head.length = (uint32_t)(out.n - sizeof head);
-        head.hash = check_of(out.p + sizeof head, head.length, f->batch, head.kind);
+        head.hash = hash_stable(out.p + sizeof head, head.length, f->batch ^ head.kind);
         memcpy(out.p, &head, sizeof head);
         if (!write_all(f->fd, out.p, out.n, f->bytes)) {
             code = failed(s, "write", e);
@@ -439,7 +434,7 @@ int spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct
 {
     char path[PATH_MAX];
     struct head head = {(uint32_t)record.n, RECORD_DECISION,
-                        check_of(record.p, record.n, f->batch, RECORD_DECISION)};
+                        hash_stable(record.p, record.n, f->batch ^ RECORD_DECISION)};
     path_of(s, f, path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     int code = 0;
@@ -485,7 +480,7 @@ enum record spool_next(struct unpack *b, uint64_t batch, struct unpack *record)
     memcpy(&head, b->p, sizeof head);
     if (head.length > (size_t)(b->end - b->p) - sizeof head ||
         (head.kind != RECORD_PUTS && head.kind != RECORD_DECISION) ||
-        head.hash != check_of(b->p + sizeof head, head.length, batch, head.kind))
+        head.hash != hash_stable(b->p + sizeof head, head.length, batch ^ head.kind))
         return RECORD_END;
     *record = (struct unpack){b->p + sizeof head, b->p + sizeof head + head.length, false};
     b->p = record->end;

@@ -24,6 +24,7 @@ void fold_init(struct fold *f, struct arena *arena, struct db *names, bool is_me
 {
     *f = (struct fold){.arena = arena, .names = names, .is_mean = is_mean};
     model_build(&f->b, arena);
+    hash_init(&f->mapping_index, arena, 16);
     new_node(f, 0, MODEL_NONE);
 }
 
@@ -60,7 +61,12 @@ static uint32_t mapping_of(struct translation *t, uint32_t id)
         return t->mappings[id] - 1;
     const struct symbols_mapping *m = &t->s->mappings[id];
     uint32_t file = string_of(t, m->file), build_id = string_of(t, m->build_id);
-    for (uint32_t i = 0; i < f->b.p->n_mappings; i++) {
+    uint64_t hash = hash_mix(hash_mix(((uint64_t)file << 32) | build_id, m->size), m->offset);
+    if (m->flags & SYMBOLS_FIXED)
+        hash = hash_mix(hash, m->start);
+    for (struct hash_probe at = hash_find(&f->mapping_index, hash);
+         hash_hit(&f->mapping_index, &at); hash_next(&f->mapping_index, &at)) {
+        uint32_t i = at.item;
         const struct model_mapping *n = &f->b.p->mappings[i];
         if (n->file == file && n->build_id == build_id && n->limit - n->start == m->size &&
             n->offset == m->offset && f->mapping_flags[i] == m->flags &&
@@ -82,6 +88,7 @@ static uint32_t mapping_of(struct translation *t, uint32_t id)
                                       .has_filenames = m->flags & SYMBOLS_HAS_FILENAMES,
                                       .has_line_numbers = m->flags & SYMBOLS_HAS_LINE_NUMBERS,
                                       .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
+    hash_add(&f->mapping_index, f->arena, hash, made);
     t->mappings[id] = made + 1;
     return made;
 }
@@ -172,9 +179,12 @@ static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, u
         if (to[i])
             to[s->nodes[i].parent] = 1;
     to[0] = 0;
-    for (uint32_t i = 1; i < n_nodes; i++)
+    for (uint32_t i = 1; i < n_nodes; i++) {
+        if (i % 8192 == 0)
+            arena_check(a);
         if (to[i])
             to[i] = node_of(f, to[s->nodes[i].parent], location_of(&t, s->nodes[i].location));
+    }
 }
 
 void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, uint32_t n_nodes)

@@ -69,9 +69,28 @@ static bool chance(uint64_t percent)
     return pick(100) < percent;
 }
 
+// What a server acknowledged is visible to the other once it was sent.
+static void settle(int which)
+{
+    struct store_counters counters;
+    struct store_stats stats;
+    struct err e;
+    for (int i = 0; i < 60; i++) {
+        if (store_stats(stores[which], STR(""), &stats, &e))
+            die("stats", &e);
+        store_counters(stores[which], &counters);
+        if (!counters.spool_bytes)
+            return;
+    }
+    err_set(&e, "%llu bytes wait", (unsigned long long)counters.spool_bytes);
+    die("the spool is not sent", &e);
+}
+
 static void reopen(int which)
 {
     struct err e;
+    if (stores[which] && which != EMBEDDED && chance(50))
+        settle(which);
     store_close(stores[which]);
     stores[which] = store_open(places[which], &options[which], &e);
     if (!stores[which])
@@ -329,12 +348,10 @@ static void do_maintain(void)
         r.time = clock_now;
         put_recipes(&r, 1);
     }
-    struct store_stats stats;
-    struct err e;
     int64_t old = 5 + (int64_t)pick(3);
     put_old(old);
-    if (store_stats(stores[SECOND_SERVER], STR(""), &stats, &e)) // sends what it has
-        die("stats", &e);
+    settle(FIRST);
+    settle(SECOND_SERVER);
     trace("maintain at %" PRId64 " h", clock_now / HOUR);
     must_all(maintain, "maintain");
     put_old(old);
@@ -368,14 +385,14 @@ static void do_delete(void)
     uint64_t of = pick(N_TENANTS);
     struct str tenant = str_from(tenants[of]);
     struct str service = str_from(services[pick(N_SERVICES)]);
-    int server = FIRST + (int)pick(2), other = FIRST + SECOND_SERVER - server;
+    int server = FIRST + (int)pick(2);
     uint64_t n[2];
     struct err e;
-    struct store_stats stats;
+    settle(FIRST);
+    settle(SECOND_SERVER);
     deleted[of] = true;
     trace("delete %.*s %.*s", (int)tenant.n, tenant.p, (int)service.n, service.p);
-    if (store_stats(stores[other], tenant, &stats, &e) ||
-        store_delete_service(stores[EMBEDDED], tenant, service, &n[0], &e) ||
+    if (store_delete_service(stores[EMBEDDED], tenant, service, &n[0], &e) ||
         store_delete_service(stores[server], tenant, service, &n[1], &e))
         die("delete", &e);
     char a[32], b[32];
@@ -607,11 +624,8 @@ static void do_ask(void)
     }
     static const int64_t steps[] = {SECOND, 15 * SECOND, 60 * SECOND, HOUR, DAY};
     int64_t step = steps[pick(5)];
-    // What the other server acknowledged is visible once it was sent.
-    struct store_stats stats;
-    struct err e;
-    if (store_stats(stores[FIRST + SECOND_SERVER - server], select.tenant, &stats, &e))
-        die("stats", &e);
+    settle(FIRST);
+    settle(SECOND_SERVER);
     ask(stores[EMBEDDED], what, &select, step, arena, &answers[0]);
     ask(stores[server], what, &select, step, arena, &answers[1]);
     n_questions++;
