@@ -25,7 +25,7 @@ static void read_block(struct block_reader *r, struct str bytes)
                 abort();
 }
 
-static void ignore(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
+static void ignore(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
 {
     const struct matrix *m = ctx;
     if (m->r->dictionary[place] >= 1000 || owner > 1)

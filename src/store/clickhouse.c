@@ -152,7 +152,7 @@ static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
     }
     *puts = arena_array(arena, r->n, sizeof **puts);
     for (size_t i = 0; i < r->n; i++)
-        clickhouse_rows(&c->known, &r->puts[i], batch, arena, &(*puts)[i]);
+        clickhouse_rows(&c->written, &r->puts[i], batch, arena, &(*puts)[i]);
     arena_try_end(arena);
     return 0;
 }
@@ -182,7 +182,7 @@ static void put_request(struct clickhouse *c, struct store_request *r, struct ar
     if (!r->code)
         r->code = spool_append(&c->spool, puts, r->n, e);
     if (r->code) { // Others must write again what is known of it now.
-        known_clear(&c->known);
+        known_clear(&c->written);
         return;
     }
     r->profiles = r->n;
@@ -197,9 +197,7 @@ static void clickhouse_commit(void *driver, struct store_request **requests, siz
     struct arena *arena = NULL;
     struct err e;
     pthread_mutex_lock(&s->lock);
-    // A segment that could not be taken back is closed; the rest goes into another one.
-    const struct segment_file *open = s->open;
-    uint64_t before = open ? open->bytes : 0;
+    uint64_t before = s->open ? s->open->bytes : 0;
     for (size_t i = 0; i < n; i++) {
         if (s->bytes > c->at.spool_bytes) {
             requests[i]->code = STORE_BUSY;
@@ -210,7 +208,7 @@ static void clickhouse_commit(void *driver, struct store_request **requests, siz
         }
         put_request(c, requests[i], &arena);
     }
-    int code = spool_sync(s, s->open == open ? before : 0, &e);
+    int code = spool_sync(s, before, &e);
     pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < n && code; i++)
         if (!requests[i]->code) {
@@ -218,7 +216,7 @@ static void clickhouse_commit(void *driver, struct store_request **requests, siz
             requests[i]->error = e;
         }
     if (code)
-        known_clear(&c->known);
+        known_clear(&c->written);
     arena_free(arena);
 }
 
@@ -230,7 +228,8 @@ static void clickhouse_counters(void *driver, struct store_counters *counters)
     struct spool *s = &c->spool;
     pthread_mutex_lock(&c->lock);
     counters->days_dropped = c->days_dropped;
-    counters->cache_bytes = (c->known.mask + 1) * sizeof *c->known.slots;
+    counters->cache_bytes = (c->written.mask + 1) * sizeof *c->written.slots +
+                            (c->stored.mask + 1) * sizeof *c->stored.slots;
     for (const struct stacks_cache *at = c->caches; at; at = at->next)
         counters->cache_bytes += at->size;
     pthread_mutex_unlock(&c->lock);
@@ -285,7 +284,8 @@ static void clickhouse_close(void *driver)
         net_client_free(client->net);
         free(client);
     }
-    known_fini(&c->known);
+    known_fini(&c->written);
+    known_fini(&c->stored);
     pthread_mutex_destroy(&c->lock);
     explicit_bzero(c->at.password, sizeof c->at.password);
     free(c);
@@ -346,7 +346,8 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
             *state = c;
         return code;
     }
-    if (!code && known_init(&c->known, options->memory / 16))
+    if (!code && (known_init(&c->written, options->memory / 256) ||
+                  known_init(&c->stored, options->memory / 16)))
         code = err_set(e, "no memory to open the store");
     if (!code)
         code = spool_open(&c->spool, options->directory ? options->directory : "kiln-data", e);

@@ -14,6 +14,10 @@
 // clickhouse_names.c   names that come late
 // clickhouse_merge.c   sums
 // clickhouse_care.c    retention, deletion, what there is
+// clickhouse_check.c   what kiln server check looks for
+//
+// The tenant is part of the key of every table and of every condition; an id (store/id.h) means
+// nothing without it.
 #pragma once
 
 #include <pthread.h>
@@ -22,6 +26,7 @@
 #include "model/builder.h"
 #include "net/client.h"
 #include "store/driver.h"
+#include "store/id.h"
 #include "store/labels.h"
 #include "store/retention.h"
 #include "store/symbols.h"
@@ -33,11 +38,14 @@
 enum table { T_LOCATIONS, T_STACKS, T_SERIES, T_SAMPLES, T_PROFILES, N_TABLES };
 extern const char *const clickhouse_tables[N_TABLES];
 
-// Rows of these two are numbers only, so their place in a batch is known by counting.
+// Rows of these two are numbers and, at the end, the tenant: within a put all are of one size, so
+// their place in a batch is known by counting.
 enum {
-    SAMPLE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 16 + 8 + 8,
-    PROFILE_ROW = 2 + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 4 + 1 + 8,
+    SAMPLE_ROW = 2 + 16 + 4 + 16 + 16 + 8 + 8 + 16 + 8 + 8,
+    PROFILE_ROW = 2 + 16 + 4 + 16 + 8 + 16 + 8 + 8 + 4 + 1 + 1 + 8,
 };
+// Where a column begins in a row of either, and in one of profiles.
+enum { FAMILY_AT = 2, HOUR_AT = 18, PROFILE_ID_AT = 46 };
 
 struct clickhouse_client {
     struct net_client *net;
@@ -59,6 +67,8 @@ struct segment_file {
     uint64_t bytes, rows;
     int64_t first; // when its first rows came, CLOCK_REALTIME
     bool attempted;
+    bool is_cut; // What is behind cut was taken back, but could not be truncated.
+    uint64_t cut;
     struct segment_file *next;
 };
 
@@ -72,14 +82,22 @@ struct spool {
     uint64_t next_seq, done_seq; // everything up to done_seq is in ClickHouse
     uint64_t bytes, n_segments;
     bool flush, stopping, failing;
-    char why[512]; // of failing
+    char why[512];    // of failing
+    int broken;       // A write failed and could not be taken back: the next spool_sync fails.
+    struct err error; // of broken
     uint64_t sends, failures, sent_rows, repeated;
 };
 
-// What was written already: a lossy set of hashes. Of the committing thread.
+// A lossy set: what is in it is there, what is not may have been.
 struct known {
-    uint64_t *slots;
+    struct id *slots;
     size_t mask;
+};
+
+// How often a day was dropped: dropping begins and ends. While the two differ somebody is at it.
+struct day_drops {
+    uint16_t day;
+    uint64_t begun, ended;
 };
 
 struct stacks_cache;
@@ -97,7 +115,8 @@ struct clickhouse {
     uint64_t names_version;     // of the maintaining thread
     struct retention retention; // the same
     int64_t next_sweep;         // the same, CLOCK_MONOTONIC
-    struct known known;
+    struct known written;       // rows that the open segment has; of the committing thread
+    struct known stored;        // rows that ClickHouse has; of the sending thread
     struct spool spool;
     pthread_t sender;
     bool has_sender, has_lock;
@@ -108,7 +127,8 @@ void clickhouse_note(struct clickhouse *c, const char *format, ...)
 
 // --- clickhouse_http.c ---
 
-// Runs a statement; its rows are in arena, which may be NULL when nothing is expected.
+// Runs a statement; its rows are in arena, which may be NULL when nothing is expected, and within
+// the arena's budget.
 // STORE_FULL: ClickHouse cannot be reached; STORE_FAILED: it refused.
 int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
                    struct err *e);
@@ -124,14 +144,18 @@ int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, s
 void sql_text(struct out *sql, struct str value);
 // Sorts numbers; how many are left when each is there once.
 size_t sql_distinct(uint64_t *numbers, size_t n);
-// Of numbers in that order.
-bool sql_is_among(uint64_t number, const uint64_t *numbers, size_t n);
 // a, b, c
 void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n);
+void sql_ids(struct out *sql, const struct id *ids, size_t n);
+void sql_id(struct out *sql, struct id id);
 // Rows: fixed-size numbers; strings and counts are varints, as in pack.h.
 uint64_t row_u64(struct unpack *b);
 uint32_t row_u32(struct unpack *b);
 uint8_t row_u8(struct unpack *b);
+struct id row_id(struct unpack *b);
+// The sum of a column is exact with that of its values' upper halves: sum(x), sum(SQL_HIGH("x")).
+#define SQL_HIGH(column) "intDiv(" column ", toInt64(4294967296))"
+__int128 row_sum(struct unpack *b);
 
 // --- clickhouse_schema.c ---
 
@@ -143,23 +167,29 @@ int clickhouse_look(struct clickhouse *c, struct err *e);
 
 struct put_rows {
     uint16_t day;
-    struct out rows[N_TABLES];
+    struct out rows[N_TABLES]; // before T_SAMPLES each row is behind its id and its length (u32)
     uint32_t n[N_TABLES];
 };
-// Everything is in arena, out of which it may jump. What is written becomes known.
-void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t batch,
+// Everything is in arena, out of which it may jump. A segment has the rows that its samples refer
+// to, each once: those in written are left out, and what is written is in it then.
+void clickhouse_rows(struct known *written, const struct store_put *put, uint64_t batch,
                      struct arena *arena, struct put_rows *to);
 int known_init(struct known *k, size_t bytes);
 void known_clear(struct known *k);
 void known_fini(struct known *k);
+// Whether id is there, of a day and of the nth time of it (a batch, a generation); known_add: it is
+// from now on.
+bool known_has(const struct known *k, struct id id, uint16_t day, uint64_t nth);
+void known_add(struct known *k, struct id id, uint16_t day, uint64_t nth);
 
 // --- clickhouse_spool.c ---
 
 void spool_init(struct spool *s);
 int spool_open(struct spool *s, const char *directory, struct err *e);
 void spool_close(struct spool *s);
-// These three are called with the lock held. Puts are durable after spool_sync; when that fails,
-// what is in the segment from its byte before on is taken back.
+// These three are called with the lock held. Puts are durable after spool_sync. When that or
+// spool_append fails, nothing that was appended since the last spool_sync counts: spool_sync fails
+// then, and what is in the segment from its byte before on is taken back.
 int spool_begin(struct spool *s, struct segment_file **open, struct err *e);
 int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct err *e);
 int spool_sync(struct spool *s, uint64_t before, struct err *e);
@@ -171,8 +201,8 @@ void spool_give(struct spool *s, struct segment_file *segment, bool sent, const 
 int spool_read(struct spool *s, const struct segment_file *segment, uint8_t **bytes, size_t *n,
                struct err *e);
 // Appends to a segment that is not open, behind its whole records; durable.
-int spool_decide(struct spool *s, const struct segment_file *segment, uint64_t whole,
-                 struct str record, struct err *e);
+int spool_decide(struct spool *s, struct segment_file *segment, uint64_t whole, struct str record,
+                 struct err *e);
 // Waits until what is in the spool now was sent; not when ClickHouse does not take it.
 void spool_flush(struct spool *s, int64_t nanos);
 int64_t spool_lag(struct spool *s, int64_t now); // lock is held
@@ -181,6 +211,7 @@ int64_t spool_lag(struct spool *s, int64_t now); // lock is held
 enum record { RECORD_END, RECORD_PUTS, RECORD_DECISION };
 struct spool_put {
     uint16_t day;
+    struct str tenant;
     struct str rows[N_TABLES];
     uint32_t n[N_TABLES];
 };
@@ -198,7 +229,8 @@ void *clickhouse_send_loop(void *clickhouse);
 
 // A put in a batch that does not count, because another batch has it, too.
 struct void_put {
-    uint64_t series;
+    struct str tenant;
+    struct id series;
     int64_t ts;
     uint64_t batch;
 };
@@ -211,15 +243,17 @@ int voids_write(struct clickhouse *c, struct unpack *found, const struct void_pu
                 uint64_t batch, struct arena *arena, uint64_t *own, struct err *e);
 // On a cluster; all: not only of the last hours.
 int voids_sweep(struct clickhouse *c, bool all, struct err *e);
-int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struct arena *arena,
-              struct void_put **voids, size_t *n, struct err *e);
+// Of a tenant; of all with an empty one.
+int voids_ask(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
+              struct arena *arena, struct void_put **voids, size_t *n, struct err *e);
 
 // --- clickhouse_series.c ---
 
 // A series of one sample type that matches. Its samples are those of base times factor; base is
 // family and factor 1, unless another type's samples stand for it.
 struct found_series {
-    uint64_t id, family, scope, base;
+    struct id id, family, base;
+    struct str service;
     int64_t factor;
     uint32_t line; // the number of its labels, for those that differ in their kind only
     struct store_series series;
@@ -233,26 +267,24 @@ struct finding {
     struct found_series *by_base; // the same by (base, id)
     size_t n;
     uint32_t n_lines;
-    uint64_t *families;
+    struct id *families;
     size_t n_families;
-    uint64_t *bases;
+    struct id *bases;
     size_t n_bases;
-    uint64_t *scopes;
-    size_t n_scopes;
     struct void_put *voids;
     size_t n_voids;
     bool whole; // every series of the families and of the bases was found
 };
 int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,
                     struct finding *f, struct err *e);
-// WHERE of the found rows of one of these tables: days, families, series.
+// WHERE of the found rows of one of these tables: tenant, days, families, series.
 enum where { IN_PROFILES, IN_SAMPLES, IN_HOURLY };
 void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f,
                       enum where table);
-struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t series);
-// The one that samples of a base and series are of; 0: any series, all of a base are of one scope
-// and factor.
-struct found_series *finding_base(struct finding *f, uint64_t base, uint64_t series);
+struct found_series *finding_at(struct finding *f, struct id family, struct id series);
+// The one that samples of a base and series are of; none: any series, all of a base are of one
+// service and factor.
+struct found_series *finding_base(struct finding *f, struct id base, struct id series);
 
 int clickhouse_series(void *driver, const struct store_select *select, struct arena *arena,
                       struct store_series **series, size_t *n, struct store_answer *answer,
@@ -265,12 +297,14 @@ int clickhouse_lines(void *driver, const struct store_select *select, int64_t st
 
 // The stacks of one service that were asked for. Between take and give it is the caller's alone.
 struct stacks_cache {
-    uint64_t scope;
+    struct str tenant, service; // in names
+    char *names;
     struct symbols *symbols;
     struct hash_table index; // in symbols' arena
-    uint64_t *ids;
+    struct id *ids;
     uint32_t *nodes;
     size_t n, cap_ids, cap_nodes;
+    bool half_added; // Something failed in the middle: not to be used again.
     pthread_mutex_t use;
     // Under the lock of all.
     unsigned users;
@@ -279,15 +313,16 @@ struct stacks_cache {
     bool expired; // not to be found; the last user frees it
     struct stacks_cache *next;
 };
-int stacks_take(struct clickhouse *c, uint64_t scope, struct stacks_cache **cache, struct err *e);
-void stacks_give(struct clickhouse *c, struct stacks_cache *cache, bool broken);
-// Sees to it that all ids have nodes. When it fails, the cache is broken.
+int stacks_take(struct clickhouse *c, struct str tenant, struct str service,
+                struct stacks_cache **cache, struct err *e);
+void stacks_give(struct clickhouse *c, struct stacks_cache *cache);
+// Sees to it that all ids have nodes. budget: of the query.
 int stacks_need(struct clickhouse *c, struct stacks_cache *cache, const struct store_select *select,
-                const uint64_t *ids, size_t n, struct err *e);
+                const struct id *ids, size_t n, struct budget *budget, struct err *e);
 // What is cached is not used again; what is in use stays until it is given back.
 void stacks_expire(struct clickhouse *c);
 // UINT32_MAX: ClickHouse has no such stack.
-uint32_t stacks_node(const struct stacks_cache *cache, uint64_t id);
+uint32_t stacks_node(const struct stacks_cache *cache, struct id id);
 void stacks_forget(struct clickhouse *c);
 
 // --- clickhouse_merge.c ---
@@ -297,17 +332,24 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
 
 // --- clickhouse_care.c ---
 
+// How often each of the days was dropped; days are filled in by the caller.
+int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+              struct err *e);
+void clickhouse_day_text(uint32_t day, char text[16]);
 int clickhouse_maintain(void *driver, bool all, struct err *e);
 int64_t clickhouse_time(const void *driver);
 // When the store is opened: age counts from the newest day that there is.
 void clickhouse_begin_retention(struct clickhouse *c);
 int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                               struct err *e);
-int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
-                     struct err *e);
 int clickhouse_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e);
 int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                        struct err *e);
+
+// --- clickhouse_check.c ---
+
+int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
+                     struct err *e);
 
 // --- clickhouse_names.c ---
 

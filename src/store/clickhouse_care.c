@@ -1,6 +1,11 @@
 // Retention, deletion, what there is.
+//
+// Servers remember which rows of series, stacks and locations they stored, and do not send them
+// again. So whoever drops a day writes it into the table drops, before and after: a server whose
+// samples of that day refer to rows that are gone sends these again (clickhouse_send.c).
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "store/clickhouse.h"
@@ -8,6 +13,13 @@
 static const char *const everything[] = {"samples", "hourly",    "profiles", "series",
                                          "stacks",  "locations", "voids"};
 enum { N_EVERYTHING = sizeof everything / sizeof *everything };
+
+static int64_t real_nanos(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
 
 static const char *local(const struct clickhouse *c)
 {
@@ -55,7 +67,7 @@ static int every_day(struct clickhouse *c, struct arena *arena, struct kept **da
     return code;
 }
 
-static void day_text(uint32_t day, char text[16])
+void clickhouse_day_text(uint32_t day, char text[16])
 {
     time_t t = (time_t)day * 86400;
     struct tm tm;
@@ -63,14 +75,95 @@ static void day_text(uint32_t day, char text[16])
     strftime(text, 16, "%Y-%m-%d", &tm);
 }
 
+// --- days that are dropped ---
+
+// A server that dies while it drops a day leaves it to the others to say that this has ended, after
+// so long.
+#define DROP_NANOS (INT64_C(60) * 1000000000)
+
+int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+              struct err *e)
+{
+    struct out sql;
+    struct unpack rows;
+    out_init_arena(&sql, arena);
+    out_printf(&sql,
+               "SELECT toUInt32(toUInt16(dropped)) AS d, uniqExact(number), uniqExactIf(number, "
+               "ended = 1) FROM %s.drops WHERE dropped IN (toDate(0)",
+               c->at.database);
+    for (size_t i = 0; i < n; i++)
+        out_printf(&sql, ",toDate(%u)", days[i].day);
+    out_text(&sql, ") GROUP BY d FORMAT RowBinary");
+    int code = n ? clickhouse_ask(c, out_result(&sql), arena, &rows, e) : 0;
+    while (n && !code && rows.p < rows.end && !rows.bad) {
+        uint32_t day = row_u32(&rows);
+        uint64_t begun = row_u64(&rows), ended = row_u64(&rows);
+        for (size_t i = 0; i < n; i++)
+            if (days[i].day == day) {
+                days[i].begun = begun;
+                days[i].ended = ended;
+            }
+    }
+    return code;
+}
+
+static int write_drop(struct clickhouse *c, uint32_t day, uint64_t number, int64_t began,
+                      bool ended, struct err *e)
+{
+    char row[2 + 2 + 8 + 8 + 1] = {0};
+    uint16_t dropped = (uint16_t)day;
+    memcpy(row + 2, &dropped, sizeof dropped);
+    memcpy(row + 4, &number, sizeof number);
+    memcpy(row + 12, &began, sizeof began);
+    row[20] = ended;
+    return clickhouse_insert(c, "drops", "", (struct str){row, sizeof row}, e);
+}
+
+// Those that began long ago and have not ended.
+static int finish_drops(struct clickhouse *c, struct arena *arena, struct err *e)
+{
+    struct unpack rows;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    char *sql = arena_printf(
+        arena,
+        "SELECT toUInt32(toUInt16(any(dropped))), number, min(began) AS b FROM %s.drops GROUP BY "
+        "number HAVING max(ended) = 0 AND b < %lld FORMAT RowBinary",
+        c->at.database, (long long)(real_nanos() - DROP_NANOS));
+    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    while (!code && rows.p < rows.end && !rows.bad) {
+        uint32_t day = row_u32(&rows);
+        uint64_t number = row_u64(&rows);
+        int64_t began = (int64_t)row_u64(&rows);
+        code = rows.bad ? 0 : write_drop(c, day, number, began, true, e);
+    }
+    arena_try_end(arena);
+    return code;
+}
+
 static int drop_day(struct clickhouse *c, uint32_t day, const char *why, struct err *e)
 {
     char text[16];
-    int code = 0;
-    day_text(day, text);
+    uint64_t number;
+    int64_t began = real_nanos();
+    if (getrandom(&number, sizeof number, 0) != sizeof number)
+        return err_set(e, "no random number");
+    clickhouse_day_text(day, text);
+    int code = write_drop(c, day, number, began, false, e);
+    if (code)
+        return code;
     for (int i = 0; i < N_EVERYTHING && !code; i++)
         code = clickhouse_run(c, e, "ALTER TABLE %s.%s%s%s%s DROP PARTITION '%s'", c->at.database,
                               everything[i], local(c), on_cluster(c), c->at.cluster, text);
+    // If there was no answer, ClickHouse may still be at it: that is for finish_drops.
+    struct err ended;
+    if (code != STORE_FULL && write_drop(c, day, number, began, true, &ended) && !code) {
+        *e = ended;
+        return STORE_FAILED;
+    }
     if (code)
         return code;
     clickhouse_note(c, "%s was dropped from %s: %s", text, c->at.database, why);
@@ -131,6 +224,8 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
         bytes -= days[i].bytes;
     }
     if (!code)
+        code = finish_drops(c, arena, e);
+    if (!code)
         code = clickhouse_watch_names(c, e);
     if (!code)
         code = voids_sweep(c, all, e);
@@ -157,8 +252,8 @@ static int wait_for_mutations(struct clickhouse *c, struct err *e)
     return err_set(e, "ClickHouse at %s is still deleting; it goes on by itself", c->at.base);
 }
 
-static int delete_found(struct clickhouse *c, const struct finding *f, struct arena *arena,
-                        uint64_t *n, struct err *e)
+static int delete_found(struct clickhouse *c, const struct store_select *select,
+                        const struct finding *f, struct arena *arena, uint64_t *n, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
@@ -167,14 +262,16 @@ static int delete_found(struct clickhouse *c, const struct finding *f, struct ar
     }
     struct out in, sql;
     out_init_arena(&in, arena);
-    out_text(&in, " WHERE family IN (");
-    sql_numbers(&in, f->families, f->n_families);
+    out_text(&in, " WHERE tenant = ");
+    sql_text(&in, select->tenant);
+    out_text(&in, " AND family IN (");
+    sql_ids(&in, f->families, f->n_families);
     out_char(&in, ',');
-    sql_numbers(&in, f->bases, f->n_bases);
+    sql_ids(&in, f->bases, f->n_bases);
     out_text(&in, ")");
     out_init_arena(&sql, arena);
-    out_printf(&sql, "SELECT count() FROM %s.profiles", c->at.database);
-    out_str(&sql, out_result(&in));
+    out_printf(&sql, "SELECT toUInt64(sum(first)) FROM %s.profiles", c->at.database);
+    clickhouse_where(&sql, select, f, IN_PROFILES);
     out_text(&sql, " FORMAT RowBinary");
     int code = clickhouse_number(c, out_result(&sql), n, e);
     // Profiles last: as long as there are some, a deletion that was cut short can be repeated.
@@ -201,8 +298,8 @@ int clickhouse_delete_service(void *driver, struct str tenant, struct str servic
     *n = 0;
     int code = arena ? clickhouse_find(c, &select, arena, &f, e) : err_set(e, "no memory");
     if (!code && f.n)
-        code = delete_found(c, &f, arena, n, e);
-    if (!code && *n)
+        code = delete_found(c, &select, &f, arena, n, e);
+    if (!code && f.n)
         code = wait_for_mutations(c, e);
     arena_free(arena);
     return code;
@@ -210,7 +307,8 @@ int clickhouse_delete_service(void *driver, struct str tenant, struct str servic
 
 // --- what there is ---
 
-static int hour_of(struct clickhouse *c, const char *which, struct str tenant, struct arena *arena,
+// The first or the last hour that has a profile; 0: none has.
+static int hour_of(struct clickhouse *c, bool last, struct str tenant, struct arena *arena,
                    uint64_t *hour, struct err *e)
 {
     struct arena_trap trap;
@@ -219,28 +317,28 @@ static int hour_of(struct clickhouse *c, const char *which, struct str tenant, s
         return STORE_BUSY;
     }
     const char *db = c->at.database;
-    struct out series, sql;
-    out_init_arena(&series, arena);
+    struct out of, sql;
+    struct unpack days;
+    out_init_arena(&of, arena);
     out_init_arena(&sql, arena);
-    out_printf(&series, "FROM %s.series", db);
     if (tenant.n) {
-        out_text(&series, " WHERE tenant = ");
-        sql_text(&series, tenant);
+        out_text(&of, " AND tenant = ");
+        sql_text(&of, tenant);
     }
-    // The day first, then the hours of that day: most of the rows are not read.
-    struct str from = out_result(&series);
-    out_printf(&sql, "SELECT toUInt64(%s(day)) %.*s FORMAT RowBinary", which, (int)from.n, from.p);
-    uint64_t day;
-    int code = clickhouse_number(c, out_result(&sql), &day, e);
-    sql.n = 0;
-    out_printf(&sql, "SELECT toUInt64(%s(hour)) FROM %s.profiles WHERE day = toDate(%llu)", which,
-               db, (unsigned long long)day);
-    if (tenant.n)
-        out_printf(&sql, " AND series IN (SELECT series %.*s AND day = toDate(%llu))", (int)from.n,
-                   from.p, (unsigned long long)day);
-    out_text(&sql, " FORMAT RowBinary");
-    if (!code)
+    struct str where = out_result(&of);
+    // Series have few rows. A day of theirs may have no profile left: a deletion leaves series.
+    out_printf(&sql, "SELECT toUInt32(toUInt16(day)) AS d FROM %s.series WHERE 1", db);
+    out_str(&sql, where);
+    out_printf(&sql, " GROUP BY d ORDER BY d%s FORMAT RowBinary", last ? " DESC" : "");
+    int code = clickhouse_ask(c, out_result(&sql), arena, &days, e);
+    while (!code && !*hour && days.p < days.end && !days.bad) {
+        sql.n = 0;
+        out_printf(&sql, "SELECT toUInt64(%s(hour)) FROM %s.profiles WHERE day = toDate(%u)",
+                   last ? "max" : "min", db, row_u32(&days));
+        out_str(&sql, where);
+        out_text(&sql, " FORMAT RowBinary");
         code = clickhouse_number(c, out_result(&sql), hour, e);
+    }
     arena_try_end(arena);
     return code;
 }
@@ -258,9 +356,9 @@ int clickhouse_stats(void *driver, struct str tenant, struct store_stats *stats,
         stats->bytes += days[i].bytes;
     stats->days = (uint32_t)n;
     if (!code && n)
-        code = hour_of(c, "min", tenant, arena, &first, e);
+        code = hour_of(c, false, tenant, arena, &first, e);
     if (!code && n)
-        code = hour_of(c, "max", tenant, arena, &last, e);
+        code = hour_of(c, true, tenant, arena, &last, e);
     stats->any = !code && last != 0;
     if (stats->any) {
         stats->oldest = (int64_t)first * HOUR_NANOS;
@@ -294,78 +392,5 @@ int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, 
         (*tenants)[(*n)++] = unpack_str(&rows);
     }
     arena_try_end(arena);
-    return code;
-}
-
-struct difference {
-    uint32_t day;
-    uint64_t said, there; // rows of samples
-};
-
-// Days whose profiles say another number of samples than there is.
-static int ask_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
-                           size_t *n, struct err *e)
-{
-    struct unpack rows;
-    struct arena_trap trap;
-    size_t cap = 0;
-    if (ARENA_TRY(arena, trap)) {
-        arena_caught(arena, e);
-        return STORE_BUSY;
-    }
-    char *sql = arena_printf(
-        arena,
-        "SELECT toUInt32(toUInt16(day)), sum(a) AS x, sum(b) AS y FROM (SELECT day, toUInt64(n) * "
-        "own AS a, toUInt64(0) AS b FROM %s.profiles UNION ALL SELECT day, toUInt64(0) AS a, "
-        "toUInt64(1) AS b FROM %s.samples) AS u GROUP BY day HAVING x != y ORDER BY day FORMAT "
-        "RowBinary",
-        c->at.database, c->at.database);
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
-    *found = NULL;
-    *n = 0;
-    while (!code && rows.p < rows.end && !rows.bad) {
-        *found = arena_push(arena, *found, *n, &cap, sizeof **found);
-        struct difference *d = &(*found)[(*n)++];
-        d->day = row_u32(&rows);
-        d->said = row_u64(&rows);
-        d->there = row_u64(&rows);
-    }
-    arena_try_end(arena);
-    return code;
-}
-
-int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,
-                     struct err *e)
-{
-    struct clickhouse *c = driver;
-    struct arena *arena = arena_new(0);
-    struct difference *first, *then;
-    size_t n = 0, m = 0;
-    bool wrong = false;
-    int code = arena ? ask_differences(c, arena, &first, &n, e) : err_set(e, "no memory");
-    // Servers send samples before their profiles: what differs now may be under way.
-    if (!code && n) {
-        nanosleep(&(struct timespec){2, 0}, NULL);
-        code = ask_differences(c, arena, &then, &m, e);
-    }
-    for (size_t i = 0, j = 0; i < n && !code; i++) {
-        char day[16], text[200];
-        while (j < m && then[j].day < first[i].day)
-            j++;
-        if (j == m || then[j].day != first[i].day ||
-            then[j].there - then[j].said != first[i].there - first[i].said)
-            continue;
-        day_text(first[i].day, day);
-        snprintf(text, sizeof text,
-                 "%s: its profiles say %llu rows of samples, there are %llu (or a server that was "
-                 "stopped has some of them in its spool)",
-                 day, (unsigned long long)then[j].said, (unsigned long long)then[j].there);
-        found(ctx, text);
-        err_set(e, "%s", text);
-        wrong = true;
-    }
-    if (!code && wrong)
-        code = STORE_CORRUPT;
-    arena_free(arena);
     return code;
 }

@@ -46,11 +46,6 @@ size_t sql_distinct(uint64_t *numbers, size_t n)
     return kept;
 }
 
-bool sql_is_among(uint64_t number, const uint64_t *numbers, size_t n)
-{
-    return n && bsearch(&number, numbers, n, sizeof number, number_order);
-}
-
 void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -60,6 +55,35 @@ void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n)
     }
     if (!n) // An empty list is no list to ClickHouse.
         out_text(sql, "NULL");
+}
+
+void sql_id(struct out *sql, struct id id)
+{
+    sql_text(sql, (struct str){(const char *)&id, sizeof id});
+}
+
+void sql_ids(struct out *sql, const struct id *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (i)
+            out_char(sql, ',');
+        sql_id(sql, ids[i]);
+    }
+    if (!n)
+        out_text(sql, "NULL");
+}
+
+struct id row_id(struct unpack *b)
+{
+    struct id id = {.a = row_u64(b)};
+    id.b = row_u64(b);
+    return id;
+}
+
+__int128 row_sum(struct unpack *b)
+{
+    uint64_t total = row_u64(b), high = row_u64(b);
+    return (__int128)(int64_t)high * ((__int128)1 << 32) + (int64_t)(total - (high << 32));
 }
 
 uint64_t row_u64(struct unpack *b)
@@ -153,8 +177,19 @@ static int refused(struct clickhouse *c, const struct exchange *x, struct err *e
     return STORE_FAILED;
 }
 
+// How long a request may take: what is left of a budget's time, if there is one.
+static int64_t time_left(const struct budget *budget, int64_t ms)
+{
+    if (!budget || !budget->deadline)
+        return ms;
+    int64_t left = (budget->deadline - budget_now()) / 1000000;
+    return left < 1 ? 1 : left < ms ? left : ms;
+}
+
+// budget may be NULL: a query that nobody waits for any more ends here, and in ClickHouse after the
+// time that it was given.
 static int exchange(struct clickhouse *c, const char *url, struct str body, int64_t ms,
-                    struct exchange *x, struct err *e)
+                    struct budget *budget, struct exchange *x, struct err *e)
 {
     static const char *const headers[] = {"Expect:", "Content-Type: application/octet-stream",
                                           NULL};
@@ -169,13 +204,25 @@ static int exchange(struct clickhouse *c, const char *url, struct str body, int6
                             .user = c->at.user,
                             .password = c->at.password,
                             .ca_file = c->at.ca_file,
-                            .timeout_ms = ms,
+                            .timeout_ms = time_left(budget, ms),
                             .limit = ANSWER_MAX};
+    if (budget && budget->account.limit && budget->account.limit < r.limit)
+        r.limit = budget->account.limit;
     int code = net_client_begin(client->net, &r, keep, x, e) ? STORE_FAILED : 0;
-    while (!code && net_client_wait(client->net, 1000) > 0)
-        ;
-    client_give(c, client);
-    if (!code && !x->status) {
+    bool late = false;
+    while (!code && !late && net_client_wait(client->net, budget ? 50 : 1000) > 0)
+        late = budget && budget_check(budget) != BUDGET_OK;
+    if (late) {
+        net_client_free(client->net);
+        free(client);
+    } else {
+        client_give(c, client);
+    }
+    late |= budget && !code && !x->status && budget_check(budget) != BUDGET_OK;
+    if (late) {
+        budget_explain(budget, e);
+        code = STORE_BUSY;
+    } else if (!code && !x->status) {
         err_set(e, "ClickHouse at %s: %s", c->at.base, x->error.message);
         code = STORE_FULL;
     } else if (!code && x->status != 200) {
@@ -194,11 +241,19 @@ int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, st
     char url[1024];
     struct exchange x;
     // Errors come as a status, not in the middle of the rows; lists of ids may be long.
-    snprintf(url, sizeof url,
-             "%s/?wait_end_of_query=1&max_query_size=%d&max_ast_elements=50000000"
-             "&max_expanded_ast_elements=50000000",
-             c->at.base, STATEMENT_MAX);
-    int code = exchange(c, url, sql, ASK_MS, &x, e);
+    struct budget *budget = arena ? arena_budget(arena) : NULL;
+    if (budget && budget_check(budget) != BUDGET_OK) {
+        budget_explain(budget, e);
+        return STORE_BUSY;
+    }
+    int n = snprintf(url, sizeof url,
+                     "%s/?wait_end_of_query=1&max_query_size=%d&max_ast_elements=50000000"
+                     "&max_expanded_ast_elements=50000000",
+                     c->at.base, STATEMENT_MAX);
+    if (budget)
+        snprintf(url + n, sizeof url - (size_t)n, "&max_execution_time=%lld",
+                 (long long)(time_left(budget, ASK_MS) / 1000 + 1));
+    int code = exchange(c, url, sql, ASK_MS, budget, &x, e);
     struct arena_trap trap;
     if (code || !arena) {
         free(x.data);
@@ -257,7 +312,7 @@ int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, s
              "%%20FORMAT%%20RowBinary",
              c->at.base, *id ? "query_id=" : "", id, *id ? "&" : "",
              c->version >= 22000 ? "&async_insert=0" : "", c->at.database, table);
-    int code = exchange(c, url, rows, INSERT_MS, &x, e);
+    int code = exchange(c, url, rows, INSERT_MS, NULL, &x, e);
     free(x.data);
     if (code)
         err_prefix(e, "rows for %s: ", table);

@@ -3,16 +3,16 @@
 // Whole hours are taken from the roll-up where it is complete: the view that fills it works after
 // the rows are stored, so a server that is killed in between leaves an hour that lacks some. The
 // profiles say how many rows an hour has, the roll-up how many it was made from.
-#include <math.h>
 #include <stdlib.h>
 
 #include "store/clickhouse.h"
+#include "store/exact.h"
 #include "store/fold.h"
 
 struct sum {
-    uint64_t scope, stack;
-    double value; // of a gauge
-    int64_t sum;
+    struct str service;
+    struct id stack;
+    __int128 sum; // of a gauge: shares of a mean
 };
 
 struct merging {
@@ -59,7 +59,8 @@ static int ask_counts(struct merging *m, struct err *e)
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
     m->counts = arena_array(m->arena, m->found.n_lines, sizeof *m->counts);
     while (!code && rows.p < rows.end && !rows.bad) {
-        uint64_t family = row_u64(&rows), series = row_u64(&rows), n = row_u64(&rows);
+        struct id family = row_id(&rows), series = row_id(&rows);
+        uint64_t n = row_u64(&rows);
         int64_t duration = (int64_t)row_u64(&rows);
         const struct found_series *f = finding_at(&m->found, family, series);
         if (!f || rows.bad)
@@ -133,11 +134,15 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
     const struct store_select *s = m->select;
     bool one_family = m->found.n_bases == 1 && !m->gauge;
     out_init_arena(&sql, m->arena);
-    out_printf(&sql, "SELECT %sstack, sum(%s) FROM %s.%s",
+    out_printf(&sql, "SELECT %sstack, sum(%s)%s FROM %s.%s",
                m->gauge     ? "family, series, "
                : one_family ? ""
                             : "family, ",
-               rolled ? "total" : "value", m->c->at.database, rolled ? "hourly" : "samples");
+               rolled ? "total" : "value",
+               !m->gauge ? ""
+               : rolled  ? ", sum(high)"
+                         : ", sum(" SQL_HIGH("value") ")",
+               m->c->at.database, rolled ? "hourly" : "samples");
     clickhouse_where(&sql, s, &m->found, rolled ? IN_HOURLY : IN_SAMPLES);
     if (!rolled)
         in_range(&sql, s);
@@ -161,17 +166,17 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
                             : "family, ");
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
     while (!code && rows.p < rows.end) {
-        uint64_t base = one_family ? m->found.bases[0] : row_u64(&rows);
-        uint64_t series = m->gauge ? row_u64(&rows) : 0;
-        uint64_t stack = row_u64(&rows);
-        int64_t sum = (int64_t)row_u64(&rows);
+        struct id base = one_family ? m->found.bases[0] : row_id(&rows);
+        struct id series = m->gauge ? row_id(&rows) : (struct id){0};
+        struct id stack = row_id(&rows);
+        __int128 sum = m->gauge ? row_sum(&rows) : (int64_t)row_u64(&rows);
         const struct found_series *f = finding_base(&m->found, base, series);
         if (rows.bad || !f)
             continue;
-        sum = (int64_t)((uint64_t)sum * (uint64_t)f->factor);
+        sum *= f->factor;
         m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
         m->sums[m->n_sums++] = (struct sum){
-            f->scope, stack, m->gauge ? (double)sum / (double)m->counts[f->line] : 0, sum};
+            f->service, stack, m->gauge ? exact_share(sum, m->counts[f->line]) : (int64_t)sum};
     }
     return code;
 }
@@ -179,12 +184,11 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
 static int sum_order(const void *a, const void *b)
 {
     const struct sum *x = a, *y = b;
-    if (x->scope != y->scope)
-        return x->scope < y->scope ? -1 : 1;
-    return x->stack < y->stack ? -1 : x->stack > y->stack;
+    int order = str_cmp(x->service, y->service);
+    return order ? order : id_cmp(x->stack, y->stack);
 }
 
-// Sorted, each stack of a scope once.
+// Sorted, each stack of a service once.
 static void gather(struct merging *m)
 {
     size_t n = 0;
@@ -192,38 +196,41 @@ static void gather(struct merging *m)
         qsort(m->sums, m->n_sums, sizeof *m->sums, sum_order);
     for (size_t i = 0; i < m->n_sums; i++)
         if (n && sum_order(&m->sums[n - 1], &m->sums[i]) == 0) {
-            m->sums[n - 1].value += m->sums[i].value;
-            m->sums[n - 1].sum = pack_add(m->sums[n - 1].sum, m->sums[i].sum);
+            m->sums[n - 1].sum += m->sums[i].sum;
         } else {
             m->sums[n++] = m->sums[i];
         }
     m->n_sums = n;
-    for (size_t i = 0; i < n && m->gauge; i++)
-        m->sums[i].sum = llround(m->sums[i].value);
 }
 
-static int fold_scope(struct merging *m, struct stacks_cache *cache, const struct sum *sums,
-                      size_t n, struct err *e)
+static int fold_service(struct merging *m, struct stacks_cache *cache, const struct sum *sums,
+                        size_t n, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(m->arena, trap)) {
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
-    uint64_t *ids = arena_array(m->arena, n, sizeof *ids);
+    struct id *ids = arena_array(m->arena, n, sizeof *ids);
     for (size_t i = 0; i < n; i++)
         ids[i] = sums[i].stack;
-    int code = stacks_need(m->c, cache, m->select, ids, n, e);
+    int code = stacks_need(m->c, cache, m->select, ids, n, arena_budget(m->arena), e);
     if (!code) {
         const struct symbols *s = cache->symbols;
-        int64_t *values = arena_array(m->arena, s->n.nodes, sizeof *values);
+        int64_t *values = arena_array(m->arena, m->gauge ? 0 : s->n.nodes, sizeof *values);
+        __int128 *shares = arena_array(m->arena, m->gauge ? s->n.nodes : 0, sizeof *shares);
         for (size_t i = 0; i < n; i++) {
             uint32_t node = stacks_node(cache, sums[i].stack);
             m->all_stacks_found &= node != UINT32_MAX;
-            if (node != UINT32_MAX)
-                values[node] = pack_add(values[node], sums[i].sum);
+            if (node != UINT32_MAX && m->gauge)
+                shares[node] += sums[i].sum;
+            else if (node != UINT32_MAX)
+                values[node] = pack_add(values[node], (int64_t)sums[i].sum);
         }
-        fold_add(&m->fold, s, values, s->n.nodes);
+        if (m->gauge)
+            fold_add_shares(&m->fold, s, shares, s->n.nodes);
+        else
+            fold_add(&m->fold, s, values, s->n.nodes);
     }
     arena_try_end(m->arena);
     return code;
@@ -234,12 +241,13 @@ static int fold_all(struct merging *m, struct err *e)
     int code = 0;
     for (size_t at = 0, end; at < m->n_sums && !code; at = end) {
         struct stacks_cache *cache;
-        for (end = at; end < m->n_sums && m->sums[end].scope == m->sums[at].scope; end++)
+        struct str service = m->sums[at].service;
+        for (end = at; end < m->n_sums && str_eq(m->sums[end].service, service); end++)
             ;
-        code = stacks_take(m->c, m->sums[at].scope, &cache, e);
+        code = stacks_take(m->c, m->select->tenant, service, &cache, e);
         if (!code) {
-            code = fold_scope(m, cache, m->sums + at, end - at, e);
-            stacks_give(m->c, cache, code != 0);
+            code = fold_service(m, cache, m->sums + at, end - at, e);
+            stacks_give(m->c, cache);
         }
     }
     return code;
@@ -270,7 +278,7 @@ static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
-    fold_init(&m->fold, m->arena, &m->no_names);
+    fold_init(&m->fold, m->arena, &m->no_names, m->gauge);
     int code = 0;
     if (m->found.n) {
         code = ask_counts(m, e);
@@ -296,6 +304,7 @@ static int finish(struct merging *m, struct store_stacks *s, struct err *e)
         return STORE_BUSY;
     }
     name_type(m);
+    fold_end(&m->fold);
     *s = (struct store_stacks){.n_nodes = m->fold.n,
                                .parent = m->fold.parent,
                                .location = m->fold.location,

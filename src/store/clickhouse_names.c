@@ -163,11 +163,10 @@ int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int
     out_printf(&sql,
                "SELECT build_id, any(file), address + offset AS place FROM %s.locations WHERE "
                "day >= toDate(%u) AND day <= toDate(%u) AND mapped = 1 AND empty(names) AND "
-               "scope IN (SELECT scope FROM %s.series WHERE day >= toDate(%u) AND day <= "
-               "toDate(%u) AND tenant = ",
-               c->at.database, first, last, c->at.database, first, last);
+               "tenant = ",
+               c->at.database, first, last);
     sql_text(&sql, tenant);
-    out_text(&sql, ") AND build_id ");
+    out_text(&sql, " AND build_id ");
     out_text(&sql, build_id.n ? "= " : "!= ");
     sql_text(&sql, build_id);
     out_text(&sql, " GROUP BY build_id, place FORMAT RowBinary");

@@ -26,13 +26,21 @@ void known_fini(struct known *k)
     free(k->slots);
 }
 
-// Whether it was written for that day; from now on it is.
-static bool is_known(struct known *k, uint64_t hash, uint16_t day)
+static struct id known_key(struct id id, uint16_t day, uint64_t nth)
 {
-    uint64_t key = hash_mix(hash, day) | 1, *slot = &k->slots[(key >> 8) & k->mask];
-    bool known = *slot == key;
-    *slot = key;
-    return known;
+    return (struct id){(id.a ^ nth) | 1, id.b + day};
+}
+
+bool known_has(const struct known *k, struct id id, uint16_t day, uint64_t nth)
+{
+    struct id key = known_key(id, day, nth);
+    return id_eq(k->slots[key.b & k->mask], key);
+}
+
+void known_add(struct known *k, struct id id, uint16_t day, uint64_t nth)
+{
+    struct id key = known_key(id, day, nth);
+    k->slots[key.b & k->mask] = key;
 }
 
 // --- RowBinary ---
@@ -57,6 +65,11 @@ static void put_u64(struct out *out, uint64_t v)
     out_write(out, &v, sizeof v);
 }
 
+static void put_id(struct out *out, struct id id)
+{
+    out_write(out, &id, sizeof id);
+}
+
 static void put_varint(struct out *out, uint64_t v)
 {
     for (; v >= 128; v >>= 7)
@@ -72,21 +85,52 @@ static void put_str(struct out *out, struct str s)
 
 // --- a profile ---
 
+// What an id is of. The same content is told apart by it, and by the tenant and service.
+enum use { USE_SCOPE = 1, USE_LOCATION, USE_STACK, USE_FAMILY, USE_BASE, USE_SERIES, USE_PUT };
+
 struct writer {
-    struct known *known;
+    struct known *written;
     const struct store_put *put;
     const struct model_profile *p;
     struct arena *arena;
     struct put_rows *to;
-    uint64_t batch, scope, series;
-    uint64_t base, derived;
-    uint64_t *location; // hashes; 0: not used so far
+    uint64_t batch;
+    struct str service;
+    struct id scope, series, base;
+    uint64_t derived;
+    struct id *location; // none: not used so far
     struct out content;
 };
 
-static uint64_t hash_str(struct str s, uint64_t seed)
+static struct id hash_use(struct id scope, enum use use, struct str content)
 {
-    return hash_stable(s.p, s.n, seed);
+    return id_hash((struct id){scope.a ^ use, scope.b}, content.p, content.n);
+}
+
+// Begins a row that others refer to, if the segment does not have it: what it is found by comes
+// first, the rest is the caller's to write.
+static struct out *begin_row(struct writer *w, enum table table, struct id id, size_t *length)
+{
+    if (known_has(w->written, id, w->to->day, w->batch))
+        return NULL;
+    known_add(w->written, id, w->to->day, w->batch);
+    struct out *out = &w->to->rows[table];
+    put_id(out, id);
+    *length = out->n;
+    put_u32(out, 0);
+    put_u16(out, w->to->day);
+    put_str(out, w->put->tenant);
+    put_str(out, w->service);
+    put_id(out, id);
+    w->to->n[table]++;
+    return out;
+}
+
+static void end_row(struct out *out, size_t at)
+{
+    uint32_t length = (uint32_t)(out->n - at - sizeof length);
+    if (!out->error)
+        memcpy(out->p + at, &length, sizeof length);
 }
 
 // All of a location's row behind its hash. *hashed: how much of it is what the location is; where
@@ -132,77 +176,87 @@ static void write_content(struct writer *w, const struct model_location *l, size
         *hashed = out->n;
 }
 
-static uint64_t write_location(struct writer *w, uint32_t index)
+static struct id write_location(struct writer *w, uint32_t index)
 {
-    size_t hashed;
-    if (w->location[index])
+    size_t hashed, length;
+    if (!id_is_none(w->location[index]))
         return w->location[index];
     write_content(w, &w->p->locations[index], &hashed);
-    uint64_t hash = hash_stable(w->content.p, hashed, w->scope) | 1;
-    w->location[index] = hash;
-    if (!is_known(w->known, hash, w->to->day)) {
-        struct out *out = &w->to->rows[T_LOCATIONS];
-        put_u16(out, w->to->day);
-        put_u64(out, w->scope);
-        put_u64(out, hash);
+    struct id id = hash_use(w->scope, USE_LOCATION, (struct str){w->content.p, hashed});
+    w->location[index] = id;
+    struct out *out = begin_row(w, T_LOCATIONS, id, &length);
+    if (out) {
         out_write(out, w->content.p, w->content.n);
-        w->to->n[T_LOCATIONS]++;
+        end_row(out, length);
     }
-    return hash;
+    return id;
 }
 
-static uint64_t write_stack(struct writer *w, size_t sample)
+static struct id write_stack(struct writer *w, size_t sample)
 {
     const uint32_t *stack = model_stack(w->p, sample);
     uint32_t depth = w->p->stack_len[sample];
-    uint64_t hash = w->scope + depth;
+    size_t length;
     for (uint32_t i = 0; i < depth; i++)
-        hash = hash_stable_mix(hash, write_location(w, stack[i]));
-    hash |= 1; // 0 is no stack
-    if (!is_known(w->known, ~hash, w->to->day)) {
-        struct out *out = &w->to->rows[T_STACKS];
-        put_u16(out, w->to->day);
-        put_u64(out, w->scope);
-        put_u64(out, hash);
+        write_location(w, stack[i]);
+    w->content.n = 0;
+    for (uint32_t i = 0; i < depth; i++)
+        put_id(&w->content, w->location[stack[i]]);
+    struct id id = hash_use(w->scope, USE_STACK, out_result(&w->content));
+    struct out *out = begin_row(w, T_STACKS, id, &length);
+    if (out) {
         put_varint(out, depth);
-        for (uint32_t i = 0; i < depth; i++)
-            put_u64(out, w->location[stack[i]]);
-        w->to->n[T_STACKS]++;
+        out_write(out, w->content.p, w->content.n);
+        end_row(out, length);
     }
-    return hash;
+    return id;
 }
 
 // What the values of one type of one profile have in common.
-static uint64_t family_of(const struct writer *w, const struct kind *kind, uint32_t column)
+static struct id family_of(struct writer *w, const struct kind *kind, uint32_t column)
 {
-    uint64_t hash = hash_str(labels_get(w->put->labels, w->put->n_labels, STR("__name__")), 11);
-    hash = hash_str(kind->types[column].type, hash);
-    hash = hash_str(kind->types[column].unit, hash);
-    hash = hash_str(kind->period_type, hash);
-    hash = hash_str(kind->period_unit, hash);
-    return hash_stable_mix(hash, w->scope);
+    w->content.n = 0;
+    put_str(&w->content, labels_get(w->put->labels, w->put->n_labels, STR("__name__")));
+    put_str(&w->content, kind->types[column].type);
+    put_str(&w->content, kind->types[column].unit);
+    put_str(&w->content, kind->period_type);
+    put_str(&w->content, kind->period_unit);
+    return hash_use(w->scope, USE_FAMILY, out_result(&w->content));
 }
 
-static void write_series(struct writer *w, const struct kind *kind, const uint64_t *families)
+// What a put is to be recognized by if it comes again; none if it has no id of its own.
+static struct id id_of_put(struct writer *w, struct str labels)
+{
+    if (!w->put->id.n)
+        return (struct id){0};
+    w->content.n = 0;
+    put_u64(&w->content, (uint64_t)w->put->time);
+    put_str(&w->content, w->put->id);
+    out_str(&w->content, labels);
+    return hash_use(w->scope, USE_PUT, out_result(&w->content));
+}
+
+static struct id write_series(struct writer *w, const struct kind *kind, const struct id *families)
 {
     const struct store_put *put = w->put;
     struct pack labels = {.arena = w->arena}, body = {.arena = w->arena};
+    size_t length;
     labels_pack(&labels, put->labels, put->n_labels);
     kind_pack(&body, kind);
-    if (w->derived)
-        w->base = hash_stable_mix(hash_stable(body.p, body.n, families[0]), w->derived) | 1;
-    w->series = hash_stable(labels.p, labels.n,
-                            hash_stable(body.p, body.n, hash_stable_mix(w->scope, 5 + w->base))) |
-                1;
-    if (is_known(w->known, w->series ^ 0x5555, w->to->day))
-        return;
-    struct out *out = &w->to->rows[T_SERIES];
-    put_u16(out, w->to->day);
-    put_str(out, put->tenant);
-    put_u64(out, w->scope);
-    put_u64(out, w->series);
-    put_str(out, labels_get(put->labels, put->n_labels, STR("service_name")));
-    put_str(out, (struct str){(const char *)body.p, body.n});
+    struct str packed = {(const char *)labels.p, labels.n}, kinds = {(const char *)body.p, body.n};
+    w->content.n = 0;
+    put_u64(&w->content, w->derived);
+    put_str(&w->content, kinds);
+    if (w->derived) { // with the name of the profile, which the first family has
+        put_id(&w->content, families[0]);
+        w->base = hash_use(w->scope, USE_BASE, out_result(&w->content));
+    }
+    out_str(&w->content, packed);
+    w->series = hash_use(w->scope, USE_SERIES, out_result(&w->content));
+    struct out *out = begin_row(w, T_SERIES, w->series, &length);
+    if (!out)
+        return id_of_put(w, packed);
+    put_str(out, kinds);
     put_varint(out, put->n_labels);
     for (size_t i = 0; i < put->n_labels; i++)
         put_str(out, put->labels[i].name);
@@ -211,14 +265,16 @@ static void write_series(struct writer *w, const struct kind *kind, const uint64
         put_str(out, put->labels[i].value);
     put_varint(out, kind->k);
     for (uint32_t i = 0; i < kind->k; i++)
-        put_u64(out, families[i]);
-    put_u64(out, w->base);
+        put_id(out, families[i]);
+    put_id(out, w->base);
     put_u64(out, w->derived);
-    w->to->n[T_SERIES]++;
+    end_row(out, length);
+    return id_of_put(w, packed);
 }
 
 struct row {
-    uint64_t stack, span;
+    struct id stack;
+    uint64_t span;
     struct store_trace trace;
     size_t sample;
 };
@@ -226,8 +282,8 @@ struct row {
 static int row_order(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
-    if (x->stack != y->stack)
-        return x->stack < y->stack ? -1 : 1;
+    if (!id_eq(x->stack, y->stack))
+        return id_cmp(x->stack, y->stack);
     if (x->span != y->span)
         return x->span < y->span ? -1 : 1;
     if (x->trace.high != y->trace.high)
@@ -238,15 +294,19 @@ static int row_order(const void *a, const void *b)
 // The columns whose values are those of the first times the period, and with them the first: time
 // on a CPU beside the number of samples. Their rows are written once. Only this factor, because it
 // is part of the kind: a factor that may be another one in each profile would be a series each.
+// Not where sums of a profile could overflow: a product of the sum would be another number.
 static uint64_t find_derived(const struct model_profile *p)
 {
     uint64_t derived = 0;
     for (uint32_t c = 1; c < p->n_types && p->period > 1; c++) {
         size_t i = 0;
+        int64_t total = 0;
         for (; i < p->n_samples; i++) {
             const int64_t *values = model_values(p, i);
             int64_t product;
-            if (__builtin_mul_overflow(values[0], p->period, &product) || product != values[c])
+            if (__builtin_mul_overflow(values[0], p->period, &product) || product != values[c] ||
+                product == INT64_MIN ||
+                __builtin_add_overflow(total, product < 0 ? -product : product, &total))
                 break;
         }
         if (i == p->n_samples)
@@ -255,11 +315,35 @@ static uint64_t find_derived(const struct model_profile *p)
     return derived ? derived | 1 : 0;
 }
 
+// Where columns of samples begin in a row.
+enum { STACK_AT = 38, SPAN_AT = 62, VALUE_AT = SPAN_AT + 24 };
+
+// A row with what those of a profile's type have in common.
+static struct str begin_sample(struct writer *w, struct id family)
+{
+    struct out *out = &w->content;
+    out->n = 0;
+    put_u16(out, w->to->day);
+    put_id(out, family);
+    put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
+    put_id(out, w->series);
+    put_id(out, (struct id){0});
+    put_u64(out, (uint64_t)w->put->time);
+    put_u64(out, 0);
+    put_id(out, (struct id){0});
+    put_u64(out, 0);
+    put_u64(out, w->batch);
+    put_str(out, w->put->tenant);
+    return out_result(out);
+}
+
 // How many rows the values have; they are not written when others stand for them.
 static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n, uint32_t column,
-                              uint64_t family, bool others, int64_t *total)
+                              struct id family, bool others, int64_t *total)
 {
     struct out *out = &w->to->rows[T_SAMPLES];
+    struct str row = begin_sample(w, family);
+    char *bytes = w->content.p;
     uint32_t written = 0;
     *total = 0;
     for (size_t i = 0, end; i < n; i = end) {
@@ -272,66 +356,63 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
         written++;
         if (others)
             continue;
-        put_u16(out, w->to->day);
-        put_u64(out, family);
-        put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
-        put_u64(out, w->series);
-        put_u64(out, rows[i].stack);
-        put_u64(out, (uint64_t)w->put->time);
-        put_u64(out, rows[i].span);
-        put_u64(out, rows[i].trace.high);
-        put_u64(out, rows[i].trace.low);
-        put_u64(out, (uint64_t)value);
-        put_u64(out, w->batch);
+        memcpy(bytes + STACK_AT, &rows[i].stack, sizeof rows[i].stack);
+        memcpy(bytes + SPAN_AT, &rows[i].span, sizeof rows[i].span);
+        memcpy(bytes + SPAN_AT + 8, &rows[i].trace, sizeof rows[i].trace);
+        memcpy(bytes + VALUE_AT, &value, sizeof value);
+        out_str(out, row);
     }
     w->to->n[T_SAMPLES] += others ? 0 : written;
     return written;
 }
 
-// What tells a put that came before: 0 if it has no id.
-static uint64_t id_of(const struct writer *w)
-{
-    return w->put->id.n
-               ? hash_stable_mix(hash_str(w->put->id, w->series), (uint64_t)w->put->time) | 1
-               : 0;
-}
-
-static void write_profile(struct writer *w, uint64_t family, int64_t total, uint32_t n, bool others)
+static void write_profile(struct writer *w, struct id family, struct id id, int64_t total,
+                          uint32_t n, bool others, bool first)
 {
     struct out *out = &w->to->rows[T_PROFILES];
     put_u16(out, w->to->day);
-    put_u64(out, family);
+    put_id(out, family);
     put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
-    put_u64(out, w->series);
+    put_id(out, w->series);
     put_u64(out, (uint64_t)w->put->time);
-    put_u64(out, id_of(w));
+    put_id(out, id);
     put_u64(out, (uint64_t)total);
     put_u64(out, (uint64_t)w->put->duration);
     put_u32(out, n);
     put_u8(out, !others);
+    put_u8(out, first);
     put_u64(out, w->batch);
+    put_str(out, w->put->tenant);
     w->to->n[T_PROFILES]++;
 }
 
-void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t batch,
+static struct id scope_of(struct writer *w)
+{
+    w->content.n = 0;
+    put_str(&w->content, w->put->tenant);
+    put_str(&w->content, w->service);
+    return hash_use((struct id){0}, USE_SCOPE, out_result(&w->content));
+}
+
+void clickhouse_rows(struct known *written, const struct store_put *put, uint64_t batch,
                      struct arena *arena, struct put_rows *to)
 {
     const struct model_profile *p = put->profile;
-    struct writer w = {known, put, p, arena, to, .batch = batch};
+    struct writer w = {written, put, p, arena, to, .batch = batch};
     *to = (struct put_rows){.day = (uint16_t)(put->time / DAY_NANOS)};
     for (int i = 0; i < N_TABLES; i++)
         out_init_arena(&to->rows[i], arena);
     out_init_arena(&w.content, arena);
     w.location = arena_array(arena, p->n_locations, sizeof *w.location);
-    w.scope = hash_str(labels_get(put->labels, put->n_labels, STR("service_name")),
-                       hash_str(put->tenant, 3));
+    w.service = labels_get(put->labels, put->n_labels, STR("service_name"));
+    w.scope = scope_of(&w);
     struct kind kind;
     kind_of_profile(p, &kind);
-    uint64_t *families = arena_array(arena, kind.k, sizeof *families);
+    struct id *families = arena_array(arena, kind.k, sizeof *families);
     for (uint32_t i = 0; i < kind.k; i++)
         families[i] = family_of(&w, &kind, i);
     w.derived = find_derived(p);
-    write_series(&w, &kind, families);
+    struct id id = write_series(&w, &kind, families);
     struct row *rows = arena_array(arena, p->n_samples, sizeof *rows);
     uint32_t span_key = symbols_span_key(p);
     const struct store_trace *traces = symbols_traces(p, arena);
@@ -351,8 +432,8 @@ void clickhouse_rows(struct known *known, const struct store_put *put, uint64_t 
     for (uint32_t c = 0; c < kind.k; c++) {
         int64_t total;
         bool shared = w.derived >> c & 1, others = shared && c > 0;
-        uint32_t written =
+        uint32_t n_rows =
             write_samples(&w, rows, n, c, shared ? w.base : families[c], others, &total);
-        write_profile(&w, families[c], total, written, others);
+        write_profile(&w, families[c], id, total, n_rows, others, c == 0);
     }
 }

@@ -15,34 +15,43 @@ struct definition {
 
 static const struct definition definitions[] = {
     {"locations",
-     "day Date, scope UInt64, location UInt64, address UInt64, folded UInt8, mapped UInt8,"
-     " size UInt64, offset UInt64, file String, build_id String, flags UInt32,"
+     "day Date, tenant String, service String, location FixedString(16), address UInt64,"
+     " folded UInt8, mapped UInt8, size UInt64, offset UInt64, file String, build_id String, flags "
+     "UInt32,"
      " names Array(String), system_names Array(String), files Array(String),"
      " start_lines Array(Int64), lines Array(Int64), columns Array(Int64), start UInt64",
-     "ReplacingMergeTree", "", "scope, location", "location", false},
-    {"stacks", "day Date, scope UInt64, stack UInt64, locations Array(UInt64)",
-     "ReplacingMergeTree", "", "scope, stack", "stack", false},
+     "ReplacingMergeTree", "", "tenant, service, location", "sipHash64(location)", false},
+    {"stacks",
+     "day Date, tenant String, service String, stack FixedString(16),"
+     " locations Array(FixedString(16))",
+     "ReplacingMergeTree", "", "tenant, service, stack", "sipHash64(stack)", false},
     {"series",
-     "day Date, tenant String, scope UInt64, series UInt64, service String, kind String,"
-     " label_names Array(String), label_values Array(String), families Array(UInt64),"
-     " base UInt64, derived UInt64",
-     "ReplacingMergeTree", "", "tenant, service, series", "series", false},
+     "day Date, tenant String, service String, series FixedString(16), kind String,"
+     " label_names Array(String), label_values Array(String), families Array(FixedString(16)),"
+     " base FixedString(16), derived UInt64",
+     "ReplacingMergeTree", "", "tenant, service, series", "sipHash64(series)", false},
     {"samples",
-     "day Date, family UInt64, hour UInt32, series UInt64, stack UInt64, ts Int64, span UInt64,"
-     " trace_high UInt64, trace_low UInt64, value Int64, batch UInt64",
-     "MergeTree", "", "family, hour, series, stack", "batch", false},
+     "day Date, family FixedString(16), hour UInt32, series FixedString(16),"
+     " stack FixedString(16), ts Int64, span UInt64, trace_high UInt64, trace_low UInt64,"
+     " value Int64, batch UInt64, tenant String",
+     "MergeTree", "", "tenant, family, hour, series, stack", "batch", false},
     {"profiles",
-     "day Date, family UInt64, hour UInt32, series UInt64, ts Int64, id UInt64, total Int64,"
-     " duration Int64, n UInt32, own UInt8, batch UInt64",
-     "MergeTree", "", "family, hour, series, ts", "batch", false},
-    {"voids", "day Date, series UInt64, ts Int64, batch UInt64", "ReplacingMergeTree", "",
-     "series, ts, batch", "batch", false},
+     "day Date, family FixedString(16), hour UInt32, series FixedString(16), ts Int64,"
+     " id FixedString(16), total Int64, duration Int64, n UInt32, own UInt8, first UInt8,"
+     " batch UInt64, tenant String",
+     "MergeTree", "", "tenant, family, hour, series, ts", "batch", false},
+    {"voids", "day Date, tenant String, series FixedString(16), ts Int64, batch UInt64",
+     "ReplacingMergeTree", "", "tenant, series, ts, batch", "batch", false},
+    {"drops", "day Date, dropped Date, number UInt64, began Int64, ended UInt8", "MergeTree", "",
+     "dropped, number", "number", true},
     {"names",
      "day Date, tenant String, build_id String, place UInt64, version UInt64, frames String",
      "ReplacingMergeTree", "version", "tenant, build_id, place", "place", true},
+    // total is the sum modulo 2^64; with high, the sum of the values' upper halves, it is exact.
     {"hourly",
-     "day Date, family UInt64, hour UInt32, series UInt64, stack UInt64, total Int64, n UInt64",
-     "SummingMergeTree", "", "family, hour, series, stack", "series", true},
+     "day Date, family FixedString(16), hour UInt32, series FixedString(16),"
+     " stack FixedString(16), total Int64, high Int64, n UInt64, tenant String",
+     "SummingMergeTree", "", "tenant, family, hour, series, stack", "sipHash64(series)", true},
 };
 
 static int create(struct clickhouse *c, const struct definition *d, struct err *e)
@@ -70,7 +79,7 @@ static int create(struct clickhouse *c, const struct definition *d, struct err *
                                  db, d->name, cluster, d->columns, cluster, db, d->name, d->shard);
 }
 
-static int first_version(struct clickhouse *c, struct err *e)
+static int create_all(struct clickhouse *c, struct err *e)
 {
     int code = 0;
     for (size_t i = 0; i < sizeof definitions / sizeof *definitions && !code; i++)
@@ -81,15 +90,27 @@ static int first_version(struct clickhouse *c, struct err *e)
                       c, e,
                       "CREATE MATERIALIZED VIEW IF NOT EXISTS %s.hourly_view%s%s TO %s.hourly%s "
                       "AS SELECT day, family, hour, series, stack, sum(value) AS total, "
-                      "count() AS n FROM %s.samples%s GROUP BY day, family, hour, series, stack",
+                      "sum(" SQL_HIGH(
+                          "value") ") AS high, count() AS n, tenant FROM "
+                                   "%s.samples%s GROUP BY day, tenant, family, hour, series, stack",
                       c->at.database, *local ? " ON CLUSTER " : "", c->at.cluster, c->at.database,
                       local, c->at.database, local);
 }
 
-// The first brings an empty database to version 1, the next that to version 2, and so on. Each can
-// be run again: two servers may start at once.
-static int (*const steps[])(struct clickhouse *c, struct err *e) = {first_version};
-enum { VERSION = sizeof steps / sizeof *steps };
+// Ids of 64 bits in rows without a tenant; no kiln that writes it was released.
+static int refuse_first_version(struct clickhouse *c, struct err *e)
+{
+    return err_set(e,
+                   "database %s at %s has tables of version 1, which this kiln does not read: give "
+                   "another database in --store, or drop this one (DROP DATABASE %s)",
+                   c->at.database, c->at.base, c->at.database);
+}
+
+// The first brings an empty database to version FIRST_VERSION, the next that to the version after,
+// and so on. Each can be run again: two servers may start at once.
+enum { FIRST_VERSION = 2 };
+static int (*const steps[])(struct clickhouse *c, struct err *e) = {create_all};
+enum { VERSION = FIRST_VERSION - 1 + sizeof steps / sizeof *steps };
 
 static int find_version(struct clickhouse *c, struct err *e)
 {
@@ -134,7 +155,9 @@ int clickhouse_look(struct clickhouse *c, struct err *e)
     int code = find_version(c, e);
     if (!code)
         code = have_version(c, &have, e);
-    if (!code && have != VERSION)
+    if (!code && have == 1)
+        code = refuse_first_version(c, e);
+    else if (!code && have != VERSION)
         code = err_set(e, "database %s at %s has tables of version %llu, this kiln knows %d%s",
                        c->at.database, c->at.base, (unsigned long long)have, VERSION,
                        have ? "" : "; no kiln server has used it yet");
@@ -151,6 +174,8 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
         code = have_version(c, &have, e);
     if (code || have == VERSION)
         return code;
+    if (have == 1)
+        return refuse_first_version(c, e);
     if (have > VERSION)
         return err_set(e,
                        "database %s at %s was made by a newer kiln (schema %llu, this one knows "
@@ -163,11 +188,12 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
                               "CREATE TABLE IF NOT EXISTS %s.kiln_schema%s%s (day Date, version "
                               "UInt64) ENGINE = MergeTree PARTITION BY day ORDER BY version",
                               db, on, cluster);
-    for (uint64_t v = have; v < VERSION && !code; v++) {
-        code = steps[v](c, e);
+    uint64_t next = have < FIRST_VERSION ? FIRST_VERSION : have + 1;
+    for (; next <= VERSION && !code; next++) {
+        code = steps[next - FIRST_VERSION](c, e);
         if (!code)
             code = clickhouse_run(c, e, "INSERT INTO %s.kiln_schema VALUES (toDate(0), %llu)", db,
-                                  (unsigned long long)v + 1);
+                                  (unsigned long long)next);
     }
     return code;
 }

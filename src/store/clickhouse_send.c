@@ -1,10 +1,15 @@
-// From the spool into ClickHouse, each batch once.
+// From the spool into ClickHouse, each batch once, and with everything that its samples refer to.
 //
 // Whether a request that failed has stored its rows cannot be known from the failure: the answer
 // may have been lost, the server killed. So before rows are sent again they are counted: all of a
 // batch's rows carry its number, and ClickHouse keeps the rows of a statement in their order, so
 // the count says where to go on. Replicated tables also know a repeated block by themselves, which
 // covers a replica that lags behind.
+//
+// A segment has all rows of series, stacks and locations that it needs. Those that this server has
+// stored already are not sent again, unless their day was dropped since: whoever drops a day says
+// so in the table drops before and after, and what was sent counts only if the number of drops was
+// the same before and after.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -18,6 +23,8 @@ struct sending {
     struct spool_put *puts;
     bool *repeated; // one for each put: known by its id
     size_t n, cap, cap_repeated;
+    struct day_drops *days; // of the puts
+    size_t n_days;
     uint64_t whole; // bytes of whole records
     bool decided;
 };
@@ -55,93 +62,137 @@ static void read_puts(struct sending *s, const uint8_t *bytes, size_t n)
 
 // --- ids that came before ---
 
-static uint64_t number_at(struct str rows, size_t row, size_t size, size_t at)
+static size_t row_size(const struct spool_put *put, enum table table)
 {
-    uint64_t v;
-    memcpy(&v, rows.p + row * size + at, sizeof v);
-    return v;
+    return put->n[table] ? put->rows[table].n / put->n[table] : 0;
 }
 
-static uint32_t hour_at(struct str rows, size_t row, size_t size)
+static struct id id_at(const struct spool_put *put, enum table table, size_t row, size_t at)
+{
+    struct id id;
+    memcpy(&id, put->rows[table].p + row * row_size(put, table) + at, sizeof id);
+    return id;
+}
+
+static uint32_t hour_at(const struct spool_put *put, enum table table, size_t row)
 {
     uint32_t v;
-    memcpy(&v, rows.p + row * size + 10, sizeof v);
+    memcpy(&v, put->rows[table].p + row * row_size(put, table) + HOUR_AT, sizeof v);
     return v;
 }
 
-enum { FAMILY_AT = 2, PROFILE_ID_AT = 30 };
-
-// The families and hours of rows: what an index of ClickHouse finds them by. They are in the same
-// place in samples and profiles.
-static void where_rows(struct sending *s, struct out *sql, enum table table, uint16_t day)
+static void sql_tenants(struct sending *s, struct out *sql, uint16_t day)
 {
-    size_t n = 0, size = table == T_SAMPLES ? SAMPLE_ROW : PROFILE_ROW;
-    uint32_t first = UINT32_MAX, last = 0;
-    size_t most = 0;
-    for (size_t i = 0; i < s->n; i++)
-        most += s->puts[i].day == day ? s->puts[i].n[table] : 0;
-    uint64_t *families = arena_array(s->arena, most, sizeof *families);
-    for (size_t i = 0; i < s->n; i++)
-        for (uint32_t j = 0; s->puts[i].day == day && j < s->puts[i].n[table]; j++) {
-            uint32_t hour = hour_at(s->puts[i].rows[table], j, size);
-            first = hour < first ? hour : first;
-            last = hour > last ? hour : last;
-            families[n++] = number_at(s->puts[i].rows[table], j, size, FAMILY_AT);
-        }
-    out_printf(sql, "day = toDate(%u) AND hour >= %u AND hour <= %u AND family IN (", day, first,
-               last);
-    sql_numbers(sql, families, sql_distinct(families, n));
+    struct str *tenants = arena_array(s->arena, s->n, sizeof *tenants);
+    size_t n = 0;
+    out_text(sql, "tenant IN (");
+    for (size_t i = 0; i < s->n; i++) {
+        size_t j = 0;
+        while (j < n && !str_eq(tenants[j], s->puts[i].tenant))
+            j++;
+        if (s->puts[i].day != day || j < n)
+            continue;
+        if (n)
+            out_char(sql, ',');
+        sql_text(sql, s->puts[i].tenant);
+        tenants[n++] = s->puts[i].tenant;
+    }
     out_text(sql, ")");
 }
 
-static uint64_t put_id(const struct spool_put *put)
+// The tenants, families and hours of rows: what an index of ClickHouse finds them by. They are in
+// the same place in samples and profiles.
+static void where_rows(struct sending *s, struct out *sql, enum table table, uint16_t day)
 {
-    return put->n[T_PROFILES] ? number_at(put->rows[T_PROFILES], 0, PROFILE_ROW, PROFILE_ID_AT) : 0;
+    size_t n = 0, cap = 0;
+    uint32_t first = UINT32_MAX, last = 0;
+    struct id *families = NULL;
+    for (size_t i = 0; i < s->n; i++) {
+        const struct spool_put *put = &s->puts[i];
+        for (uint32_t j = 0; put->day == day && j < put->n[table]; j++) {
+            uint32_t hour = hour_at(put, table, j);
+            struct id family = id_at(put, table, j, FAMILY_AT);
+            first = hour < first ? hour : first;
+            last = hour > last ? hour : last;
+            if (n && id_eq(families[n - 1], family))
+                continue;
+            families = arena_push(s->arena, families, n, &cap, sizeof *families);
+            families[n++] = family;
+        }
+    }
+    sql_tenants(s, sql, day);
+    out_printf(sql, " AND day = toDate(%u) AND hour >= %u AND hour <= %u AND family IN (", day,
+               first, last);
+    sql_ids(sql, families, id_distinct(families, n));
+    out_text(sql, ")");
+}
+
+static struct id put_id(const struct spool_put *put)
+{
+    return put->n[T_PROFILES] ? id_at(put, T_PROFILES, 0, PROFILE_ID_AT) : (struct id){0};
+}
+
+struct own_id {
+    struct id id;
+    struct str tenant;
+    size_t put;
+};
+
+static int own_cmp(const struct own_id *x, const struct own_id *y)
+{
+    return id_eq(x->id, y->id) ? str_cmp(x->tenant, y->tenant) : id_cmp(x->id, y->id);
+}
+
+static int own_order(const void *a, const void *b)
+{
+    const struct own_id *x = a, *y = b;
+    int order = own_cmp(x, y);
+    return order ? order : x->put < y->put ? -1 : x->put > y->put;
+}
+
+// The ids of the puts of a day; those that are known to be repeated are left out.
+static struct id *day_ids(struct sending *s, uint16_t day, size_t *n)
+{
+    struct id *ids = arena_array(s->arena, s->n, sizeof *ids);
+    *n = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->puts[i].day == day && !s->repeated[i] && !id_is_none(put_id(&s->puts[i])))
+            ids[(*n)++] = put_id(&s->puts[i]);
+    *n = id_distinct(ids, *n);
+    return ids;
 }
 
 static int find_ids(struct sending *s, uint16_t day, struct err *e)
 {
     struct out sql;
-    uint64_t *ids = arena_array(s->arena, s->n, sizeof *ids);
-    size_t n = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->puts[i].day == day && put_id(&s->puts[i]))
-            ids[n++] = put_id(&s->puts[i]);
-    n = sql_distinct(ids, n);
+    struct unpack rows;
+    struct own_id *old = NULL;
+    size_t n, n_old = 0, cap = 0;
+    struct id *ids = day_ids(s, day, &n);
+    if (!n)
+        return 0;
     out_init_arena(&sql, s->arena);
-    out_printf(&sql, "SELECT id FROM %s.profiles WHERE ", s->c->at.database);
+    out_printf(&sql, "SELECT tenant, id FROM %s.profiles WHERE ", s->c->at.database);
     where_rows(s, &sql, T_PROFILES, day);
     out_text(&sql, " AND id IN (");
-    sql_numbers(&sql, ids, n);
-    out_printf(&sql, ") AND batch != %llu GROUP BY id ORDER BY id FORMAT RowBinary",
+    sql_ids(&sql, ids, n);
+    out_printf(&sql, ") AND batch != %llu GROUP BY tenant, id FORMAT RowBinary",
                (unsigned long long)s->f->batch);
-    struct unpack rows;
     int code = clickhouse_ask(s->c, out_result(&sql), s->arena, &rows, e);
-    if (code)
-        return code;
-    size_t n_old = (size_t)(rows.end - rows.p) / sizeof(uint64_t);
-    uint64_t *old = arena_array(s->arena, n_old, sizeof *old);
-    for (size_t i = 0; i < n_old; i++)
-        old[i] = row_u64(&rows);
-    for (size_t i = 0; i < s->n; i++) {
-        uint64_t id = s->puts[i].day == day ? put_id(&s->puts[i]) : 0;
-        if (id && sql_is_among(id, old, n_old))
+    while (!code && rows.p < rows.end && !rows.bad) {
+        old = arena_push(s->arena, old, n_old, &cap, sizeof *old);
+        old[n_old] = (struct own_id){.tenant = unpack_str(&rows)};
+        old[n_old++].id = row_id(&rows);
+    }
+    if (n_old)
+        qsort(old, n_old, sizeof *old, own_order);
+    for (size_t i = 0; i < s->n && n_old && !code; i++) {
+        struct own_id key = {.id = put_id(&s->puts[i]), .tenant = s->puts[i].tenant};
+        if (s->puts[i].day == day && !id_is_none(key.id) &&
+            bsearch(&key, old, n_old, sizeof key, own_order))
             s->repeated[i] = true;
     }
-    return 0;
-}
-
-struct own_id {
-    uint64_t id;
-    size_t put;
-};
-
-static int own_order(const void *a, const void *b)
-{
-    const struct own_id *x = a, *y = b;
-    if (x->id != y->id)
-        return x->id < y->id ? -1 : 1;
-    return x->put < y->put ? -1 : x->put > y->put;
+    return code;
 }
 
 // Which puts came before, in this segment or in others. It is decided once and written down:
@@ -151,22 +202,17 @@ static int decide(struct sending *s, struct err *e)
     struct own_id *own = arena_array(s->arena, s->n, sizeof *own);
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++)
-        if (put_id(&s->puts[i]))
-            own[n++] = (struct own_id){put_id(&s->puts[i]), i};
+        if (!id_is_none(put_id(&s->puts[i])))
+            own[n++] = (struct own_id){put_id(&s->puts[i]), s->puts[i].tenant, i};
     if (!n || s->decided)
         return 0;
     qsort(own, n, sizeof *own, own_order);
     for (size_t i = 1; i < n; i++)
-        if (own[i].id == own[i - 1].id)
+        if (own_cmp(&own[i], &own[i - 1]) == 0)
             s->repeated[own[i].put] = true;
     int code = 0;
-    for (size_t i = 0; i < s->n && !code; i++) {
-        bool seen = !put_id(&s->puts[i]);
-        for (size_t j = 0; j < i && !seen; j++)
-            seen = s->puts[j].day == s->puts[i].day && put_id(&s->puts[j]);
-        if (!seen)
-            code = find_ids(s, s->puts[i].day, e);
-    }
+    for (size_t i = 0; i < s->n_days && !code; i++)
+        code = find_ids(s, s->days[i].day, e);
     if (code)
         return code;
     struct pack b = {.arena = s->arena};
@@ -217,32 +263,120 @@ static int count_rows(struct sending *s, enum table table, uint16_t day, uint64_
     return clickhouse_number(s->c, out_result(&sql), n, e);
 }
 
+static int insert_rows(struct sending *s, enum table table, uint16_t day, struct str rows,
+                       struct err *e)
+{
+    char id[64];
+    snprintf(id, sizeof id, "kiln-%016llx-%d-%u", (unsigned long long)s->f->batch, table, day);
+    return clickhouse_insert(s->c, clickhouse_tables[table], id, rows, e);
+}
+
 static int send_table(struct sending *s, enum table table, uint16_t day, struct err *e)
 {
     struct out rows;
     uint64_t n = 0, there = 0;
-    out_init_arena(&rows, s->arena);
-    for (size_t i = 0; i < s->n; i++) {
-        const struct spool_put *put = &s->puts[i];
-        // What a repeated put refers to is harmless, and what others count on.
-        if (put->day != day || (s->repeated[i] && table >= T_SAMPLES))
-            continue;
-        out_str(&rows, put->rows[table]);
-        n += put->n[table];
-    }
+    for (size_t i = 0; i < s->n; i++)
+        if (s->puts[i].day == day && !s->repeated[i])
+            n += s->puts[i].n[table];
     if (!n)
         return 0;
-    struct str body = out_result(&rows);
-    if (table >= T_SAMPLES && s->f->attempted) {
+    if (s->f->attempted) {
         int code = count_rows(s, table, day, &there, e);
         if (code || there >= n)
             return code;
-        size_t skip = there * (table == T_SAMPLES ? SAMPLE_ROW : PROFILE_ROW);
-        body = str_from_to(body, skip, body.n);
     }
-    char id[64];
-    snprintf(id, sizeof id, "kiln-%016llx-%d-%u", (unsigned long long)s->f->batch, table, day);
-    return clickhouse_insert(s->c, clickhouse_tables[table], id, body, e);
+    out_init_arena(&rows, s->arena);
+    for (size_t i = 0; i < s->n; i++) {
+        const struct spool_put *put = &s->puts[i];
+        if (put->day != day || s->repeated[i])
+            continue;
+        uint64_t skip = there < put->n[table] ? there : put->n[table];
+        there -= skip;
+        out_str(&rows,
+                str_from_to(put->rows[table], skip * row_size(put, table), put->rows[table].n));
+    }
+    return insert_rows(s, table, day, out_result(&rows), e);
+}
+
+// A number that is another one once the day was dropped.
+static uint64_t generation(const struct day_drops *day)
+{
+    return day->begun << 32 | day->ended;
+}
+
+static const struct day_drops *day_at(const struct sending *s, uint16_t day)
+{
+    size_t i = 0;
+    while (s->days[i].day != day)
+        i++;
+    return &s->days[i];
+}
+
+struct referred {
+    struct id id;
+    const struct day_drops *day;
+};
+
+// Rows that samples refer to, of all days and of repeated puts as well: others of the segment may
+// need them. What ClickHouse has is left out. Rows that are stored twice count once, so nothing is
+// counted before another try.
+static int send_referred(struct sending *s, enum table table, struct err *e)
+{
+    struct known *stored = &s->c->stored;
+    struct out rows;
+    struct referred *sent = NULL;
+    size_t n = 0, cap = 0;
+    out_init_arena(&rows, s->arena);
+    for (size_t i = 0; i < s->n; i++) {
+        struct str all = s->puts[i].rows[table];
+        struct unpack b = {(const uint8_t *)all.p, (const uint8_t *)all.p + all.n, false};
+        const struct day_drops *day = day_at(s, s->puts[i].day);
+        while (b.p < b.end) {
+            struct id id = row_id(&b);
+            struct str row = unpack_bytes(&b, row_u32(&b));
+            if (b.bad)
+                return err_set(e, "a record in the spool %s is damaged", s->c->spool.directory);
+            if (known_has(stored, id, day->day, generation(day)))
+                continue;
+            out_str(&rows, row);
+            sent = arena_push(s->arena, sent, n, &cap, sizeof *sent);
+            sent[n++] = (struct referred){id, day};
+        }
+    }
+    int code = n ? insert_rows(s, table, 0, out_result(&rows), e) : 0;
+    for (size_t i = 0; i < n && !code; i++)
+        known_add(stored, sent[i].id, sent[i].day->day, generation(sent[i].day));
+    return code;
+}
+
+static int send_all_referred(struct sending *s, struct err *e)
+{
+    int code = 0;
+    for (int table = 0; table < T_SAMPLES && !code; table++)
+        code = send_referred(s, (enum table)table, e);
+    return code;
+}
+
+// If a day was dropped while its rows were sent, some of what they refer to may be gone: it is sent
+// again, until nobody drops the day.
+static int confirm_days(struct sending *s, struct err *e)
+{
+    struct day_drops *before = arena_array(s->arena, s->n_days, sizeof *before);
+    for (int try = 0; try < 100; try++) {
+        bool same = true, dropping = false;
+        memcpy(before, s->days, s->n_days * sizeof *before);
+        int code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
+        for (size_t i = 0; i < s->n_days; i++) {
+            same &= generation(&s->days[i]) == generation(&before[i]);
+            dropping |= s->days[i].begun != s->days[i].ended;
+        }
+        if (!code && !same)
+            code = send_all_referred(s, e);
+        if (code || (same && !dropping))
+            return code;
+        nanosleep(&(struct timespec){0, 100 * 1000000}, NULL);
+    }
+    return err_set(e, "a day that rows belong to is being dropped from %s", s->c->at.database);
 }
 
 // Of a day that is sent: whether another server sent some of it at the same time.
@@ -250,18 +384,16 @@ static int find_doubles(struct sending *s, uint16_t day, struct err *e)
 {
     struct out sql;
     struct unpack rows;
-    uint64_t *ids = arena_array(s->arena, s->n, sizeof *ids), own = 0;
-    size_t n = 0;
-    for (size_t i = 0; i < s->n; i++)
-        if (s->puts[i].day == day && !s->repeated[i] && put_id(&s->puts[i]))
-            ids[n++] = put_id(&s->puts[i]);
+    uint64_t own = 0;
+    size_t n;
+    struct id *ids = day_ids(s, day, &n);
     if (!n)
         return 0;
     out_init_arena(&sql, s->arena);
     voids_select(s->c, &sql);
     where_rows(s, &sql, T_PROFILES, day);
     out_text(&sql, " AND id IN (");
-    sql_numbers(&sql, ids, sql_distinct(ids, n));
+    sql_ids(&sql, ids, n);
     out_text(&sql, ")");
     voids_group(&sql);
     int code = clickhouse_ask(s->c, out_result(&sql), s->arena, &rows, e);
@@ -273,26 +405,35 @@ static int find_doubles(struct sending *s, uint16_t day, struct err *e)
     return code;
 }
 
-static bool is_first_of_day(const struct sending *s, size_t at)
+static void list_days(struct sending *s)
 {
-    for (size_t i = at; i-- > 0;)
-        if (s->puts[i].day == s->puts[at].day)
-            return false;
-    return true;
+    s->days = arena_array(s->arena, s->n, sizeof *s->days);
+    for (size_t i = 0; i < s->n; i++) {
+        size_t j = 0;
+        while (j < s->n_days && s->days[j].day != s->puts[i].day)
+            j++;
+        if (j == s->n_days)
+            s->days[s->n_days++].day = s->puts[i].day;
+    }
 }
 
 static int send_puts(struct sending *s, struct err *e)
 {
+    list_days(s);
     int code = decide(s, e);
     if (!code && s->f->attempted)
         code = wait_for_earlier(s, e);
-    for (int table = 0; table < N_TABLES && !code; table++)
-        for (size_t i = 0; i < s->n && !code; i++)
-            if (is_first_of_day(s, i))
-                code = send_table(s, (enum table)table, s->puts[i].day, e);
-    for (size_t i = 0; i < s->n && !code; i++)
-        if (is_first_of_day(s, i))
-            code = find_doubles(s, s->puts[i].day, e);
+    if (!code)
+        code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
+    if (!code)
+        code = send_all_referred(s, e);
+    for (int table = T_SAMPLES; table < N_TABLES && !code; table++)
+        for (size_t i = 0; i < s->n_days && !code; i++)
+            code = send_table(s, (enum table)table, s->days[i].day, e);
+    if (!code)
+        code = confirm_days(s, e);
+    for (size_t i = 0; i < s->n_days && !code; i++)
+        code = find_doubles(s, s->days[i].day, e);
     return code;
 }
 

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "store/clickhouse.h"
+#include "store/exact.h"
 
 // How long a question waits for what was acknowledged before it.
 #define FLUSH_NANOS (INT64_C(5) * 1000000000)
@@ -36,7 +37,7 @@ struct search {
     struct type_id type;
     bool typed;
     size_t cap;
-    uint64_t *others; // families and bases of series that do not match
+    struct id *others; // families and bases of series that do not match
     size_t n_others, cap_others;
 };
 
@@ -47,21 +48,20 @@ static int ask_series(struct search *s, struct unpack *rows, struct err *e)
     struct str service = one_service(s->select);
     out_init_arena(&sql, s->arena);
     out_printf(&sql,
-               "SELECT series, any(scope), any(kind), any(label_names), any(label_values), "
+               "SELECT service, series, any(kind), any(label_names), any(label_values), "
                "any(families), any(base), any(derived) FROM %s.series WHERE day >= toDate(%u) AND "
-               "day <= toDate(%u) AND "
-               "tenant = ",
+               "day <= toDate(%u) AND tenant = ",
                s->c->at.database, day_number(s->select->start), day_number(s->select->end));
     sql_text(&sql, s->select->tenant);
     if (service.n) {
         out_text(&sql, " AND service = ");
         sql_text(&sql, service);
     }
-    out_text(&sql, " GROUP BY series FORMAT RowBinary");
+    out_text(&sql, " GROUP BY service, series FORMAT RowBinary");
     return clickhouse_ask(s->c, out_result(&sql), s->arena, rows, e);
 }
 
-static void add_other(struct search *s, uint64_t family)
+static void add_other(struct search *s, struct id family)
 {
     s->others = arena_push(s->arena, s->others, s->n_others, &s->cap_others, sizeof *s->others);
     s->others[s->n_others++] = family;
@@ -70,7 +70,8 @@ static void add_other(struct search *s, uint64_t family)
 static bool read_one(struct search *s, struct unpack *b)
 {
     struct finding *f = s->f;
-    uint64_t id = row_u64(b), scope = row_u64(b);
+    struct str service = unpack_str(b);
+    struct id id = row_id(b);
     struct str body = unpack_str(b);
     struct kind kind;
     size_t n = unpack_count(b);
@@ -86,12 +87,14 @@ static bool read_one(struct search *s, struct unpack *b)
         return false;
     int column = s->typed ? type_id_column(&s->type, &kind) : 0;
     bool named = !s->typed || str_eq(labels_get(labels, n, STR("__name__")), s->type.name);
-    uint64_t *families = arena_array(s->arena, k, sizeof *families);
+    struct id *families = arena_array(s->arena, k, sizeof *families), base;
     for (size_t i = 0; i < k; i++)
-        families[i] = row_u64(b);
-    uint64_t base = row_u64(b), derived = row_u64(b);
+        families[i] = row_id(b);
+    base = row_id(b);
+    uint64_t derived = row_u64(b);
     for (uint32_t i = 0; i < kind.k; i++) {
-        uint64_t family = families[i], samples = derived >> i & 1 ? base : family;
+        bool shared = derived >> i & 1;
+        struct id family = families[i], samples = shared ? base : family;
         if (!named || (s->typed && (int)i != column))
             continue;
         struct store_series series = labels_series(labels, n, &kind, i, s->arena);
@@ -103,9 +106,9 @@ static bool read_one(struct search *s, struct unpack *b)
         f->found = arena_push(s->arena, f->found, f->n, &s->cap, sizeof *f->found);
         f->found[f->n++] = (struct found_series){.id = id,
                                                  .family = family,
-                                                 .scope = scope,
+                                                 .service = service,
                                                  .base = samples,
-                                                 .factor = i && samples != family ? kind.period : 1,
+                                                 .factor = i && shared ? kind.period : 1,
                                                  .series = series,
                                                  .type = kind.types[i].type,
                                                  .unit = kind.types[i].unit,
@@ -126,17 +129,13 @@ static int label_order(const void *a, const void *b)
 static int found_order(const void *a, const void *b)
 {
     const struct found_series *x = a, *y = b;
-    if (x->family != y->family)
-        return x->family < y->family ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
+    return id_eq(x->family, y->family) ? id_cmp(x->id, y->id) : id_cmp(x->family, y->family);
 }
 
 static int base_order(const void *a, const void *b)
 {
     const struct found_series *x = a, *y = b;
-    if (x->base != y->base)
-        return x->base < y->base ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
+    return id_eq(x->base, y->base) ? id_cmp(x->id, y->id) : id_cmp(x->base, y->base);
 }
 
 static void arrange(struct search *s)
@@ -157,19 +156,16 @@ static void arrange(struct search *s)
     }
     f->families = arena_array(s->arena, f->n, sizeof *f->families);
     f->bases = arena_array(s->arena, f->n, sizeof *f->bases);
-    f->scopes = arena_array(s->arena, f->n, sizeof *f->scopes);
     for (size_t i = 0; i < f->n; i++) {
         f->families[i] = f->found[i].family;
         f->bases[i] = f->found[i].base;
-        f->scopes[i] = f->found[i].scope;
     }
-    f->n_bases = sql_distinct(f->bases, f->n);
-    f->n_families = sql_distinct(f->families, f->n);
-    f->n_scopes = sql_distinct(f->scopes, f->n);
+    f->n_bases = id_distinct(f->bases, f->n);
+    f->n_families = id_distinct(f->families, f->n);
     f->whole = true;
     for (size_t i = 0; i < s->n_others && f->whole; i++)
-        f->whole = !sql_is_among(s->others[i], f->families, f->n_families) &&
-                   !sql_is_among(s->others[i], f->bases, f->n_bases);
+        f->whole = !id_is_among(s->others[i], f->families, f->n_families) &&
+                   !id_is_among(s->others[i], f->bases, f->n_bases);
 }
 
 int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,
@@ -185,8 +181,8 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = voids_ask(c, day_number(select->start), day_number(select->end), arena, &f->voids,
-                         &f->n_voids, e);
+    int code = voids_ask(c, select->tenant, day_number(select->start), day_number(select->end),
+                         arena, &f->voids, &f->n_voids, e);
     if (!code)
         code = ask_series(&s, &rows, e);
     while (!code && rows.p < rows.end)
@@ -205,31 +201,35 @@ void clickhouse_where(struct out *sql, const struct store_select *select, const 
                       enum where table)
 {
     bool samples = table != IN_PROFILES;
+    out_text(sql, " WHERE tenant = ");
+    sql_text(sql, select->tenant);
     out_printf(sql,
-               " WHERE day >= toDate(%u) AND day <= toDate(%u) AND hour >= %u AND hour <= %u AND "
+               " AND day >= toDate(%u) AND day <= toDate(%u) AND hour >= %u AND hour <= %u AND "
                "family IN (",
                day_number(select->start), day_number(select->end), hour_number(select->start),
                hour_number(select->end));
-    sql_numbers(sql, samples ? f->bases : f->families, samples ? f->n_bases : f->n_families);
+    sql_ids(sql, samples ? f->bases : f->families, samples ? f->n_bases : f->n_families);
     out_text(sql, ")");
     if (!f->whole) {
         out_text(sql, " AND series IN (");
         for (size_t i = 0; i < f->n; i++) {
             if (i)
                 out_char(sql, ',');
-            out_u64(sql, f->found[i].id);
+            sql_id(sql, f->found[i].id);
         }
         out_text(sql, ")");
     }
     if (table == IN_HOURLY) // An hour with voids has more rows here than its profiles say.
         return;
-    for (size_t i = 0; i < f->n_voids; i++)
-        out_printf(sql, "%s(%llu,%lld,%llu)%s", i ? "," : " AND (series, ts, batch) NOT IN (",
-                   (unsigned long long)f->voids[i].series, (long long)f->voids[i].ts,
+    for (size_t i = 0; i < f->n_voids; i++) {
+        out_text(sql, i ? ",(" : " AND (series, ts, batch) NOT IN ((");
+        sql_id(sql, f->voids[i].series);
+        out_printf(sql, ",%lld,%llu)%s", (long long)f->voids[i].ts,
                    (unsigned long long)f->voids[i].batch, i + 1 == f->n_voids ? ")" : "");
+    }
 }
 
-struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t series)
+struct found_series *finding_at(struct finding *f, struct id family, struct id series)
 {
     struct found_series key = {.family = family, .id = series};
     return f->n ? bsearch(&key, f->found, f->n, sizeof key, found_order) : NULL;
@@ -238,13 +238,14 @@ struct found_series *finding_at(struct finding *f, uint64_t family, uint64_t ser
 static int only_base_order(const void *a, const void *b)
 {
     const struct found_series *x = a, *y = b;
-    return x->base < y->base ? -1 : x->base > y->base;
+    return id_cmp(x->base, y->base);
 }
 
-struct found_series *finding_base(struct finding *f, uint64_t base, uint64_t series)
+struct found_series *finding_base(struct finding *f, struct id base, struct id series)
 {
     struct found_series key = {.base = base, .id = series};
-    return f->n ? bsearch(&key, f->by_base, f->n, sizeof key, series ? base_order : only_base_order)
+    return f->n ? bsearch(&key, f->by_base, f->n, sizeof key,
+                          id_is_none(series) ? only_base_order : base_order)
                 : NULL;
 }
 
@@ -252,17 +253,9 @@ struct found_series *finding_base(struct finding *f, uint64_t base, uint64_t ser
 
 struct line {
     struct store_series series;
-    struct store_point *points;
-    size_t n, cap;
-    bool any, ordered;
+    struct exact_line points;
+    bool any;
 };
-
-static void add_point(struct line *line, struct arena *arena, struct store_point point)
-{
-    line->ordered &= !line->n || line->points[line->n - 1].index < point.index;
-    line->points = arena_push(arena, line->points, line->n, &line->cap, sizeof *line->points);
-    line->points[line->n++] = point;
-}
 
 // step 0: only whether there is a profile.
 static int ask_points(struct clickhouse *c, const struct store_select *select, int64_t step,
@@ -275,7 +268,7 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
     if (step)
         out_printf(&sql,
                    ", if(ts = %lld, toInt64(0), intDiv(ts - %lld - 1, toInt64(%lld)) + 1) AS i, "
-                   "sum(toFloat64(total)), count()",
+                   "sum(total), sum(" SQL_HIGH("total") "), count()",
                    (long long)select->start, (long long)select->start, (long long)step);
     out_printf(&sql, " FROM %s.profiles", c->at.database);
     clickhouse_where(&sql, select, f, IN_PROFILES);
@@ -285,12 +278,11 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
     if (code)
         return code;
     while (rows.p < rows.end) {
-        uint64_t family = row_u64(&rows), id = row_u64(&rows), bits;
-        struct store_point point = {0};
+        struct id family = row_id(&rows), id = row_id(&rows);
+        struct exact_point point = {0};
         if (step) {
             point.index = (int64_t)row_u64(&rows);
-            bits = row_u64(&rows);
-            memcpy(&point.sum, &bits, sizeof bits);
+            point.sum = row_sum(&rows);
             point.n = row_u64(&rows);
         }
         const struct found_series *found = finding_at(f, family, id);
@@ -299,31 +291,9 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
         lines[found->line].any = true;
         lines[found->line].series = found->series;
         if (step)
-            add_point(&lines[found->line], arena, point);
+            exact_add(&lines[found->line].points, arena, point);
     }
     return 0;
-}
-
-static int point_order(const void *a, const void *b)
-{
-    const struct store_point *x = a, *y = b;
-    return x->index < y->index ? -1 : x->index > y->index;
-}
-
-static void order_points(struct line *line)
-{
-    size_t n = 0;
-    if (line->ordered)
-        return;
-    qsort(line->points, line->n, sizeof *line->points, point_order);
-    for (size_t i = 0; i < line->n; i++)
-        if (n && line->points[n - 1].index == line->points[i].index) {
-            line->points[n - 1].sum += line->points[i].sum;
-            line->points[n - 1].n += line->points[i].n;
-        } else {
-            line->points[n++] = line->points[i];
-        }
-    line->n = n;
 }
 
 // The lines that have something, in the order of their labels.
@@ -342,14 +312,10 @@ static int scan(struct clickhouse *c, const struct store_select *select, int64_t
         return STORE_BUSY;
     }
     *lines = arena_array(arena, f.n_lines, sizeof **lines);
-    for (uint32_t i = 0; i < f.n_lines; i++)
-        (*lines)[i].ordered = true;
     code = ask_points(c, select, step, &f, arena, *lines, e);
     for (uint32_t i = 0; i < f.n_lines && !code; i++)
-        if ((*lines)[i].any) {
-            order_points(&(*lines)[i]);
+        if ((*lines)[i].any)
             (*lines)[(*n)++] = (*lines)[i];
-        }
     arena_try_end(arena);
     return code;
 }
@@ -380,8 +346,10 @@ int clickhouse_lines(void *driver, const struct store_select *select, int64_t st
     if (code || ARENA_TRY(arena, trap))
         return code ? code : (arena_caught(arena, e), STORE_BUSY);
     *found = arena_array(arena, *n, sizeof **found);
-    for (size_t i = 0; i < *n; i++)
-        (*found)[i] = (struct store_line){lines[i].series, lines[i].points, lines[i].n};
+    for (size_t i = 0; i < *n; i++) {
+        (*found)[i].series = lines[i].series;
+        (*found)[i].points = exact_points(&lines[i].points, arena, &(*found)[i].n_points);
+    }
     arena_try_end(arena);
     return 0;
 }

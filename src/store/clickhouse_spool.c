@@ -4,7 +4,9 @@
 //
 // The payload of RECORD_PUTS is the puts of one request: each its day (u16), rows and bytes of
 // each table (u32 both), then these bytes. RECORD_DECISION: see clickhouse_send.c. What follows
-// the last whole record was never acknowledged.
+// the last whole record was never acknowledged. A segment refers to nothing outside: it has all
+// rows of series, stacks and locations that its samples need, and the sender leaves out those that
+// ClickHouse has.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +40,7 @@ static int64_t now(void)
 
 static void path_of(const struct spool *s, const struct segment_file *f, char path[PATH_MAX])
 {
-    snprintf(path, PATH_MAX, "%s/%016llx-%016llx.rows", s->directory, (unsigned long long)f->seq,
+    snprintf(path, PATH_MAX, "%s/%016llx-%016llx.2.rows", s->directory, (unsigned long long)f->seq,
              (unsigned long long)f->batch);
 }
 
@@ -66,6 +68,13 @@ static int by_seq(const void *a, const void *b)
     return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
+static void free_segments(struct segment_file **all, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(all[i]);
+    free(all);
+}
+
 // What an earlier process left.
 static int find_segments(struct spool *s, struct err *e)
 {
@@ -77,8 +86,17 @@ static int find_segments(struct spool *s, struct err *e)
     for (const struct dirent *entry; (entry = readdir(d));) {
         uint64_t seq, batch;
         struct stat st;
-        struct str name = str_from(entry->d_name); // seq-batch.rows, 16 digits each
-        if (name.n != 38 || name.p[16] != '-' || !str_ends(name, STR(".rows")) ||
+        struct str name = str_from(entry->d_name); // seq-batch.2.rows, 16 digits each
+        if (name.n == 38 && str_ends(name, STR(".rows"))) {
+            err_set(e,
+                    "%s/%s is of an earlier kiln, whose rows this one does not read: let that one "
+                    "send it, or remove it",
+                    s->directory, entry->d_name);
+            closedir(d);
+            free_segments(all, n);
+            return STORE_FAILED;
+        }
+        if (name.n != 40 || name.p[16] != '-' || !str_ends(name, STR(".2.rows")) ||
             !str_to_u64(str_from_to(name, 0, 16), 16, &seq) ||
             !str_to_u64(str_from_to(name, 17, 33), 16, &batch) ||
             fstatat(dirfd(d), entry->d_name, &st, 0))
@@ -89,7 +107,7 @@ static int find_segments(struct spool *s, struct err *e)
         if (!f || !more) {
             free(f);
             closedir(d);
-            free(all);
+            free_segments(all, n);
             return err_set(e, "no memory to open the spool");
         }
         *f = (struct segment_file){.seq = seq,
@@ -203,8 +221,11 @@ int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
     int code = f->fd < 0 ? failed(s, "make a file", e) : sync_directory(s, e);
     if (code) {
-        if (f->fd >= 0)
+        if (f->fd >= 0) {
             close(f->fd);
+            unlink(path);
+        }
+        s->next_seq--; // or a flush would wait for it
         free(f);
         return code;
     }
@@ -236,6 +257,10 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
     struct out out;
     struct head head = {.kind = RECORD_PUTS};
     uint64_t rows = 0;
+    if (s->broken) {
+        *e = s->error;
+        return s->broken;
+    }
     out_init_memory(&out, (size_t)1 << 31);
     out_write(&out, &head, sizeof head);
     for (size_t i = 0; i < n; i++) {
@@ -258,9 +283,12 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
         memcpy(out.p, &head, sizeof head);
         if (!write_all(f->fd, out.p, out.n, f->bytes)) {
             code = failed(s, "write", e);
-            // What is there of it must not be followed by anything.
-            if (ftruncate(f->fd, (off_t)f->bytes))
-                seal(s);
+            // What is there of it must not be followed by anything, and what is before it cannot
+            // be acknowledged by syncing another file.
+            if (ftruncate(f->fd, (off_t)f->bytes)) {
+                s->broken = code;
+                s->error = *e;
+            }
         } else {
             f->bytes += out.n;
             f->rows += rows;
@@ -276,13 +304,20 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
 int spool_sync(struct spool *s, uint64_t before, struct err *e)
 {
     struct segment_file *f = s->open;
+    int code = s->broken;
     if (!f)
         return 0;
-    if (fdatasync(f->fd)) {
-        int code = failed(s, "sync", e);
-        if (ftruncate(f->fd, (off_t)before) == 0) {
-            s->bytes -= f->bytes - before;
-            f->bytes = before;
+    if (code)
+        *e = s->error;
+    else if (fdatasync(f->fd))
+        code = failed(s, "sync", e);
+    s->broken = 0;
+    if (code) {
+        s->bytes -= f->bytes - before;
+        f->bytes = before;
+        if (ftruncate(f->fd, (off_t)before)) {
+            f->is_cut = true;
+            f->cut = before;
         }
         seal(s); // Nothing is to follow in a file that did not take everything.
         pthread_cond_signal(&s->work);
@@ -377,11 +412,14 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
         return code;
     }
     int code = 0;
-    *bytes = malloc((size_t)st.st_size + 1);
+    size_t size = (size_t)st.st_size;
+    if (f->is_cut && f->cut < size)
+        size = (size_t)f->cut;
+    *bytes = malloc(size + 1);
     if (!*bytes)
-        code = err_set(e, "no memory to send %lld bytes", (long long)st.st_size);
-    for (ssize_t got; !code && *n < (size_t)st.st_size; *n += (size_t)got)
-        if ((got = pread(fd, *bytes + *n, (size_t)st.st_size - *n, (off_t)*n)) <= 0)
+        code = err_set(e, "no memory to send %zu bytes", size);
+    for (ssize_t got; !code && *n < size; *n += (size_t)got)
+        if ((got = pread(fd, *bytes + *n, size - *n, (off_t)*n)) <= 0)
             code = failed(s, "read", e);
     close(fd);
     if (code) {
@@ -391,7 +429,7 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
     return code;
 }
 
-int spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole, struct str record,
+int spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
                  struct err *e)
 {
     char path[PATH_MAX];
@@ -404,6 +442,8 @@ int spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole, 
     if (fd < 0 || ftruncate(fd, (off_t)whole) || !write_all(fd, &head, sizeof head, whole) ||
         !write_all(fd, record.p, record.n, whole + sizeof head) || fdatasync(fd))
         code = failed(s, "write", e);
+    else
+        f->is_cut = false; // It was truncated now.
     if (fd >= 0)
         close(fd);
     return code;
@@ -447,6 +487,23 @@ enum record spool_next(struct unpack *b, uint64_t batch, struct unpack *record)
     return (enum record)head.kind;
 }
 
+// Of the first row; empty if there is none.
+static struct str tenant_of(struct str rows, size_t at)
+{
+    struct unpack b = {(const uint8_t *)rows.p, (const uint8_t *)rows.p + rows.n, false};
+    unpack_bytes(&b, at);
+    return unpack_str(&b);
+}
+
+// Bytes of a text in a row.
+static size_t row_tail(size_t n)
+{
+    size_t bytes = n + 1;
+    for (; n >= 128; n >>= 7)
+        bytes++;
+    return bytes;
+}
+
 bool spool_next_put(struct unpack *record, struct spool_put *put)
 {
     uint32_t bytes[N_TABLES];
@@ -461,9 +518,11 @@ bool spool_next_put(struct unpack *record, struct spool_put *put)
     }
     for (int t = 0; t < N_TABLES; t++)
         put->rows[t] = unpack_bytes(record, bytes[t]);
-    // These are read by counting.
-    if (put->rows[T_SAMPLES].n != (size_t)put->n[T_SAMPLES] * SAMPLE_ROW ||
-        put->rows[T_PROFILES].n != (size_t)put->n[T_PROFILES] * PROFILE_ROW)
+    // These are read by counting; the tenant is at the end of each.
+    put->tenant = tenant_of(put->rows[T_PROFILES], PROFILE_ROW);
+    size_t tenant = row_tail(put->tenant.n);
+    if (put->rows[T_SAMPLES].n != (size_t)put->n[T_SAMPLES] * (SAMPLE_ROW + tenant) ||
+        put->rows[T_PROFILES].n != (size_t)put->n[T_PROFILES] * (PROFILE_ROW + tenant))
         unpack_fail(record);
     return !record->bad;
 }

@@ -10,32 +10,40 @@ enum { IDS_MAX = 100000 };
 static void cache_free(struct stacks_cache *s)
 {
     symbols_free(s->symbols);
+    free(s->names);
     pthread_mutex_destroy(&s->use);
     free(s);
 }
 
-static struct stacks_cache *cache_new(uint64_t scope)
+static struct stacks_cache *cache_new(struct str tenant, struct str service)
 {
     struct stacks_cache *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
-    s->scope = scope;
     pthread_mutex_init(&s->use, NULL);
+    s->names = malloc(tenant.n + service.n + 1);
+    if (s->names) {
+        s->tenant = (struct str){s->names, tenant.n};
+        s->service = (struct str){s->names + tenant.n, service.n};
+        memcpy(s->names, tenant.p, tenant.n);
+        memcpy(s->names + tenant.n, service.p, service.n);
+    }
     s->symbols = symbols_new(0);
-    if (!s->symbols) {
+    if (!s->symbols || !s->names) {
         cache_free(s);
         return NULL;
     }
     return s;
 }
 
-int stacks_take(struct clickhouse *c, uint64_t scope, struct stacks_cache **cache, struct err *e)
+int stacks_take(struct clickhouse *c, struct str tenant, struct str service,
+                struct stacks_cache **cache, struct err *e)
 {
     pthread_mutex_lock(&c->lock);
     struct stacks_cache *s = c->caches;
-    while (s && (s->scope != scope || s->expired))
+    while (s && (s->expired || !str_eq(s->service, service) || !str_eq(s->tenant, tenant)))
         s = s->next;
-    if (!s && (s = cache_new(scope))) {
+    if (!s && (s = cache_new(tenant, service))) {
         s->next = c->caches;
         c->caches = s;
     }
@@ -53,9 +61,10 @@ int stacks_take(struct clickhouse *c, uint64_t scope, struct stacks_cache **cach
     return 0;
 }
 
-void stacks_give(struct clickhouse *c, struct stacks_cache *s, bool broken)
+void stacks_give(struct clickhouse *c, struct stacks_cache *s)
 {
     size_t size = symbols_size(s->symbols);
+    bool broken = s->half_added;
     pthread_mutex_unlock(&s->use);
     pthread_mutex_lock(&c->lock);
     s->size = size;
@@ -104,13 +113,13 @@ void stacks_forget(struct clickhouse *c)
     }
 }
 
-uint32_t stacks_node(const struct stacks_cache *s, uint64_t id)
+uint32_t stacks_node(const struct stacks_cache *s, struct id id)
 {
     if (!s->index.slots)
         return UINT32_MAX;
-    for (struct hash_probe at = hash_find(&s->index, id); hash_hit(&s->index, &at);
+    for (struct hash_probe at = hash_find(&s->index, id.a); hash_hit(&s->index, &at);
          hash_next(&s->index, &at))
-        if (s->ids[at.item] == id)
+        if (id_eq(s->ids[at.item], id))
             return s->nodes[at.item];
     return UINT32_MAX;
 }
@@ -121,11 +130,10 @@ struct fetching {
     struct clickhouse *c;
     struct stacks_cache *s;
     struct arena *arena;
-    struct str tenant;
     uint32_t first_day, last_day;
     struct model_builder b;
     struct hash_table index; // of locations, by their id
-    uint64_t *location_ids;
+    struct id *location_ids;
     uint32_t *locations;
     size_t n_locations, cap_ids, cap_locations;
     uint32_t *flags; // of b's mappings
@@ -133,17 +141,19 @@ struct fetching {
 };
 
 static void select_ids(struct fetching *f, struct out *sql, const char *what, const char *table,
-                       const char *id, const uint64_t *ids, size_t n)
+                       const char *id, const struct id *ids, size_t n)
 {
     out_init_arena(sql, f->arena);
-    out_printf(sql,
-               "SELECT %s, %s FROM %s.%s WHERE day >= toDate(%u) AND day <= toDate(%u) AND scope = "
-               "%llu",
-               id, what, f->c->at.database, table, f->first_day, f->last_day,
-               (unsigned long long)f->s->scope);
+    out_printf(
+        sql,
+        "SELECT %s, %s FROM %s.%s WHERE day >= toDate(%u) AND day <= toDate(%u) AND tenant = ", id,
+        what, f->c->at.database, table, f->first_day, f->last_day);
+    sql_text(sql, f->s->tenant);
+    out_text(sql, " AND service = ");
+    sql_text(sql, f->s->service);
     if (n <= IDS_MAX) {
         out_printf(sql, " AND %s IN (", id);
-        sql_numbers(sql, ids, n);
+        sql_ids(sql, ids, n);
         out_text(sql, ")");
     }
     out_printf(sql, " GROUP BY %s FORMAT RowBinary", id);
@@ -176,7 +186,8 @@ static uint32_t mapping_of(struct fetching *f, const struct symbols_mapping *m, 
 
 // A row of locations as it is.
 struct raw_location {
-    uint64_t id, address;
+    struct id id;
+    uint64_t address;
     bool folded, mapped;
     struct symbols_mapping m;
     struct str file, build_id;
@@ -187,7 +198,7 @@ struct raw_location {
 
 static bool parse_location(struct fetching *f, struct unpack *b, struct raw_location *l)
 {
-    l->id = row_u64(b);
+    l->id = row_id(b);
     l->address = row_u64(b);
     l->folded = row_u8(b);
     l->mapped = row_u8(b);
@@ -240,7 +251,7 @@ static void build_location(struct fetching *f, const struct raw_location *l,
         arena_push(f->arena, f->locations, f->n_locations, &f->cap_locations, sizeof *f->locations);
     f->location_ids[f->n_locations] = l->id;
     f->locations[f->n_locations] = made;
-    hash_add(&f->index, f->arena, l->id, (uint32_t)f->n_locations++);
+    hash_add(&f->index, f->arena, l->id.a, (uint32_t)f->n_locations++);
 }
 
 static int build_locations(struct fetching *f, struct unpack rows, struct err *e)
@@ -256,17 +267,17 @@ static int build_locations(struct fetching *f, struct unpack rows, struct err *e
         if (!all[i].n && all[i].mapped && all[i].build_id.n)
             places[n_places++] = all[i].address + all[i].m.offset;
     struct late_names names;
-    int code = names_ask(f->c, f->tenant, places, n_places, f->arena, &names, e);
+    int code = names_ask(f->c, f->s->tenant, places, n_places, f->arena, &names, e);
     for (size_t i = 0; i < n && !code; i++)
         build_location(f, &all[i], &names);
     return code;
 }
 
-static uint32_t location_of(const struct fetching *f, uint64_t id)
+static uint32_t location_of(const struct fetching *f, struct id id)
 {
-    for (struct hash_probe at = hash_find(&f->index, id); hash_hit(&f->index, &at);
+    for (struct hash_probe at = hash_find(&f->index, id.a); hash_hit(&f->index, &at);
          hash_next(&f->index, &at))
-        if (f->location_ids[at.item] == id)
+        if (id_eq(f->location_ids[at.item], id))
             return f->locations[at.item];
     return MODEL_NONE;
 }
@@ -274,16 +285,16 @@ static uint32_t location_of(const struct fetching *f, uint64_t id)
 // All locations of the stacks in rows.
 static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e)
 {
-    uint64_t *ids = NULL;
+    struct id *ids = NULL;
     size_t n = 0, cap = 0;
     while (rows.p < rows.end && !rows.bad) {
-        row_u64(&rows);
+        row_id(&rows);
         for (size_t left = unpack_count(&rows); left > 0; left--) {
             ids = arena_push(f->arena, ids, n, &cap, sizeof *ids);
-            ids[n++] = row_u64(&rows);
+            ids[n++] = row_id(&rows);
         }
     }
-    size_t kept = sql_distinct(ids, n);
+    size_t kept = id_distinct(ids, n);
     if (!kept)
         return 0;
     struct out sql;
@@ -297,24 +308,25 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
     return code ? code : build_locations(f, found, e);
 }
 
-static void add_stack(struct stacks_cache *s, uint64_t id, uint32_t node)
+static void add_stack(struct stacks_cache *s, struct id id, uint32_t node)
 {
     s->ids = arena_push(s->symbols->arena, s->ids, s->n, &s->cap_ids, sizeof *s->ids);
     s->nodes = arena_push(s->symbols->arena, s->nodes, s->n, &s->cap_nodes, sizeof *s->nodes);
     s->ids[s->n] = id;
     s->nodes[s->n] = node;
-    hash_add(&s->index, s->symbols->arena, id, (uint32_t)s->n++);
+    hash_add(&s->index, s->symbols->arena, id.a, (uint32_t)s->n++);
 }
 
 // The stacks in rows as samples whose value is their number: so their nodes tell which they are.
 static void add_stacks(struct fetching *f, struct unpack rows)
 {
     struct stacks_cache *s = f->s;
-    uint64_t *ids = NULL;
+    s->half_added = true;
+    struct id *ids = NULL;
     size_t n = 0, cap = 0, cap_frames = 0;
     uint32_t *frames = NULL;
     while (rows.p < rows.end && !rows.bad) {
-        uint64_t id = row_u64(&rows);
+        struct id id = row_id(&rows);
         size_t depth = unpack_count(&rows);
         bool whole = true;
         if (depth > cap_frames) {
@@ -322,7 +334,7 @@ static void add_stacks(struct fetching *f, struct unpack rows)
             frames = arena_array(f->arena, cap_frames, sizeof *frames);
         }
         for (size_t i = 0; i < depth; i++) {
-            frames[i] = location_of(f, row_u64(&rows));
+            frames[i] = location_of(f, row_id(&rows));
             whole &= frames[i] != MODEL_NONE;
         }
         if (rows.bad || !whole || stacks_node(s, id) != UINT32_MAX)
@@ -350,9 +362,10 @@ static void add_stacks(struct fetching *f, struct unpack rows)
         symbols_add(s->symbols, &one, f->arena, &v);
         add_stack(s, ids[i], v.nodes[0]);
     }
+    s->half_added = false;
 }
 
-static int fetch(struct fetching *f, const uint64_t *ids, size_t n, struct err *e)
+static int fetch(struct fetching *f, const struct id *ids, size_t n, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -370,9 +383,9 @@ static int fetch(struct fetching *f, const uint64_t *ids, size_t n, struct err *
 }
 
 int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
-                const uint64_t *ids, size_t n, struct err *e)
+                const struct id *ids, size_t n, struct budget *budget, struct err *e)
 {
-    struct fetching f = {.c = c, .s = s, .arena = arena_new(0), .tenant = select->tenant};
+    struct fetching f = {.c = c, .s = s, .arena = arena_new_in(budget, 0)};
     int64_t last = select->end / DAY_NANOS;
     if (!f.arena)
         return err_set(e, "no memory to read stacks");
@@ -390,7 +403,7 @@ int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store
         arena_free(f.arena);
         return STORE_BUSY;
     }
-    uint64_t *missing = arena_array(f.arena, n, sizeof *missing);
+    struct id *missing = arena_array(f.arena, n, sizeof *missing);
     size_t n_missing = 0;
     for (size_t i = 0; i < n; i++)
         if (stacks_node(s, ids[i]) == UINT32_MAX)

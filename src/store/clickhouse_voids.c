@@ -22,8 +22,8 @@ static int64_t now(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struct arena *arena,
-              struct void_put **voids, size_t *n, struct err *e)
+int voids_ask(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
+              struct arena *arena, struct void_put **voids, size_t *n, struct err *e)
 {
     struct unpack rows;
     *voids = NULL;
@@ -35,8 +35,8 @@ int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struc
         return 0;
     // All days at once: there are hardly ever any.
     char *sql = arena_printf(arena,
-                             "SELECT toUInt32(toUInt16(day)) AS d, series, ts, batch FROM %s.voids "
-                             "GROUP BY d, series, ts, batch FORMAT RowBinary",
+                             "SELECT toUInt32(toUInt16(day)) AS d, tenant, series, ts, batch FROM "
+                             "%s.voids GROUP BY d, tenant, series, ts, batch FORMAT RowBinary",
                              c->at.database);
     int64_t asked = now();
     int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
@@ -47,10 +47,11 @@ int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struc
     pthread_mutex_unlock(&c->lock);
     for (size_t cap = 0; rows.p < rows.end && !rows.bad;) {
         uint32_t day = row_u32(&rows);
-        struct void_put v = {.series = row_u64(&rows)};
+        struct void_put v = {.tenant = unpack_str(&rows)};
+        v.series = row_id(&rows);
         v.ts = (int64_t)row_u64(&rows);
         v.batch = row_u64(&rows);
-        if (day < first_day || day > last_day)
+        if (day < first_day || day > last_day || (tenant.n && !str_eq(tenant, v.tenant)))
             continue;
         *voids = arena_push(arena, *voids, *n, &cap, sizeof **voids);
         (*voids)[(*n)++] = v;
@@ -61,34 +62,36 @@ int voids_ask(struct clickhouse *c, uint32_t first_day, uint32_t last_day, struc
 void voids_select(struct clickhouse *c, struct out *sql)
 {
     out_printf(sql,
-               "SELECT toUInt32(toUInt16(any(day))), any(series), any(ts), groupUniqArray(batch) "
-               "AS b FROM %s.profiles WHERE ",
+               "SELECT toUInt32(toUInt16(any(day))), tenant, any(series), any(ts), "
+               "groupUniqArray(batch) AS b FROM %s.profiles WHERE ",
                c->at.database);
 }
 
 void voids_group(struct out *sql)
 {
-    out_text(sql, " GROUP BY id HAVING length(b) > 1 FORMAT RowBinary");
+    out_text(sql, " GROUP BY tenant, id HAVING length(b) > 1 FORMAT RowBinary");
 }
 
 static int void_order(const void *a, const void *b)
 {
     const struct void_put *x = a, *y = b;
-    if (x->series != y->series)
-        return x->series < y->series ? -1 : 1;
+    if (!id_eq(x->series, y->series))
+        return id_cmp(x->series, y->series);
     if (x->ts != y->ts)
         return x->ts < y->ts ? -1 : 1;
-    return x->batch < y->batch ? -1 : x->batch > y->batch;
+    if (x->batch != y->batch)
+        return x->batch < y->batch ? -1 : 1;
+    return str_cmp(x->tenant, y->tenant);
 }
 
 int voids_write(struct clickhouse *c, struct unpack *found, const struct void_put *known, size_t n,
                 uint64_t batch, struct arena *arena, uint64_t *own, struct err *e)
 {
-    struct out rows;
-    out_init_arena(&rows, arena);
+    struct pack rows = {.arena = arena};
     while (found->p < found->end && !found->bad) {
         uint16_t day = (uint16_t)row_u32(found);
-        struct void_put v = {.series = row_u64(found)};
+        struct void_put v = {.tenant = unpack_str(found)};
+        v.series = row_id(found);
         v.ts = (int64_t)row_u64(found);
         size_t n_batches = unpack_count(found);
         uint64_t *batches = arena_array(arena, n_batches, sizeof *batches);
@@ -99,14 +102,16 @@ int voids_write(struct clickhouse *c, struct unpack *found, const struct void_pu
             v.batch = batches[i];
             if (n && bsearch(&v, known, n, sizeof v, void_order))
                 continue;
-            out_write(&rows, &day, sizeof day);
-            out_write(&rows, &v.series, sizeof v.series);
-            out_write(&rows, &v.ts, sizeof v.ts);
-            out_write(&rows, &v.batch, sizeof v.batch);
+            pack_bytes(&rows, &day, sizeof day);
+            pack_str(&rows, v.tenant);
+            pack_bytes(&rows, &v.series, sizeof v.series);
+            pack_bytes(&rows, &v.ts, sizeof v.ts);
+            pack_bytes(&rows, &v.batch, sizeof v.batch);
             *own += v.batch == batch;
         }
     }
-    return rows.n ? clickhouse_insert(c, "voids", "", out_result(&rows), e) : 0;
+    struct str all = {(const char *)rows.p, rows.n};
+    return rows.n ? clickhouse_insert(c, "voids", "", all, e) : 0;
 }
 
 static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, struct err *e)
@@ -121,12 +126,13 @@ static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, 
     struct out sql;
     size_t n;
     uint64_t own = 0;
-    int code = voids_ask(c, from_hour / 24, UINT32_MAX, arena, &known, &n, e);
+    int code = voids_ask(c, STR(""), from_hour / 24, UINT32_MAX, arena, &known, &n, e);
     if (n)
         qsort(known, n, sizeof *known, void_order);
     out_init_arena(&sql, arena);
     voids_select(c, &sql);
-    out_printf(&sql, "day >= toDate(%u) AND hour >= %u AND id != 0", from_hour / 24, from_hour);
+    out_printf(&sql, "day >= toDate(%u) AND hour >= %u AND id != ", from_hour / 24, from_hour);
+    sql_id(&sql, (struct id){0});
     voids_group(&sql);
     if (!code)
         code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);

@@ -1,5 +1,7 @@
 #include "store/fold.h"
 
+#include "store/exact.h"
+
 #define PUSH(f, items, cap) \
     ((f)->items = arena_push((f)->arena, (f)->items, (f)->n, &(f)->cap, sizeof *(f)->items))
 
@@ -8,15 +10,19 @@ static uint32_t new_node(struct fold *f, uint32_t parent, uint32_t location)
     PUSH(f, parent, cap_parent);
     PUSH(f, location, cap_location);
     PUSH(f, self, cap_self);
+    if (f->is_mean) {
+        PUSH(f, shares, cap_shares);
+        f->shares[f->n] = 0;
+    }
     f->parent[f->n] = parent;
     f->location[f->n] = location;
     f->self[f->n] = 0;
     return f->n++;
 }
 
-void fold_init(struct fold *f, struct arena *arena, struct db *names)
+void fold_init(struct fold *f, struct arena *arena, struct db *names, bool is_mean)
 {
-    *f = (struct fold){.arena = arena, .names = names};
+    *f = (struct fold){.arena = arena, .names = names, .is_mean = is_mean};
     model_build(&f->b, arena);
     hash_init(&f->mapping_index, arena, 16);
     new_node(f, 0, MODEL_NONE);
@@ -155,7 +161,9 @@ static void build_index(struct fold *f)
     f->indexed = true;
 }
 
-void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, uint32_t n_nodes)
+// to[i]: whether node i of s has a value; then its place in the fold. Nodes above those that have
+// one are made, too.
+static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, uint32_t n_nodes)
 {
     struct translation t = {.f = f, .s = s};
     struct arena *a = f->arena;
@@ -167,18 +175,59 @@ void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, ui
     t.functions = arena_array(a, s->n.functions, sizeof *t.functions);
     t.mappings = arena_array(a, s->n.mappings, sizeof *t.mappings);
     t.locations = arena_array(a, s->n.locations, sizeof *t.locations);
-    uint32_t *to = arena_array(a, n_nodes, sizeof *to);
     for (uint32_t i = n_nodes; i-- > 1;)
-        if (values[i] || to[i])
-            to[s->nodes[i].parent] = to[i] = 1;
+        if (to[i])
+            to[s->nodes[i].parent] = 1;
     to[0] = 0;
-    f->self[0] = pack_add(f->self[0], values[0]);
     for (uint32_t i = 1; i < n_nodes; i++) {
         if (i % 8192 == 0)
             arena_check(a);
+        if (to[i])
+            to[i] = node_of(f, to[s->nodes[i].parent], location_of(&t, s->nodes[i].location));
+    }
+}
+
+void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, uint32_t n_nodes)
+{
+    uint32_t *to = arena_array(f->arena, n_nodes, sizeof *to);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        to[i] = values[i] != 0;
+    place_nodes(f, s, to, n_nodes);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        if (values[i])
+            f->self[to[i]] = pack_add(f->self[to[i]], values[i]);
+}
+
+void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *shares,
+                     uint32_t n_nodes)
+{
+    uint32_t *to = arena_array(f->arena, n_nodes, sizeof *to);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        to[i] = shares[i] != 0;
+    place_nodes(f, s, to, n_nodes);
+    for (uint32_t i = 0; i < n_nodes; i++)
+        if (shares[i])
+            f->shares[to[i]] += shares[i];
+}
+
+void fold_end(struct fold *f)
+{
+    if (!f->is_mean)
+        return;
+    uint32_t *to = arena_array(f->arena, f->n, sizeof *to), n = 1;
+    for (uint32_t i = 0; i < f->n; i++)
+        f->self[i] = exact_round(f->shares[i]);
+    for (uint32_t i = f->n; i-- > 1;)
+        if (f->self[i] || to[i])
+            to[f->parent[i]] = to[i] = 1;
+    to[0] = 0;
+    for (uint32_t i = 1; i < f->n; i++) {
         if (!to[i])
             continue;
-        to[i] = node_of(f, to[s->nodes[i].parent], location_of(&t, s->nodes[i].location));
-        f->self[to[i]] = pack_add(f->self[to[i]], values[i]);
+        to[i] = n;
+        f->parent[n] = to[f->parent[i]];
+        f->location[n] = f->location[i];
+        f->self[n++] = f->self[i];
     }
+    f->n = n;
 }

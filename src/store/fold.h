@@ -9,8 +9,10 @@ struct fold {
     struct model_builder b;
     uint32_t *parent, *location;
     int64_t *self;
+    __int128 *shares; // of means, until fold_end makes self of them
     uint32_t n;
-    size_t cap_parent, cap_location, cap_self, cap_mappings;
+    bool is_mean;
+    size_t cap_parent, cap_location, cap_self, cap_shares, cap_mappings;
     struct hash_table index; // (parent, location); only from the second part on
     struct hash_table mapping_index;
     bool first_done, indexed;
@@ -19,6 +21,12 @@ struct fold {
 };
 
 // Everything is in arena, and all functions may jump out of it.
-void fold_init(struct fold *f, struct arena *arena, struct db *names);
+void fold_init(struct fold *f, struct arena *arena, struct db *names, bool is_mean);
 // Adds the values of s's nodes.
 void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, uint32_t n_nodes);
+// The same for means: shares as in exact.h.
+void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *shares,
+                     uint32_t n_nodes);
+// After the last part. Means are rounded once; nodes that amount to nothing then, with all below
+// them, are left out.
+void fold_end(struct fold *f);

@@ -67,7 +67,7 @@ bool matrix_body(struct matrix *m, struct str body);
 // those whose owner is MATRIX_NOBODY. owner NULL: all rows are of owner 0. false when it is
 // damaged.
 #define MATRIX_NOBODY UINT32_MAX
-typedef void matrix_give_fn(void *ctx, uint32_t place, uint32_t owner, int64_t sum);
+typedef void matrix_give_fn(void *ctx, uint32_t place, uint32_t owner, __int128 sum);
 bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matrix_give_fn *give,
                  void *ctx);
 // All of it row by row, in the reader: the entries of row i are those from start[i] to start[i +

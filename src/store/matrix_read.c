@@ -233,14 +233,22 @@ struct run {
     matrix_give_fn *give;
     void *ctx;
     uint32_t place, owner;
-    uint64_t sum, factor;
+    __int128 sum;
+    uint64_t factor;
     const struct scale *scale;
 };
 
 static void end_run(struct run *r)
 {
+    // Numbers times their factor, and values, are of 64 bits each: sums overflow only if they are
+    // damaged.
+    __int128 sum = (__int128)((unsigned __int128)r->sum * r->factor);
+    __int128 den = r->scale->den, num = r->scale->num;
+    if (den != 1 || num != 1)
+        sum = (__int128)((unsigned __int128)(sum / den) * (unsigned __int128)num +
+                         (unsigned __int128)(sum % den * num / den));
     if (r->owner != MATRIX_NOBODY)
-        r->give(r->ctx, r->place, r->owner, scaled(r->scale, (int64_t)(r->sum * r->factor)));
+        r->give(r->ctx, r->place, r->owner, sum);
     r->sum = 0;
 }
 
@@ -250,7 +258,7 @@ static inline void run_add(struct run *r, uint32_t owner, uint64_t v)
         end_run(r);
         r->owner = owner;
     }
-    r->sum += v;
+    r->sum += (int64_t)v;
 }
 
 // The usual case, and the one that takes time: rows and numbers are read in turns, because neither
@@ -287,10 +295,10 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
         if (c->divisor)
             run.factor *= c->divisor[i] + 1;
         if (!owner && c->sum) {
-            run.sum = c->sum[i] + n * s.add;
+            run.sum = (__int128)c->sum[i] + n * s.add;
         } else if (!owner) {
             for (uint32_t j = 0; j < n; j++)
-                run.sum += meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add);
+                run_add(&run, 0, meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
         } else if (n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
             m->bad = !sum_in_turns(&rows, &b, n, m->n_rows, shift, s.add, owner, &run);
         } else {

@@ -199,6 +199,12 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
 // The one of n (of one service) with this id; NULL: it is not wanted.
 struct found *reader_found(struct found *found, size_t n, int64_t id);
 
+// Ids of puts (table seen) of a service that was deleted do not count any more: they are hashed
+// with the number of its deletions, which has a row there, too.
+uint64_t put_deletions_key(struct str service);
+// Above every hour.
+#define SEEN_DELETIONS (INT64_C(1) << 40)
+
 // --- what the driver's functions are ---
 
 void sqlite_commit(void *driver, struct store_request **requests, size_t n);

@@ -196,12 +196,16 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
 {
     // Bound by name, then by id: what other tables know.
     static const char *const statements[] = {
+        "SELECT (SELECT count(*) FROM fresh WHERE service=?1) + (SELECT coalesce(sum(items),0) "
+        "FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND level=1)",
         "DELETE FROM fresh WHERE service=?",
         "DELETE FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127",
-        "DELETE FROM symbol WHERE service=?", "DELETE FROM series WHERE service=?",
+        "DELETE FROM symbol WHERE service=?",
+        "DELETE FROM series WHERE service=?",
         "DELETE FROM service WHERE id=?"};
     int code = 0;
     int64_t id = 0;
+    uint64_t profiles = 0;
     sqlite3_stmt *q = db_prepare(&day->db, "SELECT id FROM service WHERE name=?", &code, e);
     if (!q)
         return code;
@@ -212,14 +216,28 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
     if (!id)
         return 0;
     code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
-    for (int i = 0; i < 5 && !code; i++) {
+    for (int i = 0; i < 6 && !code; i++) {
         q = db_prepare(&day->db, statements[i], &code, e);
         if (!q)
             break;
         sqlite3_bind_int64(q, 1, id);
+        if (i > 0) {
+            code = db_run(&day->db, q, e);
+            continue;
+        }
+        if (sqlite3_step(q) == SQLITE_ROW)
+            profiles = (uint64_t)sqlite3_column_int64(q, 0);
+        sqlite3_reset(q);
+    }
+    q = code ? NULL
+             : db_prepare(&day->db,
+                          "INSERT OR REPLACE INTO seen(id, hour) VALUES(?1, 1 + coalesce((SELECT "
+                          "hour FROM seen WHERE id=?1), ?2))",
+                          &code, e);
+    if (q) {
+        sqlite3_bind_int64(q, 1, (int64_t)put_deletions_key(service));
+        sqlite3_bind_int64(q, 2, SEEN_DELETIONS);
         code = db_run(&day->db, q, e);
-        if (i < 2)
-            *n += (uint64_t)sqlite3_changes(day->db.handle);
     }
     // Before: who has packed an hour of it meanwhile must not write it after that.
     reader_forget(lite);
@@ -227,6 +245,8 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
         code = db_exec(&day->db, "COMMIT", e);
     if (code)
         db_rollback(&day->db);
+    else
+        *n += profiles;
     day_drop_symbols(lite, day);
     day_forget_series(day);
     if (!code)

@@ -1,6 +1,6 @@
-#include <math.h>
 #include <stdlib.h>
 
+#include "store/exact.h"
 #include "store/fold.h"
 #include "store/matrix.h"
 #include "store/span_set.h"
@@ -27,7 +27,9 @@ struct merging {
     size_t n_found;
     uint32_t n_nodes;
     int64_t *sums;
-    double *means;
+    __int128 *shares; // of a gauge's means
+    __int128 *wide;   // of a gauge: sums of a segment's profiles, over its dictionary
+    size_t cap_wide;
     // Of one block: whose profile each row is, as a place in found; MATRIX_NOBODY: it does not
     // count.
     uint32_t *owner;
@@ -91,8 +93,15 @@ static void add_item(struct merging *m, const struct segment *s)
     const uint32_t *index = m->r.index;
     const int64_t *value = m->r.value;
     int64_t *sum = m->r.sum;
+    bool all = !m->select->n_spans && !m->select->n_traces;
     look_at_deadline(m, s->n);
-    if (m->select->n_spans || m->select->n_traces) {
+    if (m->gauge) {
+        for (uint32_t i = 0; (all || s->has_spans) && i < s->n; i++)
+            if (all || is_wanted(m, s, i))
+                m->wide[index[i]] += value[i];
+        return;
+    }
+    if (!all) {
         for (uint32_t i = 0; s->has_spans && i < s->n; i++)
             if (is_wanted(m, s, i))
                 sum[index[i]] = pack_add(sum[index[i]], value[i]);
@@ -104,11 +113,15 @@ static void add_item(struct merging *m, const struct segment *s)
 
 static void begin_sums(struct merging *m, const struct segment *s)
 {
-    if (s->n_dictionary > m->r.cap_sum) {
-        m->r.cap_sum = (size_t)s->n_dictionary * 2;
-        m->r.sum = arena_array(m->arena, m->r.cap_sum, sizeof *m->r.sum);
-    }
-    memset(m->r.sum, 0, s->n_dictionary * sizeof *m->r.sum);
+    size_t n = s->n_dictionary;
+    if (m->gauge)
+        m->wide = block_scratch(&m->r, m->wide, n, &m->cap_wide, sizeof *m->wide);
+    else
+        m->r.sum = block_scratch(&m->r, m->r.sum, n, &m->r.cap_sum, sizeof *m->r.sum);
+    for (size_t i = 0; m->gauge && i < n; i++)
+        m->wide[i] = 0;
+    for (size_t i = 0; !m->gauge && i < n; i++)
+        m->r.sum[i] = 0;
 }
 
 static void end_sums(struct merging *m, const struct segment *s, const struct found *f)
@@ -116,7 +129,7 @@ static void end_sums(struct merging *m, const struct segment *s, const struct fo
     const uint32_t *nodes = m->r.dictionary;
     if (m->gauge)
         for (uint32_t i = 0; i < s->n_dictionary; i++)
-            m->means[nodes[i]] += (double)m->r.sum[i] / (double)f->n;
+            m->shares[nodes[i]] += exact_share(m->wide[i], f->n);
     else
         for (uint32_t i = 0; i < s->n_dictionary; i++)
             m->sums[nodes[i]] = pack_add(m->sums[nodes[i]], m->r.sum[i]);
@@ -165,14 +178,14 @@ static bool merge_segment(struct merging *m, const uint32_t *owner, size_t n, st
     return true;
 }
 
-static void give_sum(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
+static void give_sum(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
 {
     struct merging *m = ctx;
     uint32_t node = m->r.dictionary[place];
     if (m->gauge)
-        m->means[node] += (double)sum / (double)m->found[owner].n;
+        m->shares[node] += exact_share(sum, m->found[owner].n);
     else
-        m->sums[node] = pack_add(m->sums[node], sum);
+        m->sums[node] = pack_add(m->sums[node], (int64_t)sum);
 }
 
 static int part_bytes(struct merging *m, const struct parts *p, int64_t hour, struct str *bytes,
@@ -435,17 +448,18 @@ static int merge_service(struct merging *m, struct err *e)
         return code;
     const struct symbols *s = m->symbols->symbols;
     m->n_nodes = s->n.nodes;
-    m->sums = arena_array(m->arena, m->n_nodes, sizeof *m->sums);
     if (m->gauge)
-        m->means = arena_array(m->arena, m->n_nodes, sizeof *m->means);
+        m->shares = arena_array(m->arena, m->n_nodes, sizeof *m->shares);
+    else
+        m->sums = arena_array(m->arena, m->n_nodes, sizeof *m->sums);
     for (size_t i = 0; m->gauge && i < m->n_found; i++)
         m->found[i].n = *count_of(m, &m->found[i].series);
     code = merge_blocks(m, e);
     if (!code)
         code = merge_fresh(m, e);
-    for (uint32_t i = 0; m->gauge && i < m->n_nodes; i++)
-        m->sums[i] = llround(m->means[i]);
-    if (!code) {
+    if (!code && m->gauge) {
+        fold_add_shares(&m->fold, s, m->shares, m->n_nodes);
+    } else if (!code) {
         fold_add(&m->fold, s, m->sums, m->n_nodes);
     } else {
         m->n_profiles = n_profiles;
@@ -523,6 +537,7 @@ static int finish(struct merging *m, struct store_stacks **stacks, struct err *e
                                      .unit = id.unit,
                                      .period_type = id.period_type,
                                      .period_unit = id.period_unit});
+    fold_end(&m->fold);
     *s = (struct store_stacks){.n_nodes = m->fold.n,
                                .parent = m->fold.parent,
                                .location = m->fold.location,
@@ -542,7 +557,7 @@ static int begin_fold(struct merging *m, struct err *e)
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
-    fold_init(&m->fold, m->arena, &m->names);
+    fold_init(&m->fold, m->arena, &m->names, m->gauge);
     hash_init(&m->counts, m->arena, 64);
     span_set_init(&m->wanted, m->select, m->arena);
     arena_try_end(m->arena);

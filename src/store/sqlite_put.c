@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "store/id.h"
 #include "store/sqlite.h"
 
 // Compression of what is soon rewritten.
@@ -86,15 +87,27 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
     return code;
 }
 
+uint64_t put_deletions_key(struct str service)
+{
+    return id_hash((struct id){1, 0}, service.p, service.n).a;
+}
+
 // 1: a put with this id is there.
 static int is_repeated(struct lite *lite, struct day *day, const struct store_put *put,
                        struct str labels, struct err *e)
 {
     int code = 0;
-    uint64_t hash = hash_stable(labels.p, labels.n, (uint64_t)put->time);
-    hash = hash_stable(put->id.p, put->id.n, hash);
-    sqlite3_stmt *q =
-        db_prepare(&day->db, "INSERT OR IGNORE INTO seen(id, hour) VALUES(?,?)", &code, e);
+    struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
+    sqlite3_stmt *q = db_prepare(&day->db, "SELECT hour FROM seen WHERE id=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, (int64_t)put_deletions_key(service));
+    int64_t deletions = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
+    sqlite3_reset(q);
+    struct id of =
+        id_hash((struct id){(uint64_t)put->time, (uint64_t)deletions}, labels.p, labels.n);
+    uint64_t hash = id_hash(of, put->id.p, put->id.n).a;
+    q = db_prepare(&day->db, "INSERT OR IGNORE INTO seen(id, hour) VALUES(?,?)", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, (int64_t)hash);

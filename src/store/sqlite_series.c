@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "store/exact.h"
 #include "store/sqlite.h"
 
 // Series and their points. A visitor sees each point of the select once.
@@ -15,9 +16,7 @@ struct scan {
     int64_t step;
     struct line {
         struct store_series series;
-        struct store_point *points;
-        size_t n, cap;
-        bool ordered;
+        struct exact_line points;
     } * lines;
     size_t n_lines, cap_lines;
     struct hash_table index;
@@ -52,7 +51,7 @@ static struct line *line_of(struct scan *s, struct found *f)
         }
     }
     s->lines = arena_push(s->arena, s->lines, s->n_lines, &s->cap_lines, sizeof *s->lines);
-    s->lines[s->n_lines] = (struct line){.series = *series, .ordered = true};
+    s->lines[s->n_lines] = (struct line){.series = *series};
     hash_add(&s->index, s->arena, hash, (uint32_t)s->n_lines);
     f->line = ++s->n_lines;
     return &s->lines[f->line - 1];
@@ -68,15 +67,7 @@ static void add_point(struct scan *s, struct found *f, int64_t time, int64_t val
     // In unsigned numbers: a range may be everything.
     uint64_t after = (uint64_t)time - (uint64_t)s->select->start;
     int64_t index = (int64_t)(after / (uint64_t)s->step + (after % (uint64_t)s->step ? 1 : 0));
-    struct store_point *last = line->n ? &line->points[line->n - 1] : NULL;
-    if (last && last->index == index) {
-        last->sum += (double)value;
-        last->n++;
-        return;
-    }
-    line->ordered &= !last || last->index < index;
-    line->points = arena_push(s->arena, line->points, line->n, &line->cap, sizeof *line->points);
-    line->points[line->n++] = (struct store_point){index, (double)value, 1};
+    exact_add(&line->points, s->arena, (struct exact_point){index, value, 1});
 }
 
 static int damaged(const struct scan *s, const char *what, struct err *e)
@@ -240,28 +231,6 @@ static int line_order(const void *a, const void *b)
                           y->series.n_labels);
 }
 
-static int point_order(const void *a, const void *b)
-{
-    const struct store_point *x = a, *y = b;
-    return x->index < y->index ? -1 : x->index > y->index;
-}
-
-static void order_points(struct line *line)
-{
-    size_t n = 0;
-    if (line->ordered)
-        return;
-    qsort(line->points, line->n, sizeof *line->points, point_order);
-    for (size_t i = 0; i < line->n; i++)
-        if (n && line->points[n - 1].index == line->points[i].index) {
-            line->points[n - 1].sum += line->points[i].sum;
-            line->points[n - 1].n += line->points[i].n;
-        } else {
-            line->points[n++] = line->points[i];
-        }
-    line->n = n;
-}
-
 int sqlite_series(void *driver, const struct store_select *select, struct arena *arena,
                   struct store_series **series, size_t *n, struct store_answer *answer,
                   struct err *e)
@@ -302,8 +271,8 @@ int sqlite_lines(void *driver, const struct store_select *select, int64_t step, 
     *lines = arena_array(arena, s.n_lines, sizeof **lines);
     *n = s.n_lines;
     for (size_t i = 0; i < s.n_lines; i++) {
-        order_points(&s.lines[i]);
-        (*lines)[i] = (struct store_line){s.lines[i].series, s.lines[i].points, s.lines[i].n};
+        (*lines)[i].series = s.lines[i].series;
+        (*lines)[i].points = exact_points(&s.lines[i].points, arena, &(*lines)[i].n_points);
     }
     arena_try_end(arena);
     return 0;

@@ -239,7 +239,8 @@ int store_tenants(struct store *store, struct arena *arena, struct str **tenants
 int store_maintain(struct store *store, bool all, struct err *e);
 // The clock's time, or an earlier one while the clock is far ahead of the data (store/retention.h).
 int64_t store_time(const struct store *store);
-// Everything of a service is gone when it returns. *n: profiles' rows and blocks removed.
+// Everything of a service is gone when it returns, ids included: a put that was there and comes
+// again is stored. *n: profiles that were removed.
 int store_delete_service(struct store *store, struct str tenant, struct str service, uint64_t *n,
                          struct err *e);
 // A consistent copy into directory to, made if it is missing, which has no store yet; reading and

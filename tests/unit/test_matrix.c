@@ -66,11 +66,11 @@ struct sums {
     int64_t *of; // node * 2 + owner
 };
 
-static void give(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
+static void give(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
 {
     struct sums *s = ctx;
     int64_t *to = &s->of[s->m->r->dictionary[place] * 2 + owner];
-    *to = pack_add(*to, sum);
+    *to = pack_add(*to, (int64_t)sum);
 }
 
 static void packed(struct arena *a, const struct symbols_values *rows, uint32_t n_rows,

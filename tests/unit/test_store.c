@@ -513,6 +513,154 @@ static void test_retention(void **state)
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 1);
 }
 
+// A heap profile with one stack, main, whose values in use are these.
+static void put_gauge(struct fixture *f, const char *pod, int64_t time, int64_t value)
+{
+    struct err e;
+    struct arena *arena = arena_new(0);
+    struct model_builder b;
+    struct store_label labels[] = {{STR("__name__"), STR("memory")},
+                                   {STR("pod"), str_from(pod)},
+                                   {STR("service_name"), STR("api")}};
+    profile_begin(&b, arena, &SHAPE, PROFILE_HEAP);
+    uint32_t stack = model_build_named_location(&b, STR("main"));
+    int64_t values[4] = {1, 1, 1, value};
+    model_build_sample(&b, &stack, 1, values);
+    struct store_put p = {
+        .tenant = STR("anonymous"), .labels = labels, .n_labels = 3, .time = time, .profile = b.p};
+    must(store_put(f->store, &p, 1, &e), &e);
+    arena_free(arena);
+}
+
+static int64_t gauge(struct fixture *f)
+{
+    const struct store_stacks *s = merge(f, everything(INUSE));
+    int64_t sum = 0;
+    for (uint32_t i = 0; i < s->n_nodes; i++)
+        sum += s->self[i];
+    return sum;
+}
+
+static void test_means_are_exact(void **state)
+{
+    static const struct {
+        int64_t values[3], mean;
+    } cases[] = {
+        {{INT64_C(1) << 62, INT64_C(1) << 62, INT64_C(1) << 62}, INT64_C(1) << 62},
+        {{INT64_MAX, INT64_MAX, INT64_MAX}, INT64_MAX},
+        {{INT64_MIN, INT64_MIN, INT64_MIN}, INT64_MIN},
+        {{(INT64_C(1) << 53) + 1, (INT64_C(1) << 53) + 1, (INT64_C(1) << 53) + 1},
+         (INT64_C(1) << 53) + 1},
+        {{INT64_MAX, INT64_MAX - 3, INT64_MAX - 3}, INT64_MAX - 2},
+        {{INT64_MAX, INT64_MIN, 0}, 0},
+        {{1, 1, 0}, 1},
+        {{-1, -1, 0}, -1},
+        {{1, 0, 0}, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct fixture *f;
+        struct err e;
+        if (i)
+            set_up(state);
+        f = *state;
+        // Over three days, so that nothing is rounded on the way.
+        for (int j = 0; j < 3; j++)
+            put_gauge(f, "a", T0 + j * 86400 * SECOND, cases[i].values[j]);
+        for (int closed = 0; closed < 2; closed++) {
+            if (gauge(f) != cases[i].mean)
+                fail_msg("case %zu, closed %d: %lld", i, closed, (long long)gauge(f));
+            must(store_maintain(f->store, true, &e), &e);
+        }
+        if (i + 1 < sizeof cases / sizeof *cases)
+            tear_down(state);
+    }
+}
+
+// In an hour that has roll-ups, whose sums would overflow; and in series of different lengths.
+static void test_means_of_closed_hours(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    for (int i = 0; i < 150; i++)
+        put_gauge(f, "a", T0 + i * 20 * SECOND, (INT64_C(1) << 61) + i % 3);
+    for (int i = 0; i < 7; i++)
+        put_gauge(f, "b", T0 + i * 20 * SECOND, i % 2);
+    // 2^61 + 1 and 3/7.
+    for (int closed = 0; closed < 2; closed++) {
+        assert_int_equal(gauge(f), (INT64_C(1) << 61) + 1);
+        must(store_maintain(f->store, true, &e), &e);
+    }
+    check_store(f);
+}
+
+static void test_deleted_ids_are_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    uint64_t n;
+    put(f, "web", "a", T0, PROFILE_HEAP, 1, STR("other"));
+    for (int i = 0; i < 3; i++) {
+        put(f, "api", "a", T0, PROFILE_HEAP, 1, STR("one"));
+        put(f, "api", "a", T0, PROFILE_HEAP, 1, STR("one"));
+        put(f, "api", "a", T0 + SECOND, PROFILE_HEAP, 2, STR("two"));
+        put(f, "web", "a", T0, PROFILE_HEAP, 1, STR("other"));
+        assert_int_equal(merge(f, everything(INUSE))->n_profiles, 3);
+        if (i == 1)
+            must(store_maintain(f->store, true, &e), &e);
+        must(store_delete_service(f->store, STR("anonymous"), STR("api"), &n, &e), &e);
+        assert_int_equal(n, 2);
+        assert_int_equal(merge(f, everything(INUSE))->n_profiles, 1);
+    }
+    must(store_delete_service(f->store, STR("anonymous"), STR("none"), &n, &e), &e);
+    assert_int_equal(n, 0);
+    check_store(f);
+}
+
+// A day that was dropped gets profiles again: also from another server, which knows nothing of it.
+static void test_dropped_days_are_written_again(void **state)
+{
+    struct fixture *f = *state, other = *f;
+    struct err e;
+    int64_t old = T0 - 4 * 86400 * SECOND;
+    bool two = getenv("KILN_TEST_CLICKHOUSE") != NULL;
+    fake_now = T0;
+    f->options.clock = fake_clock;
+    f->options.keep_nanos = 2 * 86400 * SECOND;
+    reopen(f);
+    if (two) {
+        char where[300], *dir = arena_printf(f->arena, "%s/other", f->dir);
+        other.options.directory = dir;
+        snprintf(where, sizeof where, "%s/t%s", getenv("KILN_TEST_CLICKHOUSE"),
+                 strrchr(f->dir, '-') + 1);
+        other.store = store_open(where, &other.options, &e);
+        if (!other.store)
+            fail_msg("%s", e.message);
+    }
+    char *want = expected(f, PROFILE_CPU, 1, 2, 1, 1);
+    put(f, "api", "a", T0, PROFILE_CPU, 2, STR(""));
+    struct store_select select = everything(CPU);
+    select.end = T0 - 1;
+    for (int i = 0; i < 3; i++) {
+        put(f, "api", "a", old, PROFILE_CPU, 1, STR(""));
+        assert_string_equal(folded(f, merge(f, select)), want);
+        if (two) {
+            put(&other, "api", "a", old, PROFILE_CPU, 1, STR(""));
+            assert_int_equal(merge(&other, select)->n_profiles, 2);
+        }
+        check_store(f);
+        must(store_maintain(f->store, true, &e), &e);
+        assert_int_equal(merge(f, select)->n_profiles, 0);
+        if (two) {
+            put(&other, "api", "a", old, PROFILE_CPU, 1, STR(""));
+            assert_string_equal(folded(&other, merge(&other, select)), want);
+            check_store(&other);
+            must(store_maintain(f->store, true, &e), &e);
+        }
+    }
+    if (two)
+        store_close(other.store);
+}
+
 static int64_t fake_uptime;
 
 static int64_t uptime_clock(void)
@@ -524,8 +672,8 @@ static uint32_t days_after_care(struct fixture *f)
 {
     struct err e;
     struct store_stats stats;
-    must(store_stats(f->store, STR(""), &stats, &e), &e); // ClickHouse has everything
-    must(store_maintain(f->store, false, &e), &e);
+    // ClickHouse gets everything first.
+    must(store_maintain(f->store, getenv("KILN_TEST_CLICKHOUSE") != NULL, &e), &e);
     must(store_stats(f->store, STR(""), &stats, &e), &e);
     return stats.days;
 }
@@ -1036,6 +1184,10 @@ int main(int argc, char **argv)
         TEST(test_spans),
         TEST(test_a_service_can_be_deleted),
         TEST(test_retention),
+        TEST(test_means_are_exact),
+        TEST(test_means_of_closed_hours),
+        TEST(test_deleted_ids_are_forgotten),
+        TEST(test_dropped_days_are_written_again),
         TEST(test_retention_and_a_clock_ahead),
         TEST(test_retention_keeps_the_newest),
         TEST(test_many_days),

@@ -1,0 +1,51 @@
+#include "store/exact.h"
+
+#include <stdlib.h>
+
+int64_t exact_round(__int128 shares)
+{
+    unsigned __int128 half = (unsigned __int128)1 << (EXACT_FRACTION - 1);
+    unsigned __int128 nudge = (unsigned __int128)1 << (EXACT_FRACTION / 2);
+    unsigned __int128 magnitude =
+        shares < 0 ? -(unsigned __int128)shares : (unsigned __int128)shares;
+    unsigned __int128 rounded = (magnitude + half + nudge) >> EXACT_FRACTION;
+    if (rounded > INT64_MAX)
+        return shares < 0 ? INT64_MIN : INT64_MAX;
+    return shares < 0 ? -(int64_t)rounded : (int64_t)rounded;
+}
+
+void exact_add(struct exact_line *line, struct arena *arena, struct exact_point point)
+{
+    struct exact_point *last = line->n ? &line->points[line->n - 1] : NULL;
+    if (last && last->index == point.index) {
+        last->sum += point.sum;
+        last->n += point.n;
+        return;
+    }
+    line->unordered |= last && last->index > point.index;
+    line->points = arena_push(arena, line->points, line->n, &line->cap, sizeof *line->points);
+    line->points[line->n++] = point;
+}
+
+static int point_order(const void *a, const void *b)
+{
+    const struct exact_point *x = a, *y = b;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+struct store_point *exact_points(struct exact_line *line, struct arena *arena, size_t *n)
+{
+    struct store_point *points = arena_array(arena, line->n, sizeof *points);
+    if (line->unordered)
+        qsort(line->points, line->n, sizeof *line->points, point_order);
+    *n = 0;
+    for (size_t i = 0, end; i < line->n; i = end) {
+        struct exact_point sum = line->points[i];
+        for (end = i + 1; end < line->n && line->points[end].index == sum.index; end++) {
+            sum.sum += line->points[end].sum;
+            sum.n += line->points[end].n;
+        }
+        points[(*n)++] = (struct store_point){sum.index, (double)sum.sum, sum.n};
+    }
+    return points;
+}

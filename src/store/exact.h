@@ -1,0 +1,41 @@
+// Sums that do not overflow and do not depend on their order, so that every store answers the same:
+// points of a time series, and means of gauges.
+#pragma once
+
+#include "store/store.h"
+
+// --- means ---
+
+// A mean is a sum of shares, sum / n each, in units of 2^-40.
+enum { EXACT_FRACTION = 40 };
+
+static inline __int128 exact_share(__int128 sum, uint64_t n)
+{
+    __int128 one = (__int128)1 << EXACT_FRACTION, scaled;
+    if (!n)
+        return 0;
+    return __builtin_mul_overflow(sum, one, &scaled) ? sum / (__int128)n * one
+                                                     : scaled / (__int128)n;
+}
+
+// To the nearest number, halves away from zero; a shares' sum that is a half but for what the
+// shares were rounded by counts as one.
+int64_t exact_round(__int128 shares);
+
+// --- points ---
+
+struct exact_point {
+    int64_t index;
+    __int128 sum;
+    uint64_t n;
+};
+
+struct exact_line {
+    struct exact_point *points;
+    size_t n, cap;
+    bool unordered;
+};
+
+// Both may jump out of arena. Points of the same index become one.
+void exact_add(struct exact_line *line, struct arena *arena, struct exact_point point);
+struct store_point *exact_points(struct exact_line *line, struct arena *arena, size_t *n);
