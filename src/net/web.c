@@ -14,7 +14,7 @@
 enum {
     CONNECTION_MEMORY = 32 << 10, // of each: its request's head must fit
     SWEEP_MS = 1000,
-    PRESSED_SWEEP_MS = 100,
+    TURN_MS = 100,       // between looks at what takes long, and at memory
     STOP_MS = 2000,      // for what is under way; then queries are canceled
     FLUSH_MS = 1500,     // for answers to be sent
     GRACE_SECONDS = 10,  // before a body or an answer must move
@@ -197,23 +197,36 @@ static void relieve(struct web_server *s, int64_t now)
         cut_off(s, slowest);
 }
 
+// lock is held.
+static void look_at_clients(struct web_server *s, int64_t now)
+{
+    for (struct web_connection *c = s->connections; c; c = c->next) {
+        if (c->fd >= 0 && is_too_slow(s, c, now))
+            cut_off(s, c);
+        else if (c->phase == WEB_WORKING && c->busy && c->fd >= 0 && is_reset(c->fd))
+            c->busy->x.budget.cancelled = true;
+    }
+}
+
 static void *sweep(void *context)
 {
     struct web_server *s = context;
+    int64_t next = 0;
     pthread_mutex_lock(&s->lock);
     while (!s->ending) {
-        bool pressed = web_is_under_pressure(s);
-        int64_t due = budget_now() + (pressed ? PRESSED_SWEEP_MS : SWEEP_MS) * INT64_C(1000000);
+        // Often while there is work, which may take long.
+        int64_t now = budget_now();
+        int64_t due =
+            now + (s->handling || web_is_under_pressure(s) ? TURN_MS : SWEEP_MS) * INT64_C(1000000);
         struct timespec until = {due / 1000000000, due % 1000000000};
         pthread_cond_timedwait(&s->sweep, &s->lock, &until);
-        int64_t now = budget_now();
-        for (struct web_connection *c = s->connections; c; c = c->next) {
-            if (c->fd >= 0 && is_too_slow(s, c, now))
-                cut_off(s, c);
-            else if (c->phase == WEB_WORKING && c->busy && c->fd >= 0 && is_reset(c->fd))
-                c->busy->x.budget.cancelled = true;
+        now = budget_now();
+        web_lanes_demote(s, now);
+        if (now >= next) {
+            look_at_clients(s, now);
+            next = now + SWEEP_MS * INT64_C(1000000);
         }
-        if (pressed && web_is_under_pressure(s))
+        if (web_is_under_pressure(s))
             relieve(s, now);
     }
     pthread_mutex_unlock(&s->lock);

@@ -19,7 +19,7 @@
     X(suspend_connection)            \
     X(resume_connection)             \
     X(lookup_connection_value)       \
-    X(get_connection_values)         \
+    X(get_connection_values_n)       \
     X(get_connection_info)
 
 #define WEB_DECLARE(name) __typeof__(MHD_##name) *name;
@@ -70,8 +70,7 @@ struct web_request {
 struct web_lane_queue {
     pthread_cond_t work;
     struct web_owner *first, **last; // with waiting requests, in the order of their turns
-    unsigned n_workers;
-    pthread_t *workers;
+    unsigned n_workers, idle, least_workers, most_workers;
     _Atomic uint64_t queued, running;
 };
 
@@ -81,9 +80,10 @@ struct web_server {
     struct listener *listener;
     pthread_mutex_t lock;
     struct web_lane_queue lanes[WEB_LANES];
+    struct web_worker *workers; // of all lanes
     pthread_t sweeper;
     bool has_sweeper;
-    pthread_cond_t sweep;
+    pthread_cond_t sweep; // it is time to end; the last worker of a lane has ended
     struct web_connection *connections;
     bool stopping; // no request is taken any more
     bool ending;   // nor is any under way: threads end
@@ -106,6 +106,10 @@ bool web_is_under_pressure(const struct web_server *s);
 
 // web_lanes.c. Enqueue: false if the server stops or too many wait.
 int web_lanes_start(struct web_server *s);
+// One more worker, if there may be; lock is held.
+void web_lanes_grow(struct web_server *s, enum web_lane which);
+// Requests that take long get less of the CPU from now on; lock is held.
+void web_lanes_demote(struct web_server *s, int64_t now);
 bool web_lanes_add(struct web_server *s, struct web_request *r);
 void web_lanes_join(struct web_server *s);
 

@@ -10,6 +10,8 @@ struct call {
     struct web_exchange *x;
     struct arena *arena;
     struct str tenant;
+    const struct server_access
+        *access;     // of the credentials; NULL: there is no auth, or none needed
     struct str path; // without the base path
     bool json;       // of a Connect call: how it came and how it is answered
     bool admitting; // only the head has arrived: there is no arena, and the answer goes out at once

@@ -225,6 +225,7 @@ static struct call call_of(void *context, struct web_exchange *x)
 {
     struct call c = {.server = context, .x = x, .arena = x->arena};
     c.tenant = str_from(((const struct tenant *)x->owner)->name);
+    c.access = x->access;
     below_base(context, x->path, &c.path);
     return c;
 }

@@ -226,6 +226,85 @@ static void test_an_upload_loads_no_symbols(void **state)
     arena_free(arena);
 }
 
+// This program: where its code is, and its build id.
+static void find_program(struct model_mapping *m, char id[2 * ELF_BUILD_ID_MAX + 1])
+{
+    struct err e;
+    char line[600];
+    unsigned long start, limit, offset, address = (unsigned long)(uintptr_t)find_program;
+    FILE *f = fopen("/proc/self/maps", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        char *end, *at = line;
+        start = strtoul(at, &end, 16);
+        limit = strtoul(end + 1, &end, 16);
+        offset = strtoul(end + 6, &end, 16);
+        if (start <= address && address < limit)
+            *m = (struct model_mapping){.start = start, .limit = limit, .offset = offset};
+    }
+    fclose(f);
+    assert_true(m->limit > m->start);
+    struct elf *elf = elf_open("/proc/self/exe", ELF_OWN_PROCESS, &e);
+    assert_non_null(elf);
+    assert_true(elf_build_id_text(elf, id) > 4);
+    elf_free(elf);
+}
+
+static int name_within(struct fixture *f, const struct model_profile *symbols, size_t limit)
+{
+    struct store_stacks stacks = {.symbols = symbols};
+    struct arena *arena = arena_new(limit);
+    struct arena_trap trap;
+    struct err e;
+    if (ARENA_TRY(arena, trap)) {
+        arena_free(arena);
+        return -1;
+    }
+    int code = debuginfo_name(f->d, TENANT, &stacks, arena, &e);
+    if (!code)
+        assert_true(stacks.symbols->n_functions > 100);
+    arena_try_end(arena);
+    arena_free(arena);
+    return code;
+}
+
+// With every amount of memory, names are found or it is an error; a sanitizer sees what is left.
+static void test_names_within_little_memory(void **state)
+{
+    struct fixture *f = *state;
+    struct arena *arena = arena_new(0);
+    struct model_builder b;
+    struct model_mapping m = {0};
+    char id[2 * ELF_BUILD_ID_MAX + 1], path[300], own[400] = "";
+    find_program(&m, id);
+    // As a file of this machine.
+    assert_true(readlink("/proc/self/exe", own, sizeof own - 1) > 0);
+    snprintf(path, sizeof path, "%s/.build-id", f->dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/.build-id/%.2s", f->dir, id);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/.build-id/%.2s/%s.debug", f->dir, id, id + 2);
+    assert_int_equal(symlink(own, path), 0);
+    const struct str directory = str_from(f->dir);
+    const struct debuginfo_options options = {
+        .data = f->dir, .store = f->store, .directories = &directory, .n_directories = 1};
+    struct err e;
+    f->d = debuginfo_open(&options, &e);
+    assert_non_null(f->d);
+    model_build(&b, arena);
+    m.build_id = model_build_string(&b, str_from(id));
+    uint32_t mapping = model_build_mapping(&b, m);
+    for (uint64_t i = 0; i < 3000 && m.start + i * 64 < m.limit; i++)
+        model_build_location(&b, mapping, m.start + i * 64, NULL, 0);
+    int failures = 0;
+    for (size_t limit = 32 << 10; name_within(f, b.p, limit); limit += limit / 8) {
+        failures++;
+        assert_true(limit < 100 << 20);
+    }
+    assert_true(failures > 5);
+    arena_free(arena);
+}
+
 struct crowd {
     struct fixture *f;
     int number, refused;
@@ -274,6 +353,7 @@ int main(void)
         TEST(test_a_file_takes_the_place_of_its_part),
         TEST(test_room_is_checked_for_each_part),
         TEST(test_an_upload_loads_no_symbols),
+        TEST(test_names_within_little_memory),
         TEST(test_many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,7 +85,9 @@ static struct str relabelled(struct arena *arena, struct relabel_rule rule, stru
     if (!rule.replacement.p)
         rule.replacement = STR("$1");
     rule.separator = STR(";");
-    assert_int_equal(scrape_relabel(&rule, 1, &labels, &n, arena, keep, &e), 0);
+    struct scrape_rules *rules = scrape_rules_new(&rule, 1, arena, &e);
+    assert_non_null(rules);
+    assert_int_equal(scrape_relabel(rules, &labels, &n, arena, keep, &e), 0);
     for (size_t i = 0; i < n; i++)
         if (str_eq(labels[i].name, name))
             return labels[i].value;
