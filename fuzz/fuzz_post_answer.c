@@ -1,4 +1,5 @@
 // Answers of servers that profiles are pushed to, in whatever pieces they arrive.
+#include "base/retry.h"
 #include "net/post.h"
 #include "reader.h"
 
@@ -22,6 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     struct err e = {.message = ""};
     if (post_parse_answer((struct str){p, n}, &answer, &e) == 0) {
         fuzz_require(found && answer.status >= 100 && answer.status <= 999);
+        fuzz_require(answer.retry_after >= -1 && answer.retry_after <= RETRY_AFTER_MAX_S);
         fuzz_require(memchr(answer.text, '\0', sizeof answer.text));
         for (const char *c = answer.text; *c; c++)
             fuzz_require((unsigned char)*c >= ' ' && *c != 0x7f);

@@ -62,7 +62,7 @@ enum budget_state budget_check(struct budget *b)
 
 int budget_explain(const struct budget *b, struct err *e)
 {
-    switch (b->failed) {
+    switch (atomic_load(&b->failed)) {
     case BUDGET_NO_MEMORY: {
         const struct budget_account *full = b->full;
         return full ? err_set(e, "this needs more than the memory limit of %s (%zu KiB)",

@@ -11,6 +11,8 @@
 #include "codec/codec.h"
 #include "codec/proto.h"
 
+enum { PATIENCE_SECONDS = 120 }; // with a server that is busy
+
 struct push {
     struct remote remote;
     struct str labels[64]; // name=value
@@ -161,6 +163,7 @@ int command_push(int argc, char **argv)
 {
     struct err e = {""};
     struct push p = {.remote = remote_default(), .arena = source_arena_new()};
+    p.remote.patience = PATIENCE_SECONDS;
     int result = p.arena ? parse(&p, argc, argv, &e) : err_set(&e, "out of memory");
     for (size_t i = 0; !result && i < p.n_files; i++)
         result = push_file(&p, p.files[i], &e);

@@ -10,6 +10,7 @@ struct remote {
     const char *tenant;
     const char *ca_file;
     const char *encoding; // Content-Encoding of what is sent; NULL: none
+    unsigned patience;    // seconds in which 429 and 503 are tried again; 0: not at all
 };
 
 // From KILN_SERVER and KILN_TOKEN.

@@ -1,29 +1,41 @@
 #include "net/client.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
+#include "base/retry.h"
+#include "base/str.h"
 #include "net/curl_library.h"
 
 #define lib lib_curl
 
+enum { HEAD_MAX = 64 << 10, FIRST_BUFFER = 16 << 10 };
+
 struct exchange {
     struct exchange *next, **link;
+    struct net_client *client;
     CURL *curl;
     struct curl_slist *headers;
     struct net_answer answer;
-    size_t cap, limit;
+    size_t cap, limit, head;
     net_done_fn *done;
     void *context;
-    char why[CURL_ERROR_SIZE];
+    bool to_file, evicted;
+    int fd;
+    char why[CURL_ERROR_SIZE]; // libcurl's words
+    char reason[200];          // ours, which come first
 };
 
 struct net_client {
     CURLM *multi;
     struct exchange *exchanges;
     int running;
+    size_t held, limit; // bytes of the answers under way
+    size_t received;
 };
 
 struct net_client *net_client_new(struct err *e)
@@ -41,6 +53,20 @@ struct net_client *net_client_new(struct err *e)
     return c;
 }
 
+void net_client_limit(struct net_client *c, size_t bytes)
+{
+    c->limit = bytes;
+}
+
+static void drop_data(struct exchange *x)
+{
+    free(x->answer.data);
+    x->answer.data = NULL;
+    x->answer.n = 0;
+    x->client->held -= x->cap;
+    x->cap = 0;
+}
+
 static void exchange_free(struct net_client *c, struct exchange *x)
 {
     if (x->link) {
@@ -54,7 +80,7 @@ static void exchange_free(struct net_client *c, struct exchange *x)
         lib.easy_cleanup(x->curl);
     }
     lib.slist_free_all(x->headers);
-    free(x->answer.data);
+    drop_data(x);
     free(x);
 }
 
@@ -62,37 +88,138 @@ void net_client_free(struct net_client *c)
 {
     if (!c)
         return;
-    while (c->exchanges)
+    while (c->exchanges) {
+        // A name lookup that hangs must not keep us here.
+        lib.easy_setopt(c->exchanges->curl, CURLOPT_QUICK_EXIT, 1L);
         exchange_free(c, c->exchanges);
+    }
     lib.multi_cleanup(c->multi);
     free(c);
 }
 
-static size_t take(char *data, size_t size, size_t count, void *context)
+// --- what arrives ---
+
+static void too_large(struct exchange *x)
+{
+    if (x->limit >> 20)
+        snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu MiB", x->limit >> 20);
+    else
+        snprintf(x->reason, sizeof x->reason, "the answer is larger than %zu bytes", x->limit);
+}
+
+static void evict(struct exchange *x)
+{
+    snprintf(x->reason, sizeof x->reason,
+             "the answers under way take more than %zu MiB, and this one was the largest",
+             x->client->limit >> 20);
+    x->evicted = true;
+    drop_data(x);
+}
+
+// Whether x may hold size bytes; larger answers than that make room.
+static bool make_room(struct exchange *x, size_t size)
+{
+    struct net_client *c = x->client;
+    while (c->limit && c->held - x->cap + size > c->limit) {
+        struct exchange *largest = NULL;
+        for (struct exchange *at = c->exchanges; at; at = at->next)
+            if (at != x && at->cap >= size && (!largest || at->cap > largest->cap))
+                largest = at;
+        evict(largest ? largest : x);
+        if (!largest)
+            return false;
+    }
+    return true;
+}
+
+static size_t write_out(struct exchange *x, const char *data, size_t n)
+{
+    for (size_t done = 0; done < n;) {
+        ssize_t wrote = write(x->fd, data + done, n - done);
+        if (wrote < 0 && errno == EINTR)
+            continue;
+        if (wrote < 0) {
+            snprintf(x->reason, sizeof x->reason, "the file cannot be written: %s",
+                     strerror(errno));
+            return 0;
+        }
+        done += (size_t)wrote;
+    }
+    x->answer.n += n;
+    return n;
+}
+
+static size_t take_body(char *data, size_t size, size_t count, void *context)
 {
     struct exchange *x = context;
     struct net_answer *a = &x->answer;
     size_t n = size * count;
+    if (x->evicted)
+        return 0;
     if (n > x->limit - a->n) {
-        snprintf(x->why, sizeof x->why, "the answer is larger than %zu MiB", x->limit >> 20);
+        too_large(x);
         return 0;
     }
+    x->client->received += n;
+    if (x->to_file)
+        return write_out(x, data, n);
     if (a->n + n > x->cap) {
-        size_t cap = x->cap ? x->cap : 16384;
+        size_t cap = x->cap ? x->cap : FIRST_BUFFER;
         while (cap < a->n + n)
             cap *= 2;
-        uint8_t *p = realloc(a->data, cap);
+        if (cap > x->limit)
+            cap = x->limit;
+        uint8_t *p = make_room(x, cap) ? realloc(a->data, cap) : NULL;
         if (!p)
             return 0;
         a->data = p;
+        x->client->held += cap - x->cap;
         x->cap = cap;
     }
-    memcpy(a->data + a->n, data, n);
+    if (n)
+        memcpy(a->data + a->n, data, n);
     a->n += n;
     return n;
 }
 
-static void set(struct exchange *x, CURLoption option, const char *text)
+static bool is_header(struct str line, struct str name, struct str *value)
+{
+    if (line.n <= name.n || line.p[name.n] != ':' || strncasecmp(line.p, name.p, name.n) != 0)
+        return false;
+    *value = str_trim(str_from_to(line, name.n + 1, line.n));
+    return true;
+}
+
+static size_t take_header(char *data, size_t size, size_t count, void *context)
+{
+    struct exchange *x = context;
+    struct net_answer *a = &x->answer;
+    struct str line = {data, size * count}, value;
+    x->head += line.n;
+    if (x->head > HEAD_MAX) {
+        snprintf(x->reason, sizeof x->reason, "the answer's head is larger than %d KiB",
+                 HEAD_MAX >> 10);
+        return 0;
+    }
+    if (str_starts(line, STR("HTTP/"))) { // also after a redirect or 100 Continue
+        a->retry_after = -1;
+        a->content_type[0] = '\0';
+        a->from_pprof = false;
+    } else if (is_header(line, STR("Retry-After"), &value)) {
+        a->retry_after = retry_after_parse(value, (int64_t)time(NULL));
+    } else if (is_header(line, STR("Content-Type"), &value)) {
+        snprintf(a->content_type, sizeof a->content_type, "%.*s",
+                 (int)(value.n < sizeof a->content_type ? value.n : sizeof a->content_type),
+                 value.p);
+    } else if (is_header(line, STR("X-Go-Pprof"), &value)) {
+        a->from_pprof = true;
+    }
+    return line.n;
+}
+
+// --- requests ---
+
+static void set_text(struct exchange *x, CURLoption option, const char *text)
 {
     if (text && *text)
         lib.easy_setopt(x->curl, option, text);
@@ -100,25 +227,35 @@ static void set(struct exchange *x, CURLoption option, const char *text)
 
 static void set_options(struct exchange *x, const struct net_request *r)
 {
-    set(x, CURLOPT_URL, r->url);
+    set_text(x, CURLOPT_URL, r->url);
     lib.easy_setopt(x->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    lib.easy_setopt(x->curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    if (r->redirects) {
+        lib.easy_setopt(x->curl, CURLOPT_FOLLOWLOCATION, 1L);
+        lib.easy_setopt(x->curl, CURLOPT_MAXREDIRS, (long)r->redirects);
+    }
     lib.easy_setopt(x->curl, CURLOPT_TIMEOUT_MS, (long)r->timeout_ms);
+    if (r->connect_timeout_ms)
+        lib.easy_setopt(x->curl, CURLOPT_CONNECTTIMEOUT_MS, (long)r->connect_timeout_ms);
     lib.easy_setopt(x->curl, CURLOPT_NOSIGNAL, 1L);
     lib.easy_setopt(x->curl, CURLOPT_USERAGENT, "kiln/" KILN_VERSION);
     lib.easy_setopt(x->curl, CURLOPT_ERRORBUFFER, x->why);
-    lib.easy_setopt(x->curl, CURLOPT_WRITEFUNCTION, take);
+    lib.easy_setopt(x->curl, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)r->limit);
+    lib.easy_setopt(x->curl, CURLOPT_WRITEFUNCTION, take_body);
     lib.easy_setopt(x->curl, CURLOPT_WRITEDATA, x);
+    lib.easy_setopt(x->curl, CURLOPT_HEADERFUNCTION, take_header);
+    lib.easy_setopt(x->curl, CURLOPT_HEADERDATA, x);
     lib.easy_setopt(x->curl, CURLOPT_PRIVATE, x);
     if (r->body) {
         lib.easy_setopt(x->curl, CURLOPT_POST, 1L);
         lib.easy_setopt(x->curl, CURLOPT_POSTFIELDS, r->body);
         lib.easy_setopt(x->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->n_body);
     }
-    set(x, CURLOPT_USERNAME, r->user);
-    set(x, CURLOPT_PASSWORD, r->password);
-    set(x, CURLOPT_CAINFO, r->ca_file);
-    set(x, CURLOPT_SSLCERT, r->cert_file);
-    set(x, CURLOPT_SSLKEY, r->key_file);
+    set_text(x, CURLOPT_USERNAME, r->user);
+    set_text(x, CURLOPT_PASSWORD, r->password);
+    set_text(x, CURLOPT_CAINFO, r->ca_file);
+    set_text(x, CURLOPT_SSLCERT, r->cert_file);
+    set_text(x, CURLOPT_SSLKEY, r->key_file);
     if (r->insecure) {
         lib.easy_setopt(x->curl, CURLOPT_SSL_VERIFYPEER, 0L);
         lib.easy_setopt(x->curl, CURLOPT_SSL_VERIFYHOST, 0L);
@@ -134,9 +271,13 @@ int net_client_begin(struct net_client *c, const struct net_request *r, net_done
     struct exchange *x = calloc(1, sizeof *x);
     if (!x)
         return err_set(e, "out of memory");
+    x->client = c;
     x->limit = r->limit;
+    x->to_file = r->to_file;
+    x->fd = r->fd;
     x->done = done;
     x->context = context;
+    x->answer.retry_after = -1;
     x->curl = lib.easy_init();
     if (!x->curl) {
         exchange_free(c, x);
@@ -153,14 +294,20 @@ int net_client_begin(struct net_client *c, const struct net_request *r, net_done
     return 0;
 }
 
-static void finish(struct exchange *x, CURLcode result)
+static void exchange_finish(struct exchange *x, CURLcode result)
 {
     long status = 0;
     lib.easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
     lib.easy_getinfo(x->curl, CURLINFO_TOTAL_TIME, &x->answer.seconds);
-    x->answer.status = result == CURLE_OK ? (int)status : 0;
-    if (result != CURLE_OK)
-        err_set(&x->answer.error, "%s", *x->why ? x->why : lib.easy_strerror(result));
+    bool good = result == CURLE_OK && !x->evicted;
+    x->answer.status = good ? (int)status : 0;
+    if (result == CURLE_FILESIZE_EXCEEDED)
+        too_large(x);
+    if (!good)
+        err_set(&x->answer.error, "%s",
+                *x->reason ? x->reason
+                : *x->why  ? x->why
+                           : lib.easy_strerror(result));
 }
 
 int net_client_wait(struct net_client *c, int ms)
@@ -177,7 +324,7 @@ int net_client_wait(struct net_client *c, int ms)
         if (m->msg != CURLMSG_DONE)
             continue;
         lib.easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&x);
-        finish(x, m->data.result);
+        exchange_finish(x, m->data.result);
         x->done(x->context, &x->answer);
         exchange_free(c, x);
     }
@@ -189,17 +336,15 @@ void net_client_wake(struct net_client *c)
     lib.multi_wakeup(c->multi);
 }
 
-static void keep(void *context, const struct net_answer *answer)
+size_t net_client_received(const struct net_client *c)
 {
-    struct net_answer *to = context;
-    *to = *answer;
-    to->data = NULL;
-    if (answer->n && !(to->data = malloc(answer->n))) {
-        to->status = 0;
-        err_set(&to->error, "out of memory");
-    } else if (answer->n) {
-        memcpy(to->data, answer->data, answer->n);
-    }
+    return c->received;
+}
+
+static void keep_answer(void *context, struct net_answer *answer)
+{
+    *(struct net_answer *)context = *answer;
+    answer->data = NULL;
 }
 
 int net_client_do(const struct net_request *r, struct net_answer *answer)
@@ -208,7 +353,7 @@ int net_client_do(const struct net_request *r, struct net_answer *answer)
     struct net_client *c = net_client_new(&answer->error);
     if (!c)
         return -1;
-    if (net_client_begin(c, r, keep, answer, &answer->error) == 0)
+    if (net_client_begin(c, r, keep_answer, answer, &answer->error) == 0)
         while (net_client_wait(c, 1000) > 0)
             ;
     net_client_free(c);

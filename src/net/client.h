@@ -1,4 +1,9 @@
-// HTTP requests of any number at a time by one thread: scrapes, pushes, queries.
+// The HTTP client of the command and the server, over libcurl: any number of requests at a time by
+// one thread. Scrapes, discovery, pushes, queries, ClickHouse, downloads (net/fetch.h).
+//
+// The other side may be hostile: answers are bounded in size and time, heads as well, all answers
+// of a client together if it has a limit. Only http and https are spoken, also after a redirect,
+// and credentials do not follow a redirect to another host.
 #pragma once
 
 #include <stdbool.h>
@@ -18,21 +23,30 @@ struct net_request {
     const char *ca_file, *cert_file, *key_file;
     bool insecure; // the certificate is not checked
     int64_t timeout_ms;
-    size_t limit; // of the answer
+    int64_t connect_timeout_ms; // 0: of timeout_ms
+    size_t limit;               // of the answer
+    unsigned redirects;         // how many are followed; 0: a redirect is an answer
+    bool to_file;               // the answer is written to fd, which stays the caller's
+    int fd;
 };
 
 struct net_answer {
-    int status; // 0: there was none, and error says why
-    uint8_t *data;
+    int status;    // 0: there was none, and error says why
+    uint8_t *data; // malloc'ed
     size_t n;
     struct err error;
     double seconds;
+    int64_t retry_after;   // seconds, of Retry-After; -1: none
+    char content_type[64]; // as sent; cut off where it is longer
+    bool from_pprof;       // X-Go-Pprof: an error's text is for people
 };
 
-// By net_client_wait. The answer is freed afterwards.
-typedef void net_done_fn(void *context, const struct net_answer *answer);
+// By net_client_wait. data is freed afterwards, unless it was taken: copied and set to NULL.
+typedef void net_done_fn(void *context, struct net_answer *answer);
 
 struct net_client *net_client_new(struct err *e);
+// All answers under way together hold at most so many bytes: the largest ends when more is needed.
+void net_client_limit(struct net_client *client, size_t bytes);
 // Ends what is under way without a word.
 void net_client_free(struct net_client *client);
 // The strings of r are copied. -1 with e filled: done will not be called.
@@ -43,6 +57,8 @@ int net_client_begin(struct net_client *client, const struct net_request *r, net
 int net_client_wait(struct net_client *client, int ms);
 // Makes net_client_wait return; by any thread.
 void net_client_wake(struct net_client *client);
+// Bytes of bodies that have arrived in all.
+size_t net_client_received(const struct net_client *client);
 
 // One request and its answer; answer->data is the caller's to free. -1 with answer->error filled.
 int net_client_do(const struct net_request *r, struct net_answer *answer);

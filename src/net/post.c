@@ -25,7 +25,7 @@ int post_prepare(const struct post_url *url, struct err *e)
 int post_send(const struct post *post, struct post_answer *answer, struct err *e)
 {
     uint64_t deadline = post_now() + post->timeout_ns;
-    *answer = (struct post_answer){0};
+    *answer = (struct post_answer){.retry_after = -1};
     int result = post->url->tls ? post_curl(post, deadline, answer, e)
                                 : post_plain(post, deadline, answer, e);
     return result ? err_prefix(e, "%s: ", post->url->shown) : 0;

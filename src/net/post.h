@@ -43,7 +43,8 @@ struct post {
 
 struct post_answer {
     int status;
-    char text[256]; // the first of its body, one line
+    int64_t retry_after; // seconds, of Retry-After; -1: the answer has none
+    char text[256];      // the first of its body, one line
 };
 
 // 0 with the answer, whatever its status; -1 with e filled if there is none.
@@ -64,10 +65,13 @@ uint64_t post_time_left(const struct post *post, uint64_t deadline);
 struct post_head {
     size_t begin, end; // what stands before are interim answers
     size_t length;     // of the body; SIZE_MAX: until the connection ends
+    int64_t retry_after;
 };
 // The head of the final answer in what arrived so far; false: there is more to come.
 bool post_find_head(struct str got, struct post_head *head);
 // All that arrived. -1 with e filled if it is no answer.
 int post_parse_answer(struct str got, struct post_answer *answer, struct err *e);
+// Seconds out of a line of the head, or -1 if it is not Retry-After.
+int64_t post_retry_after(struct str line);
 // A line out of n bytes of the body.
 void post_answer_text(struct post_answer *answer, const char *body, size_t n);

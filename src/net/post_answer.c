@@ -1,18 +1,37 @@
 // An HTTP answer, of which the status matters.
 #include <strings.h>
+#include <time.h>
 
+#include "base/retry.h"
 #include "net/post.h"
 
-// Of the body, as the head tells.
-static size_t body_length(struct str head)
+// The value of a header line; p is NULL if the line is another header's.
+static struct str header_value(struct str line, struct str name)
 {
-    struct str line;
+    if (line.n <= name.n || line.p[name.n] != ':' || strncasecmp(line.p, name.p, name.n) != 0)
+        return (struct str){NULL, 0};
+    return str_trim(str_from_to(line, name.n + 1, line.n));
+}
+
+int64_t post_retry_after(struct str line)
+{
+    struct str value = header_value(line, STR("Retry-After"));
+    return value.p ? retry_after_parse(value, (int64_t)time(NULL)) : -1;
+}
+
+static void read_head(struct str text, struct post_head *head)
+{
+    struct str line, value;
     uint64_t n;
-    while (str_next_line(&head, &line))
-        if (line.n > 15 && strncasecmp(line.p, "Content-Length:", 15) == 0 &&
-            str_to_u64(str_trim(str_from_to(line, 15, line.n)), 10, &n))
-            return (size_t)n;
-    return SIZE_MAX;
+    head->length = SIZE_MAX;
+    head->retry_after = -1;
+    while (str_next_line(&text, &line)) {
+        value = header_value(line, STR("Content-Length"));
+        if (value.p && head->length == SIZE_MAX && str_to_u64(value, 10, &n))
+            head->length = (size_t)n;
+        if (head->retry_after < 0)
+            head->retry_after = post_retry_after(line);
+    }
 }
 
 bool post_find_head(struct str got, struct post_head *head)
@@ -29,7 +48,7 @@ bool post_find_head(struct str got, struct post_head *head)
         if (!interim)
             break;
     }
-    head->length = body_length(str_from_to(got, head->begin, head->end));
+    read_head(str_from_to(got, head->begin, head->end), head);
     return true;
 }
 
@@ -58,6 +77,7 @@ int post_parse_answer(struct str got, struct post_answer *answer, struct err *e)
         !str_to_u64(str_from_to(line, 9, 12), 10, &status) || status < 100)
         return err_set(e, "the answer is not HTTP");
     answer->status = (int)status;
+    answer->retry_after = head.retry_after;
     post_answer_text(answer, got.p + head.end, got.n - head.end);
     return 0;
 }

@@ -18,9 +18,11 @@ enum {
     OPT_ERRORBUFFER = 10010,
     OPT_POSTFIELDS = 10015,
     OPT_HTTPHEADER = 10023,
+    OPT_HEADERDATA = 10029,
     OPT_XFERINFODATA = 10057,
     OPT_CAINFO = 10065,
     OPT_WRITEFUNCTION = 20011,
+    OPT_HEADERFUNCTION = 20079,
     OPT_XFERINFOFUNCTION = 20219,
     OPT_POSTFIELDSIZE_LARGE = 30120,
     INFO_RESPONSE_CODE = 0x200002,
@@ -71,6 +73,7 @@ int post_curl_load(struct err *e)
 struct transfer {
     const struct post *post;
     uint64_t deadline;
+    int64_t retry_after;
     char body[4096];
     size_t n;
 };
@@ -82,6 +85,14 @@ static size_t take_body(const char *data, size_t size, size_t count, void *conte
     memcpy(t->body + t->n, data, n < room ? n : room);
     t->n += n < room ? n : room;
     return n;
+}
+
+static size_t take_header(const char *data, size_t size, size_t count, void *context)
+{
+    struct transfer *t = context;
+    if (t->retry_after < 0)
+        t->retry_after = post_retry_after((struct str){data, size * count});
+    return size * count;
 }
 
 static int go_on(void *context, int64_t a, int64_t b, int64_t c, int64_t d)
@@ -108,7 +119,7 @@ int post_curl(const struct post *post, uint64_t deadline, struct post_answer *an
     if (post_curl_load(e))
         return -1;
     void *curl = lib.easy_init();
-    struct transfer t = {.post = post, .deadline = deadline};
+    struct transfer t = {.post = post, .deadline = deadline, .retry_after = -1};
     char url[POST_HOST_MAX + 2 * POST_PATH_MAX], why[ERROR_SIZE] = "";
     const char *ca = process_getenv("KILN_PUSH_CA");
     bool v6 = strchr(post->url->host, ':');
@@ -126,6 +137,8 @@ int post_curl(const struct post *post, uint64_t deadline, struct post_answer *an
     lib.easy_setopt(curl, OPT_ERRORBUFFER, why);
     lib.easy_setopt(curl, OPT_WRITEFUNCTION, take_body);
     lib.easy_setopt(curl, OPT_WRITEDATA, &t);
+    lib.easy_setopt(curl, OPT_HEADERFUNCTION, take_header);
+    lib.easy_setopt(curl, OPT_HEADERDATA, &t);
     lib.easy_setopt(curl, OPT_NOPROGRESS, 0L);
     lib.easy_setopt(curl, OPT_XFERINFOFUNCTION, go_on);
     lib.easy_setopt(curl, OPT_XFERINFODATA, &t);
@@ -141,6 +154,7 @@ int post_curl(const struct post *post, uint64_t deadline, struct post_answer *an
     if (result)
         return err_set(e, "%s", *why ? why : lib.easy_strerror(result));
     answer->status = (int)status;
+    answer->retry_after = t.retry_after;
     post_answer_text(answer, t.body, t.n);
     return 0;
 }

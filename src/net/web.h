@@ -48,6 +48,7 @@ struct web_exchange {
 
     // Set by admit.
     const void *route;
+    const void *access; // that the credentials give; NULL: none were needed
     enum web_lane lane;
     struct web_owner *owner;
     int64_t time;         // ns that it may wait and work once it has arrived; 0: no limit

@@ -57,6 +57,7 @@ static const struct server_access *find_access(struct call *c, struct arena *scr
 
 static int choose_tenant(struct call *c, const struct server_access *access)
 {
+    c->x->access = access;
     struct str asked = web_header(c->x, "X-Scope-OrgID");
     struct str name = access && access->n_tenants ? access->tenants[0] : default_tenant;
     bool allowed = access ? access->any_tenant : c->server->config->multitenant;

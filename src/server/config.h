@@ -63,14 +63,27 @@ struct target_group {
     size_t n_labels;
 };
 
+// What a request to a target or to a discovery URL carries. Each has its own: what one may know
+// is not sent to another.
+struct scrape_auth {
+    struct str user, password, password_file;
+    struct str type, credentials, credentials_file; // Authorization: TYPE CREDENTIALS
+    struct str ca_file, cert_file, key_file;
+    bool insecure;
+};
+
 struct discovery {
     struct str *places; // files (with * and ?) or one URL
     size_t n_places;
     int64_t refresh; // ns
+    struct scrape_auth auth;
 };
 
 struct scrape_config {
     struct str job, scheme, path_prefix;
+    struct str tenant;         // n 0: the default one, or what __tenant_id__ says
+    uint32_t target_limit;     // addresses; those beyond it are left out
+    size_t body_limit;         // of an answer; 0: limits.profile
     int64_t interval, timeout; // ns
     struct store_label *params;
     size_t n_params;
@@ -82,9 +95,7 @@ struct scrape_config {
     size_t n_urls;
     struct relabel_rule *rules;
     size_t n_rules;
-    struct str user, password, password_file, bearer, bearer_file;
-    struct str ca_file, cert_file, key_file;
-    bool insecure;
+    struct scrape_auth auth;
     struct scrape_profile *profiles;
     size_t n_profiles;
 };

@@ -1,7 +1,9 @@
 #include "model/regex.h"
 #include "server/config_tables.h"
+#include "server/limits.h"
 
-static const int64_t SECOND = 1000000000;
+static const int64_t SECOND = 1000000000, DAY = 86400000000000;
+enum { TARGET_LIMIT = 10000 };
 
 static int read_action(struct yaml_reader *r, const char *key, yaml_node_t *node, void *object)
 {
@@ -86,9 +88,94 @@ const struct yaml_table config_group_table = {
     },
     sizeof(struct target_group), NULL, NULL};
 
+static const struct yaml_table basic_table = {
+    (const struct yaml_key[]){
+        KEY("username", YAML_TEXT, struct scrape_auth, user),
+        KEY("password", YAML_TEXT, struct scrape_auth, password),
+        KEY("password_file", YAML_TEXT, struct scrape_auth, password_file),
+        END,
+    },
+    0, NULL, NULL};
+
+static const struct yaml_table authorization_table = {
+    (const struct yaml_key[]){
+        KEY("type", YAML_TEXT, struct scrape_auth, type),
+        KEY("credentials", YAML_TEXT, struct scrape_auth, credentials),
+        KEY("credentials_file", YAML_TEXT, struct scrape_auth, credentials_file),
+        END,
+    },
+    0, NULL, NULL};
+
+static const struct yaml_table scrape_tls_table = {
+    (const struct yaml_key[]){
+        KEY("ca_file", YAML_TEXT, struct scrape_auth, ca_file),
+        KEY("cert_file", YAML_TEXT, struct scrape_auth, cert_file),
+        KEY("key_file", YAML_TEXT, struct scrape_auth, key_file),
+        KEY("insecure_skip_verify", YAML_BOOL, struct scrape_auth, insecure),
+        END,
+    },
+    0, NULL, NULL};
+
+// The keys of credentials, of targets and of discovery URLs alike.
+#define AUTH_KEYS(type)                                                     \
+    OF("basic_auth", YAML_MAPPING, type, auth, basic_table),                \
+        OF("authorization", YAML_MAPPING, type, auth, authorization_table), \
+        KEY("bearer_token", YAML_TEXT, type, auth.credentials),             \
+        KEY("bearer_token_file", YAML_TEXT, type, auth.credentials_file),   \
+        OF("tls_config", YAML_MAPPING, type, auth, scrape_tls_table)
+
+static bool is_header_text(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+static int check_auth(struct yaml_reader *r, yaml_node_t *node, struct scrape_auth *a)
+{
+    bool basic = a->user.n || a->password.n || a->password_file.n;
+    bool other = a->credentials.n || a->credentials_file.n;
+    if (basic && other)
+        return yaml_fail(r, node, "basic_auth", "cannot be combined with authorization");
+    if ((a->password.n && a->password_file.n) || (a->credentials.n && a->credentials_file.n))
+        return yaml_fail(r, node, "basic_auth",
+                         "a secret comes from a file or from here, not both");
+    if (!is_header_text(a->type) || !is_header_text(a->credentials))
+        return yaml_fail(r, node, "authorization", "control characters cannot be sent");
+    if (other && !a->type.n)
+        a->type = STR("Bearer");
+    return 0;
+}
+
+static int check_duration(struct yaml_reader *r, yaml_node_t *node, const char *key, int64_t nanos)
+{
+    if (nanos < SECOND || nanos > DAY)
+        return yaml_fail(r, node, key, "must be 1s to 1d");
+    return 0;
+}
+
 static void discovery_defaults(void *element)
 {
-    ((struct discovery *)element)->refresh = 60 * SECOND;
+    *(struct discovery *)element = (struct discovery){.refresh = 60 * SECOND};
+}
+
+static int check_files(struct yaml_reader *r, yaml_node_t *node, void *element)
+{
+    struct discovery *d = element;
+    return check_duration(r, node, "refresh_interval", d->refresh);
+}
+
+static int check_urls(struct yaml_reader *r, yaml_node_t *node, void *element)
+{
+    struct discovery *d = element;
+    if (d->n_places != 1)
+        return yaml_fail(r, node, "http_sd_configs", "expected one url");
+    if (!str_starts(d->places[0], STR("http://")) && !str_starts(d->places[0], STR("https://")))
+        return yaml_fail(r, node, "url", "'%s' is not a URL of http or https", d->places[0].p);
+    if (check_duration(r, node, "refresh_interval", d->refresh))
+        return -1;
+    return check_auth(r, node, &d->auth);
 }
 
 static const struct yaml_table files_table = {
@@ -97,34 +184,16 @@ static const struct yaml_table files_table = {
         KEY("refresh_interval", YAML_DURATION, struct discovery, refresh),
         END,
     },
-    sizeof(struct discovery), discovery_defaults, NULL};
+    sizeof(struct discovery), discovery_defaults, check_files};
 
 static const struct yaml_table urls_table = {
     (const struct yaml_key[]){
         KEY("url", YAML_TEXTS, struct discovery, places),
         KEY("refresh_interval", YAML_DURATION, struct discovery, refresh),
+        AUTH_KEYS(struct discovery),
         END,
     },
-    sizeof(struct discovery), discovery_defaults, NULL};
-
-static const struct yaml_table basic_table = {
-    (const struct yaml_key[]){
-        KEY("username", YAML_TEXT, struct scrape_config, user),
-        KEY("password", YAML_TEXT, struct scrape_config, password),
-        KEY("password_file", YAML_TEXT, struct scrape_config, password_file),
-        END,
-    },
-    0, NULL, NULL};
-
-static const struct yaml_table scrape_tls_table = {
-    (const struct yaml_key[]){
-        KEY("ca_file", YAML_TEXT, struct scrape_config, ca_file),
-        KEY("cert_file", YAML_TEXT, struct scrape_config, cert_file),
-        KEY("key_file", YAML_TEXT, struct scrape_config, key_file),
-        KEY("insecure_skip_verify", YAML_BOOL, struct scrape_config, insecure),
-        END,
-    },
-    0, NULL, NULL};
+    sizeof(struct discovery), discovery_defaults, check_urls};
 
 // `seconds` is a plain number, where durations have units.
 static int read_seconds(struct yaml_reader *r, const char *key, yaml_node_t *node, void *object)
@@ -199,7 +268,11 @@ static int read_profile(struct yaml_reader *r, const char *name, yaml_node_t *no
 static void scrape_defaults(void *element)
 {
     *(struct scrape_config *)element = (struct scrape_config){
-        .scheme = STR("http"), .interval = 10 * SECOND, .path_prefix = STR("")};
+        .scheme = STR("http"),
+        .interval = 10 * SECOND,
+        .path_prefix = STR(""),
+        .target_limit = TARGET_LIMIT,
+    };
 }
 
 static int check_scrape(struct yaml_reader *r, yaml_node_t *node, void *element)
@@ -209,10 +282,18 @@ static int check_scrape(struct yaml_reader *r, yaml_node_t *node, void *element)
         return yaml_fail(r, node, "scrape_configs", "job_name is missing");
     if (!str_eq(s->scheme, STR("http")) && !str_eq(s->scheme, STR("https")))
         return yaml_fail(r, node, "scheme", "'%s' is neither http nor https", s->scheme.p);
-    if (s->interval < SECOND)
-        return yaml_fail(r, node, "scrape_interval", "must be 1s or more");
+    if (check_duration(r, node, "scrape_interval", s->interval))
+        return -1;
     if (!s->timeout)
         s->timeout = s->interval + 5 * SECOND;
+    else if (check_duration(r, node, "scrape_timeout", s->timeout))
+        return -1;
+    if (s->tenant.n && !limits_is_tenant(s->tenant))
+        return yaml_fail(r, node, "tenant", "'%s' is no tenant's name", s->tenant.p);
+    if (!s->target_limit)
+        return yaml_fail(r, node, "target_limit", "must be 1 or more");
+    if (check_auth(r, node, &s->auth))
+        return -1;
     if (!s->n_profiles) {
         s->profiles = arena_array(r->arena, 2, sizeof *s->profiles);
         memcpy(s->profiles, usual_profiles, sizeof usual_profiles);
@@ -224,6 +305,9 @@ static int check_scrape(struct yaml_reader *r, yaml_node_t *node, void *element)
 const struct yaml_table config_scrape_table = {
     (const struct yaml_key[]){
         KEY("job_name", YAML_TEXT, struct scrape_config, job),
+        KEY("tenant", YAML_TEXT, struct scrape_config, tenant),
+        KEY("target_limit", YAML_COUNT, struct scrape_config, target_limit),
+        KEY("body_size_limit", YAML_BYTES, struct scrape_config, body_limit),
         KEY("scrape_interval", YAML_DURATION, struct scrape_config, interval),
         KEY("scrape_timeout", YAML_DURATION, struct scrape_config, timeout),
         KEY("scheme", YAML_TEXT, struct scrape_config, scheme),
@@ -232,10 +316,7 @@ const struct yaml_table config_scrape_table = {
         OF("file_sd_configs", YAML_ITEMS, struct scrape_config, files, files_table),
         OF("http_sd_configs", YAML_ITEMS, struct scrape_config, urls, urls_table),
         OF("relabel_configs", YAML_ITEMS, struct scrape_config, rules, rule_table),
-        {"basic_auth", YAML_MAPPING, 0, &basic_table, NULL},
-        KEY("bearer_token", YAML_TEXT, struct scrape_config, bearer),
-        KEY("bearer_token_file", YAML_TEXT, struct scrape_config, bearer_file),
-        {"tls_config", YAML_MAPPING, 0, &scrape_tls_table, NULL},
+        AUTH_KEYS(struct scrape_config),
         {"profiling_config", YAML_MAPPING, 0, &profiling_table, NULL},
         END,
     },

@@ -35,7 +35,7 @@ struct model_profile *ingest_pprof(const struct server_limits *limits, struct ar
 bool ingest_may_begin(struct call *c)
 {
     struct err e;
-    int result = store_expect(c->server->store, c->x->body.n, &e);
+    int result = store_expect(c->server->store, c->tenant, c->x->body.n, &e);
     if (result)
         call_fail_store(c, result, &e);
     return !result;
@@ -196,7 +196,16 @@ struct later {
     struct server *server;
     struct arena *arena;
     uint64_t samples;
+    void (*done)(void *context);
+    void *context;
 };
+
+static void later_free(struct later *later)
+{
+    struct later copy = *later; // which is in its arena
+    arena_free(copy.arena);
+    copy.done(copy.context);
+}
 
 static void later_durable(void *context, int code, const struct err *e)
 {
@@ -207,11 +216,11 @@ static void later_durable(void *context, int code, const struct err *e)
         later->server->counters.profiles++;
         later->server->counters.samples += later->samples;
     }
-    arena_free(later->arena);
+    later_free(later);
 }
 
 int ingest_later(struct server *s, struct str tenant, struct ingest_item *item, struct arena *arena,
-                 struct err *e)
+                 void (*done)(void *context), void *context, struct err *e)
 {
     struct batch batch = {0};
     int result = add_item(s, tenant, item, arena, &batch, e);
@@ -219,10 +228,12 @@ int ingest_later(struct server *s, struct str tenant, struct ingest_item *item, 
         return result;
     s->counters.corrected += batch.corrected;
     struct later *later = arena_alloc(arena, sizeof *later);
-    *later = (struct later){s, arena, batch.samples};
+    *later = (struct later){s, arena, batch.samples, done, context};
     if (!batch.n) {
-        arena_free(arena);
+        later_free(later);
         return 0;
     }
+    if (arena_budget(arena))
+        arena_budget(arena)->deadline = 0; // the store finishes what it has taken
     return store_submit(s->store, batch.puts, batch.n, later_durable, later, e);
 }

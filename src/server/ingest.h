@@ -25,9 +25,10 @@ struct model_profile *ingest_pprof(const struct server_limits *limits, struct ar
                                    struct str data, struct err *e);
 
 // The same without a call: on success arena, in which everything of item is, is freed when it is
-// durable; else e says why it was not taken.
+// durable, and then done(context) is called; else e says why it was not taken. A deadline of the
+// arena's budget holds until the store has it.
 int ingest_later(struct server *s, struct str tenant, struct ingest_item *item, struct arena *arena,
-                 struct err *e);
+                 void (*done)(void *context), void *context, struct err *e);
 
 void ingest_push(struct call *c);   // /push.v1.PusherService/Push
 void ingest_legacy(struct call *c); // /ingest

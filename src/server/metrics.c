@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "server/scrape.h"
+
 static void put(struct out *out, const char *type, const char *name, const char *help, uint64_t v)
 {
     out_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name,
@@ -18,6 +20,22 @@ static uint64_t resident_bytes(void)
         resident = 0;
     fclose(f);
     return (uint64_t)resident * 4096;
+}
+
+bool metrics_may_see(const struct call *c, struct str tenant)
+{
+    const struct server_config *config = c->server->config;
+    const struct server_access *a = c->access;
+    if (str_eq(tenant, c->tenant))
+        return true;
+    if (!a) // without auth everybody is an administrator, unless a proxy tells tenants apart
+        return !config->n_access && !config->multitenant;
+    if (!(a->scopes & SCOPE_ADMIN))
+        return false;
+    for (size_t i = 0; i < a->n_tenants; i++)
+        if (str_eq(a->tenants[i], tenant))
+            return true;
+    return a->any_tenant;
 }
 
 void metrics_answer(struct call *c)
@@ -82,6 +100,9 @@ void metrics_answer(struct call *c)
     put(out, "counter", "kiln_store_hours_closed_total", "Hours rolled up.", store.hours_closed);
     put(out, "gauge", "kiln_store_bytes", "On disk.", stats.bytes);
     put(out, "gauge", "kiln_store_days", "Days kept.", stats.days);
+    put(out, "counter", "kiln_store_close_failures_total",
+        "Hours of a service that could not be closed, each time they were tried.",
+        store.close_failures);
     put(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.", stats.damaged_days);
     if (store.remote) {
         put(out, "gauge", "kiln_store_remote_up", "Whether ClickHouse took the last batch.",
@@ -104,5 +125,6 @@ void metrics_answer(struct call *c)
     put(out, "gauge", "process_resident_memory_bytes", "Memory in use.", resident_bytes());
     put(out, "gauge", "process_start_time_seconds", "When the server started.",
         (uint64_t)(s->started / 1000000000));
+    scrape_metrics(c);
     call_finish(c);
 }

@@ -1,186 +1,95 @@
 #include "server/scrape.h"
 
-#include <errno.h>
-#include <glob.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+#include <sys/resource.h>
 
 #include "base/hash.h"
-#include "codec/json.h"
-#include "net/client.h"
-#include "server/scrape_discover.h"
-#include "server/scrape_take.h"
+#include "process/clock.h"
+#include "server/scrape_internal.h"
 
-enum { IDLE_MS = 500, FILE_MAX = 16 << 20 };
-
-// What is known about a target from one discovery to the next.
-struct state {
-    struct state *next;
-    struct scraper *scraper;
-    char *key;
-    const struct scrape_target *target; // NULL: gone, but a request is still under way
-    bool busy, seen;
-    int64_t due; // CLOCK_MONOTONIC, ns
-    struct scrape_health health;
-    struct scrape_memory memory;
+enum {
+    IDLE_MS = 500,
+    ANSWERS_MAX = 128 << 20, // bytes of answers under way
+    ANSWERS_SHARE = 8,       // of the memory of all requests, if that is less
+    MOST_REQUESTS = 4096,
+    LEAST_REQUESTS = 64,
 };
 
-// The answer of an http_sd URL, kept until the next one.
-struct source {
-    struct source *next;
-    struct scraper *scraper;
-    char *url;
-    char *text;
-    size_t n;
-    bool busy, seen;
-    int64_t due;
-};
+static const int64_t FULL = 50000000; // ns until a place may be free
+// Requests of a job to targets that are not up: 250 a second, after some at once.
+static const int64_t DOUBTFUL_PAUSE = 4000000, DOUBTFUL_BURST = 100000000;
 
-struct scraper {
-    struct server *server;
-    const struct server_config *config;
-    struct server_config *owned;   // config, if it is ours to free
-    struct server_config *pending; // to be taken over
-    struct net_client *client;
-    pthread_t thread;
-    pthread_mutex_t lock; // states and targets, for the API
-    struct arena *arena;  // of targets
-    struct scrape_targets targets;
-    struct state *states;
-    struct source *sources;
-    int64_t discover; // when to look for targets again
-    _Atomic bool stop;
-    bool started;
-};
-
-static int64_t now(void)
+int64_t scrape_now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)process_now_ns();
 }
 
-// --- discovery ---
-
-static int read_text(const char *name, struct arena *arena, struct str *text, struct err *e)
+bool scrape_thread(pthread_t *thread, void *(*run)(void *context), void *context)
 {
-    FILE *f = fopen(name, "r");
-    struct out out;
-    char buffer[16384];
-    size_t n;
-    if (!f)
-        return err_set(e, "%s: %s", name, strerror(errno));
-    out_init_arena(&out, arena);
-    while ((n = fread(buffer, 1, sizeof buffer, f)) > 0 && out.n < FILE_MAX)
-        out_write(&out, buffer, n);
-    fclose(f);
-    *text = out_result(&out);
-    return 0;
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    bool started = pthread_create(thread, NULL, run, context) == 0;
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return started;
 }
 
-static void add_text(struct scraper *s, const struct scrape_config *c, const char *name,
-                     struct str text, struct arena *arena, struct scrape_targets *targets)
+void scrape_settings_unref(struct scrape_settings *settings)
 {
-    struct target_group *groups;
-    size_t n;
-    struct err e = {""};
-    if (scrape_read_groups(name, text, arena, &groups, &n, &e) ||
-        scrape_add_groups(c, groups, n, arena, targets, &e))
-        server_log("error", "targets cannot be read", "job", c->job.p, "error", e.message, NULL);
-    (void)s;
+    if (!settings || --settings->refs)
+        return;
+    server_config_free(settings->owned);
+    free(settings);
 }
 
-static void add_files(struct scraper *s, const struct scrape_config *c, struct arena *arena,
-                      struct scrape_targets *targets)
+void scrape_generation_unref(struct scrape_generation *generation)
 {
-    for (size_t i = 0; i < c->n_files; i++)
-        for (size_t k = 0; k < c->files[i].n_places; k++) {
-            glob_t found;
-            if (glob(c->files[i].places[k].p, 0, NULL, &found))
-                continue;
-            for (size_t j = 0; j < found.gl_pathc; j++) {
-                struct str text;
-                struct err e = {""};
-                if (read_text(found.gl_pathv[j], arena, &text, &e))
-                    server_log("error", "targets cannot be read", "error", e.message, NULL);
-                else
-                    add_text(s, c, found.gl_pathv[j], text, arena, targets);
-            }
-            globfree(&found);
-        }
+    if (!generation || --generation->refs)
+        return;
+    arena_free(generation->arena);
+    scrape_settings_unref(generation->settings);
+    free(generation);
 }
 
-static struct source *source_of(struct scraper *s, const char *url)
+// --- states ---
+
+static struct scrape_state *state_of(struct scraper *s, const char *key)
 {
-    for (struct source *at = s->sources; at; at = at->next)
-        if (strcmp(at->url, url) == 0)
+    uint64_t hash = hash_bytes(key, strlen(key), 0);
+    struct scrape_state **bucket = &s->buckets[hash % SCRAPE_BUCKETS];
+    for (struct scrape_state *at = *bucket; at; at = at->chain)
+        if (at->hash == hash && strcmp(at->key, key) == 0)
             return at;
-    struct source *made = calloc(1, sizeof *made);
-    if (!made || !(made->url = strdup(url))) {
-        free(made);
+    struct scrape_state *at = calloc(1, sizeof *at);
+    if (!at || !(at->key = strdup(key))) {
+        free(at);
         return NULL;
     }
-    made->scraper = s;
-    made->next = s->sources;
-    return s->sources = made;
+    at->scraper = s;
+    at->hash = hash;
+    at->chain = *bucket;
+    *bucket = at;
+    at->next = s->states;
+    return s->states = at;
 }
 
-static void add_urls(struct scraper *s, const struct scrape_config *c, struct arena *arena,
-                     struct scrape_targets *targets)
+static void state_free(struct scrape_state *at)
 {
-    for (size_t i = 0; i < c->n_urls; i++) {
-        struct source *source = c->urls[i].n_places ? source_of(s, c->urls[i].places[0].p) : NULL;
-        if (!source)
-            continue;
-        source->seen = true;
-        if (source->n)
-            add_text(s, c, source->url, (struct str){source->text, source->n}, arena, targets);
-    }
-}
-
-static struct state *state_of(struct scraper *s, const char *key)
-{
-    for (struct state *at = s->states; at; at = at->next)
-        if (strcmp(at->key, key) == 0)
-            return at;
-    return NULL;
-}
-
-static void state_free(struct state *at)
-{
+    struct scrape_state **link = &at->scraper->buckets[at->hash % SCRAPE_BUCKETS];
+    while (*link != at)
+        link = &(*link)->chain;
+    *link = at->chain;
     scrape_memory_fini(&at->memory);
     free(at->key);
     free(at);
 }
 
-// Targets that stay keep their state; new ones begin somewhere in their interval, so that not all
-// are asked at once.
-static void match_states(struct scraper *s)
+static void sweep_states(struct scraper *s)
 {
-    for (struct state *at = s->states; at; at = at->next)
-        at->target = NULL;
-    for (size_t i = 0; i < s->targets.n; i++) {
-        const struct scrape_target *target = &s->targets.items[i];
-        struct state *at = state_of(s, target->key);
-        if (!at) {
-            at = calloc(1, sizeof *at);
-            if (!at || !(at->key = strdup(target->key))) {
-                free(at);
-                continue;
-            }
-            at->scraper = s;
-            uint64_t jitter = hash_bytes(at->key, strlen(at->key), (uint64_t)server_now());
-            at->due = now() + (int64_t)(jitter % (uint64_t)target->config->interval);
-            at->next = s->states;
-            s->states = at;
-        }
-        at->target = target;
-    }
-    for (struct state **link = &s->states; *link;) {
-        struct state *at = *link;
+    for (struct scrape_state **link = &s->states; *link;) {
+        struct scrape_state *at = *link;
         if (at->target || at->busy) {
             link = &at->next;
             continue;
@@ -190,216 +99,330 @@ static void match_states(struct scraper *s)
     }
 }
 
-static void discover(struct scraper *s)
+// Targets that stay keep their state; new ones begin somewhere in their interval, so that not all
+// are asked at once.
+static void take_generation(struct scraper *s, struct scrape_generation *generation)
 {
-    struct arena *arena = arena_new((size_t)256 << 20);
-    struct scrape_targets targets = {0};
-    struct arena_trap trap;
-    int64_t refresh = (int64_t)3600 * 1000000000;
-    if (!arena)
-        return;
-    if (ARENA_TRY(arena, trap)) {
-        arena_free(arena);
-        server_log("error", "too many scrape targets", NULL);
-        return;
+    for (struct scrape_state *at = s->states; at; at = at->next)
+        at->target = NULL;
+    for (size_t i = 0; i < generation->targets.n; i++) {
+        const struct scrape_target *target = &generation->targets.items[i];
+        struct scrape_state *at = state_of(s, target->key);
+        if (!at)
+            continue;
+        if (!at->due) {
+            uint64_t jitter = hash_bytes(at->key, strlen(at->key), (uint64_t)server_now());
+            at->due = scrape_now() + (int64_t)(jitter % (uint64_t)target->config->interval);
+        }
+        at->target = target;
     }
-    for (size_t i = 0; i < s->config->n_scrapes; i++) {
-        const struct scrape_config *c = &s->config->scrapes[i];
-        struct err e = {""};
-        if (scrape_add_groups(c, c->groups, c->n_groups, arena, &targets, &e))
-            server_log("error", "targets cannot be used", "job", c->job.p, "error", e.message,
-                       NULL);
-        add_files(s, c, arena, &targets);
-        add_urls(s, c, arena, &targets);
-        for (size_t k = 0; k < c->n_files; k++)
-            refresh = c->files[k].refresh < refresh ? c->files[k].refresh : refresh;
-    }
-    arena_try_end(arena);
-    pthread_mutex_lock(&s->lock);
-    struct arena *old = s->arena;
-    s->arena = arena;
-    s->targets = targets;
-    match_states(s);
-    pthread_mutex_unlock(&s->lock);
-    arena_free(old);
-    s->discover = now() + refresh;
+    scrape_generation_unref(s->generation);
+    s->generation = generation;
 }
 
-// --- asking ---
+// --- requests ---
 
-static void set_headers(const struct scrape_config *c, char *bearer, size_t size,
-                        const char **headers, struct net_request *r, char *password)
-{
-    struct err e = {""};
-    headers[0] = NULL;
-    r->headers = headers;
-    if (c->bearer.n || c->bearer_file.n) {
-        char token[4096];
-        if (c->bearer.n)
-            snprintf(token, sizeof token, "%s", c->bearer.p);
-        else if (scrape_read_secret(c->bearer_file.p, token, sizeof token, &e))
-            return;
-        snprintf(bearer, size, "Authorization: Bearer %s", token);
-        headers[0] = bearer;
-        headers[1] = NULL;
-    }
-    if (c->user.n) {
-        r->user = c->user.p;
-        r->password = c->password.p;
-        if (c->password_file.n && !scrape_read_secret(c->password_file.p, password, 4096, &e))
-            r->password = password;
-    }
-}
-
-static void begin(struct scraper *s, const struct scrape_config *c, const char *url,
-                  int64_t timeout, net_done_fn *done, void *context, bool *busy)
-{
-    char bearer[4200], password[4096];
+struct request {
+    struct net_request net;
+    char header[4300], password[4096];
     const char *headers[2];
-    struct net_request r = {
-        .url = url,
-        .timeout_ms = timeout / 1000000,
-        .limit = s->server->config->limits.body,
-        .insecure = c->insecure,
-        .ca_file = c->ca_file.p,
-        .cert_file = c->cert_file.p,
-        .key_file = c->key_file.p,
-    };
-    struct err e = {""};
-    set_headers(c, bearer, sizeof bearer, headers, &r, password);
-    *busy = net_client_begin(s->client, &r, done, context, &e) == 0;
-}
+};
 
-static void took_source(void *context, const struct net_answer *answer)
+// -1 with e filled: a file with a secret cannot be read. Nothing is sent then.
+static int add_credentials(struct request *r, const struct scrape_auth *a, struct err *e)
 {
-    struct source *source = context;
-    source->busy = false;
-    if (answer->status != 200) {
-        char status[16];
-        snprintf(status, sizeof status, "%d", answer->status);
-        server_log("error", "http_sd: no targets from there", "url", source->url, "status", status,
-                   "error", answer->error.message, NULL);
-        return;
+    char secret[4096];
+    r->net.headers = r->headers;
+    r->net.insecure = a->insecure;
+    r->net.ca_file = a->ca_file.p;
+    r->net.cert_file = a->cert_file.p;
+    r->net.key_file = a->key_file.p;
+    if (a->credentials.n || a->credentials_file.n) {
+        if (a->credentials_file.n &&
+            scrape_read_secret(a->credentials_file.p, secret, sizeof secret, e))
+            return -1;
+        snprintf(r->header, sizeof r->header, "Authorization: %.100s %.4000s", a->type.p,
+                 a->credentials_file.n ? secret : a->credentials.p);
+        r->headers[0] = r->header;
     }
-    char *text = malloc(answer->n + 1);
-    if (!text)
-        return;
-    memcpy(text, answer->data ? (char *)answer->data : "", answer->n);
-    free(source->text);
-    source->text = text;
-    source->n = answer->n;
-    source->scraper->discover = 0;
-}
-
-static void ask_sources(struct scraper *s)
-{
-    for (size_t i = 0; i < s->config->n_scrapes; i++) {
-        const struct scrape_config *c = &s->config->scrapes[i];
-        for (size_t k = 0; k < c->n_urls; k++) {
-            struct source *source =
-                c->urls[k].n_places ? source_of(s, c->urls[k].places[0].p) : NULL;
-            if (!source || source->busy || source->due > now())
-                continue;
-            source->due = now() + c->urls[k].refresh;
-            begin(s, c, source->url, c->timeout, took_source, source, &source->busy);
+    if (a->user.n) {
+        r->net.user = a->user.p;
+        r->net.password = a->password.p;
+        if (a->password_file.n) {
+            if (scrape_read_secret(a->password_file.p, r->password, sizeof r->password, e))
+                return -1;
+            r->net.password = r->password;
         }
     }
+    return 0;
 }
 
-static void took_profile(void *context, const struct net_answer *answer)
+static int begin_request(struct scraper *s, const struct scrape_auth *auth, const char *url,
+                         int64_t timeout, size_t limit, net_done_fn *done, void *context,
+                         struct err *e)
 {
-    struct state *at = context;
-    struct scraper *s = at->scraper;
-    struct scrape_health health = {.duration = answer->seconds, .last = server_now()};
-    pthread_mutex_lock(&s->lock);
-    const struct scrape_target *target = at->target;
-    pthread_mutex_unlock(&s->lock);
-    // Only this thread changes targets.
-    if (target)
-        scrape_take(s->server, target, answer, &at->memory, &health);
-    pthread_mutex_lock(&s->lock);
-    at->busy = false;
-    at->health = health;
-    pthread_mutex_unlock(&s->lock);
-    if (!target)
-        s->discover = 0; // sweeps the state away
+    struct request r = {
+        .net = {.url = url, .timeout_ms = timeout / 1000000, .limit = limit},
+    };
+    if (add_credentials(&r, auth, e))
+        return -1;
+    return net_client_begin(s->client, &r.net, done, context, e);
 }
 
-static int64_t ask_targets(struct scraper *s)
+static void took_source(void *context, struct net_answer *answer)
 {
-    int64_t time = now(), first = time + (int64_t)IDLE_MS * 1000000;
-    for (struct state *at = s->states; at; at = at->next) {
-        if (!at->target || at->busy)
+    struct scrape_source *source = context;
+    struct scraper *s = source->scraper;
+    char status[16];
+    struct arena *arena = NULL;
+    pthread_mutex_lock(&s->lock);
+    source->busy = false;
+    if (answer->status == 200) {
+        free(source->text);
+        source->text = (char *)answer->data;
+        source->n = answer->n;
+        answer->data = NULL;
+        s->search = true;
+        pthread_cond_broadcast(&s->wanted);
+    } else if ((arena = arena_new(0))) {
+        snprintf(status, sizeof status, "%d", answer->status);
+        server_log("error", "http_sd: the URL gives no targets; the last ones stay", "url",
+                   scrape_shown_url(source->discovery->places[0].p, arena), "status", status,
+                   "error", answer->error.message, NULL);
+    }
+    pthread_mutex_unlock(&s->lock);
+    arena_free(arena);
+}
+
+// With the lock held.
+static int64_t ask_sources(struct scraper *s, int64_t time)
+{
+    int64_t first = INT64_MAX;
+    for (struct scrape_source *at = s->sources; at; at = at->next) {
+        if (at->busy || !at->used)
             continue;
         if (at->due <= time) {
-            int64_t interval = at->target->config->interval;
-            at->due += interval;
-            if (at->due <= time) // it was missed by more than one: no catching up
-                at->due = time + interval;
-            int64_t timeout = at->target->config->timeout;
-            int64_t wanted = (at->target->profile->seconds + 5) * 1000000000;
-            begin(s, at->target->config, at->target->url, timeout > wanted ? timeout : wanted,
-                  took_profile, at, &at->busy);
+            struct err e = {""};
+            at->due = time + at->discovery->refresh;
+            at->busy = true;
+            if (begin_request(s, &at->discovery->auth, at->discovery->places[0].p,
+                              at->config->timeout, SCRAPE_DISCOVERY_MAX, took_source, at, &e)) {
+                at->busy = false;
+                server_log("error", "http_sd: the URL cannot be asked", "job", at->config->job.p,
+                           "error", e.message, NULL);
+            }
         }
         first = at->due < first ? at->due : first;
     }
-    return first - time;
+    return first;
 }
 
-static void take_config(struct scraper *s)
+static void end_request(struct scraper *s, struct scrape_state *at)
 {
-    pthread_mutex_lock(&s->lock);
-    struct server_config *next = s->pending;
-    s->pending = NULL;
-    pthread_mutex_unlock(&s->lock);
-    if (!next)
-        return;
-    struct server_config *old = s->owned;
-    s->config = s->owned = next;
-    discover(s);
-    server_config_free(old);
+    s->under_way--;
+    s->doubtful -= at->doubtful;
+    at->doubtful = false;
+    s->look = true;
 }
 
-static void *run(void *context)
+static void took_profile(void *context, struct net_answer *answer)
+{
+    struct scrape_state *at = context;
+    struct scraper *s = at->scraper;
+    struct scrape_health health = {.duration = answer->seconds, .last = server_now()};
+    pthread_mutex_lock(&s->lock);
+    end_request(s, at);
+    bool decode = at->target && answer->status == 200;
+    s->scrapes++;
+    if (!decode) {
+        scrape_explain(answer, &health);
+        at->busy = false;
+        at->health = health;
+        s->failed++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (decode)
+        scrape_queue(s, at, answer, &health);
+}
+
+static void ask_target(struct scraper *s, struct scrape_state *at, int64_t time)
+{
+    const struct scrape_target *target = at->target;
+    const struct scrape_config *c = target->config;
+    struct err e = {""};
+    at->due += c->interval;
+    if (at->due <= time) // it was missed by more than one: no catching up
+        at->due = time + c->interval;
+    int64_t wanted = scrape_seconds(target);
+    wanted = wanted ? (wanted + 5) * 1000000000 : 0;
+    size_t limit = c->body_limit ? c->body_limit : s->server->config->limits.profile;
+    at->busy = true;
+    if (begin_request(s, &c->auth, target->url, c->timeout > wanted ? c->timeout : wanted, limit,
+                      took_profile, at, &e)) {
+        at->busy = false;
+        at->health = (struct scrape_health){.last = server_now()};
+        snprintf(at->health.error, sizeof at->health.error, "%.250s", e.message);
+        s->scrapes++;
+        s->failed++;
+        return;
+    }
+    at->doubtful = !at->health.up;
+    s->under_way++;
+    s->doubtful += at->doubtful;
+}
+
+static struct scrape_turn *turn_of(const struct scraper *s, const struct scrape_state *at)
+{
+    const struct scrape_generation *g = s->generation;
+    return &g->turns[at->target->config - g->settings->config->scrapes];
+}
+
+static void count_doubtful(struct scraper *s)
+{
+    for (size_t i = 0; s->generation && i < s->generation->settings->config->n_scrapes; i++)
+        s->generation->turns[i].doubtful = 0;
+    for (struct scrape_state *at = s->states; at; at = at->next)
+        if (at->target && at->doubtful)
+            turn_of(s, at)->doubtful++;
+}
+
+// Whether a target that is due may be asked; if not, *again is when to look again. Targets that may
+// hang or are away do not take the places and the time of those that answer: a job may have
+// thousands of them.
+static bool may_ask(struct scraper *s, const struct scrape_state *at, int64_t time, int64_t *again)
+{
+    struct scrape_turn *turn = turn_of(s, at);
+    bool full = s->under_way >= s->most;
+    if (!full && at->health.up)
+        return true;
+    if (full || s->doubtful >= s->most / 2 || turn->doubtful >= s->most / 4) {
+        *again = time + FULL;
+        return false;
+    }
+    if (turn->next > time) {
+        *again = turn->next;
+        return false;
+    }
+    turn->next =
+        (turn->next > time - DOUBTFUL_BURST ? turn->next : time - DOUBTFUL_BURST) + DOUBTFUL_PAUSE;
+    turn->doubtful++;
+    return true;
+}
+
+// With the lock held. When there is something to do again. Targets that were asked go to the end of
+// the list, so that all have their turn.
+static int64_t ask_targets(struct scraper *s, int64_t time)
+{
+    int64_t first = INT64_MAX;
+    struct scrape_state *asked = NULL, **link = &s->states;
+    count_doubtful(s);
+    for (struct scrape_state *at; (at = *link);) {
+        int64_t next = INT64_MAX;
+        if (at->target && !at->busy)
+            next = at->due;
+        if (next <= time && may_ask(s, at, time, &next)) {
+            ask_target(s, at, time);
+            next = at->due;
+            *link = at->next;
+            at->next = asked;
+            asked = at;
+        } else {
+            link = &at->next;
+        }
+        first = next < first ? next : first;
+    }
+    *link = asked;
+    return first;
+}
+
+static int64_t do_what_is_due(struct scraper *s)
+{
+    int64_t time = scrape_now();
+    if (s->found) {
+        struct scrape_generation *found = s->found;
+        s->found = NULL;
+        take_generation(s, found);
+        s->look = true;
+    }
+    if (s->look || time >= s->next_due) {
+        s->look = false;
+        sweep_states(s);
+        int64_t sources = ask_sources(s, time), targets = ask_targets(s, time);
+        s->next_due = sources < targets ? sources : targets;
+    }
+    return s->next_due - time;
+}
+
+static void *send_requests(void *context)
 {
     struct scraper *s = context;
+    pthread_mutex_lock(&s->lock);
     while (!s->stop) {
-        take_config(s);
-        if (s->discover <= now())
-            discover(s);
-        ask_sources(s);
-        int64_t wait = ask_targets(s) / 1000000;
+        int64_t wait = do_what_is_due(s) / 1000000;
+        pthread_mutex_unlock(&s->lock);
         net_client_wait(s->client, wait < 1 ? 1 : wait > IDLE_MS ? IDLE_MS : (int)wait);
+        pthread_mutex_lock(&s->lock);
     }
+    pthread_mutex_unlock(&s->lock);
     return NULL;
 }
 
-// libcurl is not loaded before there is something to scrape.
-static void start_thread(struct scraper *s)
+// --- start and stop ---
+
+static unsigned most_requests(void)
 {
-    struct err e = {""};
-    sigset_t all, old;
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files))
+        return LEAST_REQUESTS;
+    rlim_t most = files.rlim_cur / 4;
+    return most > MOST_REQUESTS    ? MOST_REQUESTS
+           : most < LEAST_REQUESTS ? LEAST_REQUESTS
+                                   : (unsigned)most;
+}
+
+// libcurl is not loaded before there is something to scrape.
+static void start_threads(struct scraper *s)
+{
+    struct err e = {"no thread can be started"};
+    if (s->client)
+        return;
     s->client = net_client_new(&e);
     if (!s->client) {
         server_log("error", "nothing will be scraped", "error", e.message, NULL);
         return;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    s->started = pthread_create(&s->thread, NULL, run, s) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    size_t share = s->server->memory.limit / ANSWERS_SHARE;
+    s->room = share && share < ANSWERS_MAX ? share : ANSWERS_MAX;
+    net_client_limit(s->client, s->room);
+    s->most = most_requests();
+    s->search = true;
+    for (size_t i = 0; i < SCRAPE_TAKERS; i++) {
+        s->takers[i].scraper = s;
+        s->takers[i].started = scrape_thread(&s->takers[i].thread, scrape_decode, &s->takers[i]);
+    }
+    s->finder_started = scrape_thread(&s->finder, scrape_find, s);
+    s->started = scrape_thread(&s->thread, send_requests, s);
+    if (!s->takers[0].started || !s->finder_started || !s->started)
+        server_log("error", "nothing will be scraped", "error", e.message, NULL);
 }
 
 struct scraper *scraper_start(struct server *server, const struct server_config *config)
 {
     struct scraper *s = calloc(1, sizeof *s);
-    if (!s)
+    struct scrape_settings *settings = calloc(1, sizeof *settings);
+    if (!s || !settings) {
+        free(s);
+        free(settings);
         return NULL;
+    }
+    *settings = (struct scrape_settings){.refs = 1, .config = config};
     s->server = server;
-    s->config = config;
+    s->settings = settings;
     pthread_mutex_init(&s->lock, NULL);
+    process_condition_init(&s->wanted);
+    process_condition_init(&s->ready);
     if (config->n_scrapes)
-        start_thread(s);
+        start_threads(s);
     return s;
 }
 
@@ -412,91 +435,61 @@ void scraper_reload(struct scraper *s, struct server_config *config)
     pthread_mutex_lock(&s->lock);
     server_config_free(s->pending);
     s->pending = config;
+    s->search = true;
+    pthread_cond_broadcast(&s->wanted);
     pthread_mutex_unlock(&s->lock);
     if (!s->started)
-        start_thread(s);
-    else
+        start_threads(s);
+}
+
+static void stop_threads(struct scraper *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    for (size_t i = 0; i < SCRAPE_TAKERS; i++)
+        if (s->takers[i].budget)
+            s->takers[i].budget->cancelled = true;
+    pthread_cond_broadcast(&s->wanted);
+    pthread_cond_broadcast(&s->ready);
+    pthread_mutex_unlock(&s->lock);
+    if (s->started) {
         net_client_wake(s->client);
+        pthread_join(s->thread, NULL);
+    }
+    if (s->finder_started)
+        pthread_join(s->finder, NULL);
+    for (size_t i = 0; i < SCRAPE_TAKERS; i++)
+        if (s->takers[i].started)
+            pthread_join(s->takers[i].thread, NULL);
 }
 
 void scraper_stop(struct scraper *s)
 {
     if (!s)
         return;
-    s->stop = true;
-    if (s->started) {
-        net_client_wake(s->client);
-        pthread_join(s->thread, NULL);
-    }
+    stop_threads(s);
     net_client_free(s->client);
+    while (s->work) {
+        struct scrape_work *next = s->work->next;
+        scrape_work_free(s->work);
+        s->work = next;
+    }
     while (s->states) {
-        struct state *next = s->states->next;
+        struct scrape_state *next = s->states->next;
         state_free(s->states);
         s->states = next;
     }
     while (s->sources) {
-        struct source *next = s->sources->next;
-        free(s->sources->url);
-        free(s->sources->text);
-        free(s->sources);
+        struct scrape_source *next = s->sources->next;
+        scrape_source_free(s->sources);
         s->sources = next;
     }
-    arena_free(s->arena);
-    server_config_free(s->owned);
+    scrape_generation_unref(s->generation);
+    scrape_generation_unref(s->found);
+    scrape_settings_unref(s->settings);
     server_config_free(s->pending);
+    pthread_cond_destroy(&s->wanted);
+    pthread_cond_destroy(&s->ready);
+    pthread_mutex_destroy(&s->lock);
     free(s);
-}
-
-// --- the API ---
-
-static void write_target(struct out *out, const struct state *at, bool *first)
-{
-    const struct scrape_target *t = at->target;
-    bool inner = true;
-    out_text(out, *first ? "{" : ",{");
-    *first = false;
-    json_write_key(out, "scrapePool", &inner);
-    json_write_string(out, t->config->job);
-    json_write_key(out, "profile", &inner);
-    json_write_string(out, t->profile->name);
-    json_write_key(out, "scrapeUrl", &inner);
-    json_write_string(out, str_from(t->url));
-    json_write_key(out, "labels", &inner);
-    out_char(out, '{');
-    bool none = true;
-    for (size_t i = 0; i < t->n_labels; i++) {
-        if (!none)
-            out_char(out, ',');
-        none = false;
-        json_write_string(out, t->labels[i].name);
-        out_char(out, ':');
-        json_write_string(out, t->labels[i].value);
-    }
-    out_char(out, '}');
-    json_write_key(out, "health", &inner);
-    out_text(out, !at->health.last ? "\"unknown\"" : at->health.up ? "\"up\"" : "\"down\"");
-    json_write_key(out, "lastError", &inner);
-    json_write_string(out, str_from(at->health.error));
-    json_write_key(out, "lastScrapeMs", &inner);
-    out_i64(out, at->health.last / 1000000);
-    json_write_key(out, "lastScrapeDuration", &inner);
-    out_printf(out, "%.6f}", at->health.duration);
-}
-
-void scrape_targets(struct call *c)
-{
-    struct scraper *s = c->server->scraper;
-    struct out *out = &c->x->body_out;
-    bool first = true;
-    c->x->type = "application/json";
-    out_text(out, "{\"status\":\"success\",\"data\":{\"activeTargets\":[");
-    if (s) {
-        pthread_mutex_lock(&s->lock);
-        for (struct state *at = s->states; at; at = at->next)
-            if (at->target)
-                write_target(out, at, &first);
-        pthread_mutex_unlock(&s->lock);
-    }
-    out_text(out, "]}}\n");
-    call_finish(c);
 }

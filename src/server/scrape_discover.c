@@ -2,6 +2,11 @@
 
 #include "base/out.h"
 #include "server/config_tables.h"
+#include "server/limits.h"
+
+enum { LABELS_MAX = 256 }; // of a group: looked up one by one
+
+static const struct str default_tenant = STR("anonymous");
 
 static struct str find(const struct store_label *labels, size_t n, struct str name)
 {
@@ -13,13 +18,17 @@ static struct str find(const struct store_label *labels, size_t n, struct str na
 
 static void escape(struct out *out, struct str s)
 {
+    static const char digits[] = "0123456789ABCDEF";
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
         if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
             c == '-' || c == '_' || c == '.' || c == '~')
             out_char(out, c);
-        else
-            out_printf(out, "%%%02X", (unsigned char)c);
+        else {
+            const unsigned char byte = (unsigned char)c;
+            const char escaped[] = {'%', digits[byte >> 4], digits[byte & 15]};
+            out_write(out, escaped, sizeof escaped);
+        }
     }
 }
 
@@ -30,6 +39,13 @@ static void put_parameter(struct out *out, struct str name, struct str value, bo
     escape(out, name);
     out_char(out, '=');
     escape(out, value);
+}
+
+int64_t scrape_seconds(const struct scrape_target *t)
+{
+    if (t->profile->seconds)
+        return t->profile->seconds;
+    return t->profile->delta ? t->config->interval / 1000000000 : 0;
 }
 
 // Labels that begin with __param_ become parameters, as in Prometheus.
@@ -51,8 +67,8 @@ static const char *make_url(const struct scrape_config *c, const struct scrape_p
         if (str_starts(labels[i].name, prefix))
             put_parameter(&out, str_from_to(labels[i].name, prefix.n, labels[i].name.n),
                           labels[i].value, &first);
-    if (p->delta || p->seconds) {
-        int64_t seconds = p->seconds ? p->seconds : c->interval / 1000000000;
+    int64_t seconds = scrape_seconds(&(struct scrape_target){.config = c, .profile = p});
+    if (seconds) {
         put_parameter(&out, STR("seconds"),
                       str_from(arena_printf(arena, "%lld", (long long)seconds)), &first);
     }
@@ -84,7 +100,13 @@ static const char *make_key(const struct scrape_target *t, struct arena *arena)
 {
     struct out out;
     out_init_arena(&out, arena);
-    out_printf(&out, "%s %s %s", t->config->job.p, t->profile->name.p, t->url);
+    out_str(&out, t->tenant);
+    // Not out_printf: a long text would be lost if the arena jumps.
+    const struct str parts[] = {t->config->job, t->profile->name, str_from(t->url)};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        out_char(&out, ' ');
+        out_str(&out, parts[i]);
+    }
     for (size_t i = 0; i < t->n_labels; i++) {
         out_char(&out, ' ');
         out_str(&out, t->labels[i].name);
@@ -95,16 +117,54 @@ static const char *make_key(const struct scrape_target *t, struct arena *arena)
     return out.p;
 }
 
-static int add_target(const struct scrape_config *c, const struct target_group *group,
-                      struct str address, struct arena *arena, struct scrape_targets *targets,
-                      struct err *e)
+const char *scrape_shown_url(const char *url, struct arena *arena)
 {
+    struct str text = str_from(url);
+    size_t begin = str_find(text, STR("://"), 0);
+    begin = begin == SIZE_MAX ? 0 : begin + 3;
+    size_t end = begin + strcspn(url + begin, "/?#"), at = end;
+    while (at > begin && url[at - 1] != '@')
+        at--;
+    return at == begin ? url : arena_printf(arena, "%.*s%s", (int)begin, url, url + at);
+}
+
+// Prometheus asks for the same: an address is HOST or HOST:PORT, not a part of a URL.
+static bool is_address(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] <= ' ' || s.p[i] == 0x7f || strchr("/?#@\\%", s.p[i]))
+            return false;
+    return s.n > 0;
+}
+
+static int check_target(struct str tenant, struct str scheme, struct str address, struct err *e)
+{
+    if (!is_address(address))
+        return err_set(e, "invalid address \"%.*s\"; expected HOST:PORT",
+                       (int)(address.n < 100 ? address.n : 100), address.p);
+    if (!str_eq(scheme, STR("http")) && !str_eq(scheme, STR("https")))
+        return err_set(e, "%.*s: invalid __scheme__ \"%.*s\"; expected http or https",
+                       (int)(address.n < 100 ? address.n : 100), address.p,
+                       (int)(scheme.n < 20 ? scheme.n : 20), scheme.p);
+    if (!limits_is_tenant(tenant))
+        return err_set(e, "%.*s: invalid __tenant_id__ \"%.*s\"",
+                       (int)(address.n < 100 ? address.n : 100), address.p,
+                       (int)(tenant.n < 40 ? tenant.n : 40), tenant.p);
+    return 0;
+}
+
+static int add_target(struct scrape_job *job, const struct target_group *group, bool discovered,
+                      struct str address, struct scrape_targets *targets, struct err *e)
+{
+    const struct scrape_config *c = job->config;
+    struct arena *arena = job->arena;
     size_t n = 0;
     bool keep;
     struct store_label *labels =
         arena_array(arena, group->n_labels + c->n_params + 4, sizeof *labels);
     for (size_t i = 0; i < group->n_labels; i++)
-        labels[n++] = group->labels[i];
+        if (!discovered || !c->tenant.n || !str_eq(group->labels[i].name, STR("__tenant_id__")))
+            labels[n++] = group->labels[i];
     add(labels, &n, STR("__address__"), address);
     add(labels, &n, STR("__scheme__"), c->scheme);
     add(labels, &n, STR("job"), c->job);
@@ -113,14 +173,23 @@ static int add_target(const struct scrape_config *c, const struct target_group *
             str_from(
                 arena_printf(arena, "__param_%.*s", (int)c->params[i].name.n, c->params[i].name.p)),
             c->params[i].value);
-    if (scrape_relabel(c->rules, c->n_rules, &labels, &n, arena, &keep, e))
+    if (scrape_relabel(job->rules, &labels, &n, arena, &keep, e))
         return -1;
-    if (!keep || !find(labels, n, STR("__address__")).n)
+    address = find(labels, n, STR("__address__"));
+    if (!keep || !address.n)
         return 0;
+    struct str tenant = find(labels, n, STR("__tenant_id__"));
+    if (!tenant.n)
+        tenant = c->tenant.n ? c->tenant : default_tenant;
+    struct str scheme = find(labels, n, STR("__scheme__"));
+    if (check_target(tenant, scheme.n ? scheme : c->scheme, address, e))
+        return -1;
+    if (job->addresses++ >= c->target_limit)
+        return err_set(e, "more than %u targets (target_limit)", c->target_limit);
     for (size_t i = 0; i < c->n_profiles; i++) {
         if (!c->profiles[i].enabled)
             continue;
-        struct scrape_target target = {.config = c, .profile = &c->profiles[i]};
+        struct scrape_target target = {.config = c, .profile = &c->profiles[i], .tenant = tenant};
         target.url = make_url(c, target.profile, labels, n, arena);
         series_labels(c, labels, n, arena, &target);
         target.key = make_key(&target, arena);
@@ -131,14 +200,38 @@ static int add_target(const struct scrape_config *c, const struct target_group *
     return 0;
 }
 
-int scrape_add_groups(const struct scrape_config *c, const struct target_group *groups, size_t n,
-                      struct arena *arena, struct scrape_targets *targets, struct err *e)
+int scrape_job_init(struct scrape_job *job, const struct scrape_config *config, struct arena *arena,
+                    struct err *e)
 {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < groups[i].n_targets; k++)
-            if (add_target(c, &groups[i], groups[i].targets[k], arena, targets, e))
-                return -1;
-    return 0;
+    *job = (struct scrape_job){.config = config, .arena = arena};
+    job->rules = scrape_rules_new(config->rules, config->n_rules, arena, e);
+    return job->rules ? 0 : -1;
+}
+
+static void note_unusable(struct scrape_targets *targets, const struct err *e)
+{
+    if (!targets->unusable++)
+        targets->why = *e;
+}
+
+void scrape_add_groups(struct scrape_job *job, const struct target_group *groups, size_t n,
+                       bool discovered, struct scrape_targets *targets)
+{
+    struct err e = {""};
+    for (size_t i = 0; i < n; i++) {
+        if (groups[i].n_labels > LABELS_MAX) {
+            err_set(&e, "a group of targets has %zu labels; limit %d", groups[i].n_labels,
+                    LABELS_MAX);
+            note_unusable(targets, &e);
+            continue;
+        }
+        for (size_t k = 0; k < groups[i].n_targets; k++) {
+            if (add_target(job, &groups[i], discovered, groups[i].targets[k], targets, &e))
+                note_unusable(targets, &e);
+            if (job->addresses > job->config->target_limit)
+                return;
+        }
+    }
 }
 
 int scrape_read_groups(const char *name, struct str text, struct arena *arena,

@@ -9,6 +9,7 @@ struct labels {
     struct store_label *items;
     size_t n, cap;
     struct arena *arena;
+    bool too_long; // a rule did not come to an end
 };
 
 static struct str get(const struct labels *l, struct str name)
@@ -40,11 +41,24 @@ static void set(struct labels *l, struct str name, struct str value)
 struct pattern {
     pcre2_code *code;
     pcre2_match_data *match;
+    pcre2_match_context *limits;
 };
 
-static bool matches(const struct pattern *p, struct str text)
+struct scrape_rules {
+    const struct relabel_rule *rules;
+    struct pattern *patterns;
+    size_t n;
+};
+
+// Of one rule on one text.
+enum { MATCH_STEPS = 100000, MATCH_KIB = 1024 };
+
+static bool matches(struct labels *l, const struct pattern *p, struct str text)
 {
-    return pcre2_match(p->code, (PCRE2_SPTR)text.p, text.n, 0, 0, p->match, NULL) > 0;
+    int r =
+        pcre2_match(p->code, (PCRE2_SPTR)(text.n ? text.p : ""), text.n, 0, 0, p->match, p->limits);
+    l->too_long |= r < 0 && r != PCRE2_ERROR_NOMATCH;
+    return r > 0;
 }
 
 static struct str group(const struct pattern *p, struct str text, struct str name)
@@ -127,7 +141,7 @@ static void map_names(struct labels *l, const struct relabel_rule *r, const stru
 {
     size_t n = l->n;
     for (size_t i = 0; i < n && i < l->n; i++)
-        if (matches(p, l->items[i].name))
+        if (matches(l, p, l->items[i].name))
             set(l, expand(l->arena, p, l->items[i].name, r->replacement), l->items[i].value);
 }
 
@@ -135,7 +149,7 @@ static void filter_names(struct labels *l, const struct pattern *p, bool keep)
 {
     size_t kept = 0;
     for (size_t i = 0; i < l->n; i++)
-        if (matches(p, l->items[i].name) == keep)
+        if (matches(l, p, l->items[i].name) == keep)
             l->items[kept++] = l->items[i];
     l->n = kept;
 }
@@ -145,11 +159,11 @@ static bool apply(struct labels *l, const struct relabel_rule *r, const struct p
     struct str source = join(l, r);
     switch (r->action) {
     case RELABEL_KEEP:
-        return matches(p, source);
+        return matches(l, p, source);
     case RELABEL_DROP:
-        return !matches(p, source);
+        return !matches(l, p, source);
     case RELABEL_REPLACE:
-        if (matches(p, source)) {
+        if (matches(l, p, source)) {
             struct str target = expand(l->arena, p, source, r->target);
             if (target.n)
                 set(l, target, expand(l->arena, p, source, r->replacement));
@@ -159,7 +173,7 @@ static bool apply(struct labels *l, const struct relabel_rule *r, const struct p
         set(l, r->target,
             str_from(arena_printf(
                 l->arena, "%llu",
-                (unsigned long long)(hash_bytes(source.p, source.n, 0) % r->modulus))));
+                (unsigned long long)(hash_stable(source.p, source.n, 0) % r->modulus))));
         return true;
     case RELABEL_LABELMAP:
         map_names(l, r, p);
@@ -178,28 +192,54 @@ static bool apply(struct labels *l, const struct relabel_rule *r, const struct p
     return true;
 }
 
-int scrape_relabel(const struct relabel_rule *rules, size_t n_rules, struct store_label **labels,
-                   size_t *n, struct arena *arena, bool *keep, struct err *e)
+static void *allocate(size_t size, void *arena)
+{
+    return arena_alloc(arena, size);
+}
+
+static void leave_to_arena(void *p, void *arena)
+{
+    (void)p, (void)arena;
+}
+
+struct scrape_rules *scrape_rules_new(const struct relabel_rule *rules, size_t n,
+                                      struct arena *arena, struct err *e)
+{
+    struct scrape_rules *r = arena_alloc(arena, sizeof *r);
+    *r = (struct scrape_rules){rules, arena_array(arena, n + 1, sizeof *r->patterns), n};
+    pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
+    for (size_t i = 0; i < n; i++) {
+        struct pattern *p = &r->patterns[i];
+        pcre2_compile_context *how = pcre2_compile_context_create(memory);
+        int error;
+        PCRE2_SIZE at;
+        p->code = pcre2_compile((PCRE2_SPTR)rules[i].pattern.p, rules[i].pattern.n,
+                                PCRE2_DOLLAR_ENDONLY | PCRE2_DOTALL, &error, &at, how);
+        if (!p->code) {
+            err_set(e, "relabel_configs: '%.*s' cannot be used as a regular expression",
+                    (int)rules[i].pattern.n, rules[i].pattern.p);
+            return NULL;
+        }
+        p->match = pcre2_match_data_create_from_pattern(p->code, memory);
+        p->limits = pcre2_match_context_create(memory);
+        pcre2_set_match_limit(p->limits, MATCH_STEPS);
+        pcre2_set_heap_limit(p->limits, MATCH_KIB);
+    }
+    return r;
+}
+
+int scrape_relabel(const struct scrape_rules *rules, struct store_label **labels, size_t *n,
+                   struct arena *arena, bool *keep, struct err *e)
 {
     struct labels l = {.arena = arena};
     *keep = true;
     for (size_t i = 0; i < *n; i++)
         set(&l, (*labels)[i].name, (*labels)[i].value);
-    for (size_t i = 0; *keep && i < n_rules; i++) {
-        int error;
-        PCRE2_SIZE at;
-        struct pattern p = {
-            .code = pcre2_compile((PCRE2_SPTR)rules[i].pattern.p, rules[i].pattern.n,
-                                  PCRE2_DOLLAR_ENDONLY | PCRE2_DOTALL, &error, &at, NULL)};
-        p.match = p.code ? pcre2_match_data_create_from_pattern(p.code, NULL) : NULL;
-        if (!p.match) {
-            pcre2_code_free(p.code);
-            return err_set(e, "relabel_configs: '%.*s' cannot be used as a regular expression",
-                           (int)rules[i].pattern.n, rules[i].pattern.p);
-        }
-        *keep = apply(&l, &rules[i], &p);
-        pcre2_match_data_free(p.match);
-        pcre2_code_free(p.code);
+    for (size_t i = 0; *keep && i < rules->n; i++) {
+        *keep = apply(&l, &rules->rules[i], &rules->patterns[i]);
+        if (l.too_long)
+            return err_set(e, "relabel_configs: the regular expression '%.*s' takes too long",
+                           (int)rules->rules[i].pattern.n, rules->rules[i].pattern.p);
     }
     *labels = l.items;
     *n = l.n;

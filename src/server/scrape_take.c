@@ -1,10 +1,10 @@
 #include "server/scrape_take.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/ingest.h"
 #include "model/transform.h"
 #include "server/ingest_fix.h"
 
@@ -16,8 +16,13 @@ static const struct ingest_sample_type cumulative[] = {
 };
 enum { N_CUMULATIVE = sizeof cumulative / sizeof *cumulative };
 
+// Bytes of one answer, and of those of all targets, that are remembered.
+enum { REMEMBERED_ONE = 16 << 20, REMEMBERED_ALL = 256 << 20 };
+static _Atomic size_t remembered;
+
 void scrape_memory_fini(struct scrape_memory *m)
 {
+    remembered -= m->n;
     free(m->data);
     *m = (struct scrape_memory){0};
 }
@@ -80,74 +85,113 @@ static struct model_profile *differences(struct server *s, struct model_profile 
     return p;
 }
 
-static void remember(struct scrape_memory *memory, const struct net_answer *answer)
+static void remember(struct scrape_memory *memory, struct str data)
 {
-    uint8_t *copy = malloc(answer->n);
     scrape_memory_fini(memory);
-    if (!copy)
+    size_t all = atomic_fetch_add(&remembered, data.n) + data.n;
+    uint8_t *copy = data.n <= REMEMBERED_ONE && all <= REMEMBERED_ALL ? malloc(data.n) : NULL;
+    if (!copy) {
+        remembered -= data.n;
         return;
-    memcpy(copy, answer->data, answer->n);
+    }
+    memcpy(copy, data.p, data.n);
     memory->data = copy;
-    memory->n = answer->n;
+    memory->n = data.n;
 }
 
-static int take(struct server *s, const struct scrape_target *target,
-                const struct net_answer *answer, struct scrape_memory *memory, struct arena *arena,
-                struct err *e)
+// The labels of the target and the profile's name, in arena.
+static void copy_labels(const struct scrape_target *target, struct arena *arena,
+                        struct ingest_item *item)
 {
-    struct model_profile *p =
-        ingest_pprof(&s->config->limits, arena, (struct str){(char *)answer->data, answer->n}, e);
+    item->labels = arena_array(arena, target->n_labels + 2, sizeof *item->labels);
+    item->n_labels = target->n_labels;
+    for (size_t i = 0; i < target->n_labels; i++) {
+        const struct store_label *l = &target->labels[i];
+        item->labels[i].name = (struct str){arena_copy(arena, l->name.p, l->name.n), l->name.n};
+        item->labels[i].value = (struct str){arena_copy(arena, l->value.p, l->value.n), l->value.n};
+    }
+    struct str name = target->profile->name;
+    item->labels[item->n_labels++] =
+        (struct store_label){STR("__name__"), {arena_copy(arena, name.p, name.n), name.n}};
+}
+
+static int decode(struct server *s, const struct scrape_target *target, struct str data,
+                  struct scrape_memory *memory, struct scrape_taken *taken, struct err *e)
+{
+    struct model_profile *p = ingest_pprof(&s->config->limits, taken->arena, data, e);
     if (!p)
         return -1;
     bool counts = false;
     for (uint32_t i = 0; i < p->n_types; i++)
         counts |= is_cumulative(p, i);
     if (counts && !target->profile->delta) {
-        p = differences(s, p, memory, arena, e);
-        remember(memory, answer);
+        p = differences(s, p, memory, taken->arena, e);
+        remember(memory, data);
         if (!p)
             return -1;
     }
-    struct ingest_item item = {.profile = p, .n_labels = target->n_labels};
-    item.labels = arena_array(arena, item.n_labels + 2, sizeof *item.labels);
-    for (size_t i = 0; i < target->n_labels; i++) {
-        const struct store_label *l = &target->labels[i];
-        item.labels[i].name = (struct str){arena_copy(arena, l->name.p, l->name.n), l->name.n};
-        item.labels[i].value = (struct str){arena_copy(arena, l->value.p, l->value.n), l->value.n};
-    }
-    struct str name = target->profile->name;
-    item.labels[item.n_labels++] =
-        (struct store_label){STR("__name__"), {arena_copy(arena, name.p, name.n), name.n}};
-    return ingest_later(s, STR("anonymous"), &item, arena, e);
+    taken->item = (struct ingest_item){.profile = p};
+    copy_labels(target, taken->arena, &taken->item);
+    return 0;
 }
 
-void scrape_take(struct server *s, const struct scrape_target *target,
-                 const struct net_answer *answer, struct scrape_memory *memory,
-                 struct scrape_health *health)
+int scrape_read(struct server *s, const struct scrape_target *target, struct str data,
+                struct scrape_memory *memory, struct budget *budget, struct scrape_taken *taken,
+                struct err *e)
 {
-    struct err e = {""};
     struct arena_trap trap;
-    if (answer->status != 200) {
-        if (answer->status)
-            snprintf(health->error, sizeof health->error, "the target answers %d: %.*s",
-                     answer->status, answer->n < 150 ? (int)answer->n : 150,
-                     answer->n ? (char *)answer->data : "");
-        else
-            snprintf(health->error, sizeof health->error, "%.250s", answer->error.message);
-        return;
-    }
-    struct arena *arena = arena_new((size_t)1 << 30);
-    if (!arena)
-        return;
     int result;
-    if (ARENA_TRY(arena, trap))
-        result = arena_caught(arena, &e);
-    else
-        result = take(s, target, answer, memory, arena, &e);
+    *taken = (struct scrape_taken){.arena = arena_new_in(budget, 0)};
+    if (!taken->arena)
+        return err_set(e, "out of memory");
+    if (ARENA_TRY(taken->arena, trap)) {
+        result = arena_caught(taken->arena, e);
+    } else {
+        result = decode(s, target, data, memory, taken, e);
+        arena_try_end(taken->arena);
+    }
+    if (result)
+        arena_free(taken->arena);
+    return result;
+}
+
+int scrape_store(struct server *s, const struct scrape_target *target, struct scrape_taken *taken,
+                 void (*done)(void *context), void *context, struct err *e)
+{
+    struct arena *arena = taken->arena;
+    struct arena_trap trap;
+    int result;
+    if (ARENA_TRY(arena, trap)) {
+        result = arena_caught(arena, e);
+    } else {
+        // The tenant is needed until the profile is durable, which may be longer than the target.
+        struct str tenant = {arena_copy(arena, target->tenant.p, target->tenant.n),
+                             target->tenant.n};
+        result = ingest_later(s, tenant, &taken->item, arena, done, context, e);
+    }
     // On success the arena is the store's until the profile is durable, and perhaps gone by now.
     if (result) {
-        snprintf(health->error, sizeof health->error, "%.250s", e.message);
         arena_free(arena);
+        done(context);
     }
-    health->up = result == 0;
+    return result ? -1 : 0;
+}
+
+void scrape_explain(const struct net_answer *answer, struct scrape_health *health)
+{
+    if (!answer->status) {
+        snprintf(health->error, sizeof health->error, "%.250s", answer->error.message);
+        return;
+    }
+    if (answer->status == 200) {
+        snprintf(health->error, sizeof health->error, "the target is gone");
+        return;
+    }
+    char text[151];
+    size_t n = answer->n < sizeof text - 1 ? answer->n : sizeof text - 1;
+    for (size_t i = 0; i < n; i++)
+        text[i] = answer->data[i] >= 0x20 && answer->data[i] < 0x7f ? (char)answer->data[i] : ' ';
+    text[n] = 0;
+    snprintf(health->error, sizeof health->error, "the target answers %d: %s%s", answer->status,
+             answer->status / 100 == 3 ? "redirects are not followed; " : "", text);
 }

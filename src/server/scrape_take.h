@@ -1,6 +1,8 @@
 // What a target answered: a profile, counters that became differences, or an error to be shown.
 #pragma once
 
+#include "server/ingest.h"
+
 #include "net/client.h"
 #include "server/scrape_discover.h"
 #include "server/server.h"
@@ -12,7 +14,8 @@ struct scrape_health {
     char error[256];
 };
 
-// The last answer of a target with cumulative counters, as it came.
+// The last answer of a target with cumulative counters, as it came; nothing if it is too large, or
+// if those of all targets together are.
 struct scrape_memory {
     uint8_t *data;
     size_t n;
@@ -20,10 +23,24 @@ struct scrape_memory {
 
 void scrape_memory_fini(struct scrape_memory *m);
 
-// Stores the profile of an answer; counters that only ever grow (alloc_*, contentions, delay) are
-// stored as what they grew by, and not at all the first time or after a restart.
-void scrape_take(struct server *s, const struct scrape_target *target,
-                 const struct net_answer *answer, struct scrape_memory *memory,
-                 struct scrape_health *health);
+// Why there is no profile.
+void scrape_explain(const struct net_answer *answer, struct scrape_health *health);
+
+// A profile on its way into the store.
+struct scrape_taken {
+    struct ingest_item item;
+    struct arena *arena;
+};
+
+// Decodes an answer; counters that only ever grow (alloc_*, contentions, delay) become what they
+// grew by, and nothing the first time or after a restart. Limits are those of budget. -1 with e
+// filled.
+int scrape_read(struct server *s, const struct scrape_target *target, struct str data,
+                struct scrape_memory *memory, struct budget *budget, struct scrape_taken *taken,
+                struct err *e);
+// Stores it. Takes what is in taken; done(context) is called, in any case, when the budget is not
+// needed any more. -1 with e filled.
+int scrape_store(struct server *s, const struct scrape_target *target, struct scrape_taken *taken,
+                 void (*done)(void *context), void *context, struct err *e);
 
 int scrape_read_secret(const char *file, char *text, size_t size, struct err *e);

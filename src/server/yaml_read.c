@@ -316,11 +316,52 @@ int yaml_read_file(const char *file, struct arena *arena, const struct yaml_tabl
     return result;
 }
 
+enum { ITEMS_DEPTH = 8 };
+
+static bool has_anchor(const yaml_event_t *event)
+{
+    return event->type == YAML_ALIAS_EVENT ||
+           (event->type == YAML_SCALAR_EVENT && event->data.scalar.anchor) ||
+           (event->type == YAML_SEQUENCE_START_EVENT && event->data.sequence_start.anchor) ||
+           (event->type == YAML_MAPPING_START_EVENT && event->data.mapping_start.anchor);
+}
+
+// Refuses what libyaml and the reader take more than linear time for. A text that is not YAML is
+// left to them: they say where.
+static int check_items(const char *name, struct str text, struct err *e)
+{
+    yaml_parser_t parser;
+    int depth = 0, result = 0;
+    if (!yaml_parser_initialize(&parser))
+        return err_set(e, "out of memory");
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);
+    for (bool more = true; more && !result;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(&parser, &event))
+            break;
+        size_t line = event.start_mark.line + 1;
+        bool begins =
+            event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT;
+        bool ends = event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT;
+        depth += begins - ends;
+        if (has_anchor(&event))
+            result = err_set(e, "%s:%zu: anchors and aliases are not supported here", name, line);
+        else if (depth > ITEMS_DEPTH)
+            result = err_set(e, "%s:%zu: nested more than %d levels deep", name, line, ITEMS_DEPTH);
+        more = event.type != YAML_DOCUMENT_END_EVENT && event.type != YAML_STREAM_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return result;
+}
+
 int yaml_read_items(const char *name, struct str text, struct arena *arena,
                     const struct yaml_table *table, void *list, struct err *e)
 {
     struct yaml_reader r = {.file = name, .arena = arena, .e = e};
     yaml_parser_t parser;
+    if (check_items(name, text, e))
+        return -1;
     if (!yaml_parser_initialize(&parser))
         return err_set(e, "out of memory");
     yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);

@@ -47,7 +47,8 @@ struct yaml_table {
 // Reads the whole file into object. -1 with e filled. An empty file is an empty mapping.
 int yaml_read_file(const char *file, struct arena *arena, const struct yaml_table *table,
                    void *object, struct err *e);
-// The same for a text that is a sequence of mappings, into element * and size_t at list.
+// The same for a text from outside that is a sequence of mappings, into element * and size_t at
+// list. Anchors and aliases, which make little text large, and deep nesting are refused.
 int yaml_read_items(const char *name, struct str text, struct arena *arena,
                     const struct yaml_table *table, void *list, struct err *e);
 int yaml_read_mapping(struct yaml_reader *r, yaml_node_t *node, const struct yaml_table *table,

@@ -123,7 +123,7 @@ struct exchange {
     struct err error;
 };
 
-static void keep(void *context, const struct net_answer *answer)
+static void keep(void *context, struct net_answer *answer)
 {
     struct exchange *x = context;
     x->status = answer->status;

@@ -143,9 +143,10 @@ static bool series_is_right(struct check *c, struct points *p, struct rows *rows
         for (size_t i = 0; i < p->n; i++)
             totals[t * p->n + i] = column[i];
     }
+    struct row_buffer room = {.arena = c->scratch};
     for (size_t i = 0; i < p->n; i++) {
         struct symbols_values v;
-        if (!rows_next(rows, p->k, c->scratch, &v))
+        if (!rows_next(rows, p->k, &room, &v))
             return false;
         for (uint32_t t = 0; t < p->k; t++) {
             int64_t total = 0;
@@ -324,7 +325,7 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
                 reader_give(lite, c.reader);
             c.symbols = NULL;
             c.reader = NULL;
-            if (code == STORE_CORRUPT) {
+            if (lite_is_unreadable(code)) {
                 report(&c, e->message);
                 code = 0;
             }

@@ -224,7 +224,7 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
             reader_give(driver, s.reader);
         s.symbols = NULL;
         s.reader = NULL;
-        if (code == STORE_CORRUPT) {
+        if (lite_is_unreadable(code)) {
             lite_note(driver, "%s", e->message);
             code = 0;
         }

@@ -23,6 +23,7 @@ enum store_code {
     STORE_BUSY = -3,      // over the memory budget: 429, try again later
     STORE_FULL = -4,      // no space, or the disk does not take writes: 503
     STORE_CORRUPT = -5,   // a day cannot be read; the others can
+    STORE_FORMAT = -6,    // a day is in a format that this version does not read; the same
 };
 
 struct store;
@@ -98,7 +99,7 @@ int store_submit(struct store *store, const struct store_put *puts, size_t n, st
 
 // STORE_BUSY if what is made of so many compressed bytes would not be taken now: asked before they
 // are decoded, so that a server with too much to do does not do it in vain.
-int store_expect(struct store *store, size_t bytes, struct err *e);
+int store_expect(struct store *store, struct str tenant, size_t bytes, struct err *e);
 
 // The series of a profile whose samples carry string labels: one for each different set of them,
 // span_id, trace_id and profile_id aside. Names that labels already has are not overridden, names
@@ -138,9 +139,14 @@ struct store_select {
 // Up to 32 hexadecimal digits.
 bool store_trace_parse(struct str text, struct store_trace *trace);
 
-// Days that could not be read are left out of an answer and counted here; note has said why.
+// Days that could not be read, in part or as a whole, are left out of an answer and counted here;
+// note has said why.
 struct store_answer {
-    uint32_t damaged_days;
+    uint32_t damaged_days; // those of another format included
+    uint32_t format_days;
+    // The first of them as a sentence each, for whoever asked.
+    uint32_t n_warnings;
+    char warnings[4][160];
 };
 
 // One series as the outside sees it: all its labels, sorted by name.
@@ -214,6 +220,7 @@ struct store_counters {
     uint64_t waiting_bytes;   // now, of submitted puts
     uint64_t cache_bytes;     // now
     uint64_t days_dropped, hours_closed;
+    uint64_t close_failures; // hours of a service that could not be closed, each time
     // Of a store that is elsewhere.
     bool remote, remote_up;                           // up: it took the last batch
     uint64_t spool_bytes, spool_limit, spool_batches; // acknowledged, and not there yet

@@ -130,14 +130,16 @@ static void answers(void **state)
     struct server s = {.answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"};
     assert_int_equal(ask(&s, &answer, LONG), 0);
     assert_int_equal(answer.status, 200);
+    assert_int_equal(answer.retry_after, -1);
     assert_string_equal(answer.text, "hi");
     assert_non_null(strstr(s.got, "POST /base/here HTTP/1.1\r\nHost: 127.0.0.1:"));
     assert_non_null(strstr(s.got, "X-A: b\r\nContent-Length: 8\r\n"));
 
-    s = (struct server){.answer =
-                            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 Too Many\r\n\r\nslow\ndown"};
+    s = (struct server){.answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 429 Too Many\r\n"
+                                  "retry-after:  17 \r\n\r\nslow\ndown"};
     assert_int_equal(ask(&s, &answer, LONG), 0);
     assert_int_equal(answer.status, 429);
+    assert_int_equal(answer.retry_after, 17);
     assert_string_equal(answer.text, "slow down");
 
     // Its length is known: nobody waits for the end of the connection.

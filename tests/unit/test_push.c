@@ -59,10 +59,12 @@ static struct {
     pthread_t thread;
     char url[64];
     _Atomic int status; // 0: it never answers
+    const char *header; // of answers, with its line end; set before the agent starts
     _Atomic int n;      // requests that were read whole
     _Atomic bool over;
     char *requests[MOST];
     size_t sizes[MOST];
+    double times[MOST];
 } server;
 
 static bool is_whole(const char *p, size_t n)
@@ -73,7 +75,7 @@ static bool is_whole(const char *p, size_t n)
 
 static void answer(int fd)
 {
-    char *p = malloc(GOT_MAX), text[128];
+    char *p = malloc(GOT_MAX), text[256];
     size_t n = 0;
     ssize_t got = 1;
     while (!is_whole(p, n) && n < GOT_MAX && (got = read(fd, p + n, GOT_MAX - n)) > 0)
@@ -85,13 +87,15 @@ static void answer(int fd)
     }
     server.requests[at] = p;
     server.sizes[at] = n;
+    server.times[at] = now();
     atomic_store(&server.n, at + 1);
     while (status == 0 && !atomic_load(&server.over)) {
         usleep(10000);
         status = atomic_load(&server.status);
     }
-    int length = snprintf(text, sizeof text,
-                          "HTTP/1.1 %d Whatever\r\nContent-Length: 6\r\n\r\nreason", status);
+    int length =
+        snprintf(text, sizeof text, "HTTP/1.1 %d Whatever\r\n%sContent-Length: 6\r\n\r\nreason",
+                 status, server.header ? server.header : "");
     send(fd, text, (size_t)length, MSG_NOSIGNAL); // who asked may have left
 }
 
@@ -120,6 +124,7 @@ static int start_server(void **state)
     getsockname(server.fd, (struct sockaddr *)&at, &n);
     snprintf(server.url, sizeof server.url, "http://127.0.0.1:%d", ntohs(at.sin_port));
     atomic_store(&server.status, 200);
+    server.header = NULL;
     atomic_store(&server.n, 0);
     atomic_store(&server.over, false);
     return pthread_create(&server.thread, NULL, serve, NULL);
@@ -220,6 +225,45 @@ static void busy_and_refusing(void **state)
     kiln_push_stop();
     assert_true(statistics().dropped >= 1);
     assert_true(statistics().sent >= 1);
+}
+
+// Windows end every second, but the server wants to be left alone for three.
+static void honors_retry_after(void **state)
+{
+    atomic_store(&server.status, 429);
+    server.header = "Retry-After: 3\r\n";
+    assert_int_equal(start(server.url), 0);
+    burn_until_asked(3);
+    int refused = atomic_load(&server.n);
+    for (int i = 1; i < refused; i++)
+        if (server.times[i] - server.times[i - 1] < 3)
+            fail_msg("attempt %d comes %.2f s after the last one", i,
+                     server.times[i] - server.times[i - 1]);
+    atomic_store(&server.status, 200);
+    burn_until_asked(refused + 3);
+    kiln_push_stop();
+    struct kiln_push_statistics s = statistics();
+    assert_int_equal(s.dropped, 0);
+    assert_int_equal(s.sent + s.failed, atomic_load(&server.n));
+    assert_int_equal(s.sent, s.windows);
+}
+
+// Its end does not ask again, and does not wait, if the server's time is longer than its own.
+static void leaves_a_busy_server(void **state)
+{
+    atomic_store(&server.status, 503);
+    server.header = "Retry-After: 200\r\n";
+    assert_int_equal(start(server.url), 0);
+    burn_until_failed(1);
+    double begun = now();
+    while (statistics().windows < 3 && now() < begun + PATIENCE)
+        burn();
+    begun = now();
+    kiln_push_stop();
+    assert_true(now() - begun < PATIENCE / 2);
+    assert_int_equal(atomic_load(&server.n), 1);
+    assert_int_equal(statistics().failed, 1);
+    assert_true(statistics().dropped >= 3);
 }
 
 // Neither the program nor its end waits for such a server.
@@ -332,8 +376,14 @@ int main(void)
 {
 #define WITH_SERVER(test) cmocka_unit_test_setup_teardown(test, start_server, stop_server)
     const struct CMUnitTest tests[] = {
-        WITH_SERVER(arrives), WITH_SERVER(busy_and_refusing), WITH_SERVER(silent),
-        WITH_SERVER(forks),   WITH_SERVER(everybody_at_once), WITH_SERVER(nobody_knows_the_name),
+        WITH_SERVER(arrives),
+        WITH_SERVER(busy_and_refusing),
+        WITH_SERVER(honors_retry_after),
+        WITH_SERVER(leaves_a_busy_server),
+        WITH_SERVER(silent),
+        WITH_SERVER(forks),
+        WITH_SERVER(everybody_at_once),
+        WITH_SERVER(nobody_knows_the_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

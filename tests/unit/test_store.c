@@ -758,13 +758,13 @@ static void test_memory_is_bounded(void **state)
     assert_true(counters.waiting_bytes <= (3 << 20));
     assert_int_equal(counters.refused, 1);
     // Nothing is decoded in vain.
-    assert_int_equal(store_expect(f->store, 1 << 20, &e), STORE_BUSY);
+    assert_int_equal(store_expect(f->store, STR("anonymous"), 1 << 20, &e), STORE_BUSY);
     assert_non_null(strstr(e.message, "try again"));
     store_close(f->store);
     f->store = NULL;
     assert_int_equal(busy.done, accepted);
     reopen(f);
-    assert_int_equal(store_expect(f->store, 1 << 30, &e), 0);
+    assert_int_equal(store_expect(f->store, STR("anonymous"), 1 << 30, &e), 0);
     assert_int_equal(merge(f, everything(CPU))->n_profiles, accepted);
 }
 

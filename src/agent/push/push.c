@@ -174,7 +174,8 @@ static int start_threads(const struct kiln_push_options *o, struct err *e)
     // Anew each time: in a child of fork it would remember who waited in the parent.
     process_condition_init(&push.stop);
     own_threads_on_park(wake_to_park);
-    int result = push_queue_start(&push.target, o->queue ? o->queue : DEFAULT_QUEUE, e);
+    int result =
+        push_queue_start(&push.target, o->queue ? o->queue : DEFAULT_QUEUE, push.seconds, e);
     if (result == 0) {
         result = own_thread_start(&push.thread, watch, NULL, 0, "that pushes", e);
         while (result && !push_queue_stop())

@@ -8,7 +8,7 @@
 #include "model/profile.h"
 #include "net/post.h"
 
-enum { PUSH_TAGS = 30, PUSH_STOP_SECONDS = 5 };
+enum { PUSH_TAGS = 30, PUSH_STOP_SECONDS = 5, PUSH_WINDOWS = 60 };
 
 struct push_tag {
     char *name, *value;
@@ -37,10 +37,11 @@ int push_message(const struct push_target *t, struct model_profile *cpu, struct 
 
 // --- the queue and its thread ---
 
-int push_queue_start(const struct push_target *t, size_t limit, struct err *e);
+// limit: bytes that may wait; seconds: between two windows.
+int push_queue_start(const struct push_target *t, size_t limit, uint32_t seconds, struct err *e);
 // Gets the thread out of its wait.
 void push_queue_wake(void);
-// Takes the body. What does not fit pushes the oldest out.
+// Takes the body. What does not fit pushes the oldest out, by bytes and by PUSH_WINDOWS.
 void push_queue_add(struct push_body body);
 // Sends what waits until PUSH_STOP_SECONDS have passed, and ends the thread. False: it is still
 // looking a name up, which cannot be interrupted; call again.

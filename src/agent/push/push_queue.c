@@ -7,6 +7,7 @@
 
 #include "agent/heap/heap_source.h"
 #include "agent/push/push.h"
+#include "base/retry.h"
 #include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "process/clock.h"
@@ -14,15 +15,14 @@
 
 enum {
     TIMEOUT_SECONDS = 10,
-    FIRST_PAUSE_MS = 500,
-    LONGEST_PAUSE_MS = 30000,
-    LAST_PAUSE_MS = 200, // when stopping
+    LAST_PAUSE_MS = 200, // the first when stopping; it doubles
     GRACE_NS = 1000000000,
 };
 
 struct item {
     struct item *next;
     struct push_body body;
+    uint64_t ready; // not sent before, unless stopping; CLOCK_MONOTONIC, ns
 };
 
 static struct {
@@ -35,6 +35,11 @@ static struct {
     size_t n, bytes, limit;
     bool stopping, ended;
     _Atomic uint64_t until; // when stopping: for how long it is tried
+    struct retry retry;
+    uint64_t phase_ns;      // from a window's end to its first attempt
+    uint64_t next;          // no attempt before
+    uint64_t asked;         // what the server's Retry-After says of that
+    unsigned last_attempts; // that failed since stopping began
     struct kiln_push_statistics counts;
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -59,10 +64,15 @@ static void give_up(struct item *item)
     queue.counts.dropped++;
 }
 
+static bool has_room(size_t bytes)
+{
+    return queue.n < PUSH_WINDOWS && queue.bytes + bytes <= queue.limit;
+}
+
 // One that could not be sent is the first again, unless newer ones need its room.
 static void put_back(struct item *item)
 {
-    if (queue.bytes + item->body.n > queue.limit) {
+    if (!has_room(item->body.n)) {
         give_up(item);
         return;
     }
@@ -76,10 +86,12 @@ static void put_back(struct item *item)
 
 // --- the thread ---
 
-enum outcome { TAKEN, REFUSED, LATER };
+enum outcome { TAKEN, REFUSED, BUSY, NO_ANSWER };
 
-static enum outcome try_to_send(const struct item *item, char why[static 256])
+// after_s: of BUSY, when the server wants to be asked again; -1: it does not say.
+static enum outcome try_to_send(const struct item *item, int64_t *after_s, char why[static 256])
 {
+    *after_s = -1;
     const struct post post = {
         .url = &queue.target->url,
         .path = "/push.v1.PusherService/Push",
@@ -92,13 +104,14 @@ static enum outcome try_to_send(const struct item *item, char why[static 256])
     struct err e = {""};
     if (post_send(&post, &answer, &e)) {
         snprintf(why, 256, "%.255s", e.message);
-        return LATER;
+        return NO_ANSWER;
     }
     if (answer.status >= 200 && answer.status < 300)
         return TAKEN;
     snprintf(why, 256, "%.100s: %d %.140s", queue.target->url.shown, answer.status, answer.text);
+    *after_s = answer.retry_after;
     bool passes = answer.status >= 500 || answer.status == 429 || answer.status == 408;
-    return passes ? LATER : REFUSED;
+    return passes ? BUSY : REFUSED;
 }
 
 // Until *flag is set, the clock shows ns or threads are asked to park.
@@ -111,38 +124,51 @@ static void wait_until(const bool *flag, uint64_t ns)
         ;
 }
 
-static void pause_for(uint64_t ms)
-{
-    static const bool never = false;
-    uint64_t now = post_now();
-    if (queue.stopping) {
-        wait_until(&never, now + LAST_PAUSE_MS * UINT64_C(1000000));
-        return;
-    }
-    // Up to a half less than asked, so that a fleet does not come back all at once.
-    uint64_t spread = now / 1000 % (ms / 2 + 1);
-    wait_until(&queue.stopping, now + (ms - spread) * 1000000);
-}
-
 static bool time_is_up(void)
 {
     uint64_t until = atomic_load(&queue.until);
     return until && post_now() >= until;
 }
 
-// With the lock held, but for the time of sending. The milliseconds to wait before the next.
-static uint64_t send_one(struct item *item, uint64_t pause)
+static uint64_t ns_from_now(uint64_t ms)
+{
+    return post_now() + ms * 1000000;
+}
+
+// When the next attempt may be made after one that failed.
+static void back_off(enum outcome outcome, int64_t after_s)
+{
+    uint64_t pause =
+        outcome == BUSY ? retry_refused(&queue.retry, after_s) : retry_no_answer(&queue.retry);
+    queue.next = ns_from_now(pause);
+    queue.asked = after_s > 0 ? ns_from_now(1000 * (uint64_t)after_s) : 0;
+    if (queue.stopping) {
+        uint64_t span = (uint64_t)LAST_PAUSE_MS
+                        << (queue.last_attempts < 8 ? queue.last_attempts : 8);
+        queue.last_attempts++;
+        queue.next = ns_from_now(span / 2 + retry_random(&queue.retry, span / 2));
+        if (queue.next < queue.asked)
+            queue.next = queue.asked;
+    }
+}
+
+// With the lock held, but for the time of sending.
+static void send_one(struct item *item)
 {
     char why[256] = "";
+    int64_t after_s;
     pthread_mutex_unlock(&queue.lock);
-    enum outcome outcome = try_to_send(item, why);
+    enum outcome outcome = try_to_send(item, &after_s, why);
     pthread_mutex_lock(&queue.lock);
     if (outcome == TAKEN) {
         queue.counts.sent++;
         queue.counts.sent_bytes += item->body.n;
         free(item->body.p);
         free(item);
-        return 0;
+        queue.next = ns_from_now(retry_taken(&queue.retry, queue.first != NULL));
+        queue.asked = 0;
+        queue.last_attempts = 0;
+        return;
     }
     queue.counts.failed++;
     // That there was no time left at the end says less than what went wrong before.
@@ -150,16 +176,23 @@ static uint64_t send_one(struct item *item, uint64_t pause)
         memcpy(queue.counts.error, why, sizeof why);
     if (outcome == REFUSED) {
         give_up(item);
-        return 0;
+        return;
     }
     put_back(item);
-    pause = pause ? 2 * pause : FIRST_PAUSE_MS;
-    return pause < LONGEST_PAUSE_MS ? pause : LONGEST_PAUSE_MS;
+    back_off(outcome, after_s);
+}
+
+// When the first of the queue may be sent.
+static uint64_t due(void)
+{
+    if (queue.stopping)
+        return queue.last_attempts ? queue.next : queue.asked;
+    return queue.next > queue.first->ready ? queue.next : queue.first->ready;
 }
 
 static void *send_all(void *context)
 {
-    uint64_t pause = 0;
+    static const bool never = false;
     struct err ignored;
     capture_mark_own();
     capture_heap_enter();
@@ -169,18 +202,18 @@ static void *send_all(void *context)
         atexit(push_stop);
     pthread_mutex_lock(&queue.lock);
     for (;;) {
-        if (pause)
-            pause_for(pause);
         pthread_mutex_unlock(&queue.lock);
         own_thread_park_point();
         pthread_mutex_lock(&queue.lock);
-        struct item *item = time_is_up() ? NULL : take_first();
-        if (item)
-            pause = send_one(item, pause);
-        else if (queue.stopping)
-            break;
-        else
+        uint64_t until = atomic_load(&queue.until);
+        if (!queue.first && !queue.stopping)
             pthread_cond_wait(&queue.changed, &queue.lock);
+        else if (!queue.first || time_is_up() || (until && due() >= until))
+            break; // stopping, and nothing more can be sent in time
+        else if (post_now() >= due())
+            send_one(take_first());
+        else
+            wait_until(queue.stopping ? &never : &queue.stopping, due());
     }
     for (struct item *item; (item = take_first());)
         give_up(item);
@@ -198,6 +231,8 @@ static void empty(void)
     queue.last = &queue.first;
     queue.n = queue.bytes = 0;
     queue.stopping = queue.ended = false;
+    queue.next = queue.asked = 0;
+    queue.last_attempts = 0;
     atomic_store(&queue.until, 0);
 }
 
@@ -210,7 +245,7 @@ static void free_inherited(void)
     }
 }
 
-int push_queue_start(const struct push_target *t, size_t limit, struct err *e)
+int push_queue_start(const struct push_target *t, size_t limit, uint32_t seconds, struct err *e)
 {
     pthread_mutex_lock(&queue.lock);
     process_condition_init(&queue.changed);
@@ -218,6 +253,9 @@ int push_queue_start(const struct push_target *t, size_t limit, struct err *e)
     empty();
     queue.target = t;
     queue.limit = limit;
+    retry_init(&queue.retry, seconds * UINT64_C(1000), retry_seed());
+    // Windows of a whole fleet end at the same moment: their pushes must not arrive together.
+    queue.phase_ns = retry_random(&queue.retry, seconds * UINT64_C(1000000000) / 2);
     queue.counts = (struct kiln_push_statistics){0};
     pthread_mutex_unlock(&queue.lock);
     return own_thread_start(&queue.thread, send_all, NULL, OWN_THREAD_FILES, "that pushes", e);
@@ -238,8 +276,8 @@ void push_queue_add(struct push_body body)
         free(body.p);
         queue.counts.dropped++;
     } else {
-        *item = (struct item){.body = body};
-        while (queue.bytes + body.n > queue.limit)
+        *item = (struct item){.body = body, .ready = post_now() + queue.phase_ns};
+        while (!has_room(body.n))
             give_up(take_first());
         *queue.last = item;
         queue.last = &item->next;

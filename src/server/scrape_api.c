@@ -1,0 +1,146 @@
+// What is shown of targets: only those of the tenants that the caller may see.
+#include "codec/json.h"
+#include "server/metrics.h"
+#include "server/scrape_internal.h"
+
+enum { SHOWN_MAX = 256 << 20 };
+
+// Everything is written into memory of its own while the lock is held: the answer's may run out,
+// which jumps.
+static void answer_with(struct call *c, struct out *out)
+{
+    if (!out->error)
+        out_write(&c->x->body_out, out->p, out->n);
+    out_fini(out);
+}
+
+// --- /api/v1/targets ---
+
+static void write_target(struct out *out, const struct scrape_state *at, bool *first)
+{
+    const struct scrape_target *t = at->target;
+    bool inner = true;
+    out_text(out, *first ? "{" : ",{");
+    *first = false;
+    json_write_key(out, "scrapePool", &inner);
+    json_write_string(out, t->config->job);
+    json_write_key(out, "profile", &inner);
+    json_write_string(out, t->profile->name);
+    json_write_key(out, "scrapeUrl", &inner);
+    json_write_string(out, str_from(t->url));
+    json_write_key(out, "labels", &inner);
+    out_char(out, '{');
+    bool none = true;
+    for (size_t i = 0; i < t->n_labels; i++) {
+        if (!none)
+            out_char(out, ',');
+        none = false;
+        json_write_string(out, t->labels[i].name);
+        out_char(out, ':');
+        json_write_string(out, t->labels[i].value);
+    }
+    out_char(out, '}');
+    json_write_key(out, "health", &inner);
+    out_text(out, !at->health.last ? "\"unknown\"" : at->health.up ? "\"up\"" : "\"down\"");
+    json_write_key(out, "lastError", &inner);
+    json_write_string(out, str_from(at->health.error));
+    json_write_key(out, "lastScrapeMs", &inner);
+    out_i64(out, at->health.last / 1000000);
+    json_write_key(out, "lastScrapeDuration", &inner);
+    out_printf(out, "%.6f}", at->health.duration);
+}
+
+void scrape_targets(struct call *c)
+{
+    struct scraper *s = c->server->scraper;
+    struct out out;
+    bool first = true;
+    out_init_memory(&out, SHOWN_MAX);
+    if (s) {
+        pthread_mutex_lock(&s->lock);
+        for (struct scrape_state *at = s->states; at; at = at->next)
+            if (at->target && str_eq(at->target->tenant, c->tenant))
+                write_target(&out, at, &first);
+        pthread_mutex_unlock(&s->lock);
+    }
+    c->x->type = "application/json";
+    out_text(&c->x->body_out, "{\"status\":\"success\",\"data\":{\"activeTargets\":[");
+    answer_with(c, &out);
+    out_text(&c->x->body_out, "]}}\n");
+    call_finish(c);
+}
+
+// --- /metrics ---
+
+// A label's value: \, " and line ends are escaped.
+static void put_label(struct out *out, const char *name, struct str value)
+{
+    out_printf(out, "%s=\"", name);
+    for (size_t i = 0; i < value.n; i++) {
+        char ch = value.p[i];
+        if (ch == '\\' || ch == '"')
+            out_char(out, '\\');
+        if (ch == '\n')
+            out_text(out, "\\n");
+        else
+            out_char(out, ch);
+    }
+    out_char(out, '"');
+}
+
+static struct str label_of(const struct scrape_target *t, struct str name)
+{
+    for (size_t i = 0; i < t->n_labels; i++)
+        if (str_eq(t->labels[i].name, name))
+            return t->labels[i].value;
+    return STR("");
+}
+
+static void put_target(struct out *out, const char *metric, const struct scrape_target *t,
+                       double value)
+{
+    out_printf(out, "%s{", metric);
+    put_label(out, "tenant", t->tenant);
+    out_char(out, ',');
+    put_label(out, "job", t->config->job);
+    out_char(out, ',');
+    put_label(out, "instance", label_of(t, STR("instance")));
+    out_char(out, ',');
+    put_label(out, "profile", t->profile->name);
+    out_printf(out, "} %.6g\n", value);
+}
+
+static void put_targets(struct out *out, const struct scraper *s, const struct call *c)
+{
+    out_text(out, "# HELP kiln_scrape_up Whether the last scrape of a target went well.\n"
+                  "# TYPE kiln_scrape_up gauge\n");
+    for (const struct scrape_state *at = s->states; at; at = at->next)
+        if (at->target && at->health.last && metrics_may_see(c, at->target->tenant))
+            put_target(out, "kiln_scrape_up", at->target, at->health.up);
+    out_text(out, "# HELP kiln_scrape_duration_seconds How long the last scrape took.\n"
+                  "# TYPE kiln_scrape_duration_seconds gauge\n");
+    for (const struct scrape_state *at = s->states; at; at = at->next)
+        if (at->target && at->health.last && metrics_may_see(c, at->target->tenant))
+            put_target(out, "kiln_scrape_duration_seconds", at->target, at->health.duration);
+}
+
+static void put_total(struct out *out, const char *name, const char *help, uint64_t value)
+{
+    out_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %llu\n", name, help, name, name,
+               (unsigned long long)value);
+}
+
+void scrape_metrics(struct call *c)
+{
+    struct scraper *s = c->server->scraper;
+    struct out out;
+    if (!s)
+        return;
+    out_init_memory(&out, SHOWN_MAX);
+    pthread_mutex_lock(&s->lock);
+    put_total(&out, "kiln_scrapes_total", "Scrapes.", s->scrapes);
+    put_total(&out, "kiln_scrapes_failed_total", "Scrapes that gave no profile.", s->failed);
+    put_targets(&out, s, c);
+    pthread_mutex_unlock(&s->lock);
+    answer_with(c, &out);
+}
