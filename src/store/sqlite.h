@@ -149,7 +149,7 @@ void day_forget_series(struct day *day);
 // Days that stay open, which is one for each tenant that sends now; and days of one commit beyond
 // which it takes no further request. A day is three descriptors, and takes a dozen syncs to make,
 // open and close.
-enum { OPEN_DAYS = 48, COMMIT_DAYS = 32 };
+enum { OPEN_DAYS = 32, COMMIT_DAYS = 32 };
 size_t day_count_written(const struct lite *lite);
 // Keeps writers' symbols and open days within bounds. Within a transaction only symbols that have
 // nothing to save are given up.

@@ -86,7 +86,7 @@ def many_days(kiln, folder):
     """However many days there are, few files are open."""
     s = Server(kiln, folder, config='limits: {past: 0}\n')
     pid = s.process.pid
-    limit = 360
+    limit = 320
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, limit))
     status, text = push(s, 'days', *(NOW - d * DAY for d in range(41)))
     check('41 days in one request', status == 400 and '40 days' in text, (status, text))
@@ -105,7 +105,7 @@ def many_days(kiln, folder):
     same('200 days in 5 requests', answers, [200] * 5)
     check('open files', most[0] < limit, most)
     same('a query over all of them', total(s, 'days'), 200)
-    check('open files afterwards', len(os.listdir(f'/proc/{pid}/fd')) < 240, os.listdir(f'/proc/{pid}/fd'))
+    check('open files afterwards', len(os.listdir(f'/proc/{pid}/fd')) < 200, os.listdir(f'/proc/{pid}/fd'))
     same('and now', push(s, 'other', NOW)[0], 200)
     s.stop()
 
