@@ -102,6 +102,7 @@ struct scraper {
     pthread_t finder;
     pthread_cond_t wanted;
     bool finder_started;
+    struct budget finding; // of everything that it makes
     // The threads that decode.
     struct scrape_taker {
         struct scraper *scraper;
