@@ -46,7 +46,7 @@ struct scrape_state {
     bool busy;                          // from the request until its answer is stored
     bool doubtful;                      // counts among scraper.doubtful
     int64_t due;                        // CLOCK_MONOTONIC, ns
-    int64_t cost;                       // ns that the last answer took to decode
+    int64_t cost;                       // ns of CPU time that the last answer took to decode
     struct scrape_health health;
     struct scrape_memory memory; // of the thread that decodes
 };
