@@ -6,10 +6,11 @@ KILN_SETUP ?= yes
 FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 1800
 SOAK_SERVER_SECONDS ?= 3600
+SECONDS ?= 1800
 PREFIX ?= /usr/local
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run test bench fuzz soak soak-server format install clean
+.PHONY: build run test bench fuzz soak soak-server chaos format install clean
 
 # Leaves build/kiln.
 build:
@@ -43,6 +44,11 @@ soak: build
 # An hour of 1,000 services that push to a server, which is asked meanwhile: its memory must not grow.
 soak-server: build
 	@bench/server --scale --pods 0 --seconds $(SOAK_SERVER_SECONDS)
+
+# Half an hour of kills, bad disks, clocks and tenants: nothing acknowledged is lost; SECONDS=60 for less.
+chaos: build
+	$(call setup,test)
+	@tests/server/chaos build/kiln --seconds=$(SECONDS)
 
 format:
 	@git ls-files -co --exclude-standard '*.c' '*.h' ':!tests/golden' | xargs clang-format -i

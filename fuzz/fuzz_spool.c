@@ -62,7 +62,7 @@ static void sign(uint8_t *bytes, size_t n)
         memcpy(head, bytes + at, sizeof head);
         if (head[0] > n - at - HEAD)
             return;
-        uint64_t hash = hash_bytes(bytes + at + HEAD, head[0], BATCH ^ head[1]);
+        uint64_t hash = hash_stable(bytes + at + HEAD, head[0], BATCH ^ head[1]);
         memcpy(bytes + at + 8, &hash, sizeof hash);
         at += HEAD + head[0];
     }

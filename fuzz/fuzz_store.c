@@ -19,7 +19,7 @@ static void read_block(struct block_reader *r, struct str bytes)
     while (points_next(&p))
         points_column(&p, 2);
     rows_open(&rows, r, bytes, bytes, 1000);
-    while (rows_next(&rows, 2, r->arena, &v))
+    while (rows_next(&rows, 2, &(struct row_buffer){.arena = r->arena}, &v))
         for (uint32_t i = 0; i < v.n; i++)
             if (v.nodes[i] >= 1000)
                 abort();
@@ -81,7 +81,7 @@ static void read_segment(struct block_reader *r, struct str bytes, struct arena 
             if (r->dictionary[r->index[i]] >= 1000)
                 abort();
     segment_open(&s, r, bytes, 3, 1000);
-    while (segment_read(&s, arena, &v))
+    while (segment_read(&s, &(struct row_buffer){.arena = arena}, &v))
         for (uint32_t i = 0; i < v.n; i++)
             if (v.nodes[i] >= 1000)
                 abort();

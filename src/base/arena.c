@@ -52,6 +52,7 @@ struct arena {
     struct budget *budget;
     struct arena_trap *trap;
     struct arena *children, *sibling; // adopted
+    bool refused;                     // what was asked for was at fault when it last failed
     struct err why;
 };
 
@@ -79,6 +80,7 @@ static void jump_out(struct arena *arena)
 // Returns when it is time to try again.
 static void out_of_memory(struct arena *arena, size_t wanted)
 {
+    arena->refused = false;
     if (arena->limit && arena->held + wanted > arena->limit)
         err_set(&arena->why, "this needs more than the limit of %zu KiB of memory",
                 arena->limit >> 10);
@@ -93,8 +95,25 @@ void arena_fail(struct arena *arena, const char *format, ...)
     va_start(args, format);
     vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
     va_end(args);
+    arena->refused = false;
     for (;;)
         jump_out(arena);
+}
+
+void arena_refuse(struct arena *arena, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
+    va_end(args);
+    arena->refused = true;
+    for (;;)
+        jump_out(arena);
+}
+
+bool arena_refused(const struct arena *arena)
+{
+    return arena->refused;
 }
 
 static void fail_by_budget(struct arena *arena)

@@ -64,6 +64,12 @@ char *arena_printf(struct arena *arena, const char *format, ...)
 // whose length a client chooses call it every few thousand steps; allocations of new chunks call it
 // too.
 void arena_check(struct arena *arena);
+// The same, once in 4096 steps: i counts them.
+static inline void arena_check_at(struct arena *arena, size_t i)
+{
+    if ((i & 4095) == 4095)
+        arena_check(arena);
+}
 // Bytes held now.
 size_t arena_size(const struct arena *arena);
 
@@ -89,3 +95,9 @@ int arena_caught(struct arena *arena, struct err *e);
 // that are met deep inside a parser or a report.
 void arena_fail(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
+// The same for input that is refused whatever memory and time there are: the caller answers that
+// the request is wrong, not that it may be tried again.
+void arena_refuse(struct arena *arena, const char *format, ...)
+    __attribute__((format(printf, 2, 3), noreturn));
+// Whether the last jump was arena_refuse's.
+bool arena_refused(const struct arena *arena);

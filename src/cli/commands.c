@@ -205,11 +205,12 @@ const struct command commands[] = {
                           "kiln server check --data /var/lib/kiln", ""),
      .main = command_server},
     {.name = "push",
-     .arguments = "[--server URL] [--label NAME=VALUE]... [--token TOKEN] FILE...",
+     .arguments = "[--server URL] [--label NAME=VALUE]... [--token TOKEN] [--backfill] FILE...",
      .summary = "Send profiles in files to a server",
      .about = "Sends each file, in any format that kiln reads, to a kiln or Pyroscope server\n"
               "(default http://127.0.0.1:4040, or KILN_SERVER). The label service_name says whose\n"
               "it is; __name__ (process_cpu, memory, ...) is guessed where it is not given.\n"
+              "--backfill: accept profiles older than the server's limits.past (admin scope).\n"
               "--tenant NAME, --ca FILE, and KILN_TOKEN for --token are known too.",
      .examples = EXAMPLES("kiln push --label service_name=shop cpu.pb.gz", "",
                           "kiln push --server https://kiln.example:4040 --label service_name=shop "

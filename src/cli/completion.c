@@ -52,6 +52,7 @@ static const struct own_flag server_flags[] = {
 
 static const struct own_flag push_flags[] = {
     {"label", "NAME=VALUE", "of the profiles"},
+    {"backfill", NULL, "of any age"},
     {"server", "URL", "which server"},
     {"token", "TOKEN", "who asks"},
     {"tenant", "NAME", "whose data"},

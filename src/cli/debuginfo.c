@@ -1,7 +1,6 @@
 // kiln debuginfo: debug files for a server.
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <libdeflate.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/remote.h"
+#include "codec/json_read.h"
 #include "symbol/elf.h"
 
 // Of one request: small beside any limit of a server.
@@ -100,10 +100,13 @@ static int upload_file(struct debuginfo *d, const char *name, struct err *e)
     close(fd);
     if (result)
         return -1;
-    json_t *json = json_loadb(answer.p, answer.n, 0, NULL);
-    const char *state = json_string_value(json_object_get(json, "state"));
-    printf("%s  %s  %s\n", id, state ? state : "sent", name);
-    json_decref(json);
+    struct json json;
+    struct str state = {NULL, 0};
+    if (json_parse(d->arena, answer, &json, NULL) == 0)
+        state = json_string(json_get(json, "state"), d->arena);
+    if (!state.p)
+        state = STR("sent");
+    printf("%s  %.*s  %s\n", id, (int)state.n, state.p, name);
     return 0;
 }
 
@@ -125,29 +128,36 @@ static int upload(struct debuginfo *d, struct err *e)
 
 // --- list and delete ---
 
-static void print_files(json_t *files)
+static int64_t integer_of(struct json file, const char *key)
 {
-    size_t i;
-    json_t *file;
-    json_array_foreach(files, i, file)
-    {
-        time_t seconds = (time_t)(json_integer_value(json_object_get(file, "uploaded")) / 1000);
-        struct tm utc;
+    int64_t value;
+    return json_i64(json_get(file, key), &value) ? value : 0;
+}
+
+static const char *text_of(struct debuginfo *d, struct json file, const char *key)
+{
+    struct str text = json_string(json_get(file, key), d->arena);
+    return arena_copy(d->arena, text.p ? text.p : "", text.n);
+}
+
+static void print_files(struct debuginfo *d, struct json files)
+{
+    for (struct json_each i = json_each(files); json_next(&i);) {
+        time_t seconds = (time_t)(integer_of(i.value, "uploaded") / 1000);
+        struct tm utc = {0};
         char when[32];
-        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
-        printf("%s  %10lld  %s\n", json_string_value(json_object_get(file, "buildId")),
-               (long long)json_integer_value(json_object_get(file, "bytes")), when);
+        gmtime_r(&seconds, &utc);
+        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
+        printf("%s  %10lld  %s\n", text_of(d, i.value, "buildId"),
+               (long long)integer_of(i.value, "bytes"), when);
     }
 }
 
-static void print_missing(json_t *files)
+static void print_missing(struct debuginfo *d, struct json files)
 {
-    size_t i;
-    json_t *file;
-    json_array_foreach(files, i, file)
-        printf("%s  %10lld  %s\n", json_string_value(json_object_get(file, "buildId")),
-               (long long)json_integer_value(json_object_get(file, "addresses")),
-               json_string_value(json_object_get(file, "file")));
+    for (struct json_each i = json_each(files); json_next(&i);)
+        printf("%s  %10lld  %s\n", text_of(d, i.value, "buildId"),
+               (long long)integer_of(i.value, "addresses"), text_of(d, i.value, "file"));
 }
 
 static int list(struct debuginfo *d, struct err *e)
@@ -162,17 +172,15 @@ static int list(struct debuginfo *d, struct err *e)
     if (remote_call(&d->remote, path, "application/json", (struct str){NULL, 0}, d->arena, &answer,
                     e))
         return -1;
-    json_t *json = json_loadb(answer.p, answer.n, 0, NULL);
-    json_t *items = json_object_get(json, d->missing ? "missing" : "files");
-    if (!json_is_array(items)) {
-        json_decref(json);
+    struct json json, items = {0};
+    if (json_parse(d->arena, answer, &json, NULL) == 0)
+        items = json_get(json, d->missing ? "missing" : "files");
+    if (json_kind(items) != JSON_ARRAY)
         return err_set(e, "%s does not answer as a kiln server does", d->remote.server);
-    }
     if (d->missing)
-        print_missing(items);
+        print_missing(d, items);
     else
-        print_files(items);
-    json_decref(json);
+        print_files(d, items);
     return 0;
 }
 

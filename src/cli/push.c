@@ -17,6 +17,7 @@ struct push {
     struct remote remote;
     struct str labels[64]; // name=value
     size_t n_labels;
+    bool backfill;
     const char **files;
     size_t n_files;
     struct arena *arena;
@@ -120,8 +121,10 @@ static int push_file(struct push *p, const char *name, struct err *e)
     put_bytes(&series, 2, out_result(&sample));
     put_bytes(&request, 1, out_result(&series));
     struct str answer;
-    if (remote_call(&p->remote, "/push.v1.PusherService/Push", "application/proto",
-                    out_result(&request), p->arena, &answer, e))
+    if (remote_call(&p->remote,
+                    p->backfill ? "/push.v1.PusherService/Push?backfill=1"
+                                : "/push.v1.PusherService/Push",
+                    "application/proto", out_result(&request), p->arena, &answer, e))
         return err_prefix(e, "%s: ", name);
     return 0;
 }
@@ -145,6 +148,8 @@ static int parse(struct push *p, int argc, char **argv, struct err *e)
             if (p->n_labels == sizeof p->labels / sizeof *p->labels)
                 return err_set(e, "--label: more than 64 of them");
             p->labels[p->n_labels++] = str_from(value);
+        } else if (strcmp(argv[i], "--backfill") == 0) {
+            p->backfill = true;
         } else if (argv[i][0] == '-' && argv[i][1]) {
             return err_set(e, "'%s' is no option; see `kiln push --help`", argv[i]);
         } else {

@@ -28,7 +28,9 @@ struct query {
 
 static int64_t milliseconds(const char *text)
 {
-    return ingest_time(str_from(text), server_now()) / 1000000;
+    int64_t time;
+    // The server tells what is wrong with a time that does not fit.
+    return (ingest_time(str_from(text), server_now(), &time) ? time : INT64_MAX) / 1000000;
 }
 
 static void *call(const struct query *q, const char *method, const struct message *request,

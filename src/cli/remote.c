@@ -1,11 +1,11 @@
 #include "cli/remote.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/retry.h"
+#include "codec/json_read.h"
 #include "net/client.h"
 #include "process/clock.h"
 
@@ -55,17 +55,18 @@ int remote_option(struct remote *r, int argc, char **argv, int *i, struct err *e
 }
 
 // {"code":..., "message":...} or the text itself.
-static int refused(const struct remote *r, const struct net_answer *a, struct err *e)
+static int refused(const struct remote *r, const struct net_answer *a, struct arena *arena,
+                   struct err *e)
 {
-    json_t *json = json_loadb((const char *)a->data, a->n, 0, NULL);
-    const char *message = json_string_value(json_object_get(json, "message"));
-    if (message)
-        err_set(e, "%s answers %d: %.400s", r->server, a->status, message);
-    else
-        err_set(e, "%s answers %d: %.*s", r->server, a->status, a->n < 200 ? (int)a->n : 200,
-                a->n ? (const char *)a->data : "");
-    json_decref(json);
-    return -1;
+    struct str text = {(const char *)a->data, a->n}, message = {NULL, 0};
+    struct json json;
+    if (json_parse(arena, text, &json, NULL) == 0)
+        message = json_string(json_get(json, "message"), arena);
+    if (message.p)
+        return err_set(e, "%s answers %d: %.*s", r->server, a->status,
+                       message.n < 400 ? (int)message.n : 400, message.p);
+    return err_set(e, "%s answers %d: %.*s", r->server, a->status, a->n < 200 ? (int)a->n : 200,
+                   a->n ? text.p : "");
 }
 
 // Asks until the answer is another than 429 and 503 or patience ends. As net_client_do.
@@ -120,7 +121,7 @@ int remote_call(const struct remote *r, const char *path, const char *type, stru
     struct net_answer a;
     if (ask_patiently(r, &request, &a))
         return err_set(e, "%s: %s", r->server, a.error.message);
-    int result = a.status == 200 ? 0 : refused(r, &a, e);
+    int result = a.status == 200 ? 0 : refused(r, &a, arena, e);
     if (!result)
         *answer = (struct str){arena_copy(arena, (const char *)a.data, a.n), a.n};
     free(a.data);

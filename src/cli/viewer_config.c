@@ -2,7 +2,6 @@
 // has saved.
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -10,6 +9,8 @@
 
 #include "cli/viewer.h"
 #include "codec/json.h"
+#include "codec/json_read.h"
+#include "codec/message.h"
 
 enum { PATH_SIZE = 4096, MOST_BYTES = 1 << 20 };
 
@@ -42,63 +43,112 @@ static bool is_saved(const struct config_field *field)
     return true;
 }
 
-static json_t *read_settings(void)
+// The list of configurations in the settings file; absent if there is none that can be read.
+static struct json read_settings(struct arena *arena)
 {
     char path[PATH_SIZE];
-    json_t *all = NULL;
-    struct stat st;
-    if (file_name(path, sizeof path, false) && stat(path, &st) == 0 && st.st_size < MOST_BYTES)
-        all = json_load_file(path, 0, NULL);
-    if (!json_is_object(all)) {
-        json_decref(all);
-        all = json_object();
-    }
-    if (!json_is_array(json_object_get(all, "configs")))
-        json_object_set_new(all, "configs", json_array());
-    return all;
+    struct json all;
+    int fd = file_name(path, sizeof path, false) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (fd < 0)
+        return (struct json){0};
+    char *text = malloc(MOST_BYTES);
+    size_t n = 0;
+    for (ssize_t got; text && n < MOST_BYTES && (got = read(fd, text + n, MOST_BYTES - n)) > 0;)
+        n += (size_t)got;
+    close(fd);
+    struct str copy = {text && n < MOST_BYTES ? arena_copy(arena, text, n) : "", n};
+    free(text);
+    if (n == MOST_BYTES || json_parse(arena, copy, &all, NULL))
+        return (struct json){0};
+    return json_get(all, "configs");
 }
 
-static int write_settings(const json_t *all, struct err *e)
+static void write_setting(struct out *out, const char *name)
+{
+    out_text(out, ",\n      ");
+    json_write_string(out, str_from(name));
+    out_text(out, ": ");
+}
+
+// Fields with their default are left out.
+static void write_saved(struct out *out, const struct config *c, const struct config_field *f)
+{
+    const char *at = (const char *)c + f->offset;
+    switch (f->kind) {
+    case CONFIG_BOOL:
+        if (*(const bool *)at) {
+            write_setting(out, f->name);
+            out_text(out, "true");
+        }
+        break;
+    case CONFIG_INT:
+        if (*(const int *)at) {
+            write_setting(out, f->name);
+            out_i64(out, *(const int *)at);
+        }
+        break;
+    case CONFIG_DOUBLE:
+        if (*(const double *)at != 0) {
+            write_setting(out, f->name);
+            out_printf(out, "%.17g", *(const double *)at);
+        }
+        break;
+    default:
+        if (**(const char *const *)at) {
+            write_setting(out, f->name);
+            json_write_string(out, str_from(*(const char *const *)at));
+        }
+    }
+}
+
+static void write_config(struct out *out, const char *name, const struct config *c)
+{
+    out_text(out, "{\n      \"name\": ");
+    json_write_string(out, str_from(name));
+    for (const struct config_field *f = config_fields; f->name; f++)
+        if (is_saved(f))
+            write_saved(out, c, f);
+    out_text(out, "\n    }");
+}
+
+// Writes the settings file anew: the configuration of that name becomes config (NULL: it is
+// removed), the others stay as they are written.
+static int write_settings(struct json configs, const char *name, const struct config *config,
+                          struct err *e)
 {
     char path[PATH_SIZE], part[PATH_SIZE + 8];
     if (!file_name(path, sizeof path, true))
         return err_set(e, "no settings can be saved: neither HOME nor XDG_CONFIG_HOME is set");
     snprintf(part, sizeof part, "%s.part", path);
-    if (json_dump_file(all, part, JSON_INDENT(2)) || rename(part, path))
+    FILE *file = fopen(part, "we");
+    if (!file)
+        return err_set(e, "%s: %s", path, strerror(errno));
+    struct out out;
+    out_init_memory(&out, 2 * MOST_BYTES);
+    bool first = true;
+    out_text(&out, "{\n  \"configs\": [");
+    for (struct json_each i = json_each(configs); json_next(&i);) {
+        bool is_named = json_is(json_get(i.value, "name"), name);
+        if (is_named && !config)
+            continue;
+        out_text(&out, first ? "\n    " : ",\n    ");
+        first = false;
+        if (is_named)
+            write_config(&out, name, config);
+        else
+            out_str(&out, json_text(i.value));
+        config = is_named ? NULL : config;
+    }
+    if (config) {
+        out_text(&out, first ? "\n    " : ",\n    ");
+        write_config(&out, name, config);
+    }
+    out_text(&out, "\n  ]\n}\n");
+    bool failed = out.error || fwrite(out.p, 1, out.n, file) != out.n;
+    out_fini(&out);
+    if (fclose(file) || failed || rename(part, path))
         return err_set(e, "%s: %s", path, strerror(errno));
     return 0;
-}
-
-static void put_field(json_t *object, const struct config *c, const struct config_field *f)
-{
-    const char *at = (const char *)c + f->offset;
-    switch (f->kind) {
-    case CONFIG_BOOL:
-        if (*(const bool *)at)
-            json_object_set_new(object, f->name, json_true());
-        break;
-    case CONFIG_INT:
-        if (*(const int *)at)
-            json_object_set_new(object, f->name, json_integer(*(const int *)at));
-        break;
-    case CONFIG_DOUBLE:
-        if (*(const double *)at != 0)
-            json_object_set_new(object, f->name, json_real(*(const double *)at));
-        break;
-    default:
-        if (**(const char *const *)at)
-            json_object_set_new(object, f->name, json_string(*(const char *const *)at));
-    }
-}
-
-static size_t find(const json_t *configs, const char *name)
-{
-    for (size_t i = 0; i < json_array_size(configs); i++) {
-        const char *given = json_string_value(json_object_get(json_array_get(configs, i), "name"));
-        if (given && strcmp(given, name) == 0)
-            return i;
-    }
-    return SIZE_MAX;
 }
 
 int viewer_save_config(struct viewer_query *q, struct err *e)
@@ -108,23 +158,9 @@ int viewer_save_config(struct viewer_query *q, struct err *e)
         return -1;
     if (!*name)
         return err_set(e, "invalid config name");
-    json_t *all = read_settings(), *configs = json_object_get(all, "configs");
-    json_t *mine = json_pack("{s:s}", "name", name);
-    if (!mine) {
-        json_decref(all);
+    if (!message_is_utf8(str_from(name)))
         return err_set(e, "config: the name is not UTF-8");
-    }
-    for (const struct config_field *f = config_fields; f->name; f++)
-        if (is_saved(f))
-            put_field(mine, &q->config, f);
-    size_t at = find(configs, name);
-    if (at == SIZE_MAX)
-        json_array_append_new(configs, mine);
-    else
-        json_array_set_new(configs, at, mine);
-    int result = write_settings(all, e);
-    json_decref(all);
-    return result;
+    return write_settings(read_settings(q->arena), name, &q->config, e);
 }
 
 int viewer_delete_config(struct viewer_query *q, struct err *e)
@@ -132,27 +168,25 @@ int viewer_delete_config(struct viewer_query *q, struct err *e)
     const char *name = viewer_parameter(q, "config", e);
     if (!name)
         return -1;
-    json_t *all = read_settings(), *configs = json_object_get(all, "configs");
-    size_t at = find(configs, name);
-    int result = at == SIZE_MAX ? err_set(e, "config %s not found", name) : 0;
-    if (result == 0) {
-        json_array_remove(configs, at);
-        result = write_settings(all, e);
-    }
-    json_decref(all);
-    return result;
+    struct json configs = read_settings(q->arena);
+    bool found = false;
+    for (struct json_each i = json_each(configs); json_next(&i) && !found;)
+        found = json_is(json_get(i.value, "name"), name);
+    return found ? write_settings(configs, name, NULL, e) : err_set(e, "config %s not found", name);
 }
 
-static void write_field(struct out *out, const json_t *config, const struct config_field *f,
-                        bool *first)
+static void write_field(struct out *out, struct json config, const struct config_field *f,
+                        struct arena *arena, bool *first)
 {
     struct config plain = config_default();
-    const json_t *value = json_object_get(config, f->name);
+    struct json value = json_get(config, f->name);
+    struct str given = json_string(value, arena);
     char text[1024] = "", usual[1024];
-    if (json_is_string(value))
-        snprintf(text, sizeof text, "%s", json_string_value(value));
-    else if (json_is_number(value))
-        snprintf(text, sizeof text, "%g", json_number_value(value));
+    double number;
+    if (given.p)
+        snprintf(text, sizeof text, "%.*s", (int)(given.n < 1023 ? given.n : 1023), given.p);
+    else if (json_double(value, &number))
+        snprintf(text, sizeof text, "%g", number);
     else if (f->kind == CONFIG_BOOL)
         snprintf(text, sizeof text, "%s", json_is_true(value) ? "true" : "false");
     else if (f->kind == CONFIG_INT || f->kind == CONFIG_DOUBLE)
@@ -166,20 +200,25 @@ static void write_field(struct out *out, const json_t *config, const struct conf
 
 void viewer_write_configs(struct out *out)
 {
-    json_t *all = read_settings(), *configs = json_object_get(all, "configs");
+    struct arena *arena = arena_new(0);
+    bool first_config = true;
+    if (!arena) {
+        out_text(out, "[]");
+        return;
+    }
     out_char(out, '[');
-    for (size_t i = 0; i < json_array_size(configs); i++) {
-        const json_t *config = json_array_get(configs, i);
-        const char *name = json_string_value(json_object_get(config, "name"));
-        out_text(out, i ? ",[" : "[");
-        json_write_string(out, str_from(name ? name : ""));
+    for (struct json_each i = json_each(read_settings(arena)); json_next(&i);) {
+        struct str name = json_string(json_get(i.value, "name"), arena);
+        out_text(out, first_config ? "[" : ",[");
+        first_config = false;
+        json_write_string(out, name.p ? name : STR(""));
         out_text(out, ",{");
         bool first = true;
         for (const struct config_field *f = config_fields; f->name; f++)
             if (is_saved(f) && config_url_name(f))
-                write_field(out, config, f, &first);
+                write_field(out, i.value, f, arena, &first);
         out_text(out, "}]");
     }
     out_char(out, ']');
-    json_decref(all);
+    arena_free(arena);
 }

@@ -61,7 +61,7 @@ struct message {
 // into data.
 void *message_read_proto(const struct message *m, struct arena *arena, const uint8_t *data,
                          size_t n, struct err *e);
-// What it holds lives in arena.
+// The same for JSON.
 void *message_read_json(const struct message *m, struct arena *arena, const uint8_t *data, size_t n,
                         struct err *e);
 

@@ -1,12 +1,12 @@
 #include "codec/message.h"
 
-#include <jansson.h>
 #include <math.h>
 
 #include "codec/json.h"
+#include "codec/json_read.h"
 #include "codec/proto.h"
 
-enum { DEPTH_MAX = 32 };
+enum { DEPTH_MAX = 32, FIELDS_MAX = 32 };
 
 static size_t item_size(const struct message_field *f)
 {
@@ -244,7 +244,7 @@ static struct str from_hex(struct arena *arena, struct str text)
     return text.n % 2 ? (struct str){NULL, 0} : (struct str){to, text.n / 2};
 }
 
-static int take_object(const struct message *m, struct arena *arena, json_t *json, void *object,
+static int take_object(const struct message *m, struct arena *arena, struct json json, void *object,
                        int depth, struct err *e);
 
 static int wrong(const struct message_field *f, const char *wanted, struct err *e)
@@ -252,64 +252,66 @@ static int wrong(const struct message_field *f, const char *wanted, struct err *
     return err_set(e, "field \"%s\": expected %s", f->json, wanted);
 }
 
-static int take_int(const struct message_field *f, json_t *json, int64_t *value, struct err *e)
+static int take_int(const struct message_field *f, struct arena *arena, struct json json,
+                    int64_t *value, struct err *e)
 {
-    if (json_is_integer(json)) {
-        *value = json_integer_value(json);
-        return 0;
-    }
-    if (json_is_real(json)) {
-        double d = json_real_value(json);
-        if (d != floor(d) || d < -9.2e18 || d > 9.2e18)
-            return wrong(f, "an integer", e);
+    enum json_kind kind = json_kind(json);
+    uint64_t large;
+    if (kind == JSON_NUMBER) {
+        double d;
+        if (json_i64(json, value))
+            return 0;
+        if (!f->names && json_u64(json, &large)) {
+            *value = (int64_t)large;
+            return 0;
+        }
+        if (!json_double(json, &d) || d != floor(d) || d < -9.2e18 || d > 9.2e18)
+            return wrong(f, "a 64-bit integer", e);
         *value = (int64_t)d;
         return 0;
     }
-    if (json_is_boolean(json) && !f->names) {
+    if (kind == JSON_BOOL && !f->names) {
         *value = json_is_true(json);
         return 0;
     }
-    if (!json_is_string(json))
+    if (kind != JSON_STRING)
         return wrong(f, "an integer", e);
-    struct str text = {json_string_value(json), json_string_length(json)};
+    struct str text = json_string(json, arena);
     for (const struct message_enum *n = f->names; n && n->name; n++)
         if (str_eq(text, str_from(n->name))) {
             *value = n->value;
             return 0;
         }
-    uint64_t large;
     if (str_to_i64(text, value))
         return 0;
     if (!f->names && str_to_u64(text, 10, &large)) {
         *value = (int64_t)large;
         return 0;
     }
-    return f->names ? wrong(f, "one of its names or a number", e) : wrong(f, "an integer", e);
+    return wrong(f, f->names ? "one of its names or a number" : "a 64-bit integer", e);
 }
 
-static int take_double(const struct message_field *f, json_t *json, double *value, struct err *e)
+static int take_double(const struct message_field *f, struct arena *arena, struct json json,
+                       double *value, struct err *e)
 {
-    if (json_is_number(json)) {
-        *value = json_number_value(json);
+    if (json_double(json, value))
         return 0;
-    }
-    if (json_is_string(json) &&
-        str_to_double((struct str){json_string_value(json), json_string_length(json)}, value))
+    if (json_kind(json) == JSON_STRING && str_to_double(json_string(json, arena), value))
         return 0;
     return wrong(f, "a number", e);
 }
 
-static int take_value(const struct message_field *f, struct arena *arena, json_t *json,
+static int take_value(const struct message_field *f, struct arena *arena, struct json json,
                       void *object, int depth, struct err *e)
 {
     void *at = place(arena, f, object);
     switch (f->kind) {
     case MESSAGE_INT:
-        return take_int(f, json, at, e);
+        return take_int(f, arena, json, at, e);
     case MESSAGE_DOUBLE:
-        return take_double(f, json, at, e);
+        return take_double(f, arena, json, at, e);
     case MESSAGE_BOOL:
-        if (!json_is_boolean(json))
+        if (json_kind(json) != JSON_BOOL)
             return wrong(f, "true or false", e);
         *(bool *)at = json_is_true(json);
         return 0;
@@ -320,65 +322,73 @@ static int take_value(const struct message_field *f, struct arena *arena, json_t
     case MESSAGE_HEX:
         break;
     }
-    if (!json_is_string(json))
+    struct str text = json_string(json, arena), *to = at;
+    if (!text.p)
         return wrong(f, "a string", e);
-    struct str text = {json_string_value(json), json_string_length(json)}, *to = at;
     if (f->kind == MESSAGE_STRING) {
-        *to = (struct str){arena_copy(arena, text.p, text.n), text.n};
+        *to = text;
         return 0;
     }
     *to = f->kind == MESSAGE_HEX ? from_hex(arena, text) : message_base64(arena, text);
     return to->p ? 0 : wrong(f, f->kind == MESSAGE_HEX ? "hexadecimal digits" : "base64", e);
 }
 
-static int take_object(const struct message *m, struct arena *arena, json_t *json, void *object,
+// The values of the fields of m. Of several members with one name the last one counts; the JSON
+// name goes before the proto name.
+static void find_values(const struct message *m, struct json object, struct json *values)
+{
+    uint64_t by_json_name = 0;
+    for (struct json_each i = json_each(object); json_next(&i);)
+        for (size_t k = 0; k < m->n_fields; k++) {
+            bool is_json_name = json_key_is(&i, m->fields[k].json);
+            if (is_json_name)
+                by_json_name |= UINT64_C(1) << k;
+            else if (by_json_name >> k & 1 || !m->fields[k].name ||
+                     !json_key_is(&i, m->fields[k].name))
+                continue;
+            values[k] = i.value;
+            break;
+        }
+}
+
+static int take_object(const struct message *m, struct arena *arena, struct json json, void *object,
                        int depth, struct err *e)
 {
+    struct json values[FIELDS_MAX] = {{0}};
     if (depth > DEPTH_MAX)
         return err_set(e, "objects nested more than %d deep", DEPTH_MAX);
-    if (!json_is_object(json))
+    if (json_kind(json) != JSON_OBJECT)
         return err_set(e, "expected a JSON object");
+    if (m->n_fields > FIELDS_MAX)
+        return err_set(e, "a message with more than %d fields", FIELDS_MAX);
+    find_values(m, json, values);
     for (size_t i = 0; i < m->n_fields; i++) {
         const struct message_field *f = &m->fields[i];
-        json_t *value = json_object_get(json, f->json);
-        if (!value && f->name)
-            value = json_object_get(json, f->name);
-        if (!value || json_is_null(value))
+        enum json_kind kind = json_kind(values[i]);
+        if (kind == JSON_ABSENT || kind == JSON_NULL)
             continue;
         if (!f->repeated) {
-            if (take_value(f, arena, value, object, depth, e))
+            if (take_value(f, arena, values[i], object, depth, e))
                 return -1;
             continue;
         }
-        if (!json_is_array(value))
+        if (kind != JSON_ARRAY)
             return wrong(f, "an array", e);
-        for (size_t k = 0; k < json_array_size(value); k++)
-            if (take_value(f, arena, json_array_get(value, k), object, depth, e))
+        for (struct json_each item = json_each(values[i]); json_next(&item);)
+            if (take_value(f, arena, item.value, object, depth, e))
                 return -1;
     }
     return 0;
 }
 
-// The tree is jansson's, not the arena's: it must be freed when the arena runs out.
 void *message_read_json(const struct message *m, struct arena *arena, const uint8_t *data, size_t n,
                         struct err *e)
 {
-    json_error_t why;
-    json_t *volatile json = json_loadb((const char *)data, n, 0, &why);
-    if (!json) {
-        err_set(e, "not valid JSON: %s at byte %d", why.text, why.position);
+    struct json json;
+    if (json_parse(arena, (struct str){(const char *)data, n}, &json, e)) {
+        err_prefix(e, "not valid JSON: ");
         return NULL;
     }
-    struct arena_trap trap;
-    void *volatile object = NULL;
-    int result;
-    if (ARENA_TRY(arena, trap)) {
-        result = arena_caught(arena, e);
-    } else {
-        object = arena_alloc(arena, m->size);
-        result = take_object(m, arena, json, object, 0, e);
-        arena_try_end(arena);
-    }
-    json_decref(json);
-    return result ? NULL : object;
+    void *object = arena_alloc(arena, m->size);
+    return take_object(m, arena, json, object, 0, e) ? NULL : object;
 }

@@ -342,15 +342,22 @@ static int read_profile(struct otlp *o, const struct otlp_raw_profile *raw,
     struct otlp_sample *samples = raw->samples.items;
     struct group **groups = NULL;
     size_t cap = 0;
+    struct hash_table index; // of the profiles that begin here, by service
+    hash_init(&index, o->arena, 0);
     for (size_t i = 0; i < raw->samples.n; i++) {
         struct str service;
         name_fields(o, &samples[i]);
         if (sample_service(o, &samples[i], &service))
             return -1;
-        size_t at_group = first;
-        while (at_group < o->n && !str_eq(o->profiles[at_group].service, service))
-            at_group++;
+        arena_check_at(o->arena, i);
+        size_t at_group = o->n;
+        uint64_t hash = hash_bytes(service.p, service.n, 0);
+        for (struct hash_probe at = hash_find(&index, hash); hash_hit(&index, &at);
+             hash_next(&index, &at))
+            if (str_eq(o->profiles[at.item].service, service))
+                at_group = at.item;
         if (at_group == o->n) {
+            hash_add(&index, o->arena, hash, (uint32_t)o->n);
             groups = arena_push(o->arena, groups, o->n - first, &cap, sizeof *groups);
             struct group *g = begin_group(o, raw, type, unit, period_type, period_unit);
             groups[o->n - first] = g;
@@ -364,6 +371,8 @@ static int read_profile(struct otlp *o, const struct otlp_raw_profile *raw,
 }
 
 // --- the request ---
+
+enum { MOST_ATTRIBUTES = 1024 };
 
 static int add_attributes(struct otlp *o, const struct otlp_resource *from,
                           struct otlp_attribute **list, size_t *n, size_t *cap)
@@ -379,6 +388,9 @@ static int add_attributes(struct otlp *o, const struct otlp_resource *from,
             k++;
         if (!value.n || !key.n || k < *n)
             continue;
+        if (*n == MOST_ATTRIBUTES)
+            return err_set(o->e, "OTLP: a resource and its scope have more than %d attributes",
+                           MOST_ATTRIBUTES);
         *list = arena_push(o->arena, *list, *n, cap, sizeof **list);
         (*list)[(*n)++] = (struct otlp_attribute){key, value};
     }
@@ -395,12 +407,21 @@ static int read_request(struct otlp *o, const struct otlp_request *r)
     o->version = find_version(r);
     for (size_t i = 0; i < r->resources.n; i++) {
         const struct otlp_scope_profiles *scopes = resources[i].scopes.items;
+        struct otlp_attribute *shared = NULL;
+        size_t n_shared = 0, cap_shared = 0;
+        if (add_attributes(o, resources[i].resource, &shared, &n_shared, &cap_shared))
+            return -1;
         for (size_t j = 0; j < resources[i].scopes.n; j++) {
-            struct otlp_attribute *attributes = NULL;
-            size_t n = 0, cap = 0;
-            if (add_attributes(o, resources[i].resource, &attributes, &n, &cap) ||
-                add_attributes(o, scopes[j].scope, &attributes, &n, &cap))
-                return -1;
+            struct otlp_attribute *attributes = shared;
+            size_t n = n_shared;
+            if (scopes[j].scope && scopes[j].scope->attributes.n) {
+                size_t cap = n + 1;
+                attributes = arena_array(o->arena, cap, sizeof *attributes);
+                if (n)
+                    memcpy(attributes, shared, n * sizeof *attributes);
+                if (add_attributes(o, scopes[j].scope, &attributes, &n, &cap))
+                    return -1;
+            }
             const struct otlp_raw_profile *profiles = scopes[j].profiles.items;
             for (size_t k = 0; k < scopes[j].profiles.n; k++)
                 if (read_profile(o, &profiles[k], attributes, n))

@@ -609,6 +609,7 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
             continue;
         size_t sample = p->n_samples;
         uint32_t *stack = r->frames;
+        arena_check_at(r->arena, sample);
         uint32_t n_values;
         if (!read_sample(r, &locations, f.span, sample, &n_values)) {
             err_set(r->e, "malformed profile: sample %zu at byte %zu cannot be decoded", sample,

@@ -280,7 +280,7 @@ static void put_profile(struct writer *w)
 
 int codec_write_pprof(const struct model_profile *p, struct out *out, struct err *e)
 {
-    struct arena *arena = arena_new(0);
+    struct arena *arena = arena_new_in(arena_budget(p->arena), 0);
     if (!arena)
         return err_set(e, "out of memory");
     struct writer w = {.p = p, .out = out, .arena = arena};

@@ -1,8 +1,7 @@
-#include <jansson.h>
-
 #include "model/builder.h"
 #include "codec/codec.h"
 #include "codec/detect.h"
+#include "codec/json_read.h"
 #include "codec/scan.h"
 
 // speedscope's JSON: a list of frames that several profiles share. A profile is sampled
@@ -31,12 +30,20 @@ struct node {
     int64_t value;
 };
 
+struct frame {
+    struct str name, file;
+    int64_t line, column;
+    uint32_t location; // in the profile that is being built
+    size_t built;      // which one: its number
+};
+
 struct reader {
     struct arena *arena;
     struct err *e;
     struct model_builder b;
-    uint32_t *locations; // of each frame
-    size_t n_locations;
+    size_t build; // its number, from 1
+    struct frame *all;
+    size_t n_all;
     const char *types[MAX_TYPES]; // by column
     // The profile that is being read.
     size_t profile;
@@ -48,10 +55,17 @@ struct reader {
     size_t cap_frames;
 };
 
-static struct str text_of(const json_t *value)
+// Empty if there is no such string.
+static struct str text_of(const struct reader *r, struct json object, const char *key)
 {
-    const char *text = json_string_value(value);
-    return text ? (struct str){text, json_string_length(value)} : STR("");
+    struct str text = json_string(json_get(object, key), r->arena);
+    return text.p ? text : STR("");
+}
+
+static int64_t integer_of(struct json object, const char *key)
+{
+    int64_t value;
+    return json_i64(json_get(object, key), &value) ? value : 0;
 }
 
 static int bad(struct reader *r, const char *what)
@@ -59,33 +73,46 @@ static int bad(struct reader *r, const char *what)
     return err_set(r->e, "speedscope: profiles[%zu]: %s", r->profile, what);
 }
 
-static int read_frames(struct reader *r, const json_t *frames)
+static int read_frames(struct reader *r, struct json root)
 {
-    if (!json_is_array(frames))
+    struct json frames = json_get(json_get(root, "shared"), "frames");
+    if (json_kind(frames) != JSON_ARRAY)
         return err_set(r->e, "speedscope: expected a list of frames at `shared.frames`");
-    r->n_locations = json_array_size(frames);
-    r->locations = arena_array(r->arena, r->n_locations, sizeof *r->locations);
-    for (size_t i = 0; i < r->n_locations; i++) {
-        const json_t *frame = json_array_get(frames, i);
-        const json_t *name = json_object_get(frame, "name");
-        if (!json_is_string(name))
+    r->all = arena_array(r->arena, json_size(frames) + 1, sizeof *r->all);
+    for (struct json_each i = json_each(frames); json_next(&i); r->n_all++) {
+        struct str name = json_string(json_get(i.value, "name"), r->arena);
+        if (!name.p)
             return err_set(r->e, "speedscope: shared.frames[%zu]: expected an object with a `name`",
-                           i);
-        uint32_t id = model_build_string(&r->b, text_of(name));
-        uint32_t file = model_build_string(&r->b, text_of(json_object_get(frame, "file")));
-        struct model_line line = {
-            .line = json_integer_value(json_object_get(frame, "line")),
-            .column = json_integer_value(json_object_get(frame, "col")),
-            .function = model_build_function(&r->b, id, id, file, 0),
+                           r->n_all);
+        r->all[r->n_all] = (struct frame){
+            .name = name,
+            .file = text_of(r, i.value, "file"),
+            .line = integer_of(i.value, "line"),
+            .column = integer_of(i.value, "col"),
         };
-        r->locations[i] = model_build_location(&r->b, MODEL_NONE, 0, &line, 1);
     }
     return 0;
 }
 
-static const struct unit *unit_of(const json_t *profile)
+static uint32_t location_of(struct reader *r, struct frame *f)
 {
-    struct str name = text_of(json_object_get(profile, "unit"));
+    if (f->built == r->build)
+        return f->location;
+    uint32_t id = model_build_string(&r->b, f->name);
+    uint32_t file = model_build_string(&r->b, f->file);
+    struct model_line line = {
+        .line = f->line,
+        .column = f->column,
+        .function = model_build_function(&r->b, id, id, file, 0),
+    };
+    f->location = model_build_location(&r->b, MODEL_NONE, 0, &line, 1);
+    f->built = r->build;
+    return f->location;
+}
+
+static const struct unit *unit_of(const struct reader *r, struct json profile)
+{
+    struct str name = text_of(r, profile, "unit");
     for (size_t i = 0; i < N_UNITS; i++)
         if (str_eq(name, str_from(units[i].name)))
             return &units[i];
@@ -105,18 +132,19 @@ static uint32_t column_of(struct reader *r, const struct unit *unit)
     return i;
 }
 
-static bool read_number(const struct reader *r, const json_t *value, int64_t *scaled)
+static bool read_number(const struct reader *r, struct json value, int64_t *scaled)
 {
-    if (json_is_integer(value))
-        return !__builtin_mul_overflow((int64_t)json_integer_value(value), r->unit->scale, scaled);
-    return json_is_real(value) &&
-           scan_round(json_real_value(value) * (double)r->unit->scale, scaled);
+    int64_t integer;
+    double real;
+    if (json_i64(value, &integer))
+        return !__builtin_mul_overflow(integer, r->unit->scale, scaled);
+    return json_double(value, &real) && scan_round(real * (double)r->unit->scale, scaled);
 }
 
-static bool read_frame(const struct reader *r, const json_t *value, uint32_t *frame)
+static bool read_frame(const struct reader *r, struct json value, uint32_t *frame)
 {
-    json_int_t index = json_integer_value(value);
-    if (!json_is_integer(value) || index < 0 || (uint64_t)index >= r->n_locations)
+    int64_t index;
+    if (!json_i64(value, &index) || index < 0 || (uint64_t)index >= r->n_all)
         return false;
     *frame = (uint32_t)index;
     return true;
@@ -134,32 +162,43 @@ static void add_sample(struct reader *r, size_t n_frames, int64_t value)
 static void push_frame(struct reader *r, size_t n, uint32_t frame)
 {
     r->frames = arena_push(r->arena, r->frames, n, &r->cap_frames, sizeof *r->frames);
-    r->frames[n] = r->locations[frame];
+    r->frames[n] = location_of(r, &r->all[frame]);
 }
 
-static int read_sampled(struct reader *r, const json_t *profile)
+static int read_stack(struct reader *r, struct json stack, size_t *n)
 {
-    const json_t *samples = json_object_get(profile, "samples");
-    const json_t *weights = json_object_get(profile, "weights");
-    if (!json_is_array(samples) || !json_is_array(weights))
+    *n = 0;
+    if (json_kind(stack) != JSON_ARRAY)
+        return bad(r, "a sample is not a list of frames");
+    for (struct json_each i = json_each(stack); json_next(&i);) {
+        uint32_t frame;
+        if (!read_frame(r, i.value, &frame))
+            return bad(r, "a sample has a frame that is not in `shared.frames`");
+        push_frame(r, (*n)++, frame);
+    }
+    for (size_t i = 0; i < *n / 2; i++) { // root first in the file, last in the model
+        uint32_t swapped = r->frames[i];
+        r->frames[i] = r->frames[*n - 1 - i];
+        r->frames[*n - 1 - i] = swapped;
+    }
+    return 0;
+}
+
+static int read_sampled(struct reader *r, struct json profile)
+{
+    struct json samples = json_get(profile, "samples"), weights = json_get(profile, "weights");
+    if (json_kind(samples) != JSON_ARRAY || json_kind(weights) != JSON_ARRAY)
         return bad(r, "expected the lists `samples` and `weights`");
-    size_t n = json_array_size(samples);
-    if (n != json_array_size(weights))
+    if (json_size(samples) != json_size(weights))
         return bad(r, "there are not as many `weights` as `samples`");
-    for (size_t i = 0; i < n; i++) {
-        const json_t *stack = json_array_get(samples, i);
+    struct json_each weight = json_each(weights);
+    for (struct json_each i = json_each(samples); json_next(&i) && json_next(&weight);) {
         int64_t value;
-        if (!json_is_array(stack))
-            return bad(r, "a sample is not a list of frames");
-        if (!read_number(r, json_array_get(weights, i), &value))
+        size_t n_frames;
+        if (!read_number(r, weight.value, &value))
             return bad(r, "a weight is not a number, or too large");
-        size_t n_frames = json_array_size(stack);
-        for (size_t k = 0; k < n_frames; k++) {
-            uint32_t frame;
-            if (!read_frame(r, json_array_get(stack, n_frames - 1 - k), &frame))
-                return bad(r, "a sample has a frame that is not in `shared.frames`");
-            push_frame(r, k, frame);
-        }
+        if (read_stack(r, i.value, &n_frames))
+            return -1;
         if (value)
             add_sample(r, n_frames, value);
     }
@@ -192,15 +231,15 @@ static void open_frame(struct reader *r, struct tree *tree, uint32_t frame)
     tree->at = (uint32_t)++tree->n;
 }
 
-static int read_event(struct reader *r, struct tree *tree, const json_t *event, int64_t *last,
+static int read_event(struct reader *r, struct tree *tree, struct json event, int64_t *last,
                       bool is_first)
 {
-    struct str type = text_of(json_object_get(event, "type"));
+    struct json type = json_get(event, "type");
     int64_t at;
     uint32_t frame;
-    if (!read_number(r, json_object_get(event, "at"), &at))
+    if (!read_number(r, json_get(event, "at"), &at))
         return bad(r, "an event has no time `at`, or one that is too large");
-    if (!read_frame(r, json_object_get(event, "frame"), &frame))
+    if (!read_frame(r, json_get(event, "frame"), &frame))
         return bad(r, "an event has a frame that is not in `shared.frames`");
     int64_t passed = 0;
     if (!is_first && (at < *last || __builtin_sub_overflow(at, *last, &passed)))
@@ -211,13 +250,13 @@ static int read_event(struct reader *r, struct tree *tree, const json_t *event, 
         if (__builtin_add_overflow(node->value, passed, &node->value))
             return bad(r, "the times of the events are too large");
     }
-    if (str_eq(type, STR("O"))) {
+    if (json_is(type, "O")) {
         if (tree->depth == MAX_DEPTH)
             return bad(r, "more than 4096 frames are open at once");
         open_frame(r, tree, frame);
         return 0;
     }
-    if (!str_eq(type, STR("C")))
+    if (!json_is(type, "C"))
         return bad(r, "an event is neither of type O nor C");
     if (tree->at == 0 || tree->nodes[tree->at - 1].frame != frame)
         return bad(r, "an event closes a frame that is not the one opened last");
@@ -226,16 +265,17 @@ static int read_event(struct reader *r, struct tree *tree, const json_t *event, 
     return 0;
 }
 
-static int read_evented(struct reader *r, const json_t *profile)
+static int read_evented(struct reader *r, struct json profile)
 {
-    const json_t *events = json_object_get(profile, "events");
-    if (!json_is_array(events))
+    struct json events = json_get(profile, "events");
+    if (json_kind(events) != JSON_ARRAY)
         return bad(r, "expected the list `events`");
     struct tree tree = {0};
     hash_init(&tree.index, r->arena, 64);
     int64_t last = 0;
-    for (size_t i = 0; i < json_array_size(events); i++)
-        if (read_event(r, &tree, json_array_get(events, i), &last, i == 0))
+    bool is_first = true;
+    for (struct json_each i = json_each(events); json_next(&i); is_first = false)
+        if (read_event(r, &tree, i.value, &last, is_first))
             return -1;
     for (size_t i = 0; i < tree.n; i++) {
         if (tree.nodes[i].value == 0)
@@ -248,119 +288,138 @@ static int read_evented(struct reader *r, const json_t *profile)
     return 0;
 }
 
-static int read_profiles(struct reader *r, const json_t *profiles)
+static int check_unit(struct reader *r, struct json profile)
 {
-    if (!json_is_array(profiles))
-        return err_set(r->e, "speedscope: expected a list of profiles at `profiles`");
-    size_t n = json_array_size(profiles);
-    // All types before the first sample.
-    for (r->profile = 0; r->profile < n; r->profile++) {
-        const struct unit *unit = unit_of(json_array_get(profiles, r->profile));
-        if (!unit)
-            return bad(r, "expected a `unit` out of nanoseconds, microseconds, milliseconds, "
-                          "seconds, bytes, none");
-        column_of(r, unit);
-    }
-    r->has_label = n > 1;
-    for (r->profile = 0; r->profile < n; r->profile++) {
-        const json_t *profile = json_array_get(profiles, r->profile);
-        r->unit = unit_of(profile);
-        r->column = column_of(r, r->unit);
-        r->name = text_of(json_object_get(profile, "name"));
-        struct str type = text_of(json_object_get(profile, "type"));
-        int result;
-        if (str_eq(type, STR("sampled")))
-            result = read_sampled(r, profile);
-        else if (str_eq(type, STR("evented")))
-            result = read_evented(r, profile);
-        else
-            result = bad(r, "its `type` is neither sampled nor evented");
-        if (result)
-            return result;
-    }
+    const struct unit *unit = unit_of(r, profile);
+    if (!unit)
+        return bad(r, "expected a `unit` out of nanoseconds, microseconds, milliseconds, "
+                      "seconds, bytes, none");
+    column_of(r, unit);
     return 0;
 }
 
-static struct model_profile *read_root(struct arena *arena, const json_t *root, struct err *e)
+static int read_profile(struct reader *r, struct json profile)
 {
-    struct reader r = {.arena = arena, .e = e};
-    model_build(&r.b, arena);
-    if (read_frames(&r, json_object_get(json_object_get(root, "shared"), "frames")) ||
-        read_profiles(&r, json_object_get(root, "profiles")))
+    r->unit = unit_of(r, profile);
+    r->column = column_of(r, r->unit);
+    r->name = text_of(r, profile, "name");
+    struct json type = json_get(profile, "type");
+    if (json_is(type, "sampled"))
+        return read_sampled(r, profile);
+    if (json_is(type, "evented"))
+        return read_evented(r, profile);
+    return bad(r, "its `type` is neither sampled nor evented");
+}
+
+static int find_profiles(struct reader *r, struct json root, struct json *profiles)
+{
+    *profiles = json_get(root, "profiles");
+    if (json_kind(*profiles) != JSON_ARRAY)
+        return err_set(r->e, "speedscope: expected a list of profiles at `profiles`");
+    return 0;
+}
+
+static int read_profiles(struct reader *r, struct json root)
+{
+    struct json profiles;
+    if (find_profiles(r, root, &profiles))
+        return -1;
+    // All types before the first sample.
+    for (struct json_each i = json_each(profiles); json_next(&i); r->profile++)
+        if (check_unit(r, i.value))
+            return -1;
+    r->has_label = r->profile > 1;
+    r->profile = 0;
+    for (struct json_each i = json_each(profiles); json_next(&i); r->profile++)
+        if (read_profile(r, i.value))
+            return -1;
+    return 0;
+}
+
+static void begin_build(struct reader *r)
+{
+    memset(&r->b, 0, sizeof r->b);
+    model_build(&r->b, r->arena);
+    r->build++;
+}
+
+// The column of the profile that speedscope would show first.
+static uint32_t active_column(struct reader *r, struct json root)
+{
+    int64_t active = integer_of(root, "activeProfileIndex"), at = 0;
+    for (struct json_each i = json_each(json_get(root, "profiles")); json_next(&i); at++)
+        if (at == active)
+            return column_of(r, unit_of(r, i.value));
+    return 0;
+}
+
+static struct model_profile *read_root(struct reader *r, struct json root)
+{
+    begin_build(r);
+    if (read_frames(r, root))
         return NULL;
-    struct model_profile *p = r.b.p;
+    for (size_t i = 0; i < r->n_all; i++)
+        location_of(r, &r->all[i]);
+    if (read_profiles(r, root))
+        return NULL;
+    struct model_profile *p = r->b.p;
     if (p->n_types == 0)
-        model_build_type(&r.b, STR("samples"), STR("count"));
-    if (p->n_types > 1) {
-        // What the file would show first.
-        const json_t *active =
-            json_array_get(json_object_get(root, "profiles"),
-                           (size_t)json_integer_value(json_object_get(root, "activeProfileIndex")));
-        p->default_type = p->types[active ? column_of(&r, unit_of(active)) : 0].type;
-    }
+        model_build_type(&r->b, STR("samples"), STR("count"));
+    if (p->n_types > 1)
+        p->default_type = p->types[active_column(r, root)].type;
     return p;
 }
 
-static json_t *load(const uint8_t *data, size_t n, struct err *e)
+static int load(struct arena *arena, const uint8_t *data, size_t n, struct json *root,
+                struct err *e)
 {
-    json_error_t error;
-    json_t *root = json_loadb(n ? (const char *)data : "", n, JSON_ALLOW_NUL, &error);
-    if (!root)
-        err_set(e, "speedscope: byte %d: not JSON: %s", error.position,
-                scan_quote(str_from(error.text)).text);
-    return root;
+    if (json_parse(arena, (struct str){(const char *)data, n}, root, e))
+        return err_prefix(e, "speedscope: not JSON: ");
+    return 0;
 }
 
 struct model_profile *codec_read_speedscope(struct arena *arena, const uint8_t *data, size_t n,
                                             struct err *e)
 {
-    json_t *root = load(data, n, e);
-    if (!root)
-        return NULL;
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
-        json_decref(root);
         arena_caught(arena, e);
         return NULL;
     }
-    struct model_profile *p = read_root(arena, root, e);
+    struct reader r = {.arena = arena, .e = e};
+    struct json root;
+    struct model_profile *p = load(arena, data, n, &root, e) ? NULL : read_root(&r, root);
     arena_try_end(arena);
-    json_decref(root);
     return p;
 }
 
-static struct str copy_text(struct arena *arena, const json_t *value)
+// That does not point into the file.
+static struct str copy_of(const struct reader *r, struct json object, const char *key)
 {
-    struct str text = text_of(value);
-    return (struct str){arena_copy(arena, text.p, text.n), text.n};
+    struct str text = text_of(r, object, key);
+    return (struct str){arena_copy(r->arena, text.p, text.n), text.n};
 }
 
-static int read_each(struct arena *arena, json_t *root, struct codec_speedscope **each, size_t *n,
-                     struct err *e)
+static int read_each(struct reader *r, struct json root, struct codec_speedscope **each, size_t *n)
 {
-    json_t *profiles = json_object_get(root, "profiles");
-    if (!json_is_array(profiles))
-        return err_set(e, "speedscope: expected a list of profiles at `profiles`");
-    *n = json_array_size(profiles);
-    *each = arena_array(arena, *n + 1, sizeof **each);
-    for (size_t i = 0; i < *n; i++) {
-        json_t *profile = json_array_get(profiles, i);
-        struct reader r = {.arena = arena, .e = e};
-        model_build(&r.b, arena);
-        json_t *one = json_pack("[O]", profile);
-        int result = read_frames(&r, json_object_get(json_object_get(root, "shared"), "frames"));
-        if (!result && one)
-            result = read_profiles(&r, one);
-        json_decref(one);
-        if (result || !one)
+    struct json profiles;
+    if (find_profiles(r, root, &profiles) || read_frames(r, root))
+        return -1;
+    *n = json_size(profiles);
+    *each = arena_array(r->arena, *n + 1, sizeof **each);
+    for (struct json_each i = json_each(profiles); json_next(&i); r->profile++) {
+        struct codec_speedscope *to = &(*each)[r->profile];
+        begin_build(r);
+        if (check_unit(r, i.value) || read_profile(r, i.value))
             return -1;
-        (*each)[i] = (struct codec_speedscope){
-            .name = copy_text(arena, json_object_get(profile, "name")),
-            .unit = copy_text(arena, json_object_get(profile, "unit")),
-            .type = copy_text(arena, json_object_get(profile, "type")),
-            .start = json_number_value(json_object_get(profile, "startValue")),
-            .profile = r.b.p,
+        *to = (struct codec_speedscope){
+            .name = copy_of(r, i.value, "name"),
+            .unit = copy_of(r, i.value, "unit"),
+            .type = copy_of(r, i.value, "type"),
+            .profile = r->b.p,
         };
+        if (!json_double(json_get(i.value, "startValue"), &to->start))
+            to->start = 0;
     }
     return 0;
 }
@@ -368,17 +427,13 @@ static int read_each(struct arena *arena, json_t *root, struct codec_speedscope 
 int codec_read_speedscope_each(struct arena *arena, const uint8_t *data, size_t n,
                                struct codec_speedscope **each, size_t *n_each, struct err *e)
 {
-    json_t *root = load(data, n, e);
-    if (!root)
-        return -1;
     struct arena_trap trap;
-    if (ARENA_TRY(arena, trap)) {
-        json_decref(root);
+    if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    }
-    int result = read_each(arena, root, each, n_each, e);
+    struct reader r = {.arena = arena, .e = e};
+    struct json root;
+    int result = load(arena, data, n, &root, e) ? -1 : read_each(&r, root, each, n_each);
     arena_try_end(arena);
-    json_decref(root);
     return result;
 }
 

@@ -11,6 +11,8 @@ void model_build(struct model_builder *b, struct arena *arena)
     model_build_label_set(b, NULL, 0);
 }
 
+enum { MANY_LABELS = 64 }; // of one set
+
 #define PUSH(b, items, n, cap) \
     ((items) = arena_push((b)->arena, (items), (n), &(b)->cap, sizeof *(items)))
 
@@ -78,8 +80,8 @@ uint32_t model_build_location(struct model_builder *b, uint32_t mapping, uint64_
     struct model_profile *p = b->p;
     uint64_t hash = hash_mix(address, ((uint64_t)mapping << 32) | n_lines);
     for (uint32_t i = 0; i < n_lines; i++)
-        hash = hash_mix(hash_mix(hash, (uint64_t)lines[i].line),
-                        ((uint64_t)lines[i].function << 32) ^ (uint64_t)lines[i].column);
+        hash = hash_mix(hash_mix(hash, (uint64_t)lines[i].line) + lines[i].function,
+                        (uint64_t)lines[i].column);
     for (struct hash_probe at = hash_find(&b->locations, hash); hash_hit(&b->locations, &at);
          hash_next(&b->locations, &at)) {
         const struct model_location *l = &p->locations[at.item];
@@ -144,9 +146,40 @@ static bool label_before(const struct model_strings *s, const struct model_label
     return a->key != b->key && str_cmp(s->items[a->key], s->items[b->key]) < 0;
 }
 
+// The sorted runs of width labels are merged into runs twice as long.
+static void merge_runs(const struct model_strings *s, const struct model_label *from,
+                       struct model_label *to, size_t n, size_t width)
+{
+    for (size_t start = 0; start < n; start += 2 * width) {
+        size_t middle = start + width < n ? start + width : n;
+        size_t end = middle + width < n ? middle + width : n, a = start, b = middle;
+        for (size_t i = start; i < end; i++) {
+            bool second = a == middle || (b < end && label_before(s, &from[b], &from[a]));
+            to[i] = from[second ? b++ : a++];
+        }
+    }
+}
+
+static void sort_many(const struct model_strings *s, struct model_label *labels, size_t n)
+{
+    struct model_label *from = labels, *to = arena_array(s->arena, n, sizeof *to);
+    for (size_t width = 1; width < n; width *= 2) {
+        struct model_label *merged = to;
+        merge_runs(s, from, to, n, width);
+        to = from;
+        from = merged;
+    }
+    if (from != labels)
+        memcpy(labels, from, n * sizeof *labels);
+}
+
 // Stable; sets are a handful of labels and mostly sorted already.
 void model_sort_labels(const struct model_strings *s, struct model_label *labels, size_t n)
 {
+    if (n > MANY_LABELS) {
+        sort_many(s, labels, n);
+        return;
+    }
     for (size_t i = 1; i < n; i++) {
         struct model_label moving = labels[i];
         size_t j = i;
@@ -169,9 +202,9 @@ uint64_t model_hash_labels(const struct model_label *labels, size_t n)
 {
     uint64_t hash = n;
     for (size_t i = 0; i < n; i++)
-        hash = hash_mix(hash_mix(hash, ((uint64_t)labels[i].key << 32) | labels[i].str),
-                        (uint64_t)labels[i].number ^ ((uint64_t)labels[i].unit << 40) ^
-                            ((uint64_t)labels[i].is_number << 63));
+        hash = hash_mix(hash_mix(hash, ((uint64_t)labels[i].key << 32) | labels[i].str) +
+                            ((uint64_t)labels[i].unit << 1 | labels[i].is_number),
+                        (uint64_t)labels[i].number);
     return hash;
 }
 

@@ -121,7 +121,8 @@ static uint32_t merge_location(struct model_merger *m, uint32_t index)
         line.function = merge_function(m, line.function);
         PUSH(m, to->lines, to->n_lines + i, cap_lines);
         to->lines[to->n_lines + i] = line;
-        hash = hash_mix(hash_mix(hash, (uint64_t)line.line), line.function);
+        hash = hash_mix(hash_mix(hash, (uint64_t)line.line) + line.function,
+                        i + 1 == l.n_lines ? (uint64_t)line.column : 0);
     }
     for (struct hash_probe at = hash_find(&m->locations, hash); hash_hit(&m->locations, &at);
          hash_next(&m->locations, &at)) {
@@ -253,8 +254,9 @@ static void add_sample(struct model_merger *m, const struct merged_sample *x)
 static void merge_samples(struct model_merger *m)
 {
     struct merged_sample samples[12];
-    for (size_t i = 0; i < m->from->n_samples;) {
+    for (size_t i = 0, steps = 0; i < m->from->n_samples;) {
         size_t n = 0;
+        arena_check_at(m->arena, steps++);
         for (; n < sizeof samples / sizeof *samples && i < m->from->n_samples; i++)
             if (!is_zero(m->from, i))
                 samples[n++] = take_sample(m, i);
@@ -294,6 +296,7 @@ static void merge_header(struct model_merger *m)
         to->period = p->period;
     for (uint32_t i = 0; i < p->n_comments; i++) {
         uint32_t comment = merge_string(m, p->comments[i]);
+        arena_check(m->arena);
         uint32_t k = 0;
         while (k < to->n_comments && to->comments[k] != comment)
             k++;

@@ -141,7 +141,7 @@ static int check_ids(const struct model_profile *p, const char *what,
         last = id_of(p, i);
     if (i == n)
         return 0;
-    struct arena *arena = arena_new(0);
+    struct arena *arena = arena_new_in(arena_budget(p->arena), 0);
     if (!arena)
         return err_set(e, "out of memory");
     struct arena_trap trap;

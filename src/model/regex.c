@@ -7,6 +7,19 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+// Steps count from each place of the text where a match may begin. Where there is a budget, others
+// wait: a server.
+enum {
+    STEPS_FEW = 2000, // patterns that need more are tried without backtracking
+    STEPS_MOST = 2000000,
+    STEPS_MOST_BUDGET = 50000,
+    HEAP_KIB = 256 << 10, // for the points to backtrack to
+    HEAP_KIB_BUDGET = 16 << 10,
+    WORKSPACE = 1000, // of matching without backtracking: room for some 160 states
+    BYTES_BETWEEN_CHECKS = 1 << 16,
+    PLACES_BETWEEN_CHECKS = 16,
+};
+
 struct model_regex {
     struct arena *arena;
     struct str pattern;
@@ -14,6 +27,8 @@ struct model_regex {
     pcre2_code *code;
     pcre2_match_data *data;
     pcre2_match_context *limits;
+    int *workspace; // set once a text took more than a few steps
+    bool multiline;
     uint8_t *known; // per string id: 0 not tried, 1 no, 2 yes
     size_t n_known;
 };
@@ -37,7 +52,7 @@ static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, int *
     struct str text = out_result(&out);
     return pcre2_compile((PCRE2_SPTR)text.p, text.n,
                          PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_CIRCUMFLEX |
-                             PCRE2_NEVER_BACKSLASH_C,
+                             PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT,
                          code, &at, how);
 }
 
@@ -58,6 +73,16 @@ static struct str unknown_property(struct str pattern, pcre2_compile_context *ho
         at++;
     }
     return pattern;
+}
+
+// Whether (?m) occurs: without backtracking PCRE2 takes $ for the end of the text even then.
+static bool is_multiline(struct str pattern)
+{
+    for (size_t at = 0; (at = str_find(pattern, STR("(?"), at)) != SIZE_MAX;)
+        for (at += 2; at < pattern.n && pattern.p[at] && strchr("imsU-", pattern.p[at]); at++)
+            if (pattern.p[at] == 'm')
+                return true;
+    return false;
 }
 
 struct model_regex *model_regex_new(struct arena *arena, const char *name, struct str pattern,
@@ -92,8 +117,57 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
     }
     regex->data = pcre2_match_data_create(1, memory);
     regex->limits = pcre2_match_context_create(memory);
-    pcre2_set_match_limit(regex->limits, 2000000);
+    regex->multiline = is_multiline(regex->pattern);
+    pcre2_set_match_limit(regex->limits, STEPS_FEW);
+    pcre2_set_heap_limit(regex->limits, arena_budget(arena) ? HEAP_KIB_BUDGET : HEAP_KIB);
     return regex;
+}
+
+// PCRE2 may look at all the rest of the text from each place: with a budget, long texts are tried
+// in parts, so that the deadline is noticed. Returns where the part ends that begins at from.
+static size_t limit_part(struct model_regex *regex, struct str text, size_t from)
+{
+    size_t left = text.n - from;
+    size_t bytes = regex->workspace ? BYTES_BETWEEN_CHECKS / 8 : BYTES_BETWEEN_CHECKS;
+    size_t places = bytes / (left + 1) + (regex->workspace ? 1 : PLACES_BETWEEN_CHECKS);
+    bool last = places > left || !arena_budget(regex->arena);
+    pcre2_set_offset_limit(regex->limits, last ? PCRE2_UNSET : from + places - 1);
+    if (last)
+        return SIZE_MAX;
+    size_t end = from + places;
+    while (end < text.n && (text.p[end] & 0xc0) == 0x80)
+        end++;
+    return end;
+}
+
+static bool is_limit(int r)
+{
+    return r == PCRE2_ERROR_MATCHLIMIT || r == PCRE2_ERROR_DEPTHLIMIT || r == PCRE2_ERROR_HEAPLIMIT;
+}
+
+// A match that begins in the part at from. What takes many steps by backtracking takes few without,
+// unless there are too many states; then more steps are allowed.
+static int match_part(struct model_regex *regex, struct str text, size_t from)
+{
+    PCRE2_SPTR subject = (PCRE2_SPTR)(text.n ? text.p : "");
+    int r = PCRE2_ERROR_MATCHLIMIT;
+    if (!regex->workspace)
+        r = pcre2_match(regex->code, subject, text.n, from, PCRE2_NO_UTF_CHECK, regex->data,
+                        regex->limits);
+    if (!is_limit(r))
+        return r;
+    uint32_t most = arena_budget(regex->arena) ? STEPS_MOST_BUDGET : STEPS_MOST;
+    if (!regex->workspace)
+        regex->workspace = arena_array(regex->arena, WORKSPACE, sizeof *regex->workspace);
+    pcre2_set_match_limit(regex->limits, most);
+    if (!regex->multiline)
+        r = pcre2_dfa_match(regex->code, subject, text.n, from,
+                            PCRE2_NO_UTF_CHECK | PCRE2_DFA_SHORTEST, regex->data, regex->limits,
+                            regex->workspace, WORKSPACE);
+    if (r >= 0 || r == PCRE2_ERROR_NOMATCH)
+        return r;
+    return pcre2_match(regex->code, subject, text.n, from, PCRE2_NO_UTF_CHECK, regex->data,
+                       regex->limits);
 }
 
 bool model_regex_match(struct model_regex *regex, struct str text)
@@ -102,12 +176,16 @@ bool model_regex_match(struct model_regex *regex, struct str text)
         char *replaced = arena_alloc(regex->arena, 3 * text.n);
         text = (struct str){replaced, regex_as_utf8(text, replaced)};
     }
-    int r = pcre2_match(regex->code, (PCRE2_SPTR)(text.n ? text.p : ""), text.n, 0,
-                        PCRE2_NO_UTF_CHECK, regex->data, regex->limits);
+    int r = PCRE2_ERROR_NOMATCH;
+    for (size_t from = 0, end; from <= text.n && r == PCRE2_ERROR_NOMATCH; from = end) {
+        arena_check(regex->arena);
+        end = limit_part(regex, text, from);
+        r = match_part(regex, text, from);
+    }
     if (r < 0 && r != PCRE2_ERROR_NOMATCH)
-        arena_fail(regex->arena, "the %s regexp `%.*s` takes too long on `%.*s`; simplify it",
-                   regex->name, (int)regex->pattern.n, regex->pattern.p,
-                   (int)(text.n < 80 ? text.n : 80), text.p);
+        arena_refuse(regex->arena, "the %s regexp `%.*s` takes too long on `%.*s`; simplify it",
+                     regex->name, (int)(regex->pattern.n < 200 ? regex->pattern.n : 200),
+                     regex->pattern.p, (int)(text.n < 80 ? text.n : 80), text.p);
     return r >= 0;
 }
 

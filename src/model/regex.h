@@ -10,7 +10,7 @@ struct model_regex;
 struct model_regex *model_regex_new(struct arena *arena, const char *name, struct str pattern,
                                     struct err *e);
 // Whether the pattern occurs anywhere in text. A pattern that takes too long on some text
-// gives up through arena_fail.
+// gives up through arena_refuse; arenas with a budget allow fewer steps.
 bool model_regex_match(struct model_regex *regex, struct str text);
 // The same for an interned string, remembered.
 bool model_regex_match_id(struct model_regex *regex, const struct model_strings *strings,

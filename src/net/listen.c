@@ -12,7 +12,8 @@
 
 #include "base/str.h"
 
-enum { BACKLOG = 64, SOCKET_FLAGS = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK };
+// When the backlog is full, a client's kernel tries again only after a second.
+enum { BACKLOG = 4096, SOCKET_FLAGS = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK };
 
 // --- unix sockets ---
 

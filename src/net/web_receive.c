@@ -81,14 +81,33 @@ void web_receive_end(void *server, struct MHD_Connection *c, void **request,
 // --- the head ---
 
 struct framing {
-    unsigned lengths, encodings, hosts;
+    unsigned lengths, encodings, hosts, malformed;
 };
 
+// RFC 9110, 5.6.2
+static bool is_token(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] <= ' ' || p[i] == 0x7f || strchr("\"(),/:;<=>?@[\\]{}", p[i]))
+            return false;
+    return n > 0;
+}
+
+// A tab may be in a value, other control characters may not.
+static bool is_field_value(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (((unsigned char)p[i] < ' ' && p[i] != '\t') || p[i] == 0x7f)
+            return false;
+    return true;
+}
+
 static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, const char *name,
-                                     const char *value)
+                                     size_t n_name, const char *value, size_t n_value)
 {
     struct framing *f = context;
-    (void)kind, (void)value;
+    (void)kind;
+    f->malformed += !is_token(name, n_name) || (value && !is_field_value(value, n_value));
     f->lengths += strcasecmp(name, "Content-Length") == 0;
     f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
     f->hosts += strcasecmp(name, "Host") == 0;
@@ -98,11 +117,12 @@ static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, con
 // Two readers of such a request may see different ends of it (request smuggling).
 static bool is_ambiguous(struct web_request *r)
 {
-    struct framing f = {0, 0, 0};
-    web_library.get_connection_values(r->connection, MHD_HEADER_KIND, count_framing, &f);
+    struct framing f = {0, 0, 0, 0};
+    web_library.get_connection_values_n(r->connection, MHD_HEADER_KIND, count_framing, &f);
     struct str encoding = web_header(&r->x, "Transfer-Encoding");
     bool unknown = encoding.p && !(encoding.n == 7 && strncasecmp(encoding.p, "chunked", 7) == 0);
-    return f.lengths > 1 || f.encodings > 1 || f.hosts > 1 || (f.lengths && f.encodings) || unknown;
+    return f.malformed || f.lengths > 1 || f.encodings > 1 || f.hosts > 1 ||
+           (f.lengths && f.encodings) || unknown;
 }
 
 // Ends a request before its body is read: with what is in x.
@@ -155,7 +175,8 @@ static enum MHD_Result take_head(struct web_request *r, const char *method)
     size_t discard = DISCARD_MOST;
     if (is_ambiguous(r) || !is_number) {
         web_answer_refusal(r, 400, "invalid_argument",
-                           "the request's Content-Length, Transfer-Encoding or Host is ambiguous");
+                           "a header is malformed, or Content-Length, Transfer-Encoding or Host is "
+                           "ambiguous");
         web_answer_header(&r->x, "Connection", "close");
         refuse(r);
         return send_answer(r);
@@ -177,9 +198,9 @@ static enum MHD_Result take_head(struct web_request *r, const char *method)
         web_set_phase(s, r->connection, WEB_BODY, NULL);
         return MHD_YES;
     }
-    // A body that is not going to be read to its end is refused at once.
-    bool has_body = n || web_header(&r->x, "Transfer-Encoding").p;
-    return !has_body || n > discard ? send_answer(r) : MHD_YES;
+    // A body that is not going to be read to its end is refused at once. An answer at this point
+    // ends the connection, so that of other requests comes with the next call.
+    return n > discard ? send_answer(r) : MHD_YES;
 }
 
 // --- the body ---

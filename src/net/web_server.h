@@ -19,7 +19,7 @@
     X(suspend_connection)            \
     X(resume_connection)             \
     X(lookup_connection_value)       \
-    X(get_connection_values)         \
+    X(get_connection_values_n)       \
     X(get_connection_info)
 
 #define WEB_DECLARE(name) __typeof__(MHD_##name) *name;

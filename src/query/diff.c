@@ -111,11 +111,12 @@ static void draw_all(struct drawing *d, uint32_t n)
 {
     struct box *stack = arena_array(d->arena, (size_t)n * 2 + 2, sizeof *stack);
     struct box *siblings = arena_array(d->arena, (size_t)n + 1, sizeof *siblings);
-    size_t at = 0;
+    size_t at = 0, n_drawn = 0;
     stack[at++] = (struct box){.self = {d->nodes[0].self[0], d->nodes[0].self[1]},
                                .total = {d->total[0][0], d->total[1][0]}};
     while (at) {
         struct box b = stack[--at];
+        arena_check_at(d->arena, n_drawn++);
         draw(d, &b);
         if (b.node == UINT32_MAX)
             continue;
@@ -182,6 +183,7 @@ static void diff(const struct query_tree *const trees[2], int64_t max_nodes, str
         uint32_t *to = arena_array(arena, t->n_nodes, sizeof *to);
         nodes[0].self[side] = t->self[0];
         for (uint32_t i = 1; i < t->n_nodes; i++) {
+            arena_check_at(arena, i);
             to[i] = pair_child(nodes, &n, &index, arena, to[t->parent[i]], name[t->name[i]]);
             nodes[to[i]].self[side] = t->self[i];
         }

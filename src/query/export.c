@@ -2,16 +2,15 @@
 
 #include "model/builder.h"
 #include "model/transform.h"
+#include "model/units.h"
 #include "query/query.h"
 
-int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct out *out,
-                     struct err *e)
+int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct arena *arena,
+                     struct out *out, struct err *e)
 {
-    struct arena *arena = arena_new(0);
     struct arena_trap trap;
-    if (!arena || ARENA_TRY(arena, trap)) {
-        arena_free(arena);
-        err_set(e, "no memory to write a tree");
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
         return STORE_BUSY;
     }
     const struct query_tree *t = query_truncate(tree, max_nodes, arena);
@@ -32,7 +31,6 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ou
         }
     }
     arena_try_end(arena);
-    arena_free(arena);
     return 0;
 }
 
@@ -79,6 +77,7 @@ static void grow_functions(struct functions *f, const struct store_stacks *s, st
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         const struct model_location *l = &s->symbols->locations[s->location[i]];
         uint32_t node = f->of[s->parent[i]];
+        arena_check_at(arena, i);
         for (uint32_t j = l->n_lines; j-- > 0;)
             node = function_child(f, arena, node, s->symbols->lines[l->first_line + j].function);
         f->of[i] = node;
@@ -184,19 +183,20 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
         copier.mapping[i] = model_build_mapping(&b, m);
     }
     uint32_t *path = NULL;
-    size_t cap = 0;
+    size_t cap = 0, steps = 0;
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         if (!s->self[i])
             continue;
         uint32_t n = 0, cut = 0;
         for (uint32_t node = i; node; node = s->parent[node]) {
+            arena_check_at(arena, steps++);
             path = arena_push(arena, path, n, &cap, sizeof *path);
             path[n++] = s->location[node];
         }
         if (least != INT64_MIN) {
             int64_t depth, functions_cut = below(&functions, functions.of[i], least, &depth);
             if (functions_cut < 0) {
-                lost += s->self[i];
+                lost = units_add(lost, s->self[i]);
                 continue;
             }
             if (functions_cut)

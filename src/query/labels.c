@@ -33,7 +33,8 @@ static int collect(struct store *store, const struct store_select *select, const
     for (size_t i = 0; i < n_series; i++)
         all += series[i].n_labels;
     *items = arena_array(arena, all, sizeof **items);
-    for (size_t i = 0; i < n_series; i++)
+    for (size_t i = 0; i < n_series; i++) {
+        arena_check_at(arena, i);
         for (size_t j = 0; j < series[i].n_labels; j++) {
             const struct store_label *l = &series[i].labels[j];
             if (!name)
@@ -41,6 +42,7 @@ static int collect(struct store *store, const struct store_select *select, const
             else if (str_eq(l->name, *name))
                 (*items)[(*n)++] = l->value;
         }
+    }
     sort_once(*items, n);
     arena_try_end(arena);
     return 0;
@@ -87,12 +89,10 @@ static struct str service_of(const struct store_series *s)
     return STR("");
 }
 
+// names are sorted; none: all are wanted.
 static bool is_wanted(struct str name, const struct str *names, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (str_eq(names[i], name))
-            return true;
-    return n == 0;
+    return n == 0 || bsearch(&name, names, n, sizeof name, str_compare);
 }
 
 // Which services have one of the names on any series at all: sorted.
@@ -112,6 +112,7 @@ static int services_with(struct store *store, const struct store_select *select,
     *services = arena_array(arena, n_series, sizeof **services);
     for (size_t i = 0; i < n_series; i++) {
         bool any = false;
+        arena_check_at(arena, i);
         for (size_t j = 0; j < series[i].n_labels; j++)
             any |= is_wanted(series[i].labels[j].name, names, n_names);
         if (any)
@@ -137,16 +138,22 @@ int query_label_sets(struct store *store, const struct store_select *select,
         return STORE_BUSY;
     }
     struct store_series *made = arena_array(arena, n_series, sizeof *made);
+    struct str *sorted = arena_array(arena, n_names, sizeof *sorted);
+    if (n_names) {
+        memcpy(sorted, names, n_names * sizeof *sorted);
+        sort_once(sorted, &n_names);
+    }
     struct str *services = NULL;
     size_t n_services = 0, n_made = 0;
     if (n_names)
         code =
-            services_with(store, select, names, n_names, arena, &services, &n_services, answer, e);
+            services_with(store, select, sorted, n_names, arena, &services, &n_services, answer, e);
     for (size_t i = 0; !code && i < n_series; i++) {
         struct store_label *labels = arena_array(arena, series[i].n_labels, sizeof *labels);
         size_t m = 0;
+        arena_check_at(arena, i);
         for (size_t j = 0; j < series[i].n_labels; j++)
-            if (is_wanted(series[i].labels[j].name, names, n_names))
+            if (is_wanted(series[i].labels[j].name, sorted, n_names))
                 labels[m++] = series[i].labels[j];
         // A service that knows none of the names has nothing to say, not even that.
         struct str service = service_of(&series[i]);

@@ -16,6 +16,9 @@ struct query_selector {
     size_t n;
 };
 
+// Every series is compared with each of them.
+enum { QUERY_MAX_MATCHERS = 256 };
+
 // `{service_name="x", region=~"eu.*", "host.name"!="", job!~"a|b"}`, as PromQL has it: a name
 // before the braces, or in quotes and alone between them, is that of __name__; comments begin with
 // #. Values and names are quoted as in Go ("..." with escapes, '...' or `...`); regular expressions
@@ -82,8 +85,8 @@ int query_diff(const struct query_tree *left, const struct query_tree *right, in
                struct arena *arena, struct query_flame *flame, struct err *e);
 // Pyroscope's tree bytes (format 2): preorder uvarint name length, name, uvarint self, uvarint
 // number of children; the first node is the root, without a name.
-int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct out *out,
-                     struct err *e);
+int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct arena *arena,
+                     struct out *out, struct err *e);
 
 // --- pprof ---
 

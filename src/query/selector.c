@@ -239,6 +239,10 @@ static int parse(struct parser *p, struct query_selector *s)
             break;
         if (first && p->at == p->text.n)
             return wrong(p, "a label's name or '}'");
+        if (s->n == QUERY_MAX_MATCHERS) {
+            err_set(p->e, "the selector has more than %d matchers", QUERY_MAX_MATCHERS);
+            return STORE_BAD_INPUT;
+        }
         int code = matcher(p, add(p, s, &cap));
         if (code)
             return code;

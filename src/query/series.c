@@ -43,6 +43,15 @@ static int compare_labels(const struct store_label *a, size_t n_a, const struct 
     return (n_a > n_b) - (n_a < n_b);
 }
 
+static uint64_t labels_hash(const struct store_label *labels, size_t n)
+{
+    uint64_t hash = n;
+    for (size_t i = 0; i < n; i++)
+        hash = hash_bytes(labels[i].value.p, labels[i].value.n,
+                          hash_bytes(labels[i].name.p, labels[i].name.n, hash));
+    return hash;
+}
+
 static int group_order(const void *a, const void *b)
 {
     const struct group *x = a, *y = b;
@@ -149,10 +158,8 @@ int query_series(struct store *store, const struct store_select *select,
     for (size_t i = 0; i < n_lines; i++) {
         size_t n_labels, at = SIZE_MAX;
         struct store_label *labels = group_labels(&lines[i].series, options, arena, &n_labels);
-        uint64_t hash = n_labels;
-        for (size_t j = 0; j < n_labels; j++)
-            hash = hash_bytes(labels[j].value.p, labels[j].value.n,
-                              hash_bytes(labels[j].name.p, labels[j].name.n, hash));
+        uint64_t hash = labels_hash(labels, n_labels);
+        arena_check_at(arena, i);
         for (struct hash_probe p = hash_find(&index, hash); hash_hit(&index, &p);
              hash_next(&index, &p))
             if (compare_labels(labels, n_labels, groups[p.item].labels, groups[p.item].n_labels) ==
@@ -167,8 +174,10 @@ int query_series(struct store *store, const struct store_select *select,
         }
         add_line(&groups[at], &lines[i], arena);
     }
-    for (size_t i = 0; i < n_groups; i++)
+    for (size_t i = 0; i < n_groups; i++) {
+        arena_check_at(arena, i);
         join_cells(&groups[i]);
+    }
     if (n_groups)
         qsort(groups, n_groups, sizeof *groups, options->limit ? sum_order : group_order);
     if (options->limit && n_groups > options->limit)
@@ -193,7 +202,7 @@ static uint64_t series_hash(const struct store_series *s)
     for (size_t i = 0; i < s->n_labels; i++) {
         const struct store_label *l = &s->labels[i];
         if (!is_private(l->name))
-            hash = hash_bytes(l->value.p, l->value.n, hash_bytes(l->name.p, l->name.n, hash));
+            hash = hash_stable(l->value.p, l->value.n, hash_stable(l->name.p, l->name.n, hash));
     }
     return hash;
 }
@@ -267,15 +276,24 @@ int query_exemplars(struct store *store, const struct store_select *select,
         arena_caught(arena, e);
         return STORE_BUSY;
     }
+    struct hash_table index;
+    hash_init(&index, arena, n);
+    for (size_t i = 0; i < n; i++)
+        hash_add(&index, arena, labels_hash(series[i].labels, series[i].n_labels), (uint32_t)i);
     for (size_t i = 0; i < n_lines; i++) {
-        size_t n_labels, at = 0;
+        size_t n_labels, at = n;
         struct store_label *labels = group_labels(&lines[i].series, options, arena, &n_labels);
-        while (at < n && compare_labels(labels, n_labels, series[at].labels, series[at].n_labels))
-            at++;
+        arena_check_at(arena, i);
+        for (struct hash_probe p = hash_find(&index, labels_hash(labels, n_labels));
+             at == n && hash_hit(&index, &p); hash_next(&index, &p))
+            if (compare_labels(labels, n_labels, series[p.item].labels, series[p.item].n_labels) ==
+                0)
+                at = p.item;
         for (size_t k = 0; at < n && k < lines[i].n_points; k++) {
             const struct store_point *p = &lines[i].points[k];
             int64_t steps = p->index / options->step + (p->index % options->step > 0);
-            int64_t time = select->start + steps * options->step;
+            int64_t time =
+                (int64_t)((uint64_t)select->start + (uint64_t)steps * (uint64_t)options->step);
             struct query_point *to = point_at(&series[at], time);
             if (to && p->n == 1 && (!to->exemplar || p->sum > to->exemplar->value))
                 to->exemplar = exemplar(&lines[i].series, &series[at], select->start + p->index,
@@ -305,7 +323,7 @@ int query_select_profile(struct store *store, struct store_select *select, struc
         return 0;
     select->start = select->end = time;
     struct store_series *series;
-    size_t n, at = 0, n_names = 0;
+    size_t n, at = 0;
     int code = store_series(store, select, arena, &series, &n, answer, e);
     if (code)
         return code;
@@ -317,20 +335,35 @@ int query_select_profile(struct store *store, struct store_select *select, struc
     while (at < n && series_hash(&series[at]) != hash)
         at++;
     *found = at < n;
-    for (size_t i = 0; i < n; i++)
-        n_names += series[i].n_labels;
+    // Its labels, and none of those that others of that moment have: each name once.
+    struct str *others = NULL;
+    size_t n_others = 0, cap = 0, n_own = *found ? series[at].n_labels : 0;
+    for (size_t i = 0; *found && i < n; i++) {
+        arena_check_at(arena, i);
+        for (size_t k = 0; i != at && k < series[i].n_labels; k++) {
+            struct str name = series[i].labels[k].name;
+            if (is_private(name) || has_label(&series[at], name))
+                continue;
+            others = arena_push(arena, others, n_others, &cap, sizeof *others);
+            others[n_others++] = name;
+        }
+    }
+    if (n_others)
+        qsort(others, n_others, sizeof *others, str_compare);
     struct store_matcher *matchers =
-        arena_array(arena, select->n_matchers + n_names, sizeof *matchers);
+        arena_array(arena, select->n_matchers + n_own + n_others, sizeof *matchers);
     if (select->n_matchers)
         memcpy(matchers, select->matchers, select->n_matchers * sizeof *matchers);
-    // Its labels, and none of those that others of that moment have.
-    for (size_t i = 0; *found && i < n; i++)
-        for (size_t k = 0; k < series[i].n_labels; k++) {
-            const struct store_label *l = &series[i].labels[k];
-            if (!is_private(l->name) && (i == at || !has_label(&series[at], l->name)))
-                matchers[select->n_matchers++] = (struct store_matcher){
-                    .op = STORE_EQ, .name = l->name, .value = i == at ? l->value : STR("")};
-        }
+    for (size_t k = 0; k < n_own; k++) {
+        const struct store_label *l = &series[at].labels[k];
+        if (!is_private(l->name))
+            matchers[select->n_matchers++] =
+                (struct store_matcher){.op = STORE_EQ, .name = l->name, .value = l->value};
+    }
+    for (size_t k = 0; k < n_others; k++)
+        if (k == 0 || !str_eq(others[k], others[k - 1]))
+            matchers[select->n_matchers++] =
+                (struct store_matcher){.op = STORE_EQ, .name = others[k], .value = STR("")};
     select->matchers = matchers;
     arena_try_end(arena);
     return 0;

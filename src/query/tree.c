@@ -173,6 +173,7 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
         uint32_t lines = l->n_lines ? l->n_lines : tells_place(s->symbols, l);
         met[i] = met[parent];
         out[i] = out[parent];
+        arena_check_at(g->arena, i);
         for (uint32_t j = lines; j-- > 0 && !out[i];) {
             uint32_t name = name_of(&naming, s->location[i], j);
             if (met[i] < n_keep) {

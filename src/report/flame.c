@@ -178,7 +178,7 @@ static void finish_groups(struct report_flame *f, struct arena *arena, struct ar
             f->groups[group] = (struct report_flame_group){
                 .name = name.name,
                 .muted = name.muted,
-                .colour = (uint8_t)(hash_bytes(name.name.p, name.name.n, 0) % FLAME_HUES),
+                .colour = (uint8_t)(hash_stable(name.name.p, name.name.n, 0) % FLAME_HUES),
             };
             hash_add(&index, scratch, hash, group);
         }
@@ -274,6 +274,7 @@ static void find_path(struct flame_growth *g, const struct report_flame_options 
     g->path = arena_array(g->scratch, g->n_path + 1, sizeof *g->path);
     for (size_t i = 0; i < g->n_path; i++) {
         g->path[i] = MODEL_NONE;
+        arena_check(g->scratch);
         for (uint32_t k = 0; k < g->stacks.n_keys && g->path[i] == MODEL_NONE; k++)
             if (str_eq(g->stacks.keys[k].name, options->path[i]))
                 g->path[i] = k;
@@ -300,7 +301,7 @@ static struct report_flame *make(struct arena *arena, struct arena *scratch,
 struct report_flame *report_flame_new(struct arena *arena, const struct model_profile *p,
                                       const struct report_flame_options *options, struct err *e)
 {
-    struct arena *scratch = arena_new(0);
+    struct arena *scratch = arena_new_in(arena_budget(arena), 0);
     if (!scratch) {
         err_set(e, "out of memory");
         return NULL;

@@ -40,7 +40,7 @@ static uint32_t diff_step(double change)
 
 uint32_t flame_shade(struct str name)
 {
-    return (uint32_t)(hash_bytes(name.p, name.n, 1) % FLAME_SHADES);
+    return (uint32_t)(hash_stable(name.p, name.n, 1) % FLAME_SHADES);
 }
 
 uint32_t flame_colour(const struct report_flame *flame, uint32_t node)

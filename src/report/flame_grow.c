@@ -150,6 +150,7 @@ static void open_branch(struct flame_growth *g, uint32_t id)
     bool ended = false;
     for (uint32_t i = from; i < to; i++) {
         struct flame_cursor *c = &g->cursors[i];
+        arena_check_at(g->scratch, g->n_steps++);
         if (i + AHEAD < to) {
             // Stacks and values lie far apart: each step would wait for memory. (A function
             // that does nothing else would be dropped by GCC 12 as having no effect.)
@@ -229,6 +230,7 @@ static void start_cursors(struct flame_growth *g)
         const struct flame_side *side = &g->stacks.sides[s];
         for (size_t i = 0; i < side->p->n_samples; i++) {
             uint32_t len = side->p->stack_len[i];
+            arena_check_at(g->scratch, i);
             struct flame_cursor cursor = {
                 .at = model_stack(side->p, i) + (g->reverse || !len ? 0 : len - 1),
                 .left = len,

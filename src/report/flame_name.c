@@ -1,6 +1,9 @@
 // What a function's name tells: its package, and the part to show where room is short.
 #include "report/flame_internal.h"
 
+// Types and closures inside of each other: the whole name is looked at for each.
+enum { MOST_NESTED = 16 };
+
 struct str flame_basename(struct str path)
 {
     for (size_t i = path.n; i-- > 0;)
@@ -115,7 +118,7 @@ static struct str without_signature(struct str s)
 static struct str colon_package(struct str name)
 {
     name = without_signature(name);
-    while (name.n && strchr("<&*", name.p[0])) {
+    for (int i = 0; i < MOST_NESTED && name.n && strchr("<&*", name.p[0]); i++) {
         size_t as = str_find(name, STR(" as "), 0);
         struct str inner = str_from_to(name, 1, name.n);
         struct str type = as == SIZE_MAX ? inner : str_from_to(name, 1, as);
@@ -206,9 +209,10 @@ uint32_t flame_short_name(struct str name)
         size_t offset = (size_t)(plain.p - name.p), last;
         // Closures say nothing without their function.
         struct str head = plain;
-        for (;;) {
+        for (int i = 0;; i++) {
             last = find_colons(head, true);
-            if (last == SIZE_MAX || !str_starts(str_from_to(plain, last + 2, plain.n), STR("{{")))
+            if (last == SIZE_MAX || i == MOST_NESTED ||
+                !str_starts(str_from_to(plain, last + 2, plain.n), STR("{{")))
                 break;
             head = str_from_to(plain, 0, last);
         }

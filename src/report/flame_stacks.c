@@ -246,6 +246,7 @@ void flame_stacks_count(const struct flame_stacks *stacks, struct arena *arena, 
         const struct flame_side *side = &stacks->sides[s];
         for (size_t i = 0; i < side->p->n_samples; i++) {
             memset(row, 0, columns * sizeof *row);
+            arena_check_at(arena, i);
             if (!flame_add_sample(side, n_types, stride, i, row) || !side->p->stack_len[i])
                 continue;
             const uint32_t *stack = model_stack(side->p, i);

@@ -371,13 +371,14 @@ static void connect_some(struct connector *c, const bool *interest, bool outgoin
                 outermost[i] = node;
         }
     }
-    for (size_t s = 0; s < p->n_samples; s++) {
+    for (size_t s = 0, steps = 0; s < p->n_samples; s++) {
         struct weight w = sample_weight(g, s);
         if (w.value == 0 && w.divisor == 0)
             continue;
         const uint32_t *frames = model_stack(p, s);
         uint32_t n = p->stack_len[s];
         for (uint32_t i = n; i-- > 0;) {
+            arena_check_at(g->arena, steps++);
             if (!interesting[frames[i]])
                 continue;
             uint32_t parent = MODEL_NONE;
@@ -417,8 +418,10 @@ void graph_connect(struct graph *g)
 {
     struct connector c;
     connector_init(&c, g);
-    for (size_t s = 0; s < g->p->n_samples; s++)
+    for (size_t s = 0; s < g->p->n_samples; s++) {
+        arena_check_at(g->arena, s);
         connect_sample(&c, s);
+    }
 }
 
 void graph_connect_inlined(struct graph *g)

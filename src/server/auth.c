@@ -116,3 +116,9 @@ int auth_admit(struct call *c, unsigned scope)
         return -1;
     return choose_tenant(c, access);
 }
+
+int auth_require(struct call *c, unsigned scope)
+{
+    const struct server_access *access;
+    return c->server->config->n_access ? check_scope(c, scope, &access) : 0;
+}

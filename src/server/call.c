@@ -22,8 +22,44 @@ static const struct {
     [CALL_DEADLINE_EXCEEDED] = {"deadline_exceeded", 504},
 };
 
+void call_warn(struct call *c, const struct store_answer *answer)
+{
+    c->damaged_days =
+        answer->damaged_days > c->damaged_days ? answer->damaged_days : c->damaged_days;
+    for (uint32_t i = 0; i < answer->n_warnings; i++) {
+        struct str text = str_from(answer->warnings[i]);
+        uint32_t k = 0;
+        while (k < c->n_warnings && !str_eq(str_from(c->warnings[k]), text))
+            k++;
+        if (k == c->n_warnings && k < sizeof c->warnings / sizeof *c->warnings)
+            c->warnings[c->n_warnings++] = arena_copy(c->arena, text.p, text.n);
+    }
+}
+
+static void write_warnings(struct call *c)
+{
+    struct out *out = &c->x->body_out;
+    if (!c->damaged_days || c->x->status / 100 != 2)
+        return;
+    web_answer_header(c->x, "Kiln-Damaged-Days", arena_printf(c->arena, "%u", c->damaged_days));
+    size_t n = out->n;
+    while (n && (out->p[n - 1] == '\n' || out->p[n - 1] == ' '))
+        n--;
+    if (!c->x->type || strcmp(c->x->type, "application/json") != 0 || n < 2 || out->p[0] != '{' ||
+        out->p[n - 1] != '}')
+        return;
+    out->n = n - 1;
+    out_text(out, n > 2 ? ",\"warnings\":[" : "\"warnings\":[");
+    for (uint32_t i = 0; i < c->n_warnings; i++) {
+        out_text(out, i ? "," : "");
+        json_write_string(out, str_from(c->warnings[i]));
+    }
+    out_text(out, "]}\n");
+}
+
 void call_finish(struct call *c)
 {
+    write_warnings(c);
     int digit = c->x->status / 100;
     c->server->counters.answers[digit >= 1 && digit <= 5 ? digit : 0]++;
     if (!c->admitting)
@@ -85,13 +121,22 @@ void call_fail_store(struct call *c, int result, const struct err *e)
         call_fail_budget(c, "the query");
         return;
     }
-    enum call_code code = result == STORE_BAD_INPUT ? CALL_INVALID_ARGUMENT
-                          : result == STORE_BUSY    ? CALL_RESOURCE_EXHAUSTED
-                          : result == STORE_FULL    ? CALL_UNAVAILABLE
-                                                    : CALL_UNKNOWN;
+    bool refused = result == STORE_BUSY && arena_refused(c->arena);
+    enum call_code code = result == STORE_BAD_INPUT || refused ? CALL_INVALID_ARGUMENT
+                          : result == STORE_BUSY               ? CALL_RESOURCE_EXHAUSTED
+                          : result == STORE_FULL               ? CALL_UNAVAILABLE
+                                                               : CALL_UNKNOWN;
     if (code == CALL_UNKNOWN || code == CALL_UNAVAILABLE)
         server_log("error", "the store failed", "error", e->message, NULL);
     call_fail(c, code, 0, "%s", e->message);
+}
+
+void call_fail_input(struct call *c, enum call_code code, int status, const struct err *e)
+{
+    if (c->x->budget.failed)
+        call_fail_budget(c, "the request");
+    else
+        call_fail(c, code, status, "%s", e->message);
 }
 
 bool call_is_type(struct str header, const char *type)

@@ -15,6 +15,9 @@ struct call {
     struct str path; // without the base path
     bool json;       // of a Connect call: how it came and how it is answered
     bool admitting; // only the head has arrived: there is no arena, and the answer goes out at once
+    // What is missing in the answer: see call_warn.
+    uint32_t damaged_days, n_warnings;
+    const char *warnings[8];
 };
 
 // Codes of the Connect protocol and their statuses.
@@ -33,10 +36,15 @@ enum call_code {
 // Answers {"code":..., "message":...}; status 0: that of the code. Ends the call.
 void call_fail(struct call *c, enum call_code code, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+// With the message of e: the input is wrong, or a limit of the call's budget was hit on the way.
+void call_fail_input(struct call *c, enum call_code code, int status, const struct err *e);
 // The call hit a limit of its budget (memory: 429, time: 504) while it was doing what.
 void call_fail_budget(struct call *c, const char *what);
 // With the message of e and the code that belongs to a result of the store.
 void call_fail_store(struct call *c, int result, const struct err *e);
+// The answer does not have all: a JSON object says so in "warnings", every answer in the header
+// Kiln-Damaged-Days.
+void call_warn(struct call *c, const struct store_answer *answer);
 // Ends the call with what is in x->body_out.
 void call_finish(struct call *c);
 // Ends it with a status and no body.

@@ -1,8 +1,13 @@
 // Looking after the data from outside of the server, which may run meanwhile: SQLite's files can be
 // read by several processes.
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/debuginfo.h"
@@ -59,25 +64,134 @@ static int close_care(struct care *c, int result, const struct err *e)
     return result ? 2 : c->noted ? 1 : 0;
 }
 
-// Under another name until it is complete: nobody takes half of a backup for one.
+// --- backup ---
+
+// A backup is called TO.partial until it is complete, so that nobody takes half of one for a
+// backup. This file in it tells it from other directories, and is locked while it is written.
+#define MARKER "kiln-backup-is-incomplete"
+
+struct backup {
+    const char *to;
+    char part[4200], marker[4300];
+    int lock; // of the marker
+};
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st, (void)type;
+    bool is_marker = ftw->level == 1 && strcmp(path + ftw->base, MARKER) == 0;
+    if (ftw->level && !is_marker)
+        remove(path);
+    return 0;
+}
+
+// The marker goes last: what is left of a removal that was interrupted can be told again.
+static int remove_part(const struct backup *b)
+{
+    nftw(b->part, remove_entry, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    unlink(b->marker);
+    return rmdir(b->part);
+}
+
+// Whether the directory has nothing but what a backup has. (Earlier versions made no marker.)
+static bool is_backup(const char *path)
+{
+    DIR *directory = opendir(path);
+    bool is = directory != NULL;
+    for (struct dirent *entry; is && (entry = readdir(directory));) {
+        const char *name = entry->d_name;
+        is = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, MARKER) == 0 ||
+             strcmp(name, "tenants") == 0 || strcmp(name, "debuginfo") == 0;
+    }
+    if (directory)
+        closedir(directory);
+    return is;
+}
+
+// Removes what is left of a backup that was interrupted, and nothing else.
+static int remove_leftover(struct backup *b, struct err *e)
+{
+    struct stat st;
+    if (lstat(b->part, &st) != 0 || rmdir(b->part) == 0)
+        return 0;
+    if (!S_ISDIR(st.st_mode) || !is_backup(b->part))
+        return err_set(e, "%s exists and is not an interrupted backup: move it away", b->part);
+    b->lock = open(b->marker, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0640);
+    if (b->lock < 0)
+        return err_set(e, "cannot write to %s: %s", b->part, strerror(errno));
+    int result = 0;
+    if (flock(b->lock, LOCK_EX | LOCK_NB) != 0)
+        result = err_set(e, "another backup to %s is running", b->to);
+    else if (remove_part(b) != 0)
+        result =
+            err_set(e, "cannot remove the interrupted backup %s: %s", b->part, strerror(errno));
+    close(b->lock);
+    b->lock = -1;
+    return result;
+}
+
+static int begin_backup(struct backup *b, struct err *e)
+{
+    if (remove_leftover(b, e))
+        return -1;
+    if (mkdir(b->part, 0750) != 0)
+        return err_set(e, "cannot make %s: %s", b->part, strerror(errno));
+    b->lock = open(b->marker, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    if (b->lock < 0 || flock(b->lock, LOCK_EX | LOCK_NB) != 0) {
+        err_set(e, "cannot write to %s: %s", b->part, strerror(errno));
+        remove_part(b);
+        return -1;
+    }
+    return 0;
+}
+
+// Files whose blocks are allocated late fail only now if the disk is full.
+static int finish_backup(const struct backup *b, struct err *e)
+{
+    char marker[4300];
+    int directory = open(b->part, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int failed = directory < 0 || syncfs(directory) != 0;
+    if (failed)
+        err_set(e, "cannot write %s to its disk: %s", b->part, strerror(errno));
+    if (directory >= 0)
+        close(directory);
+    if (failed)
+        return -1;
+    if (rename(b->part, b->to) != 0)
+        return err_set(e, "cannot rename %s to %s: %s", b->part, b->to, strerror(errno));
+    snprintf(marker, sizeof marker, "%s/" MARKER, b->to);
+    unlink(marker);
+    return 0;
+}
+
 static int backup(struct care *c, const char *to, struct err *e)
 {
-    char part[4200], debuginfo[4300];
+    char name[4000], debuginfo[4300];
+    struct backup b = {.to = name, .lock = -1};
+    struct str path = str_from(to);
     if (c->place)
         return store_backup(c->store, to, e);
-    if (snprintf(part, sizeof part, "%s.partial", to) >= 4000)
-        return err_set(e, "the name of the backup is too long");
-    snprintf(debuginfo, sizeof debuginfo, "%s/debuginfo", part);
-    if (access(to, F_OK) == 0)
-        return err_set(e, "%s exists already: a backup is a new directory", to);
-    if (access(part, F_OK) == 0)
-        return err_set(
-            e, "%s is left of a backup that was not completed, or is being made: remove it", part);
-    if (store_backup(c->store, part, e) || debuginfo_backup(c->debuginfo, debuginfo, e))
+    while (path.n > 1 && path.p[path.n - 1] == '/')
+        path.n--;
+    if (!path.n || path.n >= sizeof name)
+        return err_set(e, "the name of the backup is %s", path.n ? "too long" : "empty");
+    snprintf(name, sizeof name, "%.*s", (int)path.n, path.p);
+    snprintf(b.part, sizeof b.part, "%s.partial", name);
+    snprintf(b.marker, sizeof b.marker, "%s/" MARKER, b.part);
+    snprintf(debuginfo, sizeof debuginfo, "%s/debuginfo", b.part);
+    if (access(name, F_OK) == 0)
+        return err_set(e, "%s exists already: a backup is a new directory", name);
+    if (begin_backup(&b, e))
         return -1;
-    if (rename(part, to) != 0)
-        return err_set(e, "cannot rename %s to %s: %s", part, to, strerror(errno));
-    return 0;
+    int result = store_backup(c->store, b.part, e);
+    if (!result)
+        result = debuginfo_backup(c->debuginfo, debuginfo, e);
+    if (!result)
+        result = finish_backup(&b, e);
+    if (result)
+        remove_part(&b);
+    close(b.lock);
+    return result;
 }
 
 int server_backup(const struct server_options *options, const char *to)

@@ -24,6 +24,7 @@ struct server_limits {
     uint32_t label_name, label_value, labels;
     uint32_t symbol;
     uint32_t samples, sample_labels;
+    int64_t past, future; // ns that a profile's time may differ from now; 0: any
 };
 
 // --- scraping ---

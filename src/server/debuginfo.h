@@ -14,10 +14,11 @@ struct store;
 
 struct debuginfo_options {
     const char *data;
-    struct store *store; // NULL: the files are only looked at, by debuginfo_backup and _check
-    size_t file_limit;   // of one file
-    size_t total_limit;  // of a tenant's
-    uint64_t keep_free;  // on the disk
+    struct store *store;   // NULL: the files are only looked at, by debuginfo_backup and _check
+    size_t file_limit;     // of one file
+    size_t total_limit;    // of a tenant's, parts included
+    int64_t part_lifetime; // ns that a part waits for the next one; 0: 10 minutes
+    uint64_t keep_free;    // on the disk
     const struct str *directories; // of this machine's, with .build-id below
     size_t n_directories;
 };
@@ -47,8 +48,9 @@ struct debuginfo_put {
     bool has_dwarf;
 };
 
-// A file comes whole or in parts one after the other; offset 0 begins anew. It is durable when the
-// last part's call returns. 0, or the status to answer with e filled.
+// A file comes whole or in parts one after the other, all with the same size; offset 0 begins anew.
+// It is durable when the last part's call returns. Room is checked for each part; parts that wait
+// give way to a file that is complete. 0, or the status to answer with e filled.
 int debuginfo_put(struct debuginfo *d, struct debuginfo_put *put, struct err *e);
 
 struct debuginfo_file {

@@ -4,7 +4,7 @@
 
 #include "codec/json.h"
 #include "server/debuginfo.h"
-#include "server/ingest_name.h"
+#include "server/query_api.h"
 
 static int read_number(struct call *c, const char *name, uint64_t otherwise, uint64_t *value)
 {
@@ -60,11 +60,12 @@ static int write_missing(struct call *c, struct out *out)
     struct store_address *all;
     struct err e = {""};
     size_t n = 0;
-    struct str from = call_parameter(c, "from"), until = call_parameter(c, "until");
-    int64_t now = server_now();
-    int result = store_unnamed(
-        c->server->store, c->tenant, STR(""), ingest_time(from.p ? from : STR("now-1d"), now),
-        ingest_time(until.p ? until : STR("now"), now), c->arena, &all, &n, &e);
+    int64_t now = server_now(), from, until;
+    if (api_time(c, "from", now - (int64_t)86400 * 1000000000, &from) ||
+        api_time(c, "until", now, &until))
+        return -1;
+    int result =
+        store_unnamed(c->server->store, c->tenant, STR(""), from, until, c->arena, &all, &n, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return -1;

@@ -1,7 +1,6 @@
 // All debug files: copied, checked.
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/limits.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,67 +9,125 @@
 
 struct copying {
     const char *to;
-    int error;
+    struct err *e;
+    bool failed;
 };
 
-static int copy_bytes(const char *from, const char *to)
+static void copy_failed(struct copying *c, const char *what, const char *path)
 {
-    int in = open(from, O_RDONLY | O_CLOEXEC), out = -1, result = -1;
-    if (in >= 0)
-        out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-    if (out >= 0) {
-        ssize_t n;
-        while ((n = copy_file_range(in, NULL, out, NULL, 1 << 24, 0)) > 0)
-            ;
-        result = n == 0 && fsync(out) == 0 ? 0 : -1;
-    }
-    int error = errno;
-    if (in >= 0)
-        close(in);
-    if (out >= 0)
-        close(out);
-    errno = error;
-    return result;
+    c->failed = true;
+    err_set(c->e, "cannot %s %s: %s", what, path, strerror(errno));
 }
 
-// Files never change, they are replaced: a second name is a copy, where the disk is the same.
+enum { COPY_BUFFER = 64 << 10 };
+
+// *plain: copy_file_range does not work here, such as between two file systems. Whatever its
+// failure was, reading and writing tell it again.
+static int copy_range(int in, int out, off_t at, off_t end, bool *plain)
+{
+    char buffer[COPY_BUFFER];
+    while (at < end) {
+        off_t from = at, to = at;
+        ssize_t n = *plain ? 0 : copy_file_range(in, &from, out, &to, (size_t)(end - at), 0);
+        if (n > 0) {
+            at += n;
+            continue;
+        }
+        *plain = true;
+        n = pread(in, buffer, end - at < COPY_BUFFER ? (size_t)(end - at) : COPY_BUFFER, at);
+        if (n == 0)
+            errno = EIO; // it became shorter
+        if (n <= 0)
+            return -1;
+        for (ssize_t done = 0, written; done < n; done += written) {
+            written = pwrite(out, buffer + done, (size_t)(n - done), at + done);
+            if (written < 0)
+                return -1;
+        }
+        at += n;
+    }
+    return 0;
+}
+
+// Holes stay holes.
+static int copy_bytes(int in, int out)
+{
+    struct stat st;
+    bool plain = false;
+    if (fstat(in, &st) != 0)
+        return -1;
+    for (off_t at = 0; at < st.st_size;) {
+        off_t data = lseek(in, at, SEEK_DATA);
+        if (data < 0 && errno == ENXIO)
+            break;
+        off_t end = data < 0 ? st.st_size : lseek(in, data, SEEK_HOLE);
+        if (end < 0)
+            end = st.st_size;
+        if (copy_range(in, out, data < 0 ? at : data, end, &plain))
+            return -1;
+        at = end;
+    }
+    return ftruncate(out, st.st_size) != 0 ? -1 : fsync(out);
+}
+
+// Files never change, they are replaced: a second name is a copy, where the disk is the same. A
+// file that was removed or replaced meanwhile is left out.
 static void copy_file(void *ctx, const char *path, const char *name)
 {
     struct copying *c = ctx;
     char to[PATH_MAX];
-    if (c->error || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX)
+    if (c->failed || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX ||
+        link(path, to) == 0)
         return;
-    if (link(path, to) != 0 && errno != ENOENT && copy_bytes(path, to) != 0 && errno != ENOENT)
-        c->error = errno;
+    int in = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (in < 0) {
+        if (errno != ENOENT)
+            copy_failed(c, "read", path);
+        return;
+    }
+    int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
+    if (out < 0 || copy_bytes(in, out) != 0)
+        copy_failed(c, "write", to);
+    close(in);
+    if (out >= 0)
+        close(out);
+}
+
+// Calls back for what is in the directory path with a new directory to of the same name.
+static void copy_below(struct copying *c, const char *path, const char *name,
+                       void (*call)(void *ctx, const char *path, const char *name))
+{
+    char to[PATH_MAX];
+    if (c->failed || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX)
+        return;
+    if (mkdir(to, 0750) != 0) {
+        copy_failed(c, "make", to);
+        return;
+    }
+    struct copying below = {.to = to, .e = c->e};
+    debuginfo_each(path, call, &below);
+    c->failed = below.failed;
 }
 
 static void copy_directory(void *ctx, const char *path, const char *name)
 {
-    struct copying *c = ctx;
-    char to[PATH_MAX];
-    if (c->error || strlen(name) != 2 || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX)
-        return;
-    struct copying below = {to, mkdir(to, 0750) ? errno : 0};
-    debuginfo_each(path, copy_file, &below);
-    c->error = below.error;
+    if (strlen(name) == 2) // not parts
+        copy_below(ctx, path, name, copy_file);
 }
 
 static void copy_tenant(void *ctx, const char *path, const char *name)
 {
-    struct copying *c = ctx;
-    char to[PATH_MAX];
-    if (c->error || snprintf(to, sizeof to, "%s/%s", c->to, name) >= PATH_MAX)
-        return;
-    struct copying below = {to, mkdir(to, 0750) ? errno : 0};
-    debuginfo_each(path, copy_directory, &below);
-    c->error = below.error;
+    copy_below(ctx, path, name, copy_directory);
 }
 
 int debuginfo_backup(struct debuginfo *d, const char *to, struct err *e)
 {
-    struct copying c = {to, mkdir(to, 0750) ? errno : 0};
-    debuginfo_each(d->directory, copy_tenant, &c);
-    return c.error ? err_set(e, "cannot copy debug files to %s: %s", to, strerror(c.error)) : 0;
+    struct copying c = {.to = to, .e = e};
+    if (mkdir(to, 0750) != 0)
+        copy_failed(&c, "make", to);
+    else
+        debuginfo_each(d->directory, copy_tenant, &c);
+    return c.failed ? -1 : 0;
 }
 
 // --- checks ---

@@ -1,26 +1,83 @@
 #pragma once
 
+#include <linux/limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "server/debuginfo.h"
 
 enum { DEBUGINFO_UNKNOWN = 1 << 15 };
 
+struct upload;
+
+// Bytes of a tenant's complete files.
+struct usage {
+    char tenant[151];
+    bool known;
+    uint64_t bytes;
+    struct usage *next;
+};
+
 struct debuginfo {
     struct debuginfo_options o;
     char *directory;
-    pthread_mutex_t upload; // parts; taken before lock
-    // A file is put in place, or names are looked up: one at a time, so that their memory is
-    // bounded and names of a file that was replaced are not kept.
-    pthread_mutex_t lock;
+
+    pthread_mutex_t uploads_lock; // everything up to the next blank line; not held to write files
+    struct upload *uploads;
+    struct usage *usage;
+    pthread_cond_t stop;
+    bool stopping;
+
+    pthread_t sweeper; // removes parts that nobody continues
+    bool has_sweeper;
+
+    // Names are looked up one query at a time, so that the memory for it is bounded.
+    pthread_mutex_t naming;
+    // Held while names are written to the store, or deleted from it because their file was
+    // replaced. replaced counts that: names that were looked up before it are not written.
+    pthread_mutex_t names;
+    _Atomic uint64_t replaced;
     // Hashes of addresses that their file has no name for: it is not opened for them again.
-    uint64_t unknown[DEBUGINFO_UNKNOWN];
+    _Atomic uint64_t unknown[DEBUGINFO_UNKNOWN];
 };
 
 // Calls back for every entry of a directory, those with a dot in front aside.
 void debuginfo_each(const char *path, void (*call)(void *ctx, const char *path, const char *name),
                     void *ctx);
-// The debug file of a build id, or a negative number.
+void debuginfo_tenant_path(const struct debuginfo *d, struct str tenant, char path[PATH_MAX]);
+void debuginfo_file_path(const struct debuginfo *d, struct str tenant, struct str id,
+                         char path[PATH_MAX]);
+// The debug file of a build id, or a negative number; and that of uploaded ones only.
 int debuginfo_find(const struct debuginfo *d, struct str tenant, struct str id);
-// Forgets names that came of an earlier file. Under lock.
+int debuginfo_open_uploaded(const struct debuginfo *d, struct str tenant, struct str id);
+// Bytes of a tenant's complete files, by reading its directories.
+uint64_t debuginfo_stored(const struct debuginfo *d, struct str tenant);
+// Forgets names that came of an earlier file, which was replaced.
 void debuginfo_forget(struct debuginfo *d, struct str tenant, struct str id);
+
+// --- uploads (debuginfo_uploads.c) ---
+
+// A file that is received in parts. Under uploads_lock, but while busy, only its user's.
+struct upload {
+    char tenant[151];
+    char id[2 * ELF_BUILD_ID_MAX + 1];
+    char path[PATH_MAX]; // of the part
+    uint64_t size;       // of the whole file
+    uint64_t received;   // including what is being written
+    uint64_t progress;   // CLOCK_MONOTONIC, ns, when the last part came
+    bool busy;
+    struct upload *next;
+};
+
+void uploads_init(struct debuginfo *d);
+// The thread that removes stale parts.
+int uploads_start(struct debuginfo *d, struct err *e);
+void uploads_fini(struct debuginfo *d);
+// Takes room for the next bytes of put and returns their upload, which is busy until uploads_give.
+// 0, or the status to answer with e filled.
+int uploads_take(struct debuginfo *d, const struct debuginfo_put *put, struct str id,
+                 struct upload **upload, struct err *e);
+// done: nothing more is to come, and the part, if it is still there, is removed.
+void uploads_give(struct debuginfo *d, struct upload *upload, bool done);
+// A complete file was removed.
+void uploads_changed(struct debuginfo *d, struct str tenant);

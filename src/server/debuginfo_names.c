@@ -14,6 +14,7 @@ enum { UNPACKED_MAX = 1 << 30 };
 struct naming {
     struct debuginfo *d;
     struct str tenant;
+    uint64_t replaced; // debuginfo.replaced when it began
     struct arena *arena;
     struct model_profile *q;
     struct hash_table functions;
@@ -26,51 +27,56 @@ struct naming {
     uint32_t *locations;
     uint64_t *offsets, *vaddrs;
     size_t n;
+    // Inside of symbol_lookup_many, which must not be jumped out of: no memory.
+    bool failed;
+    struct err error;
 };
 
 // --- what is known not to be known ---
 
-static uint64_t *unknown_slot(const struct naming *n, uint64_t offset, uint64_t *hash)
+// Once any file was replaced, no hash of before is found again.
+static _Atomic uint64_t *unknown_slot(const struct naming *n, uint64_t offset, uint64_t *hash)
 {
-    *hash = hash_bytes(n->tenant.p, n->tenant.n, hash_bytes(n->id.p, n->id.n, offset)) | 1;
+    *hash = hash_mix(hash_bytes(n->tenant.p, n->tenant.n, hash_bytes(n->id.p, n->id.n, offset)),
+                     n->replaced) |
+            1;
     return &n->d->unknown[*hash >> 1 & (DEBUGINFO_UNKNOWN - 1)];
 }
 
 static bool is_unknown(const struct naming *n, uint64_t offset)
 {
-    uint64_t hash, *slot = unknown_slot(n, offset, &hash);
-    return *slot == hash;
+    uint64_t hash;
+    return *unknown_slot(n, offset, &hash) == hash;
 }
 
 static void remember_unknown(const struct naming *n, uint64_t offset)
 {
-    uint64_t hash, *slot = unknown_slot(n, offset, &hash);
+    uint64_t hash;
+    _Atomic uint64_t *slot = unknown_slot(n, offset, &hash);
     *slot = hash;
 }
 
 void debuginfo_forget(struct debuginfo *d, struct str tenant, struct str id)
 {
-    struct store_address *addresses;
     struct err e;
-    size_t n = 0;
-    memset(d->unknown, 0, sizeof d->unknown);
-    struct arena *arena = arena_new((size_t)256 << 20);
-    struct arena_trap trap;
-    if (!arena || ARENA_TRY(arena, trap)) {
-        arena_free(arena);
-        server_log("warn", "names of an older debug file stay: no memory", NULL);
-        return;
-    }
-    int code = store_unnamed(d->o.store, tenant, id, 0, INT64_MAX, arena, &addresses, &n, &e);
-    struct store_name *names = arena_array(arena, n + 1, sizeof *names);
-    for (size_t i = 0; i < n; i++)
-        names[i] = (struct store_name){.build_id = id, .offset = addresses[i].offset};
-    if (!code && n)
-        code = store_name(d->o.store, tenant, names, n, &e);
-    if (code)
+    pthread_mutex_lock(&d->names);
+    d->replaced++;
+    if (store_forget_names(d->o.store, tenant, id, &e))
         server_log("warn", "names of an older debug file stay", "error", e.message, NULL);
-    arena_try_end(arena);
-    arena_free(arena);
+    pthread_mutex_unlock(&d->names);
+}
+
+// Unless a file was replaced while names were looked up: they may be of the old one.
+static void keep_names(struct naming *n)
+{
+    struct err e;
+    if (!n->n_names)
+        return;
+    pthread_mutex_lock(&n->d->names);
+    if (n->d->replaced == n->replaced &&
+        store_name(n->d->o.store, n->tenant, n->names, n->n_names, &e))
+        server_log("warn", "names are not kept", "error", e.message, NULL);
+    pthread_mutex_unlock(&n->d->names);
 }
 
 // --- look-ups ---
@@ -101,15 +107,10 @@ static uint32_t function_of(struct naming *n, const struct symbol_frame *frame)
     return q->n_functions++;
 }
 
-static void take_frames(void *ctx, size_t i, const struct symbol_frame *frames, int n_frames)
+static void add_frames(struct naming *n, size_t i, const struct symbol_frame *frames, int n_frames)
 {
-    struct naming *n = ctx;
     struct model_profile *q = n->q;
     struct model_location *l = &q->locations[n->locations[i]];
-    if (n_frames <= 0) {
-        remember_unknown(n, n->offsets[i]);
-        return;
-    }
     struct store_frame *kept = arena_array(n->arena, (size_t)n_frames, sizeof *kept);
     l->first_line = q->n_lines;
     l->n_lines = (uint32_t)n_frames;
@@ -123,6 +124,27 @@ static void take_frames(void *ctx, size_t i, const struct symbol_frame *frames, 
     }
     n->names = arena_push(n->arena, n->names, n->n_names, &n->cap_names, sizeof *n->names);
     n->names[n->n_names++] = (struct store_name){n->id, n->offsets[i], kept, (size_t)n_frames};
+}
+
+static void take_frames(void *ctx, size_t i, const struct symbol_frame *frames, int n_frames)
+{
+    struct naming *n = ctx;
+    struct arena_trap trap;
+    if (n->failed)
+        return;
+    if (n_frames <= 0) {
+        remember_unknown(n, n->offsets[i]);
+        return;
+    }
+    if (ARENA_TRY(n->arena, trap)) {
+        arena_caught(n->arena, &n->error);
+        n->failed = true;
+        return;
+    }
+    if (i % 4096 == 0)
+        arena_check(n->arena);
+    add_frames(n, i, frames, n_frames);
+    arena_try_end(n->arena);
 }
 
 static struct symbol_file *open_file(const struct naming *n)
@@ -179,6 +201,8 @@ static void name_mapping(struct naming *n, uint32_t mapping)
     }
     if (symbol_lookup_many(n->file, n->vaddrs, kept, take_frames, n, &e))
         server_log("warn", "a debug file cannot be used", "error", e.message, NULL);
+    if (n->failed)
+        arena_fail(n->arena, "%s", n->error.message);
     symbol_free(n->file);
     n->file = NULL;
 }
@@ -256,10 +280,23 @@ static int name_locked(struct naming *n, const bool *wanted, struct err *e)
     }
     name_all(n, wanted);
     arena_try_end(n->arena);
-    struct err ignored;
-    if (n->n_names && store_name(n->d->o.store, n->tenant, n->names, n->n_names, &ignored))
-        server_log("warn", "names are not kept", "error", ignored.message, NULL);
     return 0;
+}
+
+// A request that waits for others' look-ups until its deadline ends there.
+static void lock_naming(struct debuginfo *d, struct arena *arena)
+{
+    const struct budget *budget = arena_budget(arena);
+    int64_t until = budget ? budget->deadline : 0;
+    struct timespec t = {until / 1000000000, until % 1000000000};
+    if (!until) {
+        pthread_mutex_lock(&d->naming);
+        return;
+    }
+    if (pthread_mutex_clocklock(&d->naming, CLOCK_MONOTONIC, &t) == 0)
+        return;
+    arena_check(arena);
+    arena_fail(arena, "names of other requests are being looked up: try again");
 }
 
 int debuginfo_name(struct debuginfo *d, struct str tenant, struct store_stacks *stacks,
@@ -272,11 +309,13 @@ int debuginfo_name(struct debuginfo *d, struct str tenant, struct store_stacks *
         .d = d, .tenant = tenant, .arena = arena, .q = model_profile_derive(p, arena)};
     int code = 0;
     if (any) {
-        pthread_mutex_lock(&d->lock);
+        lock_naming(d, arena);
+        n.replaced = d->replaced;
         code = name_locked(&n, wanted, e);
-        pthread_mutex_unlock(&d->lock);
+        pthread_mutex_unlock(&d->naming);
     }
     if (!code) {
+        keep_names(&n);
         set_flags(n.q, arena);
         stacks->symbols = n.q;
     }

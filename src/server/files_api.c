@@ -97,7 +97,7 @@ void api_flame_files(struct call *c, struct str body)
     struct upload *u = arena_alloc(c->arena, sizeof *u);
     *u = (struct upload){0};
     if (read_parts(c, body, u, &e) || draw(c, u, &e)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s", e.message);
+        call_fail_input(c, CALL_INVALID_ARGUMENT, 0, &e);
         return;
     }
     call_finish(c);

@@ -236,7 +236,7 @@ static void draw_stored(struct call *c)
             weights[i] = weights[1 - i];
     r->type = STR("");
     if (api_draw(c, sides, r, false, weights, &e)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s", e.message);
+        call_fail_input(c, CALL_INVALID_ARGUMENT, 0, &e);
         return;
     }
     call_finish(c);

@@ -2,6 +2,7 @@
 
 #include "codec/codec.h"
 #include "codec/compress.h"
+#include "server/auth.h"
 #include "server/ingest_go.h"
 #include "server/limits.h"
 
@@ -34,7 +35,7 @@ struct model_profile *ingest_pprof(const struct server_limits *limits, struct ar
 bool ingest_may_begin(struct call *c)
 {
     struct err e;
-    int result = store_expect(c->server->store, c->x->body.n, &e);
+    int result = store_expect(c->server->store, c->tenant, c->x->body.n, &e);
     if (result)
         call_fail_store(c, result, &e);
     return !result;
@@ -45,13 +46,14 @@ struct batch {
     size_t n, cap;
     uint64_t samples;
     size_t corrected; // profiles whose time was not plausible
+    bool backfill;    // limits.past does not hold
 };
 
 // A time that no clock shows is the sender's fault, not the profile's: 1970, or years ahead.
-static int64_t plausible_time(struct batch *batch, const struct ingest_item *item)
+static int64_t plausible_time(struct batch *batch, const struct ingest_item *item, int64_t now)
 {
     const int64_t year = (int64_t)365 * 86400 * 1000000000;
-    int64_t now = server_now(), time = item->profile->time_nanos, other = item->fallback_time;
+    int64_t time = item->profile->time_nanos, other = item->fallback_time;
     bool is_good = time >= year && time <= now + year;
     bool is_other_good = other >= year && other <= now + year;
     batch->corrected += !is_good && (time || (other && !is_other_good));
@@ -83,7 +85,7 @@ static const struct model_profile *used_types(const struct model_profile *p, str
     return q;
 }
 
-enum { ADD_BAD_LABELS = -100, ADD_BAD_PROFILE = -101 };
+enum { ADD_BAD_LABELS = -100, ADD_BAD_PROFILE = -101, ADD_BAD_TIME = -102 };
 
 static int add_item(struct server *s, struct str tenant, struct ingest_item *item,
                     struct arena *arena, struct batch *batch, struct err *e)
@@ -96,7 +98,10 @@ static int add_item(struct server *s, struct str tenant, struct ingest_item *ite
         return ADD_BAD_PROFILE;
     if (ingest_is_go(p, item->labels, item->n_labels))
         ingest_fix_go((struct model_profile *)p, arena);
-    int64_t time = plausible_time(batch, item);
+    int64_t now = server_now(), time = plausible_time(batch, item, now);
+    if (limits_time(limits, time, store_time(s->store), now, batch->backfill, item->labels,
+                    item->n_labels, e))
+        return ADD_BAD_TIME;
     if (!p->n_samples)
         return 0;
     struct store_part *parts;
@@ -154,6 +159,10 @@ void ingest_items(struct call *c, struct ingest_item *items, size_t n, int bad_p
 {
     struct batch batch = {0};
     struct err e = {""};
+    struct str backfill = call_parameter(c, "backfill");
+    batch.backfill = backfill.p && str_eq(backfill, STR("1"));
+    if (batch.backfill && auth_require(c, SCOPE_ADMIN))
+        return;
     c->server->counters.bytes += c->x->body.n;
     for (size_t i = 0; i < n; i++) {
         int result = add_item(c->server, c->tenant, &items[i], c->arena, &batch, &e);

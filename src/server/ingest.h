@@ -16,7 +16,8 @@ bool ingest_may_begin(struct call *c);
 
 // Checks all of them, splits them by the labels of their samples and stores all or none; the call
 // is answered when they are durable: 200 with what x->body_out holds. bad_profile is the status
-// for a profile that is no good.
+// for a profile that is no good. `?backfill=1`, which needs the admin scope as well, lifts
+// limits.past.
 void ingest_items(struct call *c, struct ingest_item *items, size_t n, int bad_profile);
 
 // A pprof profile, gzipped or not. NULL with e filled.

@@ -1,12 +1,13 @@
-#include <jansson.h>
 #include <string.h>
 
 #include "codec/codec.h"
+#include "codec/json_read.h"
 #include "codec/stacks.h"
 #include "net/multipart.h"
 #include "server/ingest.h"
 #include "server/ingest_fix.h"
 #include "server/ingest_name.h"
+#include "server/query_api.h"
 
 // POST /ingest, as agents before the Push API send it.
 struct legacy {
@@ -166,27 +167,25 @@ static int read_speedscope(struct legacy *l, struct str body)
 
 static int read_config(struct legacy *l, struct str text, struct ingest_types *types)
 {
-    json_error_t why;
-    json_t *json = json_loadb(text.p, text.n, 0, &why), *value;
-    const char *key;
-    if (!json_is_object(json)) {
-        json_decref(json);
-        return err_set(&l->e, "sample_type_config: expected a JSON object%s%s", json ? "" : ": ",
-                       json ? "" : why.text);
-    }
     struct arena *arena = l->call->arena;
-    types->items = arena_array(arena, json_object_size(json) + 1, sizeof *types->items);
+    struct json json;
+    if (json_parse(arena, text, &json, &l->e))
+        return err_prefix(&l->e, "sample_type_config: expected a JSON object: ");
+    if (json_kind(json) != JSON_OBJECT)
+        return err_set(&l->e, "sample_type_config: expected a JSON object");
+    types->n = json_size(json);
+    types->items = arena_array(arena, types->n + 1, sizeof *types->items);
     types->given = true;
-    json_object_foreach(json, key, value)
-    {
-        const char *name = json_string_value(json_object_get(value, "display-name"));
-        types->items[types->n++] = (struct ingest_sample_type){
-            .type = str_from(arena_copy(arena, key, strlen(key))),
-            .display = name ? str_from(arena_copy(arena, name, strlen(name))) : STR(""),
-            .cumulative = json_is_true(json_object_get(value, "cumulative")),
+    // The last of several with one name counts, and the first one is found.
+    struct ingest_sample_type *to = types->items + types->n;
+    for (struct json_each i = json_each(json); json_next(&i);) {
+        struct str name = json_string(json_get(i.value, "display-name"), arena);
+        *--to = (struct ingest_sample_type){
+            .type = json_key(&i, arena),
+            .display = name.p ? name : STR(""),
+            .cumulative = json_is_true(json_get(i.value, "cumulative")),
         };
     }
-    json_decref(json);
     return 0;
 }
 
@@ -291,9 +290,8 @@ void ingest_legacy(struct call *c)
         return;
     }
     int64_t now = server_now();
-    struct str from = call_parameter(c, "from"), until = call_parameter(c, "until");
-    l.from = from.n ? ingest_time(from, now) : now;
-    l.until = until.n ? ingest_time(until, now) : now;
+    if (api_time(c, "from", now, &l.from) || api_time(c, "until", now, &l.until))
+        return;
     l.rate = read_rate(call_parameter(c, "sampleRate"));
     l.spy = spy.n ? spy : STR("unknown");
     if (!ingest_may_begin(c) || call_body(c, &body))
@@ -301,5 +299,5 @@ void ingest_legacy(struct call *c)
     if (read_body(&l, body) == 0)
         ingest_items(c, l.items, l.n, 422);
     else if (l.e.message[0])
-        call_fail(c, CALL_UNKNOWN, 422, "%s", l.e.message);
+        call_fail_input(c, CALL_UNKNOWN, 422, &l.e);
 }

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+static const int64_t EARLIEST = 1000000; // 0 is no time
+
 static bool is_allowed(char c, const char *more)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -89,23 +91,29 @@ static int64_t offset_seconds(const char *p, const char *end)
     return total;
 }
 
-static int64_t from_digits(const char *digits, size_t n)
+// A day as YYYYMMDD, or seconds, milliseconds, microseconds or nanoseconds by their number of
+// digits.
+static bool from_digits(struct str digits, int64_t *time)
 {
-    int64_t v = 0;
-    struct tm day = {0};
-    for (size_t i = 0; i < n; i++)
-        v = v * 10 + (digits[i] - '0');
-    day.tm_year = (int)(v / 10000) - 1900;
-    day.tm_mon = (int)(v / 100 % 100) - 1;
-    day.tm_mday = (int)(v % 100);
-    if (n == 8 && day.tm_year > 0 && day.tm_mon >= 0 && day.tm_mon < 12 && day.tm_mday >= 1 &&
-        day.tm_mday <= 31)
-        return (int64_t)timegm(&day) * 1000000000;
-    int64_t scale = n == 13 ? 1000000 : n == 16 ? 1000 : n == 19 ? 1 : 1000000000;
-    return v > INT64_MAX / scale ? INT64_MAX : v * scale;
+    int64_t v;
+    if (!str_to_i64(digits, &v))
+        return false;
+    if (digits.n == 8) {
+        struct tm day = {.tm_year = (int)(v / 10000) - 1900,
+                         .tm_mon = (int)(v / 100 % 100) - 1,
+                         .tm_mday = (int)(v % 100)};
+        if (day.tm_year > 0 && day.tm_mon >= 0 && day.tm_mon < 12 && day.tm_mday >= 1 &&
+            day.tm_mday <= 31)
+            return !__builtin_mul_overflow((int64_t)timegm(&day), 1000000000, time);
+    }
+    int64_t scale = digits.n == 13   ? 1000000
+                    : digits.n == 16 ? 1000
+                    : digits.n == 19 ? 1
+                                     : 1000000000;
+    return !__builtin_mul_overflow(v, scale, time);
 }
 
-int64_t ingest_time(struct str text, int64_t now)
+bool ingest_time(struct str text, int64_t now, int64_t *time)
 {
     char clean[64];
     size_t n = 0;
@@ -117,16 +125,19 @@ int64_t ingest_time(struct str text, int64_t now)
         digits &= c >= '0' && c <= '9';
         clean[n++] = c;
     }
-    if (n && n < 20 && digits)
-        return from_digits(clean, n);
+    if (n && digits)
+        return from_digits((struct str){clean, n}, time);
     const char *sign = memchr(clean, '+', n);
     if (!sign)
         sign = memchr(clean, '-', n);
-    int64_t seconds = sign ? offset_seconds(sign, clean + n) : 0, nanos, time;
-    if (__builtin_mul_overflow(seconds, 1000000000, &nanos) ||
-        __builtin_add_overflow(now, nanos, &time))
-        return seconds < 0 ? 0 : INT64_MAX;
-    return time;
+    int64_t seconds = sign ? offset_seconds(sign, clean + n) : 0, nanos;
+    bool overflow = __builtin_mul_overflow(seconds, 1000000000, &nanos) ||
+                    __builtin_add_overflow(now, nanos, time);
+    if (seconds < 0 && (overflow || *time < EARLIEST)) {
+        *time = EARLIEST;
+        return true;
+    }
+    return !overflow;
 }
 
 const struct ingest_type *ingest_type(struct str *app)

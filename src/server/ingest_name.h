@@ -15,8 +15,9 @@ int ingest_name_parse(struct str text, struct arena *arena, struct ingest_name *
                       struct err *e);
 
 // 10 digits are seconds, 13 milliseconds, 16 microseconds, 19 nanoseconds, 8 a date; `now-1h30min`.
-// What is none of them is now, as it is in Pyroscope.
-int64_t ingest_time(struct str text, int64_t now);
+// What is none of them is now, as it is in Pyroscope, and what is before 1970 is its beginning.
+// False: the number does not fit, as it is after 2262.
+bool ingest_time(struct str text, int64_t now, int64_t *time);
 
 // The type that the last part of an application's name tells (`.cpu`, `.alloc_space`, ...);
 // without a dot it is cpu.

@@ -76,7 +76,7 @@ void ingest_otlp(struct call *c)
     if (!ingest_may_begin(c) || call_body(c, &body))
         return;
     if (otlp_read(c->arena, (const uint8_t *)body.p, body.n, json, &profiles, &n, &e)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "%s", e.message);
+        call_fail_input(c, CALL_INVALID_ARGUMENT, 0, &e);
         return;
     }
     struct ingest_item *items = arena_array(c->arena, n + 1, sizeof *items);

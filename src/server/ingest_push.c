@@ -64,8 +64,8 @@ void ingest_push(struct call *c)
             item->profile =
                 ingest_pprof(&c->server->config->limits, c->arena, samples[k].profile, &e);
             if (!item->profile) {
-                call_fail(c, CALL_INVALID_ARGUMENT, 0, "series %zu, sample %zu: %s", i, k,
-                          e.message);
+                err_prefix(&e, "series %zu, sample %zu: ", i, k);
+                call_fail_input(c, CALL_INVALID_ARGUMENT, 0, &e);
                 return;
             }
         }

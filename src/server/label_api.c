@@ -6,6 +6,18 @@
 
 static const int64_t NANOS = 1000000; // of a millisecond
 
+int api_time(struct call *c, const char *name, int64_t usual, int64_t *time)
+{
+    struct str text = call_parameter(c, name);
+    *time = usual;
+    if (!text.n || ingest_time(text, server_now(), time))
+        return 0;
+    call_fail(c, CALL_INVALID_ARGUMENT, 0,
+              "%s: time \"%.*s\" is out of range; examples: now-1h, 1700000000, 20240131", name,
+              text.n < 40 ? (int)text.n : 40, text.p);
+    return -1;
+}
+
 int api_check_range(struct call *c, int64_t start, int64_t end)
 {
     if (!start || !end) {
@@ -16,8 +28,10 @@ int api_check_range(struct call *c, int64_t start, int64_t end)
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "query start time is after end time");
         return -1;
     }
-    if (start < 0 || end > INT64_MAX / NANOS) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "the time range is not in milliseconds since 1970");
+    if (start < 0 || end >= INT64_MAX / NANOS) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0,
+                  "time range %lld to %lld is out of range; expected milliseconds since 1970",
+                  (long long)start, (long long)end);
         return -1;
     }
     return 0;
@@ -37,6 +51,10 @@ static int prepare(struct call *c, const struct message_list *list, int64_t star
             call_fail(c, CALL_INVALID_ARGUMENT, 0, "matcher %zu: %s", i + 1, e.message);
             return -1;
         }
+        if (n + one.n > QUERY_MAX_MATCHERS) {
+            call_fail(c, CALL_INVALID_ARGUMENT, 0, "more than %d matchers", QUERY_MAX_MATCHERS);
+            return -1;
+        }
         for (size_t k = 0; k < one.n; k++) {
             all = arena_push(c->arena, all, n, &cap, sizeof *all);
             all[n++] = one.matchers[k];
@@ -47,16 +65,9 @@ static int prepare(struct call *c, const struct message_list *list, int64_t star
         .matchers = all,
         .n_matchers = n,
         .start = start * NANOS,
-        .end = end >= INT64_MAX / NANOS ? INT64_MAX : end * NANOS + NANOS - 1,
+        .end = end * NANOS + NANOS - 1,
     };
     return 0;
-}
-
-static void damaged(struct call *c, const struct store_answer *answer)
-{
-    if (answer->damaged_days)
-        web_answer_header(c->x, "Kiln-Damaged-Days",
-                          arena_printf(c->arena, "%u", answer->damaged_days));
 }
 
 struct profile_type api_type_parts(struct str id)
@@ -98,7 +109,7 @@ void api_profile_types(struct call *c)
     struct profile_type *types = arena_array(c->arena, n + 1, sizeof *types);
     for (size_t i = 0; i < n; i++)
         types[i] = api_type_parts(ids[i]);
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &types_answer_message, &(struct types_answer){{types, n, n, false}});
 }
 
@@ -137,7 +148,7 @@ void api_label_names(struct call *c)
         return;
     }
     n = keep_plain(c, names, n);
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &names_answer_message, &(struct names_answer){{names, n, n, false}});
 }
 
@@ -163,7 +174,7 @@ void api_label_values(struct call *c)
         call_fail_store(c, result, &e);
         return;
     }
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &names_answer_message, &(struct names_answer){{values, n, n, false}});
 }
 
@@ -195,7 +206,7 @@ void api_series(struct call *c)
     for (size_t i = 0; i < n; i++)
         list[i].labels = (struct message_list){(void *)sets[i].labels, sets[i].n_labels,
                                                sets[i].n_labels, false};
-    damaged(c, &answer);
+    call_warn(c, &answer);
     call_connect_answer(c, &sets_answer_message, &(struct sets_answer){{list, n, n, false}});
 }
 
@@ -237,22 +248,18 @@ static void answer_list(struct call *c, const struct str *items, size_t n)
 }
 
 // Without from and until everything is asked about.
-static struct store_select legacy_select(struct call *c)
+static int legacy_select(struct call *c, struct store_select *select)
 {
-    struct store_select select = {.tenant = c->tenant, .end = INT64_MAX};
-    struct str from = call_parameter(c, "from"), until = call_parameter(c, "until");
-    int64_t now = server_now();
-    if (from.n)
-        select.start = ingest_time(from, now);
-    if (until.n)
-        select.end = ingest_time(until, now);
-    return select;
+    *select = (struct store_select){.tenant = c->tenant};
+    return api_time(c, "from", 0, &select->start) || api_time(c, "until", INT64_MAX, &select->end)
+               ? -1
+               : 0;
 }
 
 void api_legacy_label_values(struct call *c)
 {
     struct str label = call_parameter(c, "label"), *values;
-    struct store_select select = legacy_select(c);
+    struct store_select select;
     struct store_answer answer = {0};
     struct err e = {""};
     size_t n;
@@ -260,10 +267,13 @@ void api_legacy_label_values(struct call *c)
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "label parameter is required");
         return;
     }
+    if (legacy_select(c, &select))
+        return;
     int result = str_eq(label, STR("__name__"))
                      ? query_types(c->server->store, &select, c->arena, &values, &n, &answer, &e)
                      : query_label_values(c->server->store, &select, label, c->arena, &values, &n,
                                           &answer, &e);
+    call_warn(c, &answer);
     if (result)
         call_fail_store(c, result, &e);
     else
@@ -273,11 +283,14 @@ void api_legacy_label_values(struct call *c)
 void api_legacy_labels(struct call *c)
 {
     struct str *names;
-    struct store_select select = legacy_select(c);
+    struct store_select select;
     struct store_answer answer = {0};
     struct err e = {""};
     size_t n;
+    if (legacy_select(c, &select))
+        return;
     int result = query_label_names(c->server->store, &select, c->arena, &names, &n, &answer, &e);
+    call_warn(c, &answer);
     if (result)
         call_fail_store(c, result, &e);
     else

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "codec/message.h"
 #include "model/transform.h"
@@ -122,6 +123,34 @@ int limits_labels(const struct server_limits *limits, struct store_label *labels
                            describe(labels, *n, text, sizeof text), shown, name.p);
     }
     return 0;
+}
+
+// --- times ---
+
+static const char *time_text(int64_t nanos, char text[32])
+{
+    time_t seconds = (time_t)(nanos / 1000000000);
+    struct tm utc;
+    strftime(text, 32, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&seconds, &utc));
+    return text;
+}
+
+int limits_time(const struct server_limits *limits, int64_t time, int64_t oldest_now, int64_t now,
+                bool backfill, const struct store_label *labels, size_t n, struct err *e)
+{
+    char text[200], at[32], bound[32];
+    bool early = limits->past && !backfill && oldest_now - time > limits->past;
+    bool late = limits->future && time - now > limits->future;
+    if (!early && !late)
+        return 0;
+    return err_set(
+        e,
+        "profile with labels '%s' is outside of ingestion window (profile timestamp: %s, "
+        "the ingestion window %s at %s); %s",
+        describe(labels, n, text, sizeof text), time_text(time, at), early ? "starts" : "ends",
+        time_text(early ? oldest_now - limits->past : now + limits->future, bound),
+        early ? "limits.past bounds it, `kiln push --backfill` sends older profiles"
+              : "limits.future bounds it: is the sender's clock right?");
 }
 
 // --- profiles ---

@@ -8,6 +8,12 @@
 int limits_labels(const struct server_limits *limits, struct store_label *labels, size_t *n,
                   struct err *e);
 
+// Whether the profile's time is neither limits->past before oldest_now nor limits->future after now
+// (which differ while the clock is not believed). 0, or -1 with e filled. backfill: any time of the
+// past is.
+int limits_time(const struct server_limits *limits, int64_t time, int64_t oldest_now, int64_t now,
+                bool backfill, const struct store_label *labels, size_t n, struct err *e);
+
 // The profile as it is kept: without samples that are zero, negative or without a stack, stacks cut
 // to the limit at the leaf's side, long symbols to their tails. May be p itself. NULL with e filled
 // if it is malformed.

@@ -100,6 +100,9 @@ void metrics_answer(struct call *c)
     put(out, "counter", "kiln_store_hours_closed_total", "Hours rolled up.", store.hours_closed);
     put(out, "gauge", "kiln_store_bytes", "On disk.", stats.bytes);
     put(out, "gauge", "kiln_store_days", "Days kept.", stats.days);
+    put(out, "counter", "kiln_store_close_failures_total",
+        "Hours of a service that could not be closed, each time they were tried.",
+        store.close_failures);
     put(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.", stats.damaged_days);
     if (store.remote) {
         put(out, "gauge", "kiln_store_remote_up", "Whether ClickHouse took the last batch.",

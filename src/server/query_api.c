@@ -124,9 +124,7 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
         call_fail_store(c, result, &e);
         return -1;
     }
-    if (answer.damaged_days)
-        web_answer_header(c->x, "Kiln-Damaged-Days",
-                          arena_printf(c->arena, "%u", answer.damaged_days));
+    call_warn(c, &answer);
     return 0;
 }
 
@@ -303,7 +301,9 @@ int api_dot(struct call *c, const struct merge_request *r, struct out *out)
 {
     struct model_profile *p;
     struct err e = {""};
-    int64_t shown = r->max_nodes > 0 ? r->max_nodes : 100;
+    int64_t shown = r->max_nodes > API_MAX_NODES ? API_MAX_NODES
+                    : r->max_nodes > 0           ? r->max_nodes
+                                                 : 100;
     if (api_profile(c, r, shown > 512 ? shown : 512, &p))
         return -1;
     if (!p->n_samples)
@@ -357,7 +357,7 @@ static void answer_merge(struct call *c, const struct merge_request *r)
         if (api_check_nodes(c, r->max_nodes) || api_tree(c, r, &tree))
             return;
         int result = r->format == FORMAT_TREE
-                         ? query_tree_bytes(tree, r->max_nodes, &out, &e)
+                         ? query_tree_bytes(tree, r->max_nodes, c->arena, &out, &e)
                          : query_flame(tree, r->max_nodes, c->arena, &flame, &e);
         if (result) {
             call_fail_store(c, result, &e);
@@ -450,6 +450,11 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "step must be >= 1ms, in seconds");
         return -1;
     }
+    if (r->group_by.n > API_MAX_GROUP_BY) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "group_by: %zu labels; at most %d are allowed",
+                  r->group_by.n, API_MAX_GROUP_BY);
+        return -1;
+    }
     // A profile counts for the first step that is not before it: those up to a step before the
     // first one count for that, and those behind the last one for none.
     int64_t step = (int64_t)(r->step * 1000);
@@ -489,9 +494,7 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
             s->points[0].time = r->start * NANOS;
         join_first(s, r->start * NANOS);
     }
-    if (answer.damaged_days)
-        web_answer_header(c->x, "Kiln-Damaged-Days",
-                          arena_printf(c->arena, "%u", answer.damaged_days));
+    call_warn(c, &answer);
     return 0;
 }
 
@@ -504,7 +507,7 @@ static struct series_point point_message(const struct query_point *p, struct are
         *x = (struct series_exemplar){
             .time = from->time / NANOS,
             .id = from->id,
-            .value = (int64_t)from->value,
+            .value = from->value >= 0x1p63 ? INT64_MAX : (int64_t)from->value,
             .labels = {from->labels, from->n_labels, from->n_labels, false},
         };
         point.exemplars = (struct message_list){x, 1, 1, false};

@@ -5,7 +5,7 @@
 #include "server/call.h"
 #include "server/query_messages.h"
 
-enum { API_MAX_NODES = 1 << 20 };
+enum { API_MAX_NODES = 1 << 20, API_MAX_GROUP_BY = 64 };
 
 void api_profile_types(struct call *c);
 void api_label_names(struct call *c);
@@ -36,6 +36,8 @@ void api_legacy_label_values(struct call *c);
 
 // What they share. Each returns 0, or -1 when the call has ended with an error.
 
+// The time in a parameter, in nanoseconds; usual if there is none.
+int api_time(struct call *c, const char *name, int64_t usual, int64_t *time);
 int api_check_range(struct call *c, int64_t start, int64_t end);
 int api_check_nodes(struct call *c, int64_t max_nodes);
 int api_select(struct call *c, struct str type, struct str selector, int64_t start, int64_t end,

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "codec/json.h"
-#include "server/ingest_name.h"
 #include "server/query_api.h"
 
 static const int64_t NANOS = 1000000; // of a millisecond
@@ -71,12 +70,6 @@ static int read_query(struct call *c, const char *name, struct merge_request *r)
     return 0;
 }
 
-static int64_t read_time(struct call *c, const char *name, int64_t now)
-{
-    struct str text = call_parameter(c, name);
-    return (text.n ? ingest_time(text, now) : now) / NANOS;
-}
-
 // A graph of so many nodes, or of some: none is too many to be asked for.
 static bool wants_dot(struct call *c)
 {
@@ -86,12 +79,12 @@ static bool wants_dot(struct call *c)
 static int read_request(struct call *c, const char *query, const char *from, const char *until,
                         struct merge_request *r)
 {
-    int64_t now = server_now(), nodes;
+    int64_t now = server_now(), start, end, nodes;
     *r = (struct merge_request){0};
-    if (read_query(c, query, r))
+    if (read_query(c, query, r) || api_time(c, from, now, &start) || api_time(c, until, now, &end))
         return -1;
-    r->start = read_time(c, from, now);
-    r->end = read_time(c, until, now);
+    r->start = start / NANOS;
+    r->end = end / NANOS;
     if (str_to_i64(call_parameter(c, "max-nodes"), &nodes) && nodes)
         r->max_nodes = nodes;
     if (str_to_i64(call_parameter(c, "maxNodes"), &nodes) && nodes)
@@ -179,7 +172,7 @@ static void write_timeline(struct out *out, const struct query_series *s, int64_
         }
         if (written++)
             out_char(out, ',');
-        out_u64(out, value > 0 ? (uint64_t)value : 0);
+        out_u64(out, value >= 0x1p64 ? UINT64_MAX : value > 0 ? (uint64_t)value : 0);
     }
     out_printf(out, "],\"durationDelta\":%lld,\"watermarks\":null}", (long long)step);
 }

@@ -179,7 +179,9 @@ static bool has_room(struct call *c, const struct route *route)
     struct err e;
     if (route->kind != ROUTE_STORES || !length.p || !str_to_u64(length, 10, &n))
         return true;
-    int result = store_expect(c->server->store, n < SIZE_MAX / 8 ? (size_t)n : SIZE_MAX / 8, &e);
+    struct str tenant = str_from(((const struct tenant *)c->x->owner)->name);
+    int result =
+        store_expect(c->server->store, tenant, n < SIZE_MAX / 8 ? (size_t)n : SIZE_MAX / 8, &e);
     if (result)
         call_fail_store(c, result, &e);
     return !result;
@@ -238,7 +240,9 @@ void routes_handle(void *context, struct web_exchange *x)
         if (x->budget.failed)
             call_fail_budget(&first, "the request");
         else
-            call_fail(&first, CALL_RESOURCE_EXHAUSTED, 0, "%s", e.message);
+            call_fail(&first,
+                      arena_refused(x->arena) ? CALL_INVALID_ARGUMENT : CALL_RESOURCE_EXHAUSTED, 0,
+                      "%s", e.message);
         return;
     }
     struct call *c = arena_alloc(x->arena, sizeof *c);

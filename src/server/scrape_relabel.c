@@ -173,7 +173,7 @@ static bool apply(struct labels *l, const struct relabel_rule *r, const struct p
         set(l, r->target,
             str_from(arena_printf(
                 l->arena, "%llu",
-                (unsigned long long)(hash_bytes(source.p, source.n, 0) % r->modulus))));
+                (unsigned long long)(hash_stable(source.p, source.n, 0) % r->modulus))));
         return true;
     case RELABEL_LABELMAP:
         map_names(l, r, p);

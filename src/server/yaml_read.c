@@ -91,6 +91,10 @@ static int read_duration(struct yaml_reader *r, const char *key, yaml_node_t *no
     double nanos;
     if (yaml_text(r, key, node, &text))
         return -1;
+    if (str_eq(text, STR("0"))) {
+        *value = 0;
+        return 0;
+    }
     if (!read_quantity(text, units, &nanos) || nanos > 9e18)
         return yaml_fail(r, node, key, "expected a duration such as 10s, 5m or 7d, found '%s'",
                          text.p);

@@ -1,5 +1,9 @@
 #include "store/block.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "store/matrix.h"
 
 static struct str packed(const struct pack *b)
@@ -9,19 +13,70 @@ static struct str packed(const struct pack *b)
 
 // --- blocks ---
 
-void block_write(struct block_writer *w, struct arena *arena, ZSTD_CCtx *zstd, int level)
+void block_write(struct block_writer *w, struct arena *arena, ZSTD_CCtx *zstd, int level,
+                 size_t entries, const char *directory_path)
 {
-    *w = (struct block_writer){.arena = arena, .zstd = zstd, .level = level};
+    *w = (struct block_writer){.arena = arena,
+                               .zstd = zstd,
+                               .level = level,
+                               .entries = entries ? entries : MATRIX_ENTRIES,
+                               .directory_path = directory_path,
+                               .fd = -1};
     w->points.arena = w->directory.arena = w->heads.arena = w->body.arena = arena;
+    w->segment.flat.arena = arena;
     w->matrix = arena_alloc(arena, sizeof *w->matrix);
     w->matrix->arena = arena;
+    w->matrix->limit = w->entries;
 }
 
 void block_write_fini(struct block_writer *w)
 {
     arena_free(w->scratch);
     w->scratch = NULL;
+    if (w->arena && w->fd >= 0)
+        close(w->fd);
+    w->fd = -1;
 }
+
+// --- the temporary file ---
+
+// For an entry of a part: with the largest parts it begins at 4 MiB.
+enum { SPILL_BYTES = 8 };
+
+static bool write_whole(int fd, const uint8_t *p, size_t n)
+{
+    while (n) {
+        ssize_t done = write(fd, p, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return false;
+        p += done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static void spill(struct block_writer *w)
+{
+    if (w->body.n < w->entries * SPILL_BYTES || !w->directory_path || w->error)
+        return;
+    if (w->fd < 0)
+        w->fd = open(w->directory_path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    // A file system without such files: the body stays in memory.
+    if (w->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
+        w->directory_path = NULL;
+        return;
+    }
+    if (w->fd < 0 || !write_whole(w->fd, w->body.p, w->body.n)) {
+        w->error = errno;
+        return;
+    }
+    w->spilled += w->body.n;
+    w->body.n = 0;
+}
+
+// --- rows ---
 
 // Writes the directory's line of a part that was appended.
 static void end_part(struct block_writer *w, uint64_t n_rows, bool is_segment, size_t head,
@@ -34,7 +89,14 @@ static void end_part(struct block_writer *w, uint64_t n_rows, bool is_segment, s
     w->n_parts++;
 }
 
-static void flush(struct block_writer *w)
+static void end_scratch(struct block_writer *w)
+{
+    arena_try_end(w->scratch);
+    arena_free(w->scratch);
+    w->scratch = NULL;
+}
+
+static void flush_matrix(struct block_writer *w)
 {
     struct arena_trap trap;
     size_t head = w->heads.n, body = w->body.n;
@@ -45,63 +107,152 @@ static void flush(struct block_writer *w)
     if (!w->scratch || ARENA_TRY(w->scratch, trap))
         arena_fail(w->arena, "no memory to pack profiles");
     matrix_pack(w->matrix, w->scratch, &w->heads, &w->body);
-    arena_try_end(w->scratch);
-    arena_free(w->scratch);
-    w->scratch = NULL;
+    end_scratch(w);
     end_part(w, n_rows, false, head, body);
+    spill(w);
 }
 
-static void write_points(struct block_writer *w, int64_t series, const struct block_item *items,
-                         size_t n, uint32_t k)
+static void flush_segment(struct block_writer *w)
+{
+    struct arena_trap trap;
+    size_t body = w->body.n, n = w->segment.n;
+    if (!n)
+        return;
+    const struct row_buffer *flat = &w->segment.flat;
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct symbols_values *v = &w->segment.items[i].v;
+        bool spans = v->spans, traces = v->traces;
+        v->nodes = flat->nodes + at;
+        v->values = flat->values + at * v->k;
+        v->spans = spans ? flat->spans + at : NULL;
+        v->traces = traces ? flat->traces + at : NULL;
+        at += v->n;
+    }
+    w->scratch = arena_new(0);
+    if (!w->scratch || ARENA_TRY(w->scratch, trap))
+        arena_fail(w->arena, "no memory to pack profiles");
+    struct pack packed_rows = {.arena = w->scratch};
+    segment_pack(&packed_rows, w->segment.items, n, w->k, w->zstd, w->level, true);
+    pack_bytes(&w->body, packed_rows.p, packed_rows.n);
+    end_scratch(w);
+    w->segment.n = w->segment.n_entries = 0;
+    end_part(w, n, true, 0, body);
+    spill(w);
+}
+
+// A copy, because rows of a segment are packed together. Where they are is decided in
+// flush_segment: the arrays may move.
+static void add_to_segment(struct block_writer *w, const struct block_item *item)
+{
+    const struct symbols_values *v = &item->v;
+    struct row_buffer *flat = &w->segment.flat;
+    size_t at = w->segment.n_entries;
+    struct symbols_values all = {.n = (uint32_t)(at + v->n), .k = v->k};
+    if (w->segment.n && (at + v->n > w->entries || w->segment.n == MATRIX_ROWS)) {
+        flush_segment(w);
+        at = 0;
+        all.n = v->n;
+    }
+    row_reserve(flat, &all, v->spans, v->traces);
+    if (v->n)
+        memcpy(flat->nodes + at, v->nodes, v->n * sizeof *v->nodes);
+    if (v->n && v->k)
+        memcpy(flat->values + at * v->k, v->values, (size_t)v->n * v->k * sizeof *v->values);
+    if (v->n && v->spans)
+        memcpy(flat->spans + at, v->spans, v->n * sizeof *v->spans);
+    if (v->n && v->traces)
+        memcpy(flat->traces + at, v->traces, v->n * sizeof *v->traces);
+    w->segment.items = arena_push(w->arena, w->segment.items, w->segment.n, &w->segment.cap,
+                                  sizeof *w->segment.items);
+    w->segment.items[w->segment.n++] = *item;
+    w->segment.n_entries = at + v->n;
+}
+
+// Numbers of a series' points that are held; beyond them the series goes on in another group.
+enum { POINTS_NUMBERS = 1 << 18 };
+
+static void write_points(struct block_writer *w)
 {
     struct pack *b = &w->points;
-    pack_signed(b, series - w->last);
+    size_t n = w->n_points, width = w->k + 3;
+    if (!n)
+        return;
+    pack_signed(b, w->series - w->last);
     pack_varint(b, n);
-    pack_varint(b, k);
+    pack_varint(b, w->k);
     int64_t last = 0;
     for (size_t i = 0; i < n; i++) {
-        pack_varint(b, (uint64_t)(items[i].time - last));
-        last = items[i].time;
+        pack_varint(b, (uint64_t)(w->numbers[i * width] - last));
+        last = w->numbers[i * width];
     }
-    int64_t *columns = arena_array(w->arena, n * (k + 2), sizeof *columns);
-    for (size_t i = 0; i < n; i++) {
-        columns[i] = items[i].duration;
-        columns[n + i] = (int64_t)items[i].count;
-        for (uint32_t c = 0; c < k; c++)
-            columns[n * (c + 2) + i] = items[i].totals[c];
+    if (w->cap_columns < n * (width - 1)) {
+        w->columns = arena_grow(w->arena, w->columns, w->cap_columns * sizeof *w->columns,
+                                n * (width - 1) * sizeof *w->columns);
+        w->cap_columns = n * (width - 1);
     }
-    pack_columns(b, columns, k + 2, n);
-    w->last = series;
-}
-
-void block_write_series(struct block_writer *w, int64_t series, int64_t kind,
-                        const struct block_item *items, size_t n, uint32_t k)
-{
-    bool is_segment = k == 0;
-    for (size_t i = 0; i < n; i++)
-        is_segment |= items[i].v.spans != NULL;
-    if (is_segment || kind != w->kind)
-        flush(w);
-    w->kind = kind;
-    if (is_segment) {
-        size_t before = w->body.n;
-        segment_pack(&w->body, items, n, k, w->zstd, w->level, true);
-        end_part(w, n, true, 0, before);
-    }
-    for (size_t i = 0; i < n && !is_segment; i++) {
-        if (matrix_is_full(w->matrix, items[i].v.n, k))
-            flush(w);
-        matrix_add(w->matrix, &items[i].v);
-    }
-    write_points(w, series, items, n, k);
+    for (size_t c = 1; c < width; c++)
+        for (size_t i = 0; i < n; i++)
+            w->columns[(c - 1) * n + i] = w->numbers[i * width + c];
+    pack_columns(b, w->columns, w->k + 2, n);
+    w->last = w->series;
     w->n_series++;
     w->n_items += n;
+    w->n_points = 0;
+}
+
+static void end_series(struct block_writer *w)
+{
+    write_points(w);
+    flush_segment(w);
+    w->segment.begun = false;
+}
+
+void block_write_series(struct block_writer *w, int64_t series, int64_t kind, uint32_t k)
+{
+    end_series(w);
+    if (kind != w->kind)
+        flush_matrix(w);
+    w->series = series;
+    w->kind = kind;
+    w->k = k;
+}
+
+void block_write_row(struct block_writer *w, const struct block_item *item)
+{
+    size_t width = w->k + 3;
+    if ((item->v.spans || w->k == 0) && !w->segment.begun) {
+        flush_matrix(w);
+        w->segment.begun = true;
+    }
+    if (w->segment.begun) {
+        add_to_segment(w, item);
+    } else {
+        if (matrix_is_full(w->matrix, item->v.n, w->k))
+            flush_matrix(w);
+        matrix_add(w->matrix, &item->v);
+    }
+    if ((w->n_points + 1) * width > POINTS_NUMBERS)
+        write_points(w);
+    if ((w->n_points + 1) * width > w->cap_numbers) {
+        size_t cap = w->cap_numbers ? w->cap_numbers * 2 : 4096;
+        w->numbers = arena_grow(w->arena, w->numbers, w->cap_numbers * sizeof *w->numbers,
+                                cap * sizeof *w->numbers);
+        w->cap_numbers = cap;
+    }
+    int64_t *to = w->numbers + w->n_points++ * width;
+    to[0] = item->time;
+    to[1] = item->duration;
+    to[2] = (int64_t)item->count;
+    for (uint32_t c = 0; c < w->k; c++)
+        to[3 + c] = item->totals[c];
 }
 
 void block_write_end(struct block_writer *w, struct str *points, struct str *head, struct str *body)
 {
     struct pack to = {.arena = w->arena}, all = {.arena = w->arena};
-    flush(w);
+    end_series(w);
+    flush_matrix(w);
     pack_varint(&to, w->n_series);
     pack_stream(&to, w->zstd, w->level, true, packed(&w->points));
     *points = packed(&to);
@@ -128,6 +279,11 @@ void block_reader_fini(struct block_reader *r)
     pack_buffer_fini(&r->nodes);
     pack_buffer_fini(&r->values);
     pack_buffer_fini(&r->spans);
+}
+
+bool block_reader_starved(const struct block_reader *r)
+{
+    return r->points.starved || r->nodes.starved || r->values.starved || r->spans.starved;
 }
 
 void *block_scratch(struct block_reader *r, void *items, size_t n, size_t *cap, size_t size)
@@ -233,7 +389,8 @@ static bool open_part(struct rows *rows, uint32_t k)
         if (!parts_next(p))
             return false;
     while (p->n_rows == 0);
-    struct str bytes = parts_bytes(p, rows->body);
+    struct str bytes =
+        rows->fetch ? rows->fetch(rows->fetch_ctx, p->at, p->n) : parts_bytes(p, rows->body);
     rows->at = 0;
     rows->k = k;
     if (p->is_segment) {
@@ -247,7 +404,7 @@ static bool open_part(struct rows *rows, uint32_t k)
            matrix_rows(&m, &rows->start, &rows->index, &rows->values);
 }
 
-bool rows_next(struct rows *rows, uint32_t k, struct arena *arena, struct symbols_values *v)
+bool rows_next(struct rows *rows, uint32_t k, struct row_buffer *to, struct symbols_values *v)
 {
     if (rows->bad)
         return false;
@@ -259,13 +416,12 @@ bool rows_next(struct rows *rows, uint32_t k, struct arena *arena, struct symbol
     }
     uint64_t row = rows->at++;
     if (rows->parts.is_segment) {
-        rows->bad = !segment_read(&rows->segment, arena, v);
+        rows->bad = !segment_read(&rows->segment, to, v);
         return !rows->bad;
     }
     uint32_t from = rows->start[row], n = rows->start[row + 1] - from;
     *v = (struct symbols_values){.n = n, .k = k};
-    v->nodes = arena_array(arena, n, sizeof *v->nodes);
-    v->values = arena_array(arena, (size_t)n * k, sizeof *v->values);
+    row_reserve(to, v, false, false);
     for (uint32_t i = 0; i < n; i++)
         v->nodes[i] = rows->r->dictionary[rows->index[from + i]];
     for (uint32_t c = 0; c < k; c++)

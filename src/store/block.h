@@ -14,28 +14,62 @@ struct block_item {
     struct symbols_values v;
 };
 
+// Arrays for the values of a row, which the next row uses again. Zeroed but for its arena, it
+// makes new ones.
+struct row_buffer {
+    struct arena *arena;
+    uint32_t *nodes;
+    int64_t *values;
+    uint64_t *spans;
+    struct store_trace *traces;
+    size_t cap_nodes, cap_values, cap_spans, cap_traces;
+};
+// Arrays for v->n entries of v->k columns.
+void row_reserve(struct row_buffer *b, struct symbols_values *v, bool spans, bool traces);
+
 // --- writing, in an arena ---
 
 void segment_pack(struct pack *to, const struct block_item *items, size_t n, uint32_t k,
                   ZSTD_CCtx *zstd, int level, bool checked);
 
+// A block is written row by row in memory that does not depend on the number of rows: rows wait
+// until there are enough for a part, and packed parts go to a temporary file.
 struct matrix_writer;
 struct block_writer {
     struct arena *arena;
     ZSTD_CCtx *zstd;
     int level;
+    size_t entries; // of a part, at most
     struct pack points, directory, heads, body;
     size_t n_series, n_parts;
     uint64_t n_items;
-    int64_t last, kind;
+    int64_t last, series, kind;
+    uint32_t k;
     struct matrix_writer *matrix;
     struct arena *scratch;
+    // Points of the series that is being written, k + 3 numbers each.
+    int64_t *numbers, *columns;
+    size_t n_points, cap_numbers, cap_columns;
+    // Rows that wait for a segment. Once a series has a span, the rest of it goes to segments.
+    struct {
+        bool begun;
+        struct block_item *items;
+        struct row_buffer flat; // all of the items, one after the other
+        size_t n, n_entries, cap;
+    } segment;
+    const char *directory_path; // of the temporary file; NULL: all of body stays in memory
+    int fd;                     // -1: there is none yet
+    uint64_t spilled;           // bytes in it: what comes before body
+    int error;                  // errno of a write that failed
 };
-// May jump out of arena, as all of it; block_write_fini is called in any case.
-void block_write(struct block_writer *w, struct arena *arena, ZSTD_CCtx *zstd, int level);
-// Series of one kind one after the other; items in the order of their time.
-void block_write_series(struct block_writer *w, int64_t series, int64_t kind,
-                        const struct block_item *items, size_t n, uint32_t k);
+// May jump out of arena, as all of it; block_write_fini is called in any case. entries: how many
+// of them are in memory at most, unless a row alone has more; 0: MATRIX_ENTRIES.
+void block_write(struct block_writer *w, struct arena *arena, ZSTD_CCtx *zstd, int level,
+                 size_t entries, const char *directory_path);
+// Series of one kind one after the other, each with its rows in the order of their time.
+void block_write_series(struct block_writer *w, int64_t series, int64_t kind, uint32_t k);
+void block_write_row(struct block_writer *w, const struct block_item *item);
+// body: what is not in the temporary file.
 void block_write_end(struct block_writer *w, struct str *points, struct str *head,
                      struct str *body);
 void block_write_fini(struct block_writer *w);
@@ -58,6 +92,8 @@ struct block_reader {
 };
 int block_reader_init(struct block_reader *r, struct arena *arena, struct err *e);
 void block_reader_fini(struct block_reader *r);
+// Whether something could not be read because there was no memory: then it may well be right.
+bool block_reader_starved(const struct block_reader *r);
 // An array for n elements in place of one of *cap, which it begins with.
 void *block_scratch(struct block_reader *r, void *items, size_t n, size_t *cap, size_t size);
 
@@ -113,14 +149,20 @@ void segment_open(struct segment *s, struct block_reader *r, struct str bytes, u
                   uint32_t n_nodes);
 // false when it is damaged.
 bool segment_next(struct segment *s, uint32_t column);
-// The same with all columns, into arena.
-bool segment_read(struct segment *s, struct arena *arena, struct symbols_values *v);
+// The same with all columns, into to.
+bool segment_read(struct segment *s, struct row_buffer *to, struct symbols_values *v);
 
 // The profiles of a block one after the other, in the order of its points.
+// Reads n bytes of a body from at on; good until the next call. Empty: there is no memory, or it
+// cannot be read.
+typedef struct str block_fetch_fn(void *ctx, size_t at, size_t n);
+
 struct rows {
     struct block_reader *r;
     struct parts parts;
     struct str body;
+    block_fetch_fn *fetch; // of a body that is not in memory
+    void *fetch_ctx;
     uint32_t n_nodes, k;
     uint64_t at; // in the part
     struct segment segment;
@@ -131,5 +173,5 @@ struct rows {
 };
 void rows_open(struct rows *rows, struct block_reader *r, struct str head, struct str body,
                uint32_t n_nodes);
-// The next one, of k columns, into arena. false when it is damaged or there is none.
-bool rows_next(struct rows *rows, uint32_t k, struct arena *arena, struct symbols_values *v);
+// The next one, of k columns. false when it is damaged or there is none.
+bool rows_next(struct rows *rows, uint32_t k, struct row_buffer *to, struct symbols_values *v);

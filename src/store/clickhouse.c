@@ -301,6 +301,7 @@ static const struct store_driver driver_functions = {
     .counters = clickhouse_counters,
     .tenants = clickhouse_tenants,
     .maintain = clickhouse_maintain,
+    .time = clickhouse_time,
     .delete_service = clickhouse_delete_service,
     .backup = clickhouse_backup,
     .check = clickhouse_check,
@@ -319,6 +320,7 @@ static int start(struct clickhouse *c, struct err *e)
     else if (code)
         return code;
     c->migrated = !code;
+    clickhouse_begin_retention(c);
     int error = pthread_create(&c->sender, NULL, clickhouse_send_loop, c);
     c->has_sender = !error;
     return error ? err_set(e, "the store cannot start a thread: %s", strerror(error)) : 0;

@@ -23,6 +23,7 @@
 #include "net/client.h"
 #include "store/driver.h"
 #include "store/labels.h"
+#include "store/retention.h"
 #include "store/symbols.h"
 
 #define HOUR_NANOS (INT64_C(3600) * 1000000000)
@@ -92,9 +93,10 @@ struct clickhouse {
     struct clickhouse_client *idle; // under lock
     struct stacks_cache *caches;    // under lock
     uint64_t cache_tick, days_dropped;
-    int64_t no_voids_until; // under lock, CLOCK_MONOTONIC
-    uint64_t names_version; // of the maintaining thread
-    int64_t next_sweep;     // the same, CLOCK_MONOTONIC
+    int64_t no_voids_until;     // under lock, CLOCK_MONOTONIC
+    uint64_t names_version;     // of the maintaining thread
+    struct retention retention; // the same
+    int64_t next_sweep;         // the same, CLOCK_MONOTONIC
     struct known known;
     struct spool spool;
     pthread_t sender;
@@ -296,6 +298,9 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
 // --- clickhouse_care.c ---
 
 int clickhouse_maintain(void *driver, bool all, struct err *e);
+int64_t clickhouse_time(const void *driver);
+// When the store is opened: age counts from the newest day that there is.
+void clickhouse_begin_retention(struct clickhouse *c);
 int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                               struct err *e);
 int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx,

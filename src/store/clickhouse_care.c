@@ -80,6 +80,29 @@ static int drop_day(struct clickhouse *c, uint32_t day, const char *why, struct 
     return 0;
 }
 
+static int64_t newest_end(const struct kept *days, size_t n)
+{
+    return n ? ((int64_t)days[n - 1].day + 1) * DAY_NANOS : INT64_MIN;
+}
+
+void clickhouse_begin_retention(struct clickhouse *c)
+{
+    struct arena *arena = c->migrated ? arena_new(0) : NULL;
+    struct kept *days = NULL;
+    size_t n = 0;
+    struct err ignored; // a ClickHouse that cannot answer is noted by others
+    if (arena && every_day(c, arena, &days, &n, &ignored))
+        n = 0;
+    retention_init(&c->retention, &c->options, newest_end(days, n));
+    arena_free(arena);
+}
+
+int64_t clickhouse_time(const void *driver)
+{
+    const struct clickhouse *c = driver;
+    return retention_time(&c->retention, &c->options);
+}
+
 int clickhouse_maintain(void *driver, bool all, struct err *e)
 {
     struct clickhouse *c = driver;
@@ -88,18 +111,19 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
     struct kept *days;
     size_t n = 0;
     uint64_t bytes = 0;
-    int64_t now = o->clock();
+    int64_t now = o->clock(), cutoff;
     if (all)
         spool_flush(&c->spool, INT64_C(30) * 1000000000);
     int code = arena ? every_day(c, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n; i++)
         bytes += days[i].bytes;
+    cutoff = retention_cutoff(&c->retention, o, newest_end(days, n));
     for (size_t i = 0; i < n && !code; i++) {
         const char *why = NULL;
         int64_t end = ((int64_t)days[i].day + 1) * DAY_NANOS;
-        if (o->keep_nanos > 0 && end < now - o->keep_nanos)
+        if (end < cutoff)
             why = "it is older than is to be kept";
-        else if (o->keep_bytes && bytes > o->keep_bytes && end <= now)
+        else if (o->keep_bytes && bytes > o->keep_bytes && end <= now && i + 1 < n)
             why = "the store is larger than it may be";
         if (!why)
             continue;

@@ -86,7 +86,7 @@ struct writer {
 
 static uint64_t hash_str(struct str s, uint64_t seed)
 {
-    return hash_bytes(s.p, s.n, seed);
+    return hash_stable(s.p, s.n, seed);
 }
 
 // All of a location's row behind its hash. *hashed: how much of it is what the location is; where
@@ -138,7 +138,7 @@ static uint64_t write_location(struct writer *w, uint32_t index)
     if (w->location[index])
         return w->location[index];
     write_content(w, &w->p->locations[index], &hashed);
-    uint64_t hash = hash_bytes(w->content.p, hashed, w->scope) | 1;
+    uint64_t hash = hash_stable(w->content.p, hashed, w->scope) | 1;
     w->location[index] = hash;
     if (!is_known(w->known, hash, w->to->day)) {
         struct out *out = &w->to->rows[T_LOCATIONS];
@@ -157,7 +157,7 @@ static uint64_t write_stack(struct writer *w, size_t sample)
     uint32_t depth = w->p->stack_len[sample];
     uint64_t hash = w->scope + depth;
     for (uint32_t i = 0; i < depth; i++)
-        hash = hash_mix(hash, write_location(w, stack[i]));
+        hash = hash_stable_mix(hash, write_location(w, stack[i]));
     hash |= 1; // 0 is no stack
     if (!is_known(w->known, ~hash, w->to->day)) {
         struct out *out = &w->to->rows[T_STACKS];
@@ -180,7 +180,7 @@ static uint64_t family_of(const struct writer *w, const struct kind *kind, uint3
     hash = hash_str(kind->types[column].unit, hash);
     hash = hash_str(kind->period_type, hash);
     hash = hash_str(kind->period_unit, hash);
-    return hash_mix(hash, w->scope);
+    return hash_stable_mix(hash, w->scope);
 }
 
 static void write_series(struct writer *w, const struct kind *kind, const uint64_t *families)
@@ -190,9 +190,9 @@ static void write_series(struct writer *w, const struct kind *kind, const uint64
     labels_pack(&labels, put->labels, put->n_labels);
     kind_pack(&body, kind);
     if (w->derived)
-        w->base = hash_mix(hash_bytes(body.p, body.n, families[0]), w->derived) | 1;
-    w->series = hash_bytes(labels.p, labels.n,
-                           hash_bytes(body.p, body.n, hash_mix(w->scope, 5 + w->base))) |
+        w->base = hash_stable_mix(hash_stable(body.p, body.n, families[0]), w->derived) | 1;
+    w->series = hash_stable(labels.p, labels.n,
+                            hash_stable(body.p, body.n, hash_stable_mix(w->scope, 5 + w->base))) |
                 1;
     if (is_known(w->known, w->series ^ 0x5555, w->to->day))
         return;
@@ -291,7 +291,9 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
 // What tells a put that came before: 0 if it has no id.
 static uint64_t id_of(const struct writer *w)
 {
-    return w->put->id.n ? hash_mix(hash_str(w->put->id, w->series), (uint64_t)w->put->time) | 1 : 0;
+    return w->put->id.n
+               ? hash_stable_mix(hash_str(w->put->id, w->series), (uint64_t)w->put->time) | 1
+               : 0;
 }
 
 static void write_profile(struct writer *w, uint64_t family, int64_t total, uint32_t n, bool others)

@@ -254,7 +254,7 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
         code = STORE_BUSY;
     } else {
         head.length = (uint32_t)(out.n - sizeof head);
-        head.hash = hash_bytes(out.p + sizeof head, head.length, f->batch ^ head.kind);
+        head.hash = hash_stable(out.p + sizeof head, head.length, f->batch ^ head.kind);
         memcpy(out.p, &head, sizeof head);
         if (!write_all(f->fd, out.p, out.n, f->bytes)) {
             code = failed(s, "write", e);
@@ -396,7 +396,7 @@ int spool_decide(struct spool *s, const struct segment_file *f, uint64_t whole, 
 {
     char path[PATH_MAX];
     struct head head = {(uint32_t)record.n, RECORD_DECISION,
-                        hash_bytes(record.p, record.n, f->batch ^ RECORD_DECISION)};
+                        hash_stable(record.p, record.n, f->batch ^ RECORD_DECISION)};
     path_of(s, f, path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     int code = 0;
@@ -440,7 +440,7 @@ enum record spool_next(struct unpack *b, uint64_t batch, struct unpack *record)
     memcpy(&head, b->p, sizeof head);
     if (head.length > (size_t)(b->end - b->p) - sizeof head ||
         (head.kind != RECORD_PUTS && head.kind != RECORD_DECISION) ||
-        head.hash != hash_bytes(b->p + sizeof head, head.length, batch ^ head.kind))
+        head.hash != hash_stable(b->p + sizeof head, head.length, batch ^ head.kind))
         return RECORD_END;
     *record = (struct unpack){b->p + sizeof head, b->p + sizeof head + head.length, false};
     b->p = record->end;

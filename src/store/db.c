@@ -13,7 +13,12 @@ int db_error(const struct db *db, int rc, const char *what, struct err *e)
 {
     const char *why = db->handle ? sqlite3_errmsg(db->handle) : sqlite3_errstr(rc);
     int error = db->handle ? sqlite3_system_errno(db->handle) : 0;
+    if (rc == SQLITE_IOERR_NOMEM)
+        rc = SQLITE_NOMEM;
     switch (rc & 255) {
+    case SQLITE_NOMEM: // says nothing about the file
+        err_set(e, "no memory to %s %s", what, db->path);
+        return STORE_BUSY;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
         err_set(e, "%s is damaged (%s): restore it from a backup or move it away", db->path, why);
@@ -89,7 +94,7 @@ int db_open(struct db *db, const char *path, enum db_mode mode, const char *sche
     int rc = sqlite3_open_v2(path, &db->handle, flags, NULL);
     int found = -1;
     if (rc == SQLITE_OK) {
-        sqlite3_busy_timeout(db->handle, 10000);
+        sqlite3_busy_timeout(db->handle, DB_BUSY_MILLIS);
         sqlite3_extended_result_codes(db->handle, 1);
         rc = mode == DB_READ ? run(db, "PRAGMA cache_size=-1024; PRAGMA query_only=1; "
                                        "SELECT count(*) FROM sqlite_master")
@@ -124,18 +129,20 @@ int db_open(struct db *db, const char *path, enum db_mode mode, const char *sche
         return code;
     }
     if (found > version) {
-        err_set(e, "%s is of format %d, which a later kiln wrote; this one knows up to %d", path,
-                found, version);
+        err_set(e,
+                "%s has format %d, which a newer kiln wrote; this one reads format %d: upgrade "
+                "kiln, or move the file away",
+                path, found, version);
         db_close(db);
-        return STORE_FAILED;
+        return STORE_FORMAT;
     }
     if (found && found < version && version != INT_MAX) {
         err_set(e,
-                "%s is of format %d, which an earlier kiln wrote; this one reads format %d only: "
-                "move the file away",
+                "%s has format %d, which an older kiln wrote; this one reads format %d: move the "
+                "file away",
                 path, found, version);
         db_close(db);
-        return STORE_FAILED;
+        return STORE_FORMAT;
     }
     return 0;
 }

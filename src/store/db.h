@@ -8,6 +8,8 @@
 #include "base/str.h"
 
 enum { DB_STATEMENTS = 48 };
+// How long a statement waits for a lock of another connection.
+enum { DB_BUSY_MILLIS = 10000 };
 
 struct db {
     sqlite3 *handle;
@@ -21,7 +23,7 @@ struct db {
 enum db_mode { DB_READ, DB_WRITE, DB_CREATE };
 
 // schema is run, in one transaction, where the database has none (user_version 0), and version
-// is what it then has; a version that is higher is refused. An enum store_code.
+// is what it then has; another version is refused (STORE_FORMAT). An enum store_code.
 int db_open(struct db *db, const char *path, enum db_mode mode, const char *schema, int version,
             struct err *e);
 void db_close(struct db *db);

@@ -7,6 +7,10 @@
 
 #include "store/store.h"
 
+// A code of a request, of commit only: something is locked that will not be for long. The request
+// has had no effect and comes again soon.
+enum { STORE_LATER = 1 };
+
 // The puts of one caller: they succeed or fail together.
 struct store_request {
     const struct store_put *puts;
@@ -15,6 +19,8 @@ struct store_request {
     void *ctx;
     size_t bytes;
     struct store_request *next;
+    struct waiting_tenant *tenant; // whose it is, for store.c
+    int64_t later;                 // since when it came again and again; 0: it did not
     // Filled by commit.
     int code;
     struct err error;
@@ -22,8 +28,11 @@ struct store_request {
 };
 
 struct store_driver {
+    // Close comes soon: maintain returns as soon as it can. May be NULL.
+    void (*stop)(void *driver);
     void (*close)(void *driver);
-    // When it returns, each request is durable (code 0) or has failed, with code and error.
+    // When it returns, each request is durable (code 0) or has failed, with code and error, or its
+    // code is STORE_LATER.
     void (*commit)(void *driver, struct store_request **requests, size_t n);
     int (*series)(void *driver, const struct store_select *select, struct arena *arena,
                   struct store_series **series, size_t *n, struct store_answer *answer,
@@ -37,6 +46,7 @@ struct store_driver {
     int (*tenants)(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
     int (*maintain)(void *driver, bool all, struct err *e);
+    int64_t (*time)(const void *driver);
     int (*delete_service)(void *driver, struct str tenant, struct str service, uint64_t *n,
                           struct err *e);
     int (*backup)(void *driver, const char *to, struct err *e);
@@ -47,6 +57,8 @@ struct store_driver {
                    struct arena *arena, struct store_address **addresses, size_t *n, struct err *e);
     int (*name)(void *driver, struct str tenant, const struct store_name *names, size_t n,
                 struct err *e);
+    // NULL: names are replaced by empty ones.
+    int (*forget_names)(void *driver, struct str tenant, struct str build_id, struct err *e);
 };
 
 // The default driver: a directory of SQLite databases. options are complete (no zeroes that mean

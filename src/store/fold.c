@@ -18,6 +18,7 @@ void fold_init(struct fold *f, struct arena *arena, struct db *names)
 {
     *f = (struct fold){.arena = arena, .names = names};
     model_build(&f->b, arena);
+    hash_init(&f->mapping_index, arena, 16);
     new_node(f, 0, MODEL_NONE);
 }
 
@@ -54,7 +55,12 @@ static uint32_t mapping_of(struct translation *t, uint32_t id)
         return t->mappings[id] - 1;
     const struct symbols_mapping *m = &t->s->mappings[id];
     uint32_t file = string_of(t, m->file), build_id = string_of(t, m->build_id);
-    for (uint32_t i = 0; i < f->b.p->n_mappings; i++) {
+    uint64_t hash = hash_mix(hash_mix(((uint64_t)file << 32) | build_id, m->size), m->offset);
+    if (m->flags & SYMBOLS_FIXED)
+        hash = hash_mix(hash, m->start);
+    for (struct hash_probe at = hash_find(&f->mapping_index, hash);
+         hash_hit(&f->mapping_index, &at); hash_next(&f->mapping_index, &at)) {
+        uint32_t i = at.item;
         const struct model_mapping *n = &f->b.p->mappings[i];
         if (n->file == file && n->build_id == build_id && n->limit - n->start == m->size &&
             n->offset == m->offset && f->mapping_flags[i] == m->flags &&
@@ -76,6 +82,7 @@ static uint32_t mapping_of(struct translation *t, uint32_t id)
                                       .has_filenames = m->flags & SYMBOLS_HAS_FILENAMES,
                                       .has_line_numbers = m->flags & SYMBOLS_HAS_LINE_NUMBERS,
                                       .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
+    hash_add(&f->mapping_index, f->arena, hash, made);
     t->mappings[id] = made + 1;
     return made;
 }
@@ -167,6 +174,8 @@ void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, ui
     to[0] = 0;
     f->self[0] = pack_add(f->self[0], values[0]);
     for (uint32_t i = 1; i < n_nodes; i++) {
+        if (i % 8192 == 0)
+            arena_check(a);
         if (!to[i])
             continue;
         to[i] = node_of(f, to[s->nodes[i].parent], location_of(&t, s->nodes[i].location));

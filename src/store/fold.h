@@ -12,6 +12,7 @@ struct fold {
     uint32_t n;
     size_t cap_parent, cap_location, cap_self, cap_mappings;
     struct hash_table index; // (parent, location); only from the second part on
+    struct hash_table mapping_index;
     bool first_done, indexed;
     uint32_t *mapping_flags; // beside b.p->mappings
     struct db *names;        // handle NULL: none

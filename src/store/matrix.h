@@ -15,6 +15,7 @@ enum { MATRIX_COLUMNS = 64 };
 // Rows that wait to be packed; in an arena.
 struct matrix_writer {
     struct arena *arena;
+    size_t limit; // entries of a matrix with more than one row; 0: MATRIX_ENTRIES
     uint32_t k, n_rows;
     size_t n; // entries
     uint32_t *nodes, *rows;

@@ -11,5 +11,5 @@ enum { MATRIX_SUMS_PAY = 256 };
 
 static inline uint32_t matrix_check(struct str bytes)
 {
-    return (uint32_t)hash_bytes(bytes.p, bytes.n, 0);
+    return (uint32_t)hash_stable(bytes.p, bytes.n, 0);
 }

@@ -13,7 +13,10 @@ static void *room(struct arena *arena, void *items, size_t n, size_t *cap, size_
 
 bool matrix_is_full(const struct matrix_writer *w, uint32_t n, uint32_t k)
 {
-    return w->n_rows && (w->k != k || w->n + n > MATRIX_ENTRIES || w->n_rows == MATRIX_ROWS);
+    size_t limit = w->limit ? w->limit : MATRIX_ENTRIES;
+    // Wide rows count as more entries: what is held does not depend on the number of columns.
+    limit = k > 4 ? limit * 4 / k : limit;
+    return w->n_rows && (w->k != k || w->n + n > limit || w->n_rows == MATRIX_ROWS);
 }
 
 void matrix_add(struct matrix_writer *w, const struct symbols_values *v)
@@ -50,21 +53,19 @@ static void turn(struct matrix_writer *w, struct arena *a, struct turned *t)
     for (size_t i = 0; i < w->n; i++)
         max = w->nodes[i] > max ? w->nodes[i] : max;
     w->place = room(w->arena, w->place, (size_t)max + 1, &w->cap_place, sizeof *w->place);
-    memset(w->place, 0, ((size_t)max + 1) * sizeof *w->place);
+    t->nodes = arena_array(a, w->n, sizeof *t->nodes);
     for (size_t i = 0; i < w->n; i++)
-        t->n_nodes += w->place[w->nodes[i]]++ == 0;
-    t->nodes = arena_array(a, t->n_nodes, sizeof *t->nodes);
+        if (w->place[w->nodes[i]]++ == 0)
+            t->nodes[t->n_nodes++] = w->nodes[i];
+    pack_sort(t->nodes, t->n_nodes, arena_array(a, t->n_nodes, sizeof *t->nodes));
     t->start = arena_array(a, (size_t)t->n_nodes + 1, sizeof *t->start);
     t->rows = arena_array(a, t->n, sizeof *t->rows);
     t->values = arena_array(a, t->n * w->k, sizeof *t->values);
-    uint32_t at = 0, found = 0;
-    for (uint32_t node = 0; node <= max && found < t->n_nodes; node++) {
-        uint32_t n = w->place[node];
-        if (!n)
-            continue;
-        t->nodes[found] = node;
-        t->start[found++] = at;
-        w->place[node] = at;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < t->n_nodes; i++) {
+        uint32_t n = w->place[t->nodes[i]];
+        t->start[i] = at;
+        w->place[t->nodes[i]] = at;
         at += n;
     }
     t->start[t->n_nodes] = at;
@@ -74,6 +75,9 @@ static void turn(struct matrix_writer *w, struct arena *a, struct turned *t)
         for (uint32_t c = 0; c < w->k; c++)
             t->values[c * t->n + to] = w->values[i * w->k + c];
     }
+    // All zero again: what it costs depends on the entries, not on how many nodes there are.
+    for (uint32_t i = 0; i < t->n_nodes; i++)
+        w->place[t->nodes[i]] = 0;
 }
 
 static void put_rows(struct bits *b, const struct turned *t)

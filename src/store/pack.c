@@ -45,6 +45,28 @@ struct str unpack_str(struct unpack *b)
     return unpack_bytes(b, n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)n);
 }
 
+// Least significant digits first.
+void pack_sort(uint32_t *v, size_t n, uint32_t *scratch)
+{
+    uint32_t max = 0, *from = v, *to = scratch;
+    for (size_t i = 0; i < n; i++)
+        max = v[i] > max ? v[i] : max;
+    for (unsigned shift = 0; n > 1 && shift < 32 && max >> shift; shift += 8) {
+        size_t at[257] = {0};
+        for (size_t i = 0; i < n; i++)
+            at[((from[i] >> shift) & 255) + 1]++;
+        for (unsigned i = 0; i < 256; i++)
+            at[i + 1] += at[i];
+        for (size_t i = 0; i < n; i++)
+            to[at[(from[i] >> shift) & 255]++] = from[i];
+        uint32_t *other = from;
+        from = to;
+        to = other;
+    }
+    if (from != v)
+        memcpy(v, from, n * sizeof *v);
+}
+
 uint64_t pack_divisor(uint64_t a, uint64_t b)
 {
     while (b) {
@@ -284,6 +306,7 @@ void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer
             free(buffer->p);
             buffer->cap = (size_t)raw + (size_t)raw / 4;
             buffer->p = malloc(buffer->cap);
+            buffer->starved |= !buffer->p;
             if (!buffer->p)
                 buffer->cap = 0;
         }

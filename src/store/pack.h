@@ -97,6 +97,9 @@ static inline int64_t pack_add(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
+// Ascending, in linear time. scratch has room for n.
+void pack_sort(uint32_t *v, size_t n, uint32_t *scratch);
+
 // --- columns: k of n numbers each, values[column * n + row] ---
 
 // The greatest common divisor; of 0 and b it is b.
@@ -135,8 +138,10 @@ void pack_stream(struct pack *b, ZSTD_CCtx *zstd, int level, bool checked, struc
 struct pack_buffer {
     uint8_t *p;
     size_t cap;
+    bool starved; // there was no memory: what was read as bad may be right
 };
 void pack_buffer_fini(struct pack_buffer *buffer);
-// *to reads what the stream holds; it is in buffer, or where b is. No memory counts as bad.
+// *to reads what the stream holds; it is in buffer, or where b is. Without memory for it, b is bad
+// and the buffer starved.
 void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer,
                    struct unpack *to);

@@ -60,6 +60,23 @@ static void pack_spans(struct pack *to, const struct symbols_values *v)
     }
 }
 
+// The place of a node that the dictionary has. Nodes mostly come in its order: the places at and
+// after the last one are looked at first.
+static uint32_t place_of(const uint32_t *dictionary, uint32_t n, uint32_t last, uint32_t node)
+{
+    uint32_t low = 0;
+    if (dictionary[last] == node)
+        return last;
+    if (last + 1 < n && dictionary[last + 1] == node)
+        return last + 1;
+    while (n > 1) {
+        uint32_t half = n / 2;
+        low += dictionary[low + half] <= node ? half : 0;
+        n -= half;
+    }
+    return low;
+}
+
 // How an item says which nodes of the dictionary it has.
 enum { ITEM_SOME, ITEM_ALL, ITEM_SPANS, ITEM_TRACES };
 
@@ -116,10 +133,7 @@ void segment_pack(struct pack *to, const struct block_item *items, size_t n, uin
         pack_varint(&nodes, ((uint64_t)v->n << 2) | (unsigned)how);
         uint32_t at = 0, last = UINT32_MAX;
         for (uint32_t j = 0; j < v->n && how != ITEM_ALL; j++) {
-            if (j && v->nodes[j] < v->nodes[j - 1])
-                at = 0;
-            while (dictionary[at] != v->nodes[j])
-                at++;
+            at = place_of(dictionary, count, at, v->nodes[j]);
             if (how != ITEM_SOME)
                 pack_signed(&nodes, (int64_t)at - (j ? last : 0));
             else
@@ -319,7 +333,31 @@ bool segment_next(struct segment *s, uint32_t column)
     return !s->bad;
 }
 
-bool segment_read(struct segment *s, struct arena *arena, struct symbols_values *v)
+static void *row_room(struct arena *arena, void *items, size_t n, size_t *cap, size_t size)
+{
+    if (n <= *cap)
+        return items;
+    size_t larger = *cap ? n + n / 2 : n;
+    items = arena_grow(arena, items, *cap * size, larger * size);
+    *cap = larger;
+    return items;
+}
+
+void row_reserve(struct row_buffer *b, struct symbols_values *v, bool spans, bool traces)
+{
+    b->nodes = row_room(b->arena, b->nodes, v->n, &b->cap_nodes, sizeof *b->nodes);
+    b->values =
+        row_room(b->arena, b->values, (size_t)v->n * v->k, &b->cap_values, sizeof *b->values);
+    v->nodes = b->nodes;
+    v->values = b->values;
+    if (spans)
+        v->spans = b->spans = row_room(b->arena, b->spans, v->n, &b->cap_spans, sizeof *b->spans);
+    if (traces)
+        v->traces = b->traces =
+            row_room(b->arena, b->traces, v->n, &b->cap_traces, sizeof *b->traces);
+}
+
+bool segment_read(struct segment *s, struct row_buffer *to, struct symbols_values *v)
 {
     struct block_reader *r = s->r;
     if (s->in_bits ? !next_alone(s) : !next_nodes(s)) {
@@ -327,18 +365,13 @@ bool segment_read(struct segment *s, struct arena *arena, struct symbols_values 
         return false;
     }
     *v = (struct symbols_values){.n = s->n, .k = s->k};
-    v->nodes = arena_array(arena, s->n, sizeof *v->nodes);
-    v->values = arena_array(arena, (size_t)s->n * s->k, sizeof *v->values);
+    row_reserve(to, v, s->has_spans && s->n, s->has_traces && s->n);
     for (uint32_t i = 0; i < s->n; i++)
         v->nodes[i] = r->dictionary[r->index[i]];
-    if (s->has_spans && s->n) {
-        v->spans = arena_array(arena, s->n, sizeof *v->spans);
+    if (v->spans)
         memcpy(v->spans, r->span, s->n * sizeof *v->spans);
-    }
-    if (s->has_traces && s->n) {
-        v->traces = arena_array(arena, s->n, sizeof *v->traces);
+    if (v->traces)
         memcpy(v->traces, r->trace, s->n * sizeof *v->traces);
-    }
     for (uint32_t c = 0; c < s->k && s->in_bits; c++)
         read_alone(s, c, v->values + (size_t)c * s->n);
     if (s->in_bits)

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,16 +21,73 @@ void lite_note(struct lite *lite, const char *format, ...)
     lite->options.note(lite->options.note_ctx, text);
 }
 
+void lite_service_name(struct db *db, int64_t service, char name[200])
+{
+    int code;
+    struct err ignored;
+    sqlite3_stmt *q = db_prepare(db, "SELECT name FROM service WHERE id=?", &code, &ignored);
+    snprintf(name, 200, "?");
+    if (!q)
+        return;
+    sqlite3_bind_int64(q, 1, service);
+    if (sqlite3_step(q) == SQLITE_ROW)
+        snprintf(name, 200, "%s", (const char *)sqlite3_column_text(q, 0));
+    sqlite3_reset(q);
+}
+
+bool lite_is_unreadable(int code)
+{
+    return code == STORE_CORRUPT || code == STORE_FORMAT;
+}
+
+void lite_leave_out(struct lite *lite, int code, int64_t number, struct store_answer *answer,
+                    const struct err *e)
+{
+    char path[PATH_MAX];
+    day_path(lite, STR("t"), number, path);
+    const char *file = strrchr(path, '/') + 1;
+    // Each of many queries would note the same.
+    int64_t now = budget_now();
+    pthread_mutex_lock(&lite->read);
+    bool noted = lite->noted_at && lite->noted_day == number &&
+                 now - lite->noted_at < INT64_C(60) * 1000000000;
+    if (!noted) {
+        lite->noted_day = number;
+        lite->noted_at = now;
+    }
+    pthread_mutex_unlock(&lite->read);
+    if (!noted)
+        lite_note(lite, "%s", e->message);
+    answer->damaged_days++;
+    answer->format_days += code == STORE_FORMAT;
+    if (answer->n_warnings == sizeof answer->warnings / sizeof *answer->warnings)
+        return;
+    snprintf(answer->warnings[answer->n_warnings++], sizeof answer->warnings[0],
+             code == STORE_FORMAT
+                 ? "%.10s was left out: it was written in a format that this version of kiln does "
+                   "not read"
+                 : "%.10s is incomplete: a part of it is damaged and was left out",
+             file);
+}
+
+static void lite_stop(void *driver)
+{
+    struct lite *lite = driver;
+    lite->stopping = true;
+}
+
 static void lite_close(void *driver)
 {
     struct lite *lite = driver;
     while (lite->days)
         day_close(lite, lite->days);
     reader_forget(lite);
+    hours_fini(lite);
     ZSTD_freeCCtx(lite->zstd);
     ZSTD_freeDCtx(lite->unzstd);
     pthread_mutex_destroy(&lite->write);
     pthread_mutex_destroy(&lite->read);
+    pthread_mutex_destroy(&lite->care);
     if (lite->lock_fd >= 0)
         close(lite->lock_fd);
     free(lite->directory);
@@ -42,9 +100,8 @@ static void lite_counters(void *driver, struct store_counters *counters)
     pthread_mutex_lock(&lite->read);
     counters->days_dropped = lite->days_dropped;
     counters->hours_closed = lite->hours_closed;
-    counters->cache_bytes = lite->written_symbols;
-    for (const struct reader_symbols *s = lite->symbols; s; s = s->next)
-        counters->cache_bytes += s->size;
+    counters->close_failures = lite->close_failures;
+    counters->cache_bytes = lite->written_symbols + lite->read_symbols;
     pthread_mutex_unlock(&lite->read);
 }
 
@@ -82,6 +139,7 @@ static int make_directories(const char *directory, struct err *e)
 }
 
 static const struct store_driver DRIVER = {
+    .stop = lite_stop,
     .close = lite_close,
     .commit = sqlite_commit,
     .series = sqlite_series,
@@ -91,12 +149,14 @@ static const struct store_driver DRIVER = {
     .counters = lite_counters,
     .tenants = sqlite_tenants,
     .maintain = sqlite_maintain,
+    .time = sqlite_time,
     .delete_service = sqlite_delete_service,
     .backup = sqlite_backup,
     .check = sqlite_check,
     .each = sqlite_each,
     .unnamed = sqlite_unnamed,
     .name = sqlite_name,
+    .forget_names = sqlite_forget_names,
 };
 
 int store_sqlite_open(const char *directory, const struct store_options *options,
@@ -111,6 +171,7 @@ int store_sqlite_open(const char *directory, const struct store_options *options
     lite->lock_fd = -1;
     pthread_mutex_init(&lite->write, NULL);
     pthread_mutex_init(&lite->read, NULL);
+    pthread_mutex_init(&lite->care, NULL);
     lite->directory = strdup(directory);
     lite->zstd = ZSTD_createCCtx();
     lite->unzstd = ZSTD_createDCtx();
@@ -121,6 +182,8 @@ int store_sqlite_open(const char *directory, const struct store_options *options
         code = make_directories(directory, e);
     if (!code && !options->look_only)
         code = lock_directory(lite, e);
+    if (!code && !options->look_only)
+        code = sqlite_begin_retention(lite, e);
     if (code) {
         lite_close(lite);
         return code;

@@ -9,9 +9,6 @@
 
 #include "store/sqlite.h"
 
-// How long after an hour its profiles may still come before it is closed.
-#define GRACE_NANOS (INT64_C(120) * 1000000000)
-
 static uint64_t size_of(const char *path, const char *suffix)
 {
     char name[PATH_MAX + 8];
@@ -25,98 +22,6 @@ static uint64_t day_bytes(const struct lite *lite, struct str tenant, int64_t da
     char path[PATH_MAX];
     day_path(lite, tenant, day, path);
     return size_of(path, "") + size_of(path, "-wal") + size_of(path, "-shm");
-}
-
-// --- hours ---
-
-// The next service and hour with fresh profiles after these, the hour below before. 1: there is.
-static int next_open_hour(struct day *day, int64_t before, int64_t *service, int64_t *hour,
-                          struct err *e)
-{
-    int code = 0;
-    sqlite3_stmt *q = db_prepare(
-        &day->db, "SELECT service, hour FROM fresh WHERE (service, hour) > (?,?) LIMIT 1", &code,
-        e);
-    if (!q)
-        return code;
-    for (;;) {
-        sqlite3_reset(q);
-        sqlite3_bind_int64(q, 1, *service);
-        sqlite3_bind_int64(q, 2, *hour);
-        int rc = sqlite3_step(q);
-        if (rc != SQLITE_ROW)
-            code = rc == SQLITE_DONE ? 0 : db_error(&day->db, rc, "read", e);
-        if (rc == SQLITE_ROW) {
-            *service = sqlite3_column_int64(q, 0);
-            *hour = sqlite3_column_int64(q, 1);
-            if (*hour >= before)
-                continue;
-            code = 1;
-        }
-        sqlite3_reset(q);
-        return code;
-    }
-}
-
-// Pages that closed hours leave. over: nothing more is to come, and it pays to write all anew.
-static void give_back_pages(struct day *day, bool over)
-{
-    struct err ignored;
-    int64_t pages = db_number(&day->db, "PRAGMA page_count", 0);
-    int64_t empty = db_number(&day->db, "PRAGMA freelist_count", 0);
-    if (over && empty * 16 > pages)
-        db_exec(&day->db, "VACUUM", &ignored);
-    else
-        db_exec(&day->db, "PRAGMA incremental_vacuum", &ignored);
-    db_exec(&day->db, "PRAGMA wal_checkpoint(TRUNCATE)", &ignored);
-}
-
-// Ids that came more than a day ago.
-static void forget_ids(struct lite *lite, struct day *day)
-{
-    struct err e;
-    int code;
-    sqlite3_stmt *q = db_prepare(&day->db, "DELETE FROM seen WHERE hour < ?", &code, &e);
-    if (!q)
-        return;
-    sqlite3_bind_int64(q, 1, lite->options.clock() / HOUR_NANOS - 24);
-    db_run(&day->db, q, &e);
-}
-
-// lite->write is held hour by hour, so that commits come in between.
-static int close_hours(struct lite *lite, struct str tenant, int64_t number, bool all,
-                       struct err *e)
-{
-    int64_t before = all ? INT64_MAX : (lite->options.clock() - GRACE_NANOS) / HOUR_NANOS;
-    int64_t service = 0, hour = 0;
-    bool any = false, over = before >= (number + 1) * 24;
-    int code;
-    do {
-        struct day *day = NULL;
-        pthread_mutex_lock(&lite->write);
-        code = day_open(lite, tenant, number, false, &day, e);
-        if (!code && day) {
-            code = next_open_hour(day, before, &service, &hour, e);
-            if (code == 1) {
-                int failed = sqlite_close_hour(lite, day, service, hour, over, e);
-                code = failed ? failed : 1;
-                any = true;
-            } else if (!code && any) {
-                forget_ids(lite, day);
-                give_back_pages(day, over);
-                if (over) // with its log; it is opened again if anything comes
-                    day_close(lite, day);
-            }
-        }
-        day_trim(lite, false);
-        pthread_mutex_unlock(&lite->write);
-        if (code == 1) {
-            pthread_mutex_lock(&lite->read);
-            lite->hours_closed++;
-            pthread_mutex_unlock(&lite->read);
-        }
-    } while (code == 1);
-    return code;
 }
 
 // --- days ---
@@ -186,19 +91,47 @@ static int every_day(struct lite *lite, struct arena *arena, struct kept **days,
     return code;
 }
 
-// Oldest first. The day that is being written is never dropped for its size.
+int sqlite_begin_retention(struct lite *lite, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct str *tenants;
+    size_t n_tenants = 0;
+    int64_t newest = INT64_MIN;
+    int code = arena ? sqlite_tenants(lite, arena, &tenants, &n_tenants, e)
+                     : err_set(e, "no memory to open the store");
+    for (size_t i = 0; i < n_tenants && !code; i++) {
+        int64_t *days;
+        size_t n = 0;
+        code = day_list(lite, tenants[i], 0, INT64_MAX, arena, &days, &n, e);
+        if (n && (days[n - 1] + 1) * DAY_NANOS > newest)
+            newest = (days[n - 1] + 1) * DAY_NANOS;
+    }
+    arena_free(arena);
+    retention_init(&lite->retention, &lite->options, newest);
+    return code;
+}
+
+int64_t sqlite_time(const void *driver)
+{
+    const struct lite *lite = driver;
+    return retention_time(&lite->retention, &lite->options);
+}
+
+// Oldest first. Neither the newest day nor the day that is being written is dropped for its size.
 static void drop_days(struct lite *lite, struct kept *days, size_t n)
 {
     const struct store_options *o = &lite->options;
-    int64_t now = o->clock();
+    int64_t newest = n ? days[n - 1].number : 0, today = day_of(o->clock());
+    int64_t cutoff =
+        retention_cutoff(&lite->retention, o, n ? (newest + 1) * DAY_NANOS : INT64_MIN);
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++)
         bytes += days[i].bytes;
     for (size_t i = 0; i < n; i++) {
         struct statvfs disk;
         const char *why = NULL;
-        bool past = days[i].number < day_of(now);
-        if (o->keep_nanos > 0 && (days[i].number + 1) * DAY_NANOS < now - o->keep_nanos)
+        bool past = days[i].number < newest && days[i].number != today;
+        if ((days[i].number + 1) * DAY_NANOS < cutoff)
             why = "it is older than is to be kept";
         else if (past && o->keep_bytes && bytes > o->keep_bytes)
             why = "the store is larger than it may be";
@@ -218,13 +151,15 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
     struct arena *arena = arena_new(0);
     struct kept *days;
     size_t n = 0;
+    pthread_mutex_lock(&lite->care);
     int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
     if (!code) {
         drop_days(lite, days, n);
         code = every_day(lite, arena, &days, &n, e);
     }
     int64_t today = day_of(lite->options.clock());
-    for (size_t i = 0; i < n && !code; i++) {
+    int failed = 0;
+    for (size_t i = 0; i < n && !code && !lite->stopping; i++) {
         // Old days that nobody writes to were looked at once.
         bool open = false;
         pthread_mutex_lock(&lite->write);
@@ -232,12 +167,15 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
             open |= d->number == days[i].number && str_eq(str_from(d->tenant), days[i].tenant);
         open |= !lite->all_days_seen;
         pthread_mutex_unlock(&lite->write);
-        if (!open && !all && days[i].number < today - 1)
+        if (!open && !all && days[i].number < today - 1 &&
+            !hours_are_due(lite, days[i].tenant, days[i].number))
             continue;
-        code = close_hours(lite, days[i].tenant, days[i].number, all, e);
-        if (code == STORE_CORRUPT) {
-            lite_note(lite, "%s", e->message);
-            code = 0;
+        // What fails has been noted: the other days go on.
+        struct err why;
+        int result = hours_close(lite, days[i].tenant, days[i].number, all, &why);
+        if (result && !failed && !lite_is_unreadable(result)) {
+            failed = result;
+            *e = why;
         }
     }
     if (!code) {
@@ -245,8 +183,10 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
         lite->all_days_seen = true;
         pthread_mutex_unlock(&lite->write);
     }
+    pthread_mutex_unlock(&lite->care);
     arena_free(arena);
-    return code;
+    // Whoever asked for it wants to know; the store's own thread goes on in any case.
+    return code || !all ? code : failed;
 }
 
 // --- services ---
@@ -281,6 +221,8 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
         if (i < 2)
             *n += (uint64_t)sqlite3_changes(day->db.handle);
     }
+    // Before: who has packed an hour of it meanwhile must not write it after that.
+    reader_forget(lite);
     if (!code)
         code = db_exec(&day->db, "COMMIT", e);
     if (code)
@@ -288,7 +230,7 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
     day_drop_symbols(lite, day);
     day_forget_series(day);
     if (!code)
-        give_back_pages(day, true);
+        hours_give_back_pages(&day->db, true);
     // Its number may be given to another service.
     reader_forget(lite);
     return code;
@@ -312,7 +254,7 @@ int sqlite_delete_service(void *driver, struct str tenant, struct str service, u
             code = delete_from(lite, day, service, n, e);
         day_trim(lite, false);
         pthread_mutex_unlock(&lite->write);
-        if (code == STORE_CORRUPT) {
+        if (lite_is_unreadable(code)) {
             lite_note(lite, "%s", e->message);
             code = 0;
         }

@@ -1,13 +1,24 @@
 // Closing an hour: the fresh profiles of a service become one block, beside it their sums over
 // five minutes and over the hour. What came late is merged into the block that is there.
+//
+// Profiles are read from a snapshot, row by row in the order of their series and times, and packed
+// in parts of a bounded size: neither the number of series nor that of profiles matters for memory.
+// Only those who write to the same day wait, while the packed block is put in the place of what it
+// was made of: by a connection of its own, so that the committer goes on with the other days.
+#include <errno.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "store/rollup.h"
 #include "store/sqlite.h"
 
 enum { BLOCK_LEVEL = 9, PAST_LEVEL = 15, SYMBOL_CHUNKS = 8 };
 // Profiles of a series from which on its own roll-ups are written. With fewer its profiles are read
 // as soon, and what all series of a block amount to is in the block's head.
 enum { HOUR_PAYS = 60, FIVE_MINUTES_PAY = 100 };
+// Bytes of the store's memory for an entry of the parts that wait to be packed.
+enum { BYTES_PER_ENTRY = 256, LEAST_ENTRIES = 16 << 10, MOST_ENTRIES = 512 << 10 };
+enum { COPY_BYTES = 256 << 10 };
 
 // A series with fresh profiles.
 struct listed {
@@ -16,113 +27,138 @@ struct listed {
 
 struct closing {
     struct lite *lite;
-    struct day *day;
+    struct reader *reader; // the snapshot
     int64_t service, hour;
-    struct arena *arena;   // of the hour
-    struct arena *scratch; // of one series
+    struct arena *arena;
+    ZSTD_CCtx *zstd;
     struct block_reader r, r_old;
     struct block_writer raw, five, whole;
     bool with_hour, with_five;
-    // The block that is there already.
+    struct rollup bucket, total;
+    // The block that is there already, one group of its points after the other.
     size_t n_old;
     struct points points;
     struct rows rows;
-    int64_t old_kind; // of the series that comes next
+    sqlite3_blob *body;
+    struct pack_buffer part;
     bool more_old;
+    int64_t old_kind, old_series;
+    int64_t *old; // points of the group: columns of time, duration, totals
+    size_t n_group, at_old, cap_old;
+    uint32_t old_k;
+    struct row_buffer old_row, fresh_row;
     // Series in the order of their kinds, then ids: so they are in blocks, too.
     struct listed *fresh;
     size_t n_fresh, at_fresh, cap_fresh;
-    uint32_t *place; // of a node in a sum; node numbers up to n_place
-    size_t n_place;
+    uint64_t n_rows; // fresh ones that were packed
+    // Many small chunks of symbols in one; n 0: they stay.
+    struct pack symbols;
+    int64_t chunk;
 };
 
-static int damaged(const struct closing *c, struct err *e)
+static int close_damaged(const struct closing *c, struct err *e)
 {
-    err_set(e, "%s is damaged: a profile of hour %lld cannot be read", c->day->db.path,
+    if (block_reader_starved(&c->r) || block_reader_starved(&c->r_old) || c->part.starved) {
+        err_set(e, "no memory to close an hour of %s", c->reader->db.path);
+        return STORE_BUSY;
+    }
+    err_set(e, "%s is damaged: a profile of hour %lld cannot be read", c->reader->db.path,
             (long long)(c->hour % 24));
     return STORE_CORRUPT;
 }
 
-static int item_order(const void *a, const void *b)
+static void *close_room(struct closing *c, void *items, size_t n, size_t *cap, size_t size)
 {
-    const struct block_item *x = a, *y = b;
-    return x->time < y->time ? -1 : x->time > y->time;
+    if (n <= *cap)
+        return items;
+    size_t larger = n + n / 2 + 64;
+    items = arena_grow(c->arena, items, *cap * size, larger * size);
+    *cap = larger;
+    return items;
 }
 
-// The sum of items as one; in scratch.
-static struct block_item sum_items(struct closing *c, const struct block_item *items, size_t n,
-                                   uint32_t k, int64_t time)
-{
-    struct block_item sum = {.time = time};
-    size_t entries = 0;
-    uint32_t max = 0;
-    for (size_t i = 0; i < n; i++) {
-        entries += items[i].v.n;
-        for (uint32_t j = 0; j < items[i].v.n; j++)
-            max = items[i].v.nodes[j] > max ? items[i].v.nodes[j] : max;
-    }
-    if (max >= c->n_place) {
-        c->n_place = (size_t)max * 2 + 1;
-        c->place = arena_array(c->arena, c->n_place, sizeof *c->place);
-    }
-    // 1: occurs; then its rank, so that nodes come out in order.
-    for (size_t i = 0; i < n; i++)
-        for (uint32_t j = 0; j < items[i].v.n; j++)
-            c->place[items[i].v.nodes[j]] = 1;
-    uint32_t *nodes = arena_array(c->scratch, entries, sizeof *nodes), count = 0;
-    for (uint32_t node = 0; node <= max; node++)
-        if (c->place[node]) {
-            nodes[count] = node;
-            c->place[node] = count++;
-        }
-    sum.v = (struct symbols_values){.n = count, .k = k, .nodes = nodes};
-    sum.v.values = arena_array(c->scratch, (size_t)count * k, sizeof *sum.v.values);
-    sum.totals = arena_array(c->scratch, k, sizeof *sum.totals);
-    for (size_t i = 0; i < n; i++) {
-        const struct symbols_values *v = &items[i].v;
-        sum.count += items[i].count;
-        sum.duration = pack_add(sum.duration, items[i].duration);
-        for (uint32_t t = 0; t < k; t++) {
-            int64_t *to = sum.v.values + (size_t)t * count;
-            const int64_t *from = v->values + (size_t)t * v->n;
-            sum.totals[t] = pack_add(sum.totals[t], items[i].totals[t]);
-            for (uint32_t j = 0; j < v->n; j++) {
-                int64_t *at = &to[c->place[v->nodes[j]]];
-                *at = pack_add(*at, from[j]);
-            }
-        }
-    }
-    for (uint32_t i = 0; i < count; i++)
-        c->place[nodes[i]] = 0;
-    return sum;
-}
+// --- rows ---
 
-static void write_series(struct closing *c, const struct listed *series, struct block_item *items,
-                         size_t n, uint32_t k)
+static void close_row(struct closing *c, const struct block_item *item)
 {
-    qsort(items, n, sizeof *items, item_order);
-    block_write_series(&c->raw, series->id, series->kind, items, n, k);
+    block_write_row(&c->raw, item);
     if (c->with_five) {
-        struct block_item buckets[13];
-        size_t m = 0;
-        for (size_t at = 0, end; at < n && m < 13; at = end) {
-            int64_t start = items[at].time - items[at].time % FIVE_MINUTES_NANOS;
-            for (end = at; end < n && items[end].time < start + FIVE_MINUTES_NANOS; end++)
-                ;
-            buckets[m++] = sum_items(c, items + at, end - at, k, start);
-        }
-        block_write_series(&c->five, series->id, series->kind, buckets, m, k);
+        int64_t start = item->time - item->time % FIVE_MINUTES_NANOS;
+        if (start != c->bucket.sum.time)
+            rollup_write(&c->bucket, &c->five);
+        c->bucket.sum.time = start;
+        rollup_add(&c->bucket, item);
     }
-    if (c->with_hour) {
-        struct block_item sum = sum_items(c, items, n, k, c->hour * HOUR_NANOS);
-        block_write_series(&c->whole, series->id, series->kind, &sum, 1, k);
-    }
+    if (c->with_hour)
+        rollup_add(&c->total, item);
 }
+
+// --- the block that is there ---
+
+static struct str fetch_part(void *ctx, size_t at, size_t n)
+{
+    struct closing *c = ctx;
+    struct pack_buffer *b = &c->part;
+    if (b->cap < n) {
+        free(b->p);
+        b->p = malloc(n);
+        b->cap = b->p ? n : 0;
+        b->starved |= !b->p;
+    }
+    if (n > INT32_MAX || at > INT32_MAX || b->cap < n ||
+        sqlite3_blob_read(c->body, b->p, (int)n, (int)at) != SQLITE_OK)
+        return (struct str){"", 0};
+    return (struct str){(const char *)b->p, n};
+}
+
+// The next group of points, if there is one.
+static int next_group(struct closing *c, struct err *e)
+{
+    int code = 0;
+    struct points *p = &c->points;
+    c->more_old = points_next(p);
+    if (p->bad || (c->more_old && p->k > KIND_MAX_TYPES))
+        return close_damaged(c, e);
+    if (!c->more_old)
+        return 0;
+    c->n_group = p->n;
+    c->at_old = 0;
+    c->old_k = p->k;
+    c->old_series = p->series;
+    c->old = close_room(c, c->old, p->n * (p->k + 2), &c->cap_old, sizeof *c->old);
+    if (p->n) {
+        memcpy(c->old, p->times, p->n * sizeof *c->old);
+        memcpy(c->old + p->n, points_column(p, 0), p->n * sizeof *c->old);
+    }
+    for (uint32_t t = 0; t < p->k && p->n; t++)
+        memcpy(c->old + (t + 2) * p->n, points_column(p, 2 + t), p->n * sizeof *c->old);
+    sqlite3_stmt *q = db_prepare(&c->reader->db, "SELECT kind FROM series WHERE id=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, p->series);
+    c->old_kind = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
+    sqlite3_reset(q);
+    return 0;
+}
+
+static int read_old(struct closing *c, struct block_item *item, struct err *e)
+{
+    size_t i = c->at_old++, n = c->n_group;
+    item->time = c->old[i];
+    item->duration = c->old[n + i];
+    item->count = 1;
+    for (uint32_t t = 0; t < c->old_k; t++)
+        item->totals[t] = c->old[(t + 2) * n + i];
+    return rows_next(&c->rows, c->old_k, &c->old_row, &item->v) ? 0 : close_damaged(c, e);
+}
+
+// --- fresh rows ---
 
 // A statement about this service and hour.
-static sqlite3_stmt *ask(struct closing *c, const char *sql, int *code, struct err *e)
+static sqlite3_stmt *ask(struct closing *c, struct db *db, const char *sql, int *code,
+                         struct err *e)
 {
-    sqlite3_stmt *q = db_prepare(&c->day->db, sql, code, e);
+    sqlite3_stmt *q = db_prepare(db, sql, code, e);
     if (q) {
         sqlite3_bind_int64(q, 1, c->service);
         sqlite3_bind_int64(q, 2, c->hour);
@@ -130,80 +166,25 @@ static sqlite3_stmt *ask(struct closing *c, const char *sql, int *code, struct e
     return q;
 }
 
-static int step_old(struct closing *c, struct err *e)
+// The row that q stands at.
+static int read_fresh(struct closing *c, sqlite3_stmt *q, struct block_item *item, struct err *e)
 {
-    int code = 0;
-    c->more_old = points_next(&c->points);
-    if (c->points.bad)
-        return damaged(c, e);
-    if (!c->more_old)
-        return 0;
-    sqlite3_stmt *q = db_prepare(&c->day->db, "SELECT kind FROM series WHERE id=?", &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, c->points.series);
-    c->old_kind = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
-    sqlite3_reset(q);
+    struct str head = db_blob(q, 1);
+    struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
+    struct segment s;
+    uint64_t k = unpack_varint(&b);
+    if (k > KIND_MAX_TYPES)
+        return close_damaged(c, e);
+    item->time = sqlite3_column_int64(q, 0);
+    item->count = 1;
+    item->duration = unpack_signed(&b);
+    for (uint32_t t = 0; t < k; t++)
+        item->totals[t] = unpack_signed(&b);
+    segment_open(&s, &c->r, db_blob(q, 2), (uint32_t)k, UINT32_MAX);
+    if (b.bad || !segment_read(&s, &c->fresh_row, &item->v))
+        return close_damaged(c, e);
+    c->n_rows++;
     return 0;
-}
-
-static int old_items(struct closing *c, struct block_item **items, size_t *n, uint32_t *k,
-                     struct err *e)
-{
-    *k = c->points.k;
-    *n = c->points.n;
-    *items = arena_array(c->scratch, *n, sizeof **items);
-    const int64_t *durations = points_column(&c->points, 0);
-    for (size_t i = 0; i < *n; i++) {
-        struct block_item *item = &(*items)[i];
-        item->time = c->points.times[i];
-        item->duration = durations[i];
-        item->count = 1;
-        item->totals = arena_array(c->scratch, *k, sizeof *item->totals);
-        if (!rows_next(&c->rows, *k, c->scratch, &item->v))
-            return damaged(c, e);
-    }
-    for (uint32_t t = 0; t < *k; t++) {
-        const int64_t *totals = points_column(&c->points, 2 + t);
-        for (size_t i = 0; i < *n; i++)
-            (*items)[i].totals[t] = totals[i];
-    }
-    return step_old(c, e);
-}
-
-static int fresh_items(struct closing *c, int64_t series, struct block_item **items, size_t *n,
-                       uint32_t *k, struct err *e)
-{
-    int code = 0, rc = SQLITE_DONE;
-    size_t cap = *n;
-    sqlite3_stmt *q = ask(c,
-                          "SELECT time, head, body FROM fresh WHERE service=? AND hour=? AND "
-                          "series=? ORDER BY time, seq",
-                          &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 3, series);
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-        struct str head = db_blob(q, 1);
-        struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
-        struct block_item item = {.time = sqlite3_column_int64(q, 0), .count = 1};
-        struct segment s;
-        uint64_t columns = unpack_varint(&b);
-        if (columns > KIND_MAX_TYPES || (*n && columns != *k))
-            return damaged(c, e);
-        *k = (uint32_t)columns;
-        item.duration = unpack_signed(&b);
-        item.totals = arena_array(c->scratch, *k, sizeof *item.totals);
-        for (uint32_t t = 0; t < *k; t++)
-            item.totals[t] = unpack_signed(&b);
-        segment_open(&s, &c->r, db_blob(q, 2), *k, UINT32_MAX);
-        if (b.bad || !segment_read(&s, c->scratch, &item.v))
-            return damaged(c, e);
-        *items = arena_push(c->scratch, *items, *n, &cap, sizeof **items);
-        (*items)[(*n)++] = item;
-    }
-    sqlite3_reset(q);
-    return rc == SQLITE_DONE ? 0 : db_error(&c->day->db, rc, "read", e);
 }
 
 static int listed_order(const void *a, const void *b)
@@ -212,119 +193,6 @@ static int listed_order(const void *a, const void *b)
     if (x->kind != y->kind)
         return x->kind < y->kind ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
-}
-
-// The profiles of the series that comes next, of the block and fresh ones.
-static int next_series(struct closing *c, struct err *e)
-{
-    const struct listed old = {c->old_kind, c->points.series}, *fresh = &c->fresh[c->at_fresh];
-    bool more_fresh = c->at_fresh < c->n_fresh;
-    int order = !more_fresh ? -1 : !c->more_old ? 1 : listed_order(&old, fresh);
-    const struct listed series = order <= 0 ? old : *fresh;
-    struct block_item *items = NULL;
-    size_t n = 0;
-    uint32_t k = 0;
-    int code = 0;
-    if (order <= 0)
-        code = old_items(c, &items, &n, &k, e);
-    if (!code && order >= 0) {
-        c->at_fresh++;
-        code = fresh_items(c, series.id, &items, &n, &k, e);
-    }
-    if (!code)
-        write_series(c, &series, items, n, k);
-    return code;
-}
-
-static int guarded_series(struct closing *c, struct err *e)
-{
-    struct arena_trap trap, hour_trap;
-    c->scratch = arena_new(c->lite->options.memory);
-    if (!c->scratch || ARENA_TRY(c->scratch, trap)) {
-        err_set(e, "no memory to close an hour of %s", c->day->db.path);
-        return STORE_BUSY;
-    }
-    if (ARENA_TRY(c->arena, hour_trap)) {
-        arena_try_end(c->scratch);
-        arena_caught(c->arena, e);
-        return STORE_BUSY;
-    }
-    c->r.arena = c->scratch;
-    int code = next_series(c, e);
-    arena_try_end(c->arena);
-    arena_try_end(c->scratch);
-    return code;
-}
-
-static int every_series(struct closing *c, struct err *e)
-{
-    int code = 0;
-    while (!code && (c->more_old || c->at_fresh < c->n_fresh)) {
-        code = guarded_series(c, e);
-        arena_free(c->scratch);
-        // Its arrays were in scratch.
-        struct block_reader fresh = {.zstd = c->r.zstd,
-                                     .points = c->r.points,
-                                     .nodes = c->r.nodes,
-                                     .values = c->r.values,
-                                     .spans = c->r.spans};
-        c->r = fresh;
-    }
-    return code;
-}
-
-static int write_block(struct closing *c, struct block_writer *w, enum level level, struct err *e)
-{
-    int code = 0;
-    struct str points, head, body;
-    struct arena_trap trap;
-    if (ARENA_TRY(c->arena, trap)) {
-        arena_caught(c->arena, e);
-        return STORE_BUSY;
-    }
-    block_write_end(w, &points, &head, &body);
-    arena_try_end(c->arena);
-    sqlite3_stmt *q = db_prepare(
-        &c->day->db, "INSERT INTO block VALUES(?1*128+?2%24*4+?3,?1,?2,?3,?4,?5,?6,?7)", &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, c->service);
-    sqlite3_bind_int64(q, 2, c->hour);
-    sqlite3_bind_int64(q, 3, level);
-    sqlite3_bind_int64(q, 4, (int64_t)w->n_items);
-    db_bind_blob(q, 5, points);
-    db_bind_blob(q, 6, head);
-    db_bind_blob(q, 7, body);
-    return db_run(&c->day->db, q, e);
-}
-
-// What list_fresh and copy_old do under the guard of the arena.
-static int guard(struct closing *c, int (*what)(struct closing *c, sqlite3_stmt *q, struct err *e),
-                 sqlite3_stmt *q, struct err *e)
-{
-    struct arena_trap trap;
-    if (ARENA_TRY(c->arena, trap)) {
-        arena_caught(c->arena, e);
-        return STORE_BUSY;
-    }
-    int code = what(c, q, e);
-    arena_try_end(c->arena);
-    return code;
-}
-
-static struct str copied(struct arena *arena, struct str s)
-{
-    return (struct str){arena_copy(arena, s.p, s.n), s.n};
-}
-
-// A copy, because the row is deleted before its profiles are written again.
-static int copy_old(struct closing *c, sqlite3_stmt *q, struct err *e)
-{
-    struct str points = copied(c->arena, db_blob(q, 0)), head = copied(c->arena, db_blob(q, 1));
-    points_open(&c->points, &c->r_old, points);
-    rows_open(&c->rows, &c->r_old, head, copied(c->arena, db_blob(q, 2)), UINT32_MAX);
-    c->n_old = c->points.left;
-    return step_old(c, e);
 }
 
 static int list_fresh(struct closing *c, sqlite3_stmt *q, struct err *e)
@@ -337,85 +205,173 @@ static int list_fresh(struct closing *c, sqlite3_stmt *q, struct err *e)
     }
     if (c->n_fresh)
         qsort(c->fresh, c->n_fresh, sizeof *c->fresh, listed_order);
-    return rc == SQLITE_DONE ? 0 : db_error(&c->day->db, rc, "read", e);
+    return rc == SQLITE_DONE ? 0 : db_error(&c->reader->db, rc, "read", e);
 }
 
-static int begin_blocks(struct closing *c, sqlite3_stmt *q, struct err *e)
+// --- a series ---
+
+// Whether writing goes on; else code is set.
+static bool close_goes_on(struct closing *c, int *code, struct err *e)
 {
-    (void)q, (void)e;
-    block_write(&c->raw, c->arena, c->lite->zstd, BLOCK_LEVEL);
-    block_write(&c->five, c->arena, c->lite->zstd, BLOCK_LEVEL);
-    block_write(&c->whole, c->arena, c->lite->zstd, BLOCK_LEVEL);
-    return 0;
+    int error = c->raw.error ? c->raw.error : c->five.error ? c->five.error : c->whole.error;
+    if (!*code && error) {
+        err_set(e, "cannot write a temporary file in %s: %s", c->lite->directory, strerror(error));
+        *code = STORE_FULL;
+    }
+    if (!*code && c->lite->stopping) {
+        err_set(e, "the server stops; the hour is closed later");
+        *code = STORE_FAILED;
+    }
+    return !*code;
+}
+
+// The profiles of a series of the block and fresh ones, in the order of their times. q: its fresh
+// rows; NULL: it has none.
+static int merge_series(struct closing *c, const struct listed *series, sqlite3_stmt *q,
+                        struct err *e)
+{
+    int64_t old_totals[KIND_MAX_TYPES], fresh_totals[KIND_MAX_TYPES];
+    struct block_item old = {.totals = old_totals}, fresh = {.totals = fresh_totals};
+    bool has_old = false, has_fresh = false, begun = false;
+    int code = 0, rc = SQLITE_DONE;
+    uint32_t k = 0;
+    for (;;) {
+        while (!code && !has_old && c->more_old && c->old_series == series->id) {
+            has_old = c->at_old < c->n_group;
+            code = has_old ? read_old(c, &old, e) : next_group(c, e);
+        }
+        if (!code && !has_fresh && q) {
+            rc = sqlite3_step(q);
+            has_fresh = rc == SQLITE_ROW;
+            if (has_fresh)
+                code = read_fresh(c, q, &fresh, e);
+            else if (rc == SQLITE_DONE)
+                q = NULL;
+            else
+                code = db_error(&c->reader->db, rc, "read", e);
+        }
+        if (!close_goes_on(c, &code, e) || (!has_old && !has_fresh))
+            break;
+        bool is_old = has_old && (!has_fresh || old.time <= fresh.time);
+        const struct block_item *item = is_old ? &old : &fresh;
+        if (begun && item->v.k != k) {
+            code = close_damaged(c, e);
+            break;
+        }
+        if (!begun) {
+            k = item->v.k;
+            block_write_series(&c->raw, series->id, series->kind, k);
+            block_write_series(&c->five, series->id, series->kind, k);
+            block_write_series(&c->whole, series->id, series->kind, k);
+            begun = true;
+        }
+        close_row(c, item);
+        *(is_old ? &has_old : &has_fresh) = false;
+    }
+    if (!code) {
+        rollup_write(&c->bucket, &c->five);
+        c->total.sum.time = c->hour * HOUR_NANOS;
+        rollup_write(&c->total, &c->whole);
+    }
+    return code;
+}
+
+static int every_series(struct closing *c, struct err *e)
+{
+    int code = 0;
+    while (!code && (c->more_old || c->at_fresh < c->n_fresh)) {
+        // Of a block whose points have an empty group at the end.
+        if (c->more_old && c->at_old == c->n_group) {
+            code = next_group(c, e);
+            continue;
+        }
+        const struct listed old = {c->old_kind, c->old_series}, *fresh = &c->fresh[c->at_fresh];
+        bool more_fresh = c->at_fresh < c->n_fresh;
+        int order = !more_fresh ? -1 : !c->more_old ? 1 : listed_order(&old, fresh);
+        const struct listed series = order <= 0 ? old : *fresh;
+        sqlite3_stmt *q = NULL;
+        if (order >= 0) {
+            c->at_fresh++;
+            q = ask(c, &c->reader->db,
+                    "SELECT time, head, body FROM fresh WHERE service=? AND hour=? AND series=? "
+                    "ORDER BY time, seq",
+                    &code, e);
+            if (q)
+                sqlite3_bind_int64(q, 3, series.id);
+        }
+        if (!code)
+            code = merge_series(c, &series, q, e);
+        if (q)
+            sqlite3_reset(q);
+    }
+    return code;
+}
+
+static int open_old(struct closing *c, sqlite3_stmt *q, int64_t id, struct err *e)
+{
+    struct str points = db_blob(q, 0), head = db_blob(q, 1);
+    points.p = arena_copy(c->arena, points.p, points.n);
+    head.p = arena_copy(c->arena, head.p, head.n);
+    int rc = sqlite3_blob_open(c->reader->db.handle, "main", "block", "body", id, 0, &c->body);
+    if (rc != SQLITE_OK)
+        return db_error(&c->reader->db, rc, "read", e);
+    points_open(&c->points, &c->r_old, points);
+    rows_open(&c->rows, &c->r_old, head, (struct str){"", 0}, UINT32_MAX);
+    c->rows.fetch = fetch_part;
+    c->rows.fetch_ctx = c;
+    c->n_old = c->points.left;
+    return next_group(c, e);
 }
 
 static int plan(struct closing *c, struct err *e)
 {
     int code = 0;
-    int64_t items = 0, series = 0;
-    sqlite3_stmt *q = ask(c, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
+    int64_t items = 0, series;
+    struct db *db = &c->reader->db;
+    sqlite3_stmt *q = ask(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
     if (!q)
         return code;
     if (sqlite3_step(q) == SQLITE_ROW)
         items = sqlite3_column_int64(q, 0);
     sqlite3_reset(q);
-    q = ask(c,
+    q = ask(c, db,
             "SELECT f.series, s.kind FROM (SELECT DISTINCT series FROM fresh WHERE service=? AND "
             "hour=?) f LEFT JOIN series s ON s.id = f.series",
             &code, e);
     if (!q)
         return code;
-    code = guard(c, list_fresh, q, e);
+    code = list_fresh(c, q, e);
     sqlite3_reset(q);
     series = (int64_t)c->n_fresh;
     q = code ? NULL
-             : ask(c, "SELECT points, head, body, items FROM block WHERE id=?1*128+?2%24*4+1",
+             : ask(c, db, "SELECT points, head, items, id FROM block WHERE id=?1*128+?2%24*4+1",
                    &code, e);
     if (!q)
         return code;
     int rc = sqlite3_step(q);
     if (rc == SQLITE_ROW) {
-        items += sqlite3_column_int64(q, 3);
-        code = guard(c, copy_old, q, e);
+        items += sqlite3_column_int64(q, 2);
+        code = open_old(c, q, sqlite3_column_int64(q, 3), e);
         series = (int64_t)c->n_old > series ? (int64_t)c->n_old : series;
     } else if (rc != SQLITE_DONE) {
-        code = db_error(&c->day->db, rc, "read", e);
+        code = db_error(db, rc, "read", e);
     }
     sqlite3_reset(q);
     c->with_hour = items >= HOUR_PAYS * series;
     c->with_five = items >= FIVE_MINUTES_PAY * series;
-    return code ? code : guard(c, begin_blocks, NULL, e);
+    return code;
 }
 
-static int rewrite(struct closing *c, struct err *e)
-{
-    int code = plan(c, e);
-    if (!code)
-        code = every_series(c, e);
-    sqlite3_stmt *q =
-        code ? NULL
-             : ask(c, "DELETE FROM block WHERE id BETWEEN ?1*128+?2%24*4 AND ?1*128+?2%24*4+3",
-                   &code, e);
-    if (q)
-        code = db_run(&c->day->db, q, e);
-    if (!code)
-        code = write_block(c, &c->raw, LEVEL_RAW, e);
-    if (!code && c->with_five)
-        code = write_block(c, &c->five, LEVEL_FIVE_MINUTES, e);
-    if (!code && c->with_hour)
-        code = write_block(c, &c->whole, LEVEL_HOUR, e);
-    q = code ? NULL : ask(c, "DELETE FROM fresh WHERE service=? AND hour=?", &code, e);
-    return q ? db_run(&c->day->db, q, e) : code;
-}
+// --- symbols ---
 
-// Many small chunks of symbols become one; with the last hour of the day all, and packed better.
+// last: with the last hour of the day all become one, packed better.
 static int join_symbols(struct closing *c, bool last, struct err *e)
 {
-    struct writer_symbols *w;
     int code = 0;
     int64_t n = 0;
+    struct reader_symbols *symbols;
     sqlite3_stmt *q =
-        db_prepare(&c->day->db, "SELECT count(*) FROM symbol WHERE service=?", &code, e);
+        db_prepare(&c->reader->db, "SELECT count(*) FROM symbol WHERE service=?", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, c->service);
@@ -424,58 +380,258 @@ static int join_symbols(struct closing *c, bool last, struct err *e)
     sqlite3_reset(q);
     if (n <= (last ? 0 : SYMBOL_CHUNKS))
         return 0;
-    code = day_symbols(c->lite, c->day, c->service, &w, e);
+    code = reader_symbols_take(c->lite, c->reader, c->service, c->r.zstd, &symbols, e);
     if (code)
+        return code == STORE_BUSY ? 0 : code; // They are as good in many chunks.
+    struct arena_trap trap;
+    c->symbols.arena = arena_new(0);
+    if (!c->symbols.arena || ARENA_TRY(c->symbols.arena, trap)) {
+        c->symbols.n = 0;
+    } else {
+        symbols_pack(symbols->symbols, (struct symbols_counts){.strings = 1, .nodes = 1}, c->zstd,
+                     last ? PAST_LEVEL : BLOCK_LEVEL, &c->symbols);
+        arena_try_end(c->symbols.arena);
+    }
+    c->chunk = symbols->symbols->chunk;
+    reader_symbols_give(c->lite, symbols);
+    return 0;
+}
+
+static int pack_hour(struct closing *c, bool last, struct err *e)
+{
+    struct arena_trap trap;
+    size_t entries = c->lite->options.memory / BYTES_PER_ENTRY;
+    entries = entries < LEAST_ENTRIES ? LEAST_ENTRIES : entries;
+    entries = entries > MOST_ENTRIES ? MOST_ENTRIES : entries;
+    if (ARENA_TRY(c->arena, trap)) {
+        arena_caught(c->arena, e);
+        return STORE_BUSY;
+    }
+    const char *directory = c->lite->directory;
+    block_write(&c->raw, c->arena, c->zstd, BLOCK_LEVEL, entries, directory);
+    block_write(&c->five, c->arena, c->zstd, BLOCK_LEVEL, entries / 4, directory);
+    block_write(&c->whole, c->arena, c->zstd, BLOCK_LEVEL, entries / 4, directory);
+    int code = plan(c, e);
+    if (!code)
+        code = every_series(c, e);
+    arena_try_end(c->arena);
+    // A mean needs the exact sum: without roll-ups it is made from the profiles.
+    if (c->bucket.overflowed || c->total.overflowed)
+        c->with_five = c->with_hour = false;
+    return code ? code : join_symbols(c, last, e);
+}
+
+// --- in place of what it was made of ---
+
+static int copy_spilled(struct db *db, struct block_writer *w, struct str body, int64_t id,
+                        struct err *e)
+{
+    sqlite3_blob *blob;
+    char *buffer = malloc(COPY_BYTES);
+    int rc = buffer ? sqlite3_blob_open(db->handle, "main", "block", "body", id, 1, &blob)
+                    : SQLITE_NOMEM;
+    if (rc != SQLITE_OK) {
+        free(buffer);
+        return db_error(db, rc, "write to", e);
+    }
+    int code = 0;
+    for (uint64_t at = 0; at < w->spilled && rc == SQLITE_OK && !code;) {
+        uint64_t left = w->spilled - at;
+        ssize_t n = pread(w->fd, buffer, left < COPY_BYTES ? left : COPY_BYTES, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            code = err_set(e, "cannot read a temporary file: %s", n ? strerror(errno) : "it ends");
+        else
+            rc = sqlite3_blob_write(blob, buffer, (int)n, (int)at);
+        at += n > 0 ? (uint64_t)n : 0;
+    }
+    if (rc == SQLITE_OK && !code && body.n)
+        rc = sqlite3_blob_write(blob, body.p, (int)body.n, (int)w->spilled);
+    if (rc != SQLITE_OK && !code)
+        code = db_error(db, rc, "write to", e);
+    sqlite3_blob_close(blob);
+    free(buffer);
+    return code;
+}
+
+// What block_write_end made of a level.
+struct packed_block {
+    struct block_writer *w;
+    enum level level;
+    struct str points, head, body;
+};
+
+static int insert_block(struct closing *c, struct db *db, const struct packed_block *b,
+                        struct err *e)
+{
+    int code = 0;
+    uint64_t size = b->w->spilled + b->body.n;
+    int64_t id = c->service * 128 + c->hour % 24 * 4 + b->level;
+    sqlite3_stmt *q = db_prepare(db, "INSERT INTO block VALUES(?1,?2,?3,?4,?5,?6,?7,?8)", &code, e);
+    if (!q)
         return code;
+    sqlite3_bind_int64(q, 1, id);
+    sqlite3_bind_int64(q, 2, c->service);
+    sqlite3_bind_int64(q, 3, c->hour);
+    sqlite3_bind_int64(q, 4, b->level);
+    sqlite3_bind_int64(q, 5, (int64_t)b->w->n_items);
+    db_bind_blob(q, 6, b->points);
+    db_bind_blob(q, 7, b->head);
+    if (!b->w->spilled)
+        db_bind_blob(q, 8, b->body);
+    else if (size > INT32_MAX || sqlite3_bind_zeroblob64(q, 8, size) != SQLITE_OK) {
+        err_set(e, "hour %d of a service in %s needs %llu bytes: a block may not be so large",
+                (int)(c->hour % 24), db->path, (unsigned long long)size);
+        return STORE_FAILED;
+    }
+    code = db_run(db, q, e);
+    return code || !b->w->spilled ? code : copy_spilled(db, b->w, b->body, id, e);
+}
+
+// Deletes the rows that were packed. Others may have come meanwhile: those stay.
+static int delete_fresh(struct closing *c, struct db *db, struct err *e)
+{
+    int code = 0, rc = SQLITE_DONE;
+    uint64_t there = 0;
+    sqlite3_stmt *q = ask(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
+    if (!q)
+        return code;
+    if (sqlite3_step(q) == SQLITE_ROW)
+        there = (uint64_t)sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    if (there == c->n_rows) {
+        q = ask(c, db, "DELETE FROM fresh WHERE service=? AND hour=?", &code, e);
+        return q ? db_run(db, q, e) : code;
+    }
+    sqlite3_stmt *packed =
+        ask(c, &c->reader->db, "SELECT series, time, seq FROM fresh WHERE service=? AND hour=?",
+            &code, e);
+    while (!code && (rc = sqlite3_step(packed)) == SQLITE_ROW) {
+        q = ask(c, db,
+                "DELETE FROM fresh WHERE service=? AND hour=? AND series=? AND time=? AND seq=?",
+                &code, e);
+        for (int i = 0; q && i < 3; i++)
+            sqlite3_bind_int64(q, 3 + i, sqlite3_column_int64(packed, i));
+        if (q)
+            code = db_run(db, q, e);
+    }
+    if (packed)
+        sqlite3_reset(packed);
+    return code || rc == SQLITE_DONE ? code : db_error(&c->reader->db, rc, "read", e);
+}
+
+static int replace_symbols(struct closing *c, struct db *db, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(db, "DELETE FROM symbol WHERE service=? AND seq<=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, c->service);
+    sqlite3_bind_int64(q, 2, c->chunk);
+    code = db_run(db, q, e);
+    q = code ? NULL
+             : db_prepare(db, "INSERT INTO symbol(service, seq, body) VALUES(?,?,?)", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, c->service);
+    sqlite3_bind_int64(q, 2, c->chunk);
+    db_bind_blob(q, 3, (struct str){(const char *)c->symbols.p, c->symbols.n});
+    return db_run(db, q, e);
+}
+
+static int replace(struct closing *c, struct db *db, const struct packed_block *blocks, int n,
+                   struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = ask(
+        c, db, "DELETE FROM block WHERE id BETWEEN ?1*128+?2%24*4 AND ?1*128+?2%24*4+3", &code, e);
+    if (q)
+        code = db_run(db, q, e);
+    for (int i = 0; i < n && !code; i++)
+        code = insert_block(c, db, &blocks[i], e);
+    if (!code)
+        code = delete_fresh(c, db, e);
+    return code || !c->symbols.n ? code : replace_symbols(c, db, e);
+}
+
+static int end_blocks(struct closing *c, struct packed_block *blocks, struct err *e)
+{
     struct arena_trap trap;
     if (ARENA_TRY(c->arena, trap)) {
         arena_caught(c->arena, e);
         return STORE_BUSY;
     }
-    struct pack b = {.arena = c->arena};
-    symbols_pack(w->symbols, (struct symbols_counts){.strings = 1, .nodes = 1}, c->lite->zstd,
-                 last ? PAST_LEVEL : BLOCK_LEVEL, &b);
+    for (int i = 0; i < 3; i++)
+        block_write_end(blocks[i].w, &blocks[i].points, &blocks[i].head, &blocks[i].body);
     arena_try_end(c->arena);
-    q = db_prepare(&c->day->db, "DELETE FROM symbol WHERE service=?", &code, e);
-    if (q) {
-        sqlite3_bind_int64(q, 1, c->service);
-        code = db_run(&c->day->db, q, e);
-    }
-    q = code ? NULL
-             : db_prepare(&c->day->db, "INSERT INTO symbol(service, seq, body) VALUES(?,?,?)",
-                          &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, c->service);
-    sqlite3_bind_int64(q, 2, w->symbols->chunk);
-    db_bind_blob(q, 3, (struct str){(const char *)b.p, b.n});
-    return db_run(&c->day->db, q, e);
+    int code = 0;
+    close_goes_on(c, &code, e);
+    return code;
 }
 
-int sqlite_close_hour(struct lite *lite, struct day *day, int64_t service, int64_t hour, bool over,
-                      struct err *e)
+static int apply(struct closing *c, struct db *db, struct err *e)
 {
-    struct closing c = {.lite = lite, .day = day, .service = service, .hour = hour};
+    struct lite *lite = c->lite;
+    struct packed_block blocks[] = {
+        {&c->raw, LEVEL_RAW, {0}, {0}, {0}},
+        {&c->five, LEVEL_FIVE_MINUTES, {0}, {0}, {0}},
+        {&c->whole, LEVEL_HOUR, {0}, {0}, {0}},
+    };
+    int code = end_blocks(c, blocks, e), n = 1;
+    if (code)
+        return code;
+    if (c->with_five)
+        n++;
+    if (c->with_hour)
+        blocks[n++] = blocks[2];
+    code = db_exec(db, "BEGIN IMMEDIATE", e);
+    // A service may have been deleted, or the whole day moved aside, and begun anew. Whoever does
+    // that says so before.
+    pthread_mutex_lock(&lite->read);
+    bool same = c->reader->epoch == lite->epoch;
+    pthread_mutex_unlock(&lite->read);
+    if (!code)
+        code = same ? replace(c, db, blocks, n, e) : 1;
+    if (!code)
+        code = db_exec(db, "COMMIT", e);
+    if (code)
+        db_rollback(db);
+    return code;
+}
+
+int sqlite_close_hour(struct lite *lite, struct db *db, struct str tenant, int64_t number,
+                      int64_t service, int64_t hour, bool over, struct err *e)
+{
+    struct closing c = {.lite = lite, .service = service, .hour = hour};
+    int code = reader_take(lite, tenant, number, &c.reader, e);
+    if (code || !c.reader)
+        return code ? code : 1;
     c.arena = arena_new(0);
-    int code = c.arena ? block_reader_init(&c.r, c.arena, e)
-                       : err_set(e, "no memory to close an hour of %s", day->db.path);
+    c.old_row.arena = c.fresh_row.arena = c.bucket.arena = c.total.arena = c.arena;
+    c.zstd = ZSTD_createCCtx();
+    if (!c.arena || !c.zstd) {
+        err_set(e, "no memory to close an hour of %s", c.reader->db.path);
+        code = STORE_BUSY;
+    }
+    if (!code)
+        code = block_reader_init(&c.r, c.arena, e);
     if (!code)
         code = block_reader_init(&c.r_old, c.arena, e);
     if (!code)
-        code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
+        code = pack_hour(&c, over && hour % 24 == 23, e);
     if (!code)
-        code = rewrite(&c, e);
-    if (!code)
-        code = join_symbols(&c, over && hour % 24 == 23, e);
-    if (!code)
-        code = db_exec(&day->db, "COMMIT", e);
-    if (code)
-        db_rollback(&day->db);
+        code = apply(&c, db, e);
+    sqlite3_blob_close(c.body);
+    pack_buffer_fini(&c.part);
     block_write_fini(&c.raw);
     block_write_fini(&c.five);
     block_write_fini(&c.whole);
     block_reader_fini(&c.r);
     block_reader_fini(&c.r_old);
+    ZSTD_freeCCtx(c.zstd);
+    arena_free(c.symbols.arena);
     arena_free(c.arena);
+    reader_give(lite, c.reader);
     return code;
 }

@@ -64,7 +64,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
         return err_set(e, "the name of the backup is too long");
     }
     int code = sqlite_tenants(lite, arena, &tenants, &n_tenants, e);
-    if (!code)
+    if (!code && access(to, F_OK) != 0)
         code = make(to, e);
     snprintf(path, sizeof path, "%s/tenants", to);
     if (!code)
@@ -143,9 +143,10 @@ static bool series_is_right(struct check *c, struct points *p, struct rows *rows
         for (size_t i = 0; i < p->n; i++)
             totals[t * p->n + i] = column[i];
     }
+    struct row_buffer room = {.arena = c->scratch};
     for (size_t i = 0; i < p->n; i++) {
         struct symbols_values v;
-        if (!rows_next(rows, p->k, c->scratch, &v))
+        if (!rows_next(rows, p->k, &room, &v))
             return false;
         for (uint32_t t = 0; t < p->k; t++) {
             int64_t total = 0;
@@ -324,7 +325,7 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
                 reader_give(lite, c.reader);
             c.symbols = NULL;
             c.reader = NULL;
-            if (code == STORE_CORRUPT) {
+            if (lite_is_unreadable(code)) {
                 report(&c, e->message);
                 code = 0;
             }

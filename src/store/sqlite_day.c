@@ -28,8 +28,6 @@ const char DAY_SCHEMA[] =
     " items INTEGER NOT NULL, points BLOB NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL);"
     "CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL)";
 
-enum { OPEN_DAYS = 8 };
-
 int64_t day_of(int64_t time)
 {
     return time / DAY_NANOS;
@@ -192,10 +190,16 @@ int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, 
     return 0;
 }
 
+static size_t writer_size(const struct writer_symbols *w)
+{
+    return w->symbols ? symbols_size(w->symbols) : 0;
+}
+
 static void free_symbols(struct lite *lite, struct writer_symbols *w)
 {
-    size_t size = symbols_size(w->symbols);
+    size_t size = writer_size(w);
     symbols_free(w->symbols);
+    free(w->error);
     free(w);
     pthread_mutex_lock(&lite->read);
     lite->written_symbols -= size < lite->written_symbols ? size : lite->written_symbols;
@@ -242,54 +246,147 @@ void day_fail(struct lite *lite, struct day *day)
         move_aside(lite, path);
 }
 
-int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writer_symbols **found,
-                struct err *e)
+// What new symbols of a service and day may weigh: so much can stay in memory between commits.
+// Those that are there already are read up to twice as much: an operator may lower the limit, and
+// their profiles still come.
+static size_t service_limit(const struct lite *lite)
 {
-    for (struct writer_symbols *w = day->symbols; w; w = w->next)
-        if (w->service == service) {
-            w->used = ++lite->tick;
-            *found = w;
-            return 0;
-        }
-    int code = 0;
+    return lite->options.memory / 16 * 5;
+}
+
+int day_refuse(struct lite *lite, struct day *day, const struct writer_symbols *w, struct err *e)
+{
+    char name[200];
+    lite_service_name(&day->db, w->service, name);
+    const char *file = strrchr(day->db.path, '/');
+    err_set(e,
+            "service \"%s\" has too many different functions and stacks on %.10s: they need more "
+            "than %zu MiB, the limit for one service and day (5/16 of limits.memory); stacks that "
+            "are known are still stored. Shorten or normalize generated names, or raise "
+            "limits.memory",
+            name, file ? file + 1 : "", service_limit(lite) >> 20);
+    return STORE_BUSY;
+}
+
+// Reads the symbols of w. STORE_BUSY and STORE_CORRUPT are about this service only.
+static int read_symbols(struct lite *lite, struct day *day, struct writer_symbols *w, bool *own,
+                        struct err *e)
+{
+    int code = 0, rc, result = 0;
+    *own = false;
     sqlite3_stmt *q =
         db_prepare(&day->db, "SELECT seq, body FROM symbol WHERE service=? ORDER BY seq", &code, e);
     if (!q)
         return code;
-    struct writer_symbols *w = calloc(1, sizeof *w);
-    if (w)
-        w->symbols = symbols_new(lite->options.memory / 2);
-    if (!w || !w->symbols) {
-        free(w);
+    *own = true;
+    w->symbols = symbols_new(0);
+    if (!w->symbols) {
         err_set(e, "no memory for the symbols of a service");
         return STORE_BUSY;
     }
-    sqlite3_bind_int64(q, 1, service);
-    int rc, result = 0;
+    w->symbols->limit = service_limit(lite);
+    w->symbols->read_limit = service_limit(lite) * 2;
+    sqlite3_bind_int64(q, 1, w->service);
     while (!result && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         w->symbols->chunk = sqlite3_column_int64(q, 0);
         result = symbols_unpack(w->symbols, db_blob(q, 1), lite->unzstd, e);
-        if (result > 0)
+        if (result > 0) {
             err_set(e, "chunk %lld of symbols does not follow the one before",
                     (long long)w->symbols->chunk);
-    }
-    if (result) {
-        err_prefix(e, "%s is damaged: ", day->db.path);
-        code = STORE_CORRUPT;
-    } else if (rc != SQLITE_DONE) {
-        code = db_error(&day->db, rc, "read", e);
+            result = STORE_CORRUPT;
+        }
     }
     sqlite3_reset(q);
-    if (code) {
-        symbols_free(w->symbols);
-        free(w);
-        return code;
+    if (result == STORE_CORRUPT) {
+        err_prefix(e, "%s: service %lld is damaged: ", day->db.path, (long long)w->service);
+        return STORE_CORRUPT;
+    }
+    if (result)
+        return day_refuse(lite, day, w, e);
+    *own = rc == SQLITE_DONE;
+    return *own ? 0 : db_error(&day->db, rc, "read", e);
+}
+
+int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writer_symbols **found,
+                struct err *e)
+{
+    struct writer_symbols *w;
+    bool own = false;
+    *found = NULL;
+    for (w = day->symbols; w; w = w->next)
+        if (w->service == service) {
+            w->used = ++lite->tick;
+            *found = w;
+            if (w->code)
+                err_set(e, "%s", w->error ? w->error : "no memory");
+            return w->code;
+        }
+    w = calloc(1, sizeof *w);
+    if (!w) {
+        err_set(e, "no memory for the symbols of a service");
+        return STORE_BUSY;
     }
     w->service = service;
     w->used = ++lite->tick;
+    w->code = read_symbols(lite, day, w, &own, e);
+    int code = w->code;
+    if (code) {
+        symbols_free(w->symbols);
+        w->symbols = NULL;
+    }
+    if (!own) {
+        free(w);
+        return code;
+    }
+    // What failed is remembered: it would fail again, and reading it takes time.
+    if (code)
+        w->error = strdup(e->message);
     w->next = day->symbols;
     day->symbols = *found = w;
-    return 0;
+    return code;
+}
+
+void day_set_aside(struct lite *lite, struct day *day)
+{
+    for (struct writer_symbols **at = &day->symbols; *at;) {
+        struct writer_symbols *w = *at;
+        struct err e = {""};
+        int code = 0;
+        if (w->code != STORE_CORRUPT) {
+            at = &w->next;
+            continue;
+        }
+        sqlite3_stmt *q = db_prepare(
+            &day->db, "UPDATE service SET name = name || '.damaged-' || id WHERE id=?", &code, &e);
+        if (q) {
+            sqlite3_bind_int64(q, 1, w->service);
+            code = db_run(&day->db, q, &e);
+        }
+        lite_note(lite, "%s; %s", w->error ? w->error : "a service is damaged",
+                  code ? e.message : "it was set aside, and the service begins anew");
+        day_forget_series(day);
+        *at = w->next;
+        free_symbols(lite, w);
+    }
+}
+
+// Bytes that writers' symbols may hold: more, where readers need less.
+static size_t write_limit(struct lite *lite, size_t held)
+{
+    size_t least = lite->options.memory / 16 * 5;
+    pthread_mutex_lock(&lite->read);
+    lite->written_symbols = held;
+    size_t read = lite->read_symbols;
+    pthread_mutex_unlock(&lite->read);
+    return read < least ? 2 * least - read : least;
+}
+
+size_t day_count(const struct lite *lite)
+{
+    size_t n = 0;
+    for (const struct day *d = lite->days; d; d = d->next)
+        n++;
+    return n;
 }
 
 void day_trim(struct lite *lite, bool in_transaction)
@@ -303,19 +400,20 @@ void day_trim(struct lite *lite, bool in_transaction)
             if (!oldest_day || d->used < oldest_day->used)
                 oldest_day = d;
             for (struct writer_symbols **w = &d->symbols; *w; w = &(*w)->next) {
-                bytes += symbols_size((*w)->symbols);
-                if (in_transaction && symbols_unsaved((*w)->symbols))
+                bytes += writer_size(*w);
+                if (!(*w)->symbols || (in_transaction && symbols_unsaved((*w)->symbols)))
                     continue;
                 if (!oldest || (*w)->used < (*oldest)->used)
                     oldest = w;
             }
         }
-        pthread_mutex_lock(&lite->read);
-        lite->written_symbols = bytes;
-        pthread_mutex_unlock(&lite->read);
+        size_t limit = write_limit(lite, bytes);
+        // What this commit used would be read again by the next one.
+        if (oldest && (*oldest)->used > lite->batch_tick)
+            limit = lite->options.memory / 8 * 5;
         if (n > OPEN_DAYS && !in_transaction) {
             day_close(lite, oldest_day);
-        } else if (bytes > lite->options.memory / 16 * 5 && oldest) {
+        } else if (bytes > limit && oldest) {
             struct writer_symbols *w = *oldest;
             *oldest = w->next;
             free_symbols(lite, w);

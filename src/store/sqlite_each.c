@@ -262,7 +262,8 @@ static int each_block(struct each *x, int64_t service, struct err *e)
             const int64_t *durations = points_column(&p, 0);
             for (size_t i = 0; i < p.n && !code; i++) {
                 struct symbols_values v;
-                if (!s || !rows_next(&rows, p.k, x->profiles, &v))
+                struct row_buffer room = {.arena = x->profiles};
+                if (!s || !rows_next(&rows, p.k, &room, &v))
                     return damaged(x, "a profile of an hour", e);
                 code = add_profile(x, s, p.times[i], durations[i], &v, e);
             }
@@ -293,7 +294,7 @@ static int each_fresh(struct each *x, int64_t service, struct err *e)
             return damaged(x, "a fresh profile", e);
         struct symbols_values v;
         segment_open(&segment, &x->r, db_blob(q, 3), k, x->symbols->symbols->n.nodes);
-        if (!segment_read(&segment, x->profiles, &v))
+        if (!segment_read(&segment, &(struct row_buffer){.arena = x->profiles}, &v))
             return damaged(x, "a fresh profile", e);
         code = add_profile(x, s, sqlite3_column_int64(q, 1), duration, &v, e);
     }

@@ -3,11 +3,13 @@
 
 #include "store/fold.h"
 #include "store/matrix.h"
+#include "store/span_set.h"
 #include "store/sqlite.h"
 
 struct merging {
     struct lite *lite;
     const struct store_select *select;
+    struct span_set wanted;
     struct arena *arena;
     struct block_reader r;
     struct reader *reader;
@@ -30,7 +32,19 @@ struct merging {
     // count.
     uint32_t *owner;
     size_t n_rows, cap_owner;
+    struct block_body body;
+    unsigned steps; // since the deadline was looked at
 };
+
+// Every few thousand entries of anything.
+static void look_at_deadline(struct merging *m, size_t entries)
+{
+    m->steps += entries < 65536 ? (unsigned)entries + 8 : 65536;
+    if (m->steps >= 65536) {
+        m->steps = 0;
+        arena_check(m->arena);
+    }
+}
 
 // Which profiles of a block count.
 enum keep {
@@ -55,6 +69,10 @@ static bool is_kept(const struct merging *m, enum keep keep, int64_t time)
 
 static int damaged(const struct merging *m, const char *what, int64_t hour, struct err *e)
 {
+    if (block_reader_starved(&m->r)) {
+        err_set(e, "no memory to read %s of hour %lld", what, (long long)(hour % 24));
+        return STORE_BUSY;
+    }
     err_set(e, "%s is damaged: %s of hour %lld cannot be read", m->reader->db.path, what,
             (long long)(hour % 24));
     return STORE_CORRUPT;
@@ -63,15 +81,8 @@ static int damaged(const struct merging *m, const char *what, int64_t hour, stru
 // Whether the sample at i is of one of the spans, or traces, that are asked for.
 static bool is_wanted(const struct merging *m, const struct segment *s, uint32_t i)
 {
-    const struct store_select *select = m->select;
-    for (size_t k = 0; s->has_spans && k < select->n_spans; k++)
-        if (select->spans[k] == m->r.span[i])
-            return true;
-    for (size_t k = 0; s->has_traces && k < select->n_traces; k++)
-        if (select->traces[k].high == m->r.trace[i].high &&
-            select->traces[k].low == m->r.trace[i].low)
-            return true;
-    return false;
+    return m->select->n_spans ? span_set_has_span(&m->wanted, m->r.span[i])
+                              : s->has_traces && span_set_has_trace(&m->wanted, m->r.trace[i]);
 }
 
 // Adds what the reader holds to its sums over the dictionary.
@@ -80,6 +91,7 @@ static void add_item(struct merging *m, const struct segment *s)
     const uint32_t *index = m->r.index;
     const int64_t *value = m->r.value;
     int64_t *sum = m->r.sum;
+    look_at_deadline(m, s->n);
     if (m->select->n_spans || m->select->n_traces) {
         for (uint32_t i = 0; s->has_spans && i < s->n; i++)
             if (is_wanted(m, s, i))
@@ -117,6 +129,7 @@ static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *
     while (points_next(p)) {
         const struct found *f = reader_found(m->found, m->n_found, p->series);
         const int64_t *counts = points_column(p, 1), *durations = points_column(p, 0);
+        look_at_deadline(m, p->n);
         m->owner =
             block_scratch(&m->r, m->owner, m->n_rows + p->n, &m->cap_owner, sizeof *m->owner);
         for (size_t i = 0; i < p->n; i++) {
@@ -162,6 +175,13 @@ static void give_sum(void *ctx, uint32_t place, uint32_t owner, int64_t sum)
         m->sums[node] = pack_add(m->sums[node], sum);
 }
 
+static int part_bytes(struct merging *m, const struct parts *p, int64_t hour, struct str *bytes,
+                      struct err *e)
+{
+    int code = reader_part(&m->body, m->reader, &m->r, p, bytes, e);
+    return code == STORE_CORRUPT ? damaged(m, "a block", hour, e) : code;
+}
+
 // What of a block the statement names, or none where there is no such block.
 static sqlite3_stmt *block_row(struct merging *m, const char *sql, int64_t hour, enum level level,
                                int *code, struct err *e)
@@ -180,28 +200,17 @@ static sqlite3_stmt *block_row(struct merging *m, const char *sql, int64_t hour,
     return NULL;
 }
 
-// The body of a block, which is large: read when the head does not do.
-static int block_body(struct merging *m, int64_t hour, enum level level, struct str *body,
+// Those of its rows that count; the body is read if need be.
+static int merge_part(struct merging *m, const struct parts *p, size_t first, int64_t hour,
                       struct err *e)
 {
     int code = 0;
-    sqlite3_stmt *q =
-        block_row(m, "SELECT body FROM block WHERE id=?1*128+?2%24*4+?3", hour, level, &code, e);
-    if (!q)
-        return code ? code : damaged(m, "a block", hour, e);
-    *body = db_blob(q, 0);
-    return 0;
-}
-
-// Those of its rows that count; the body is read if need be.
-static int merge_part(struct merging *m, const struct parts *p, size_t first, int64_t hour,
-                      enum level level, struct str *body, struct err *e)
-{
-    int code = 0;
+    struct str bytes;
     size_t n_kept = 0;
     const uint32_t *owner = m->owner + first;
     struct matrix matrix;
     bool one_sum = !m->gauge; // of all who count
+    arena_check(m->arena);
     for (size_t i = 0; i < p->n_rows; i++)
         n_kept += owner[i] != MATRIX_NOBODY;
     if (!n_kept)
@@ -220,22 +229,20 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
             return matrix_sums(&matrix, f->column, NULL, give_sum, m)
                        ? 0
                        : damaged(m, "a sum", hour, e);
-        if (!body->p)
-            code = block_body(m, hour, level, body, e);
+        code = part_bytes(m, p, hour, &bytes, e);
         if (code)
             return code;
         if (one_sum)
             for (size_t i = 0; i < p->n_rows; i++)
                 m->owner[first + i] = owner[i] == MATRIX_NOBODY ? MATRIX_NOBODY : 0;
-        if (!matrix_body(&matrix, parts_bytes(p, *body)) ||
+        if (!matrix_body(&matrix, bytes) ||
             !matrix_sums(&matrix, f->column, one_sum && n_kept == p->n_rows ? NULL : owner,
                          give_sum, m))
             return damaged(m, "a matrix", hour, e);
         return 0;
     }
-    if (!body->p)
-        code = block_body(m, hour, level, body, e);
-    if (!code && !merge_segment(m, owner, (size_t)p->n_rows, parts_bytes(p, *body)))
+    code = part_bytes(m, p, hour, &bytes, e);
+    if (!code && !merge_segment(m, owner, (size_t)p->n_rows, bytes))
         code = damaged(m, "a segment", hour, e);
     return code;
 }
@@ -251,19 +258,20 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
         return code;
     struct points p;
     struct parts parts;
-    struct str body = {0};
     size_t at = 0;
     points_open(&p, &m->r, db_blob(q, 0));
     parts_open(&parts, db_blob(q, 1));
     if (!own_rows(m, &p, keep, &any))
         return damaged(m, "the points", hour, e);
+    reader_body(&m->body, m->found->service * 128 + hour % 24 * 4 + level, parts);
     while (any && !code && parts_next(&parts)) {
         if (parts.n_rows > m->n_rows - at)
             return damaged(m, "the directory", hour, e);
-        code = merge_part(m, &parts, at, hour, level, &body, e);
+        code = merge_part(m, &parts, at, hour, e);
         at += (size_t)parts.n_rows;
     }
     sqlite3_reset(q);
+    reader_body_end(&m->body);
     return !code && any && (parts.bad || at != m->n_rows) ? damaged(m, "the directory", hour, e)
                                                           : code;
 }
@@ -332,6 +340,7 @@ static int merge_fresh(struct merging *m, struct err *e)
     while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
         int64_t time = sqlite3_column_int64(q, 1);
         const struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
+        look_at_deadline(m, 0);
         if (!f || !is_kept(m, KEEP_IN_RANGE, time))
             continue;
         struct str head = db_blob(q, 2);
@@ -367,6 +376,7 @@ static int count_profiles(struct merging *m, struct err *e)
         points_open(&p, &m->r, db_blob(q, 0));
         while (points_next(&p)) {
             struct found *f = reader_found(m->found, m->n_found, p.series);
+            look_at_deadline(m, p.n);
             for (size_t i = 0; f && i < p.n; i++)
                 f->n += is_kept(m, KEEP_IN_RANGE, p.times[i]);
         }
@@ -378,6 +388,7 @@ static int count_profiles(struct merging *m, struct err *e)
         bind_range(q, m->found->service, m->select);
         while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
             struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
+            look_at_deadline(m, 0);
             if (f)
                 f->n += is_kept(m, KEEP_IN_RANGE, sqlite3_column_int64(q, 1));
         }
@@ -416,6 +427,8 @@ static int count_service(struct merging *m, struct err *e)
 
 static int merge_service(struct merging *m, struct err *e)
 {
+    uint64_t n_profiles = m->n_profiles;
+    int64_t duration = m->duration;
     int code =
         reader_symbols_take(m->lite, m->reader, m->found->service, m->r.zstd, &m->symbols, e);
     if (code)
@@ -432,8 +445,12 @@ static int merge_service(struct merging *m, struct err *e)
         code = merge_fresh(m, e);
     for (uint32_t i = 0; m->gauge && i < m->n_nodes; i++)
         m->sums[i] = llround(m->means[i]);
-    if (!code)
+    if (!code) {
         fold_add(&m->fold, s, m->sums, m->n_nodes);
+    } else {
+        m->n_profiles = n_profiles;
+        m->duration = duration;
+    }
     reader_symbols_give(m->lite, m->symbols);
     m->symbols = NULL;
     return code;
@@ -452,8 +469,9 @@ static void name_type(struct merging *m, const struct found *f)
 static int merge_day(struct merging *m, struct err *e)
 {
     struct found *found;
+    struct err why;
     size_t n = 0;
-    int code = reader_find(m->reader, m->select, m->arena, &found, &n, e);
+    int left_out = 0, code = reader_find(m->reader, m->select, m->arena, &found, &n, e);
     for (size_t at = 0, end; at < n && !code; at = end) {
         for (end = at; end < n && found[end].service == found[at].service; end++)
             ;
@@ -462,6 +480,18 @@ static int merge_day(struct merging *m, struct err *e)
         if (!m->named)
             name_type(m, found + at);
         code = m->counting ? count_service(m, e) : merge_service(m, e);
+        reader_body_end(&m->body);
+        // A service that cannot be read is left out; the others of the day are not.
+        if (code == STORE_CORRUPT) {
+            left_out = code;
+            why = *e;
+            code = 0;
+            db_reset(&m->reader->db);
+        }
+    }
+    if (left_out && !code) {
+        *e = why;
+        code = left_out;
     }
     return code;
 }
@@ -514,6 +544,7 @@ static int begin_fold(struct merging *m, struct err *e)
     }
     fold_init(&m->fold, m->arena, &m->names);
     hash_init(&m->counts, m->arena, 64);
+    span_set_init(&m->wanted, m->select, m->arena);
     arena_try_end(m->arena);
     return 0;
 }
@@ -527,17 +558,16 @@ static int each_day(struct merging *m, const int64_t *days, size_t n, struct sto
         code = reader_take(m->lite, m->select->tenant, days[i], &m->reader, e);
         if (!code && m->reader)
             code = merge_guarded(m, e);
+        reader_body_end(&m->body);
         if (m->symbols)
             reader_symbols_give(m->lite, m->symbols);
         if (m->reader)
             reader_give(m->lite, m->reader);
         m->symbols = NULL;
         m->reader = NULL;
-        if (code == STORE_CORRUPT) {
-            if (!m->counting) {
-                lite_note(m->lite, "%s", e->message);
-                answer->damaged_days++;
-            }
+        if (lite_is_unreadable(code)) {
+            if (!m->counting)
+                lite_leave_out(m->lite, code, days[i], answer, e);
             code = 0;
         }
     }

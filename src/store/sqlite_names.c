@@ -114,6 +114,27 @@ int sqlite_name(void *driver, struct str tenant, const struct store_name *names,
     return code;
 }
 
+int sqlite_forget_names(void *driver, struct str tenant, struct str build_id, struct err *e)
+{
+    const struct lite *lite = driver;
+    char path[PATH_MAX];
+    struct db db;
+    snprintf(path, sizeof path, "%s/tenants/%.*s/names.db", lite->directory, (int)tenant.n,
+             tenant.p);
+    if (access(path, F_OK) != 0)
+        return 0;
+    int code = db_open(&db, path, DB_WRITE, NAMES_SCHEMA, 1, e);
+    if (code)
+        return code;
+    sqlite3_stmt *q = db_prepare(&db, "DELETE FROM name WHERE build_id=?", &code, e);
+    if (q) {
+        db_bind_blob(q, 1, build_id);
+        code = db_run(&db, q, e);
+    }
+    db_close(&db);
+    return code;
+}
+
 // --- addresses without names ---
 
 struct search {
@@ -203,7 +224,7 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
             reader_give(driver, s.reader);
         s.symbols = NULL;
         s.reader = NULL;
-        if (code == STORE_CORRUPT) {
+        if (lite_is_unreadable(code)) {
             lite_note(driver, "%s", e->message);
             code = 0;
         }

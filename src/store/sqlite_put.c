@@ -10,6 +10,9 @@ struct batch {
     struct arena *arena; // of a few puts
 };
 
+// The symbols of a service cannot be read: nobody but this request fails.
+enum { SERVICE_DAMAGED = 1 };
+
 // A new one only now and then: memory from the kernel is slow. But before it is larger than what a
 // processor's cache and arena_keep hold.
 enum { BATCH_ARENA = 512 << 10 };
@@ -34,6 +37,7 @@ static int row_of(struct day *day, const char *select, const char *insert, struc
     sqlite3_reset(q);
     if (rc != SQLITE_DONE)
         return code;
+    day->made_rows = true;
     q = db_prepare(&day->db, insert, &code, e);
     if (!q)
         return code;
@@ -50,7 +54,7 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
                      struct err *e)
 {
     int code = 0;
-    int64_t hash = (int64_t)hash_bytes(labels.p, labels.n, (uint64_t)kind);
+    int64_t hash = (int64_t)hash_stable(labels.p, labels.n, (uint64_t)kind);
     sqlite3_stmt *q = db_prepare(
         &day->db, "SELECT id, labels FROM series WHERE service=? AND hash=? AND kind=?", &code, e);
     if (!q)
@@ -68,6 +72,7 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
     sqlite3_reset(q);
     if (rc != SQLITE_DONE)
         return code;
+    day->made_rows = true;
     q = db_prepare(&day->db, "INSERT INTO series(service, kind, hash, labels) VALUES(?,?,?,?)",
                    &code, e);
     if (!q)
@@ -86,8 +91,8 @@ static int is_repeated(struct lite *lite, struct day *day, const struct store_pu
                        struct str labels, struct err *e)
 {
     int code = 0;
-    uint64_t hash = hash_bytes(labels.p, labels.n, (uint64_t)put->time);
-    hash = hash_bytes(put->id.p, put->id.n, hash);
+    uint64_t hash = hash_stable(labels.p, labels.n, (uint64_t)put->time);
+    hash = hash_stable(put->id.p, put->id.n, hash);
     sqlite3_stmt *q =
         db_prepare(&day->db, "INSERT OR IGNORE INTO seen(id, hour) VALUES(?,?)", &code, e);
     if (!q)
@@ -124,7 +129,8 @@ static int store_one(struct batch *batch, struct day *day, const struct store_pu
                      struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
 {
     struct block_item item = {.time = put->time, .duration = put->duration, .count = 1};
-    symbols_add(w->symbols, put->profile, batch->arena, &item.v);
+    if (!symbols_add(w->symbols, put->profile, batch->arena, &item.v))
+        return day_refuse(batch->lite, day, w, e);
     struct pack head = {.arena = batch->arena}, body = {.arena = batch->arena};
     pack_varint(&head, item.v.k);
     pack_signed(&head, item.duration);
@@ -146,13 +152,18 @@ static int store_guarded(struct batch *batch, struct day *day, const struct stor
     struct arena_trap trap, symbols_trap;
     if (ARENA_TRY(w->symbols->arena, symbols_trap)) {
         arena_caught(w->symbols->arena, e);
-        // What was half added is of no use: nothing of this transaction's symbols is kept.
+        // The machine has no memory. What was half added is of no use: nothing of this
+        // transaction's symbols is kept.
         day->failed = true;
         return STORE_BUSY;
     }
     if (ARENA_TRY(batch->arena, trap)) {
+        struct str name = labels_get(put->labels, put->n_labels, STR("service_name"));
         arena_try_end(w->symbols->arena);
-        arena_caught(batch->arena, e);
+        err_set(e,
+                "a profile of service \"%.*s\" needs more memory to be stored than the %zu MiB of "
+                "limits.memory: send smaller profiles, or raise limits.memory",
+                (int)(name.n < 200 ? name.n : 200), name.p, batch->lite->options.memory >> 20);
         return STORE_BUSY;
     }
     int code = store_one(batch, day, put, w, service, series, e);
@@ -228,10 +239,11 @@ static int put_into(struct batch *batch, struct day *day, const struct store_put
             return 0;
         }
     }
-    if (!code)
-        code = day_symbols(batch->lite, day, service, &w, e);
     if (code)
         return code;
+    code = day_symbols(batch->lite, day, service, &w, e);
+    if (code)
+        return code == STORE_CORRUPT && w ? SERVICE_DAMAGED : code;
     return store_guarded(batch, day, put, w, service, series, request, e);
 }
 
@@ -245,6 +257,22 @@ static int step(struct day *day, const char *sql, struct err *e)
     return q ? db_run(&day->db, q, e) : code;
 }
 
+// Without waiting: who closes an hour of the day may have it locked.
+static int begin_day(struct day *day, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&day->db, "BEGIN IMMEDIATE", &code, e);
+    if (!q)
+        return code;
+    sqlite3_busy_timeout(day->db.handle, 0);
+    int rc = sqlite3_step(q);
+    sqlite3_busy_timeout(day->db.handle, DB_BUSY_MILLIS);
+    if (rc != SQLITE_DONE)
+        code = db_error(&day->db, rc, "write to", e);
+    sqlite3_reset(q);
+    return (rc & 255) == SQLITE_BUSY ? STORE_LATER : code;
+}
+
 // The day of a put, in a transaction, with a savepoint of this request.
 static int day_for(struct lite *lite, const struct store_put *put, struct day **found,
                    struct err *e)
@@ -256,7 +284,7 @@ static int day_for(struct lite *lite, const struct store_put *put, struct day **
         return day->code;
     }
     if (!code && !day->in_transaction) {
-        code = step(day, "BEGIN IMMEDIATE", e);
+        code = begin_day(day, e);
         day->in_transaction = !code;
     }
     if (!code && !day->in_request) {
@@ -288,7 +316,9 @@ static void put_request(struct batch *batch, struct store_request *r)
                             : err_set(&r->error, "no memory to store a profile");
         if (!code) {
             code = put_into(batch, day, &r->puts[i], r, &r->error);
-            if (code && (code != STORE_BUSY || day->failed))
+            if (code == SERVICE_DAMAGED)
+                code = STORE_FAILED;
+            else if (code && (code != STORE_BUSY || day->failed))
                 fail_day(day, code, &r->error);
         }
     }
@@ -299,8 +329,9 @@ static void put_request(struct batch *batch, struct store_request *r)
         struct err e;
         d->in_request = false;
         db_reset(&d->db);
-        if (code)
+        if (code && d->made_rows)
             day_forget_series(d);
+        d->made_rows = false;
         int undone = code ? db_exec(&d->db, "ROLLBACK TO request", &e) : 0;
         if (!undone)
             undone = step(d, "RELEASE request", &e);
@@ -326,7 +357,7 @@ static int save_symbols(struct lite *lite, struct day *day, struct err *e)
     int code = 0;
     for (struct writer_symbols *w = day->symbols; w && !code; w = w->next) {
         struct symbols *s = w->symbols;
-        if (!symbols_unsaved(s))
+        if (!s || !symbols_unsaved(s))
             continue;
         struct pack b = {.arena = arena_new(0)};
         code = b.arena ? pack_unsaved(lite, s, &b, e) : err_set(e, "no memory to write symbols");
@@ -365,21 +396,27 @@ static void commit_day(struct lite *lite, struct day *day)
     day->in_transaction = false;
 }
 
-void sqlite_commit(void *driver, struct store_request **requests, size_t n)
+// Commits the first requests, as many as the number of open days allows; returns how many.
+static size_t commit_some(struct lite *lite, struct store_request **requests, size_t n)
 {
-    struct lite *lite = driver;
     struct batch batch = {.lite = lite};
+    size_t some = 0;
     pthread_mutex_lock(&lite->write);
+    lite->batch_tick = lite->tick;
     for (struct day *d = lite->days; d; d = d->next)
         d->failed = false;
-    for (size_t i = 0; i < n; i++) {
-        put_request(&batch, requests[i]);
+    while (some < n && (!some || day_count(lite) < COMMIT_DAYS)) {
+        put_request(&batch, requests[some++]);
         day_trim(lite, true);
     }
+    n = some;
     arena_free(batch.arena);
     for (struct day *d = lite->days; d; d = d->next)
-        if (d->in_transaction)
+        if (d->in_transaction) {
             commit_day(lite, d);
+            if (!d->failed)
+                day_set_aside(lite, d);
+        }
     // Whoever put something into a day that failed has failed, too.
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < requests[i]->n && !requests[i]->code; j++) {
@@ -398,4 +435,11 @@ void sqlite_commit(void *driver, struct store_request **requests, size_t n)
     }
     day_trim(lite, false);
     pthread_mutex_unlock(&lite->write);
+    return n;
+}
+
+void sqlite_commit(void *driver, struct store_request **requests, size_t n)
+{
+    for (size_t at = 0; at < n;)
+        at += commit_some(driver, requests + at, n - at);
 }

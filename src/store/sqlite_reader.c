@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -88,29 +89,44 @@ void reader_give(struct lite *lite, struct reader *reader)
         free_reader(old);
 }
 
-static void free_shared(struct reader_symbols *s)
+// --- symbols ---
+
+static void free_versions(struct reader_symbols *s)
 {
-    pthread_rwlock_destroy(&s->lock);
-    symbols_free(s->symbols);
-    free(s);
+    while (s) {
+        struct reader_symbols *next = s->next;
+        pthread_mutex_destroy(&s->lock);
+        symbols_free(s->symbols);
+        free(s);
+        s = next;
+    }
+}
+
+// Takes the version at *at out of the list and puts it into that of what is freed later, when
+// lite->read, which is held, is not held any more.
+static void retire(struct lite *lite, struct reader_symbols **at, struct reader_symbols **freed)
+{
+    struct reader_symbols *s = *at;
+    lite->read_symbols -= s->size;
+    *at = s->next;
+    s->next = *freed;
+    *freed = s;
 }
 
 void reader_forget(struct lite *lite)
 {
+    struct reader_symbols *freed = NULL;
     pthread_mutex_lock(&lite->read);
     struct reader *readers = lite->readers;
     lite->readers = NULL;
     lite->epoch++;
-    for (struct reader_symbols **at = &lite->symbols; *at;) {
-        struct reader_symbols *s = *at;
-        if (s->users == 0) {
-            *at = s->next;
-            free_shared(s);
-        } else {
-            at = &s->next;
-        }
-    }
+    for (struct reader_symbols **at = &lite->symbols; *at;)
+        if ((*at)->users == 0)
+            retire(lite, at, &freed);
+        else
+            at = &(*at)->next;
     pthread_mutex_unlock(&lite->read);
+    free_versions(freed);
     while (readers) {
         struct reader *next = readers->next;
         free_reader(readers);
@@ -118,20 +134,30 @@ void reader_forget(struct lite *lite)
     }
 }
 
-// --- symbols ---
+// What the symbols of one service and day may take: all that the store has.
+static int explain_too_large(struct lite *lite, struct reader *reader, int64_t service,
+                             struct err *e)
+{
+    char name[200], day[PATH_MAX];
+    lite_service_name(&reader->db, service, name);
+    day_path(lite, str_from(reader->tenant), reader->number, day);
+    err_set(e,
+            "the symbols of service \"%s\" of %.10s need more memory than the %zu MiB of "
+            "limits.memory allow: ask for other services or days, or raise limits.memory",
+            name, strlen(day) > 13 ? day + strlen(day) - 13 : day, lite->options.memory >> 20);
+    return STORE_BUSY;
+}
 
 // Reads the chunks that are new; a chunk that does not follow means that they were rewritten.
-static int extend(struct reader *reader, struct reader_symbols *s, size_t limit, ZSTD_DCtx *zstd,
-                  struct err *e)
+static int extend(struct lite *lite, struct reader *reader, struct reader_symbols *s,
+                  ZSTD_DCtx *zstd, struct err *e)
 {
     int code = 0;
     for (int try = 0; try < 2; try++) {
         if (!s->symbols)
-            s->symbols = symbols_new(limit);
-        if (!s->symbols) {
-            err_set(e, "no memory for the symbols of a service");
-            return STORE_BUSY;
-        }
+            s->symbols = symbols_new(lite->options.memory);
+        if (!s->symbols)
+            return explain_too_large(lite, reader, s->service, e);
         sqlite3_stmt *q = db_prepare(
             &reader->db, "SELECT seq, body FROM symbol WHERE service=? AND seq>? ORDER BY seq",
             &code, e);
@@ -150,6 +176,8 @@ static int extend(struct reader *reader, struct reader_symbols *s, size_t limit,
             return rc == SQLITE_DONE ? 0 : db_error(&reader->db, rc, "read", e);
         symbols_free(s->symbols);
         s->symbols = NULL;
+        if (result == STORE_BUSY)
+            return explain_too_large(lite, reader, s->service, e);
         if (result < 0)
             break;
         err_set(e, "chunks of symbols do not follow each other");
@@ -158,69 +186,233 @@ static int extend(struct reader *reader, struct reader_symbols *s, size_t limit,
     return STORE_CORRUPT;
 }
 
-int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t service, ZSTD_DCtx *zstd,
-                        struct reader_symbols **found, struct err *e)
+static int has_news(struct reader *reader, const struct reader_symbols *s, bool *news,
+                    struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q =
+        db_prepare(&reader->db, "SELECT 1 FROM symbol WHERE service=? AND seq>? LIMIT 1", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, s->service);
+    sqlite3_bind_int64(q, 2, s->symbols->chunk);
+    int rc = sqlite3_step(q);
+    *news = rc == SQLITE_ROW;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        code = db_error(&reader->db, rc, "read", e);
+    sqlite3_reset(q);
+    return code;
+}
+
+static struct reader_symbols *new_version(const struct reader *reader, int64_t service)
+{
+    struct reader_symbols *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    memcpy(s->tenant, reader->tenant, sizeof s->tenant);
+    s->number = reader->number;
+    s->service = service;
+    s->epoch = reader->epoch;
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
+}
+
+static void list_version(struct lite *lite, struct reader_symbols *s)
+{
+    s->used = ++lite->read_tick;
+    s->users++;
+    s->next = lite->symbols;
+    lite->symbols = s;
+}
+
+// The version that is not stale, made empty if there is none, with one user more.
+static struct reader_symbols *use_version(struct lite *lite, const struct reader *reader,
+                                          int64_t service)
 {
     struct reader_symbols *s;
     pthread_mutex_lock(&lite->read);
     for (s = lite->symbols; s; s = s->next)
         if (s->service == service && s->number == reader->number && s->epoch == reader->epoch &&
-            strcmp(s->tenant, reader->tenant) == 0)
+            !s->stale && strcmp(s->tenant, reader->tenant) == 0)
             break;
-    if (!s && (s = calloc(1, sizeof *s))) {
-        memcpy(s->tenant, reader->tenant, sizeof s->tenant);
-        s->number = reader->number;
-        s->service = service;
-        s->epoch = reader->epoch;
-        pthread_rwlock_init(&s->lock, NULL);
-        s->next = lite->symbols;
-        lite->symbols = s;
-    }
     if (s) {
         s->users++;
         s->used = ++lite->read_tick;
+    } else if ((s = new_version(reader, service))) {
+        list_version(lite, s);
     }
     pthread_mutex_unlock(&lite->read);
-    if (!s) {
-        err_set(e, "no memory for the symbols of a service");
-        return STORE_BUSY;
-    }
-    pthread_rwlock_wrlock(&s->lock);
-    int code = extend(reader, s, lite->options.memory, zstd, e);
-    size_t size = s->symbols ? symbols_size(s->symbols) : 0;
-    pthread_rwlock_unlock(&s->lock);
+    return s;
+}
+
+// Bytes that readers' symbols may hold: more, where writers need less.
+static size_t read_limit(const struct lite *lite)
+{
+    size_t least = lite->options.memory / 16 * 5;
+    return lite->written_symbols < least ? 2 * least - lite->written_symbols : least;
+}
+
+static void drop_user(struct lite *lite, struct reader_symbols *symbols, bool reader)
+{
+    struct reader_symbols *freed = NULL;
     pthread_mutex_lock(&lite->read);
-    s->size = size;
+    symbols->users--;
+    symbols->readers -= reader;
+    for (struct reader_symbols **at = &lite->symbols; *at;)
+        if ((*at)->users == 0 && ((*at)->stale || (*at)->epoch != lite->epoch))
+            retire(lite, at, &freed);
+        else
+            at = &(*at)->next;
+    while (lite->read_symbols > read_limit(lite)) {
+        struct reader_symbols **oldest = NULL;
+        for (struct reader_symbols **at = &lite->symbols; *at; at = &(*at)->next)
+            if ((*at)->users == 0 && (!oldest || (*at)->used < (*oldest)->used))
+                oldest = at;
+        if (!oldest)
+            break;
+        retire(lite, oldest, &freed);
+    }
     pthread_mutex_unlock(&lite->read);
-    pthread_rwlock_rdlock(&s->lock);
-    if (!code && !s->symbols) // Another reader found it damaged in between.
-        code = err_set(e, "%s is damaged", reader->db.path);
-    *found = code ? NULL : s;
-    if (code)
-        reader_symbols_give(lite, s);
-    return code;
+    free_versions(freed);
+}
+
+// The version after s, which others read: a copy with what is new. s->lock is held, so there is
+// one of them.
+static int next_version(struct lite *lite, struct reader *reader, struct reader_symbols *s,
+                        ZSTD_DCtx *zstd, struct reader_symbols **next, struct err *e)
+{
+    struct reader_symbols *made = new_version(reader, s->service);
+    // Old versions that are still read count as well: no number of readers goes beyond the limit.
+    pthread_mutex_lock(&lite->read);
+    bool room = lite->read_symbols + symbols_size(s->symbols) <= lite->options.memory;
+    pthread_mutex_unlock(&lite->read);
+    if (made && room)
+        made->symbols = symbols_copy(s->symbols, lite->options.memory);
+    int code = made && made->symbols ? extend(lite, reader, made, zstd, e)
+                                     : explain_too_large(lite, reader, s->service, e);
+    if (code) {
+        if (made)
+            made->next = NULL;
+        free_versions(made);
+        return code;
+    }
+    pthread_mutex_lock(&lite->read);
+    s->stale = true;
+    made->readers = 1;
+    made->size = symbols_size(made->symbols);
+    lite->read_symbols += made->size;
+    list_version(lite, made);
+    pthread_mutex_unlock(&lite->read);
+    *next = made;
+    return 0;
+}
+
+int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t service, ZSTD_DCtx *zstd,
+                        struct reader_symbols **found, struct err *e)
+{
+    for (;;) {
+        struct reader_symbols *s = use_version(lite, reader, service);
+        bool news = false;
+        int code = 0;
+        *found = NULL;
+        if (!s) {
+            err_set(e, "no memory for the symbols of a service");
+            return STORE_BUSY;
+        }
+        pthread_mutex_lock(&s->lock);
+        pthread_mutex_lock(&lite->read);
+        bool stale = s->stale, shared = s->readers > 0;
+        pthread_mutex_unlock(&lite->read);
+        if (!stale && shared)
+            code = has_news(reader, s, &news, e);
+        if (!stale && !code && shared && news) {
+            code = next_version(lite, reader, s, zstd, found, e);
+        } else if (!stale && !code) {
+            // Nobody reads it, and nobody begins to without s->lock.
+            if (!shared)
+                code = extend(lite, reader, s, zstd, e);
+            size_t size = s->symbols ? symbols_size(s->symbols) : 0;
+            pthread_mutex_lock(&lite->read);
+            lite->read_symbols += size - s->size;
+            s->size = size;
+            s->readers += !code;
+            s->stale = !s->symbols;
+            pthread_mutex_unlock(&lite->read);
+            *found = code ? NULL : s;
+        }
+        pthread_mutex_unlock(&s->lock);
+        if (*found == s)
+            return 0;
+        drop_user(lite, s, false);
+        if (code || *found)
+            return code;
+    }
 }
 
 void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
 {
-    pthread_rwlock_unlock(&symbols->lock);
-    pthread_mutex_lock(&lite->read);
-    symbols->users--;
-    for (;;) {
-        size_t bytes = 0;
-        struct reader_symbols **oldest = NULL;
-        for (struct reader_symbols **at = &lite->symbols; *at; at = &(*at)->next) {
-            bytes += (*at)->size;
-            if ((*at)->users == 0 && (!oldest || (*at)->used < (*oldest)->used))
-                oldest = at;
-        }
-        if (!oldest || (bytes <= lite->options.memory / 16 * 5 && (*oldest)->epoch == lite->epoch))
-            break;
-        struct reader_symbols *s = *oldest;
-        *oldest = s->next;
-        free_shared(s);
+    drop_user(lite, symbols, true);
+}
+
+// --- bodies ---
+
+enum { WHOLE_BODY = 4 << 20 };
+
+void reader_body(struct block_body *b, int64_t id, struct parts parts)
+{
+    size_t size = 0;
+    reader_body_end(b);
+    while (parts_next(&parts))
+        size += parts.n;
+    b->id = id;
+    b->whole = size <= WHOLE_BODY;
+}
+
+void reader_body_end(struct block_body *b)
+{
+    sqlite3_blob_close(b->blob);
+    b->blob = NULL;
+    b->bytes = (struct str){0};
+}
+
+static int read_whole_body(struct block_body *b, struct reader *reader, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&reader->db, "SELECT body FROM block WHERE id=?", &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, b->id);
+    int rc = sqlite3_step(q);
+    if (rc != SQLITE_ROW)
+        return rc == SQLITE_DONE ? STORE_CORRUPT : db_error(&reader->db, rc, "read", e);
+    b->bytes = db_blob(q, 0);
+    return 0;
+}
+
+int reader_part(struct block_body *b, struct reader *reader, struct block_reader *r,
+                const struct parts *part, struct str *bytes, struct err *e)
+{
+    int code = 0, rc = SQLITE_OK;
+    if (b->whole) {
+        if (!b->bytes.p)
+            code = read_whole_body(b, reader, e);
+        if (!code)
+            *bytes = parts_bytes(part, b->bytes);
+        return code;
     }
-    pthread_mutex_unlock(&lite->read);
+    if (!b->blob)
+        rc = sqlite3_blob_open(reader->db.handle, "main", "block", "body", b->id, 0, &b->blob);
+    if (rc != SQLITE_OK)
+        return db_error(&reader->db, rc, "read", e);
+    if (part->n > INT32_MAX || part->at > INT32_MAX)
+        return STORE_CORRUPT;
+    b->part = block_scratch(r, b->part, part->n, &b->cap_part, 1);
+    rc = sqlite3_blob_read(b->blob, b->part, (int)part->n, (int)part->at);
+    *bytes = (struct str){(const char *)b->part, part->n};
+    // It ends before the part does.
+    return rc == SQLITE_OK      ? 0
+           : rc == SQLITE_ERROR ? STORE_CORRUPT
+                                : db_error(&reader->db, rc, "read", e);
 }
 
 // --- series ---
@@ -271,9 +463,11 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
         return code;
     if (service.n)
         db_bind_str(q, 1, service);
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+    for (unsigned steps = 0; (rc = sqlite3_step(q)) == SQLITE_ROW; steps++) {
         struct store_label *labels;
         size_t n_labels;
+        if (steps % 1024 == 1023)
+            arena_check(arena);
         struct kind kind;
         struct str body = db_blob(q, 3);
         if (typed && (!kind_unpack(body, &kind) || type_id_column(&type, &kind) < 0))

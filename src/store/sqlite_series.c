@@ -21,7 +21,18 @@ struct scan {
     } * lines;
     size_t n_lines, cap_lines;
     struct hash_table index;
+    unsigned steps; // since the deadline was looked at
 };
+
+// Every few thousand points or rows.
+static void look_at_deadline(struct scan *s, size_t points)
+{
+    s->steps += points < 65536 ? (unsigned)points + 8 : 65536;
+    if (s->steps >= 65536) {
+        s->steps = 0;
+        arena_check(s->arena);
+    }
+}
 
 static struct line *line_of(struct scan *s, struct found *f)
 {
@@ -70,6 +81,10 @@ static void add_point(struct scan *s, struct found *f, int64_t time, int64_t val
 
 static int damaged(const struct scan *s, const char *what, struct err *e)
 {
+    if (block_reader_starved(&s->r)) {
+        err_set(e, "no memory to read %s", what);
+        return STORE_BUSY;
+    }
     err_set(e, "%s is damaged: %s cannot be read", s->reader->db.path, what);
     return STORE_CORRUPT;
 }
@@ -113,12 +128,14 @@ static int scan_service(struct scan *s, struct err *e)
         while ((rc = sqlite3_step(q)) == SQLITE_ROW && !fresh) {
             struct points p;
             points_open(&p, &s->r, db_blob(q, 0));
-            while (points_next(&p))
+            while (points_next(&p)) {
+                look_at_deadline(s, p.n);
                 for (f = first_of(s, p.series, &end); f && f < end; f++) {
                     const int64_t *totals = p.k == f->k ? points_column(&p, 2 + f->column) : NULL;
                     for (size_t i = 0; totals && i < p.n; i++)
                         add_point(s, f, p.times[i], totals[i]);
                 }
+            }
             if (p.bad)
                 return damaged(s, "the points of an hour", e);
         }
@@ -126,6 +143,7 @@ static int scan_service(struct scan *s, struct err *e)
             struct str head = db_blob(q, 2);
             struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
             f = first_of(s, sqlite3_column_int64(q, 0), &end);
+            look_at_deadline(s, 0);
             uint64_t k = unpack_varint(&b);
             unpack_signed(&b);
             for (uint32_t c = 0; f && c < k && f < end && !b.bad; c++) {
@@ -146,8 +164,9 @@ static int scan_service(struct scan *s, struct err *e)
 static int scan_day(struct scan *s, int64_t day, struct err *e)
 {
     struct found *found;
+    struct err why;
     size_t n = 0;
-    int code = reader_find(s->reader, s->select, s->arena, &found, &n, e);
+    int left_out = 0, code = reader_find(s->reader, s->select, s->arena, &found, &n, e);
     // A day that is in the range from end to end has a profile of each of its series.
     bool whole = day * DAY_NANOS >= s->select->start && (day + 1) * DAY_NANOS - 1 <= s->select->end;
     for (size_t i = 0; i < n && whole && !s->step && !code; i++)
@@ -158,6 +177,17 @@ static int scan_day(struct scan *s, int64_t day, struct err *e)
         s->found = found + at;
         s->n_found = end - at;
         code = scan_service(s, e);
+        // A service that cannot be read is left out; the others of the day are not.
+        if (code == STORE_CORRUPT) {
+            left_out = code;
+            why = *e;
+            code = 0;
+            db_reset(&s->reader->db);
+        }
+    }
+    if (left_out && !code) {
+        *e = why;
+        code = left_out;
     }
     return code;
 }
@@ -194,9 +224,8 @@ static int scan(struct scan *s, struct store_answer *answer, struct err *e)
         if (s->reader)
             reader_give(s->lite, s->reader);
         s->reader = NULL;
-        if (code == STORE_CORRUPT) {
-            lite_note(s->lite, "%s", e->message);
-            answer->damaged_days++;
+        if (lite_is_unreadable(code)) {
+            lite_leave_out(s->lite, code, days[i], answer, e);
             code = 0;
         }
     }

@@ -8,6 +8,14 @@
 #include "store/driver.h"
 #include "store/labels.h"
 
+// A tenant with requests that wait or are being committed.
+struct waiting_tenant {
+    char name[151];
+    size_t bytes, n;
+    size_t taken; // bytes, into the batch that is being made
+    struct waiting_tenant *next;
+};
+
 struct store {
     const struct store_driver *driver;
     void *state;
@@ -20,7 +28,9 @@ struct store {
     bool stopping;
     struct store_request *first, **last;
     size_t n_waiting, expected; // expected: of the last commit, who may well come again
-    int64_t last_commit;        // when it began
+    struct waiting_tenant *tenants;
+    size_t n_tenants;
+    int64_t last_commit; // when it began
     struct store_counters counters;
 };
 
@@ -36,6 +46,12 @@ static int64_t now(clockid_t clock)
 static int64_t wall_clock(void)
 {
     return now(CLOCK_REALTIME);
+}
+
+// Counts the time that the machine is suspended, as the wall clock does.
+static int64_t boot_clock(void)
+{
+    return now(CLOCK_BOOTTIME);
 }
 
 static void no_note(void *ctx, const char *text)
@@ -65,14 +81,113 @@ static void wait_for_company(struct store *s)
     }
 }
 
+// The tenant with a name; NULL: nothing of it waits. lock is held.
+static struct waiting_tenant *find_tenant(struct store *s, struct str name)
+{
+    struct waiting_tenant *t = s->tenants;
+    while (t && !str_eq(str_from(t->name), name))
+        t = t->next;
+    return t;
+}
+
+// The same, made if there is none. NULL: no memory.
+static struct waiting_tenant *use_tenant(struct store *s, struct str name)
+{
+    struct waiting_tenant *t = find_tenant(s, name);
+    if (t || !(t = calloc(1, sizeof *t)))
+        return t;
+    memcpy(t->name, name.p, name.n);
+    t->next = s->tenants;
+    s->tenants = t;
+    s->n_tenants++;
+    return t;
+}
+
+static void forget_request(struct store *s, struct store_request *r)
+{
+    struct waiting_tenant *t = r->tenant;
+    t->bytes -= r->bytes;
+    if (--t->n)
+        return;
+    for (struct waiting_tenant **at = &s->tenants; *at; at = &(*at)->next)
+        if (*at == t) {
+            *at = t->next;
+            break;
+        }
+    s->n_tenants--;
+    free(t);
+}
+
+// What is committed together, in bytes of what waits: who comes after it waits for about so much.
+enum { BATCH_BYTES = 16 << 20 };
+
+// The requests of the next commit, at most `most`. Each tenant has its share of it, so that one
+// with much to store does not hold up the others. lock is held.
+static size_t take_batch(struct store *s, struct store_request **requests, size_t most)
+{
+    size_t n = 0, bytes = 0, share = BATCH_BYTES / (s->n_tenants ? s->n_tenants : 1);
+    struct store_request **at = &s->first;
+    for (struct waiting_tenant *t = s->tenants; t; t = t->next)
+        t->taken = 0;
+    while (*at && n < most && bytes < BATCH_BYTES) {
+        struct store_request *r = *at;
+        if (r->tenant->taken && r->tenant->taken + r->bytes > share) {
+            at = &r->next;
+            continue;
+        }
+        r->tenant->taken += r->bytes;
+        bytes += r->bytes;
+        requests[n++] = r;
+        *at = r->next;
+    }
+    for (s->last = &s->first; *s->last; s->last = &(*s->last)->next)
+        ;
+    s->n_waiting -= n;
+    return n;
+}
+
+// How long a request comes again and again before it fails.
+#define LATER_NANOS (INT64_C(10) * 1000000000)
+
+// Puts requests that come again to the front of the queue and out of requests; returns how many
+// are left. lock is held.
+static size_t queue_again(struct store *s, struct store_request **requests, size_t n)
+{
+    struct store_request *again = NULL, **last = &again;
+    size_t left = 0;
+    int64_t t = now(CLOCK_MONOTONIC);
+    for (size_t i = 0; i < n; i++) {
+        struct store_request *r = requests[i];
+        if (r->code != STORE_LATER || (r->later && t - r->later > LATER_NANOS)) {
+            r->code = r->code == STORE_LATER ? STORE_BUSY : r->code;
+            requests[left++] = r;
+            continue;
+        }
+        r->later = r->later ? r->later : t;
+        r->code = 0;
+        r->profiles = r->samples = r->repeated = 0;
+        *last = r;
+        last = &r->next;
+        s->n_waiting++;
+    }
+    if (again) {
+        *last = s->first;
+        s->first = again;
+        for (s->last = last; *s->last; s->last = &(*s->last)->next)
+            ;
+    }
+    return left;
+}
+
 static void finish(struct store *s, struct store_request **requests, size_t n, int64_t nanos)
 {
     pthread_mutex_lock(&s->lock);
     s->counters.commits++;
     s->counters.commit_nanos += (uint64_t)nanos;
     for (size_t i = 0; i < n; i++) {
-        const struct store_request *r = requests[i];
+        struct store_request *r = requests[i];
         s->counters.waiting_bytes -= r->bytes;
+        forget_request(s, r);
         if (r->code)
             s->counters.failed += r->n;
         else {
@@ -91,6 +206,7 @@ static void finish(struct store *s, struct store_request **requests, size_t n, i
 static void *commit_loop(void *arg)
 {
     struct store *s = arg;
+    bool left_over = false;
     pthread_setname_np(pthread_self(), "store-commit");
     pthread_mutex_lock(&s->lock);
     for (;;) {
@@ -98,25 +214,28 @@ static void *commit_loop(void *arg)
             pthread_cond_wait(&s->work, &s->lock);
         if (!s->first)
             break;
-        wait_for_company(s);
+        // What did not fit into the last commit has waited.
+        if (!left_over)
+            wait_for_company(s);
         struct store_request **requests = malloc(s->n_waiting * sizeof *requests);
         struct store_request *only[1];
-        size_t n = 0, most = requests ? s->n_waiting : 1;
+        size_t most = requests ? s->n_waiting : 1;
         if (!requests)
             requests = only;
-        for (; s->first && n < most; n++) {
-            requests[n] = s->first;
-            s->first = s->first->next;
-        }
-        if (!s->first)
-            s->last = &s->first;
-        s->n_waiting -= n;
+        size_t n = take_batch(s, requests, most);
+        left_over = s->first != NULL;
         int64_t start = now(CLOCK_MONOTONIC);
         s->expected = n;
         s->last_commit = start;
         pthread_mutex_unlock(&s->lock);
         s->driver->commit(s->state, requests, n);
-        finish(s, requests, n, now(CLOCK_MONOTONIC) - start);
+        pthread_mutex_lock(&s->lock);
+        size_t done = queue_again(s, requests, n);
+        left_over |= done < n;
+        pthread_mutex_unlock(&s->lock);
+        finish(s, requests, done, now(CLOCK_MONOTONIC) - start);
+        if (done < n)
+            nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
         if (requests != only)
             free(requests);
         pthread_mutex_lock(&s->lock);
@@ -158,6 +277,7 @@ struct store *store_open(const char *where, const struct store_options *options,
     o->memory = o->memory ? o->memory : (size_t)128 * MIB;
     o->commit_nanos = o->commit_nanos ? o->commit_nanos : 50 * INT64_C(1000000);
     o->maintain_nanos = o->maintain_nanos ? o->maintain_nanos : 30 * INT64_C(1000000000);
+    o->uptime = o->uptime ? o->uptime : o->clock ? o->clock : boot_clock;
     o->clock = o->clock ? o->clock : wall_clock;
     o->note = o->note ? o->note : no_note;
     s->last = &s->first;
@@ -199,6 +319,8 @@ void store_close(struct store *s)
     pthread_cond_broadcast(&s->work);
     pthread_cond_broadcast(&s->care);
     pthread_mutex_unlock(&s->lock);
+    if (s->state && s->driver->stop)
+        s->driver->stop(s->state);
     if (s->has_committer)
         pthread_join(s->committer, NULL);
     if (s->has_maintainer)
@@ -284,12 +406,19 @@ static size_t weight(const struct model_profile *p, const struct model_profile *
     return n;
 }
 
-// Whether n puts of so many bytes are too much beside what waits; then e is filled. lock is held.
-static bool is_over_budget(struct store *s, size_t bytes, size_t n, struct err *e)
+// Whether n puts of so many bytes are too much beside what waits; then e is filled. A tenant that
+// has less than its share of the limit is never refused because of what the others have: together
+// they hold twice the limit at most. lock is held.
+static bool is_over_budget(struct store *s, struct str tenant, size_t bytes, size_t n,
+                           struct err *e)
 {
     size_t limit = s->options.memory / 8 * 3;
     uint64_t waiting = s->counters.waiting_bytes;
     if (!waiting || waiting + bytes <= limit)
+        return false;
+    const struct waiting_tenant *t = find_tenant(s, tenant);
+    size_t own = t ? t->bytes : 0, share = limit / (s->n_tenants + (t ? 0 : 1));
+    if (s->n_tenants > (t ? 1 : 0) && own + bytes <= share && waiting + bytes <= 2 * limit)
         return false;
     s->counters.refused += n;
     err_set(e,
@@ -299,18 +428,42 @@ static bool is_over_budget(struct store *s, size_t bytes, size_t n, struct err *
     return true;
 }
 
-int store_expect(struct store *s, size_t bytes, struct err *e)
+int store_expect(struct store *s, struct str tenant, size_t bytes, struct err *e)
 {
     pthread_mutex_lock(&s->lock);
-    bool over = is_over_budget(s, bytes < SIZE_MAX / 4 ? bytes * 4 : bytes, 1, e);
+    bool over = is_over_budget(s, tenant, bytes < SIZE_MAX / 4 ? bytes * 4 : bytes, 1, e);
     pthread_mutex_unlock(&s->lock);
     return over ? STORE_BUSY : 0;
+}
+
+// Each day is a file that stays open until the commit.
+static int check_days(const struct store_put *puts, size_t n, struct err *e)
+{
+    const int64_t day = INT64_C(86400) * 1000000000;
+    int64_t days[STORE_PUT_DAYS];
+    size_t n_days = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = 0;
+        while (at < n_days && days[at] != puts[i].time / day)
+            at++;
+        if (at == STORE_PUT_DAYS) {
+            err_set(e, "the request has profiles of more than %d days; limit %d", STORE_PUT_DAYS,
+                    STORE_PUT_DAYS);
+            return STORE_BAD_INPUT;
+        }
+        if (at == n_days)
+            days[n_days++] = puts[i].time / day;
+    }
+    return 0;
 }
 
 int store_submit(struct store *s, const struct store_put *puts, size_t n, store_done_fn *done,
                  void *ctx, struct err *e)
 {
     size_t bytes = 0;
+    int bad_days = check_days(puts, n, e);
+    if (bad_days)
+        return bad_days;
     for (size_t i = 0; i < n; i++) {
         int code = check_put(&puts[i], e);
         if (code)
@@ -323,12 +476,18 @@ int store_submit(struct store *s, const struct store_put *puts, size_t n, store_
         return STORE_BUSY;
     }
     *r = (struct store_request){.puts = puts, .n = n, .done = done, .ctx = ctx, .bytes = bytes};
+    struct str tenant = n ? puts[0].tenant : STR("");
     pthread_mutex_lock(&s->lock);
-    if (is_over_budget(s, bytes, n, e)) {
+    bool refused = is_over_budget(s, tenant, bytes, n, e);
+    if (!refused && !(r->tenant = use_tenant(s, tenant)))
+        refused = err_set(e, "no memory for another profile");
+    if (refused) {
         pthread_mutex_unlock(&s->lock);
         free(r);
         return STORE_BUSY;
     }
+    r->tenant->n++;
+    r->tenant->bytes += bytes;
     s->counters.waiting_bytes += bytes;
     *s->last = r;
     s->last = &r->next;
@@ -452,6 +611,11 @@ int store_maintain(struct store *s, bool all, struct err *e)
     return s->driver->maintain(s->state, all, e);
 }
 
+int64_t store_time(const struct store *s)
+{
+    return s->driver->time(s->state);
+}
+
 int store_delete_service(struct store *s, struct str tenant, struct str service, uint64_t *n,
                          struct err *e)
 {
@@ -489,4 +653,39 @@ int store_name(struct store *s, struct str tenant, const struct store_name *name
 {
     return is_tenant(tenant) ? s->driver->name(s->state, tenant, names, n, e)
                              : bad_tenant(tenant, e);
+}
+
+// Of a driver that has no quicker way: every address of the build id gets a name without frames.
+static int replace_names(struct store *s, struct str tenant, struct str build_id,
+                         struct arena *arena, struct err *e)
+{
+    struct store_address *addresses;
+    size_t n = 0;
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        return STORE_BUSY;
+    }
+    int code =
+        s->driver->unnamed(s->state, tenant, build_id, 0, INT64_MAX, arena, &addresses, &n, e);
+    struct store_name *names = arena_array(arena, n + 1, sizeof *names);
+    for (size_t i = 0; i < n && !code; i++)
+        names[i] = (struct store_name){.build_id = build_id, .offset = addresses[i].offset};
+    if (!code && n)
+        code = s->driver->name(s->state, tenant, names, n, e);
+    arena_try_end(arena);
+    return code;
+}
+
+int store_forget_names(struct store *s, struct str tenant, struct str build_id, struct err *e)
+{
+    if (!is_tenant(tenant))
+        return bad_tenant(tenant, e);
+    if (s->driver->forget_names)
+        return s->driver->forget_names(s->state, tenant, build_id, e);
+    struct arena *arena = arena_new((size_t)256 * MIB);
+    int code = arena ? replace_names(s, tenant, build_id, arena, e)
+                     : err_set(e, "no memory to forget names");
+    arena_free(arena);
+    return code;
 }

@@ -23,6 +23,7 @@ enum store_code {
     STORE_BUSY = -3,      // over the memory budget: 429, try again later
     STORE_FULL = -4,      // no space, or the disk does not take writes: 503
     STORE_CORRUPT = -5,   // a day cannot be read; the others can
+    STORE_FORMAT = -6,    // a day is in a format that this version does not read; the same
 };
 
 struct store;
@@ -40,11 +41,13 @@ struct store_options {
     int64_t commit_nanos;   // how long a commit waits for company at most; 0: 50 ms; negative: not
     int64_t maintain_nanos; // how often hours are closed and old days dropped by a thread of the
                             // store; 0: every 30 s; negative: only by store_maintain
-    int64_t keep_nanos;     // days that ended longer ago than this are dropped; 0: kept
+    int64_t keep_nanos;     // days that ended longer ago than this are dropped; 0: kept. The newest
+                            // data counts as now if it is older (store/retention.h)
     uint64_t keep_bytes;    // the oldest days are dropped above this size; 0: no bound
     uint64_t keep_free;     // and when less than this is free on the disk; 0: no bound
     const char *directory;  // of a store that is elsewhere: where what waits for it is kept
     int64_t (*clock)(void); // now; NULL: CLOCK_REALTIME
+    int64_t (*uptime)(void); // a clock that nobody sets; NULL: clock, or CLOCK_BOOTTIME without one
     // Only to be looked at, also while another process has it open: everything that asks, and
     // store_backup and store_check. Nothing else may be called.
     bool look_only;
@@ -79,6 +82,8 @@ struct store_put {
     struct str id;
 };
 
+enum { STORE_PUT_DAYS = 40 }; // days that the puts of one call may have
+
 // Stores all of puts or none, and returns once they are durable. Puts of many callers share one
 // commit. STORE_BUSY at once if what waits would go beyond the budget. (Puts of different days are
 // different files: there a crash between the two may keep one of them, unacknowledged.)
@@ -94,7 +99,7 @@ int store_submit(struct store *store, const struct store_put *puts, size_t n, st
 
 // STORE_BUSY if what is made of so many compressed bytes would not be taken now: asked before they
 // are decoded, so that a server with too much to do does not do it in vain.
-int store_expect(struct store *store, size_t bytes, struct err *e);
+int store_expect(struct store *store, struct str tenant, size_t bytes, struct err *e);
 
 // The series of a profile whose samples carry string labels: one for each different set of them,
 // span_id, trace_id and profile_id aside. Names that labels already has are not overridden, names
@@ -134,9 +139,14 @@ struct store_select {
 // Up to 32 hexadecimal digits.
 bool store_trace_parse(struct str text, struct store_trace *trace);
 
-// Days that could not be read are left out of an answer and counted here; note has said why.
+// Days that could not be read, in part or as a whole, are left out of an answer and counted here;
+// note has said why.
 struct store_answer {
-    uint32_t damaged_days;
+    uint32_t damaged_days; // those of another format included
+    uint32_t format_days;
+    // The first of them as a sentence each, for whoever asked.
+    uint32_t n_warnings;
+    char warnings[4][160];
 };
 
 // One series as the outside sees it: all its labels, sorted by name.
@@ -210,6 +220,7 @@ struct store_counters {
     uint64_t waiting_bytes;   // now, of submitted puts
     uint64_t cache_bytes;     // now
     uint64_t days_dropped, hours_closed;
+    uint64_t close_failures; // hours of a service that could not be closed, each time
     // Of a store that is elsewhere.
     bool remote, remote_up;                           // up: it took the last batch
     uint64_t spool_bytes, spool_limit, spool_batches; // acknowledged, and not there yet
@@ -226,10 +237,13 @@ int store_tenants(struct store *store, struct arena *arena, struct str **tenants
 // Closes hours that are over (roll-ups), drops what is too old or too much; what the store's own
 // thread does. all: hours that are not over as well, which a test or an export wants.
 int store_maintain(struct store *store, bool all, struct err *e);
+// The clock's time, or an earlier one while the clock is far ahead of the data (store/retention.h).
+int64_t store_time(const struct store *store);
 // Everything of a service is gone when it returns. *n: profiles' rows and blocks removed.
 int store_delete_service(struct store *store, struct str tenant, struct str service, uint64_t *n,
                          struct err *e);
-// A consistent copy into directory to, which must not exist yet; reading and writing go on.
+// A consistent copy into directory to, made if it is missing, which has no store yet; reading and
+// writing go on. What a failed one leaves in to is the caller's to remove.
 int store_backup(struct store *store, const char *to, struct err *e);
 // Reads everything and says what is wrong, a line each; 0 if nothing is, else STORE_CORRUPT.
 int store_check(struct store *store, void (*found)(void *ctx, const char *text), void *ctx,
@@ -268,3 +282,5 @@ struct store_name {
 };
 int store_name(struct store *store, struct str tenant, const struct store_name *names, size_t n,
                struct err *e);
+// Forgets all names of a build id, whose debug file was replaced.
+int store_forget_names(struct store *store, struct str tenant, struct str build_id, struct err *e);

@@ -66,6 +66,11 @@ struct symbols_counts {
 
 struct symbols {
     struct arena *arena;
+    // symbols_add finds new symbols in a stage first, whose ids continue those of its base.
+    const struct symbols *base; // of a stage; else NULL
+    size_t limit;               // symbols_add does not go beyond this weight; 0: no limit
+    size_t read_limit;          // nor does symbols_unpack beyond this one
+    size_t text;                // bytes of all strings
     struct symbols_counts n, saved;
     struct str *strings; // 0: the empty one
     struct symbols_function *functions;
@@ -86,19 +91,26 @@ struct symbols {
 
 // limit: of its arena, 0: none. NULL if there is no memory.
 struct symbols *symbols_new(size_t limit);
+// A copy without what finds symbols. NULL if there is no memory.
+struct symbols *symbols_copy(const struct symbols *s, size_t limit);
 void symbols_free(struct symbols *s);
 size_t symbols_size(const struct symbols *s);
+// About the bytes that a writer needs for them. It follows from the symbols alone, so it is the
+// same after they were saved and read again.
+size_t symbols_weight(const struct symbols_counts *n, size_t text);
 
 // What is not saved yet as a chunk, and whether there is anything.
 bool symbols_unsaved(const struct symbols *s);
 void symbols_pack(const struct symbols *s, struct symbols_counts from, ZSTD_CCtx *zstd, int level,
                   struct pack *to);
-// Appends a chunk. 0; 1: it does not continue what is there; -1: it is damaged or memory ran out,
-// and s is of no use any more.
+// Appends a chunk. 0; 1: it does not continue what is there. Else s is of no use any more:
+// STORE_BUSY if memory ran out, STORE_CORRUPT if the chunk is damaged.
 int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct err *e);
 
 // The values of a profile at the nodes of their stacks, in arena (scratch). Sorted by span and
-// trace, then node; equal ones are added up. May jump out of the arena of s or the other one.
+// trace, then node; equal ones are added up. false: with its symbols s would weigh more than its
+// limit; then, and after a jump out of scratch, s is as before. A jump out of the arena of s leaves
+// it half done.
 struct symbols_values {
     uint32_t n, k;
     uint32_t *nodes;
@@ -106,7 +118,7 @@ struct symbols_values {
     uint64_t *spans;            // NULL: no sample has one; 0: this one has none
     struct store_trace *traces; // the same; only where there are spans as well
 };
-void symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
+bool symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
                  struct symbols_values *values);
 
 // The key of the label that holds span ids, MODEL_NONE if a profile has none; and the id that a

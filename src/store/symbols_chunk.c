@@ -126,6 +126,7 @@ static void read_strings(struct symbols *s, uint32_t n, struct unpack *text, str
         if (length > size)
             length = unpack_fail(table);
         s->strings[i] = (struct str){at, (size_t)length};
+        s->text += (size_t)length;
         at += length;
         size -= (size_t)length;
     }
@@ -213,18 +214,32 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
     struct pack_buffer buffers[N_STREAMS] = {{0}};
     struct unpack streams[N_STREAMS];
     struct symbols_counts from, to;
-    volatile int result = -1;
-    if (!read_counts(&b, &from) || !read_counts(&b, &to))
-        return err_set(e, "a chunk of symbols is damaged in its first bytes");
+    volatile int result = STORE_CORRUPT;
+    if (!read_counts(&b, &from) || !read_counts(&b, &to)) {
+        err_set(e, "a chunk of symbols is damaged in its first bytes");
+        return STORE_CORRUPT;
+    }
     if (memcmp(&from, &s->n, sizeof from) != 0)
         return 1;
+    // Before anything is unpacked: the next number is how much text there is.
+    struct unpack next = b;
+    uint64_t text = unpack_varint(&next);
+    if (s->read_limit &&
+        (text > s->read_limit || symbols_weight(&to, s->text + (size_t)text) > s->read_limit)) {
+        err_set(e, "they need more than the limit of %zu KiB of memory", s->read_limit >> 10);
+        return STORE_BUSY;
+    }
     for (int i = 0; i < N_STREAMS; i++)
         unpack_stream(&b, zstd, &buffers[i], &streams[i]);
     struct arena_trap trap;
     if (ARENA_TRY(s->arena, trap)) {
         arena_caught(s->arena, e);
+        result = STORE_BUSY;
         goto out;
     }
+    for (int i = 0; i < N_STREAMS; i++)
+        if (buffers[i].starved)
+            arena_fail(s->arena, "out of memory");
     if (!b.bad && plausible(from, to, streams)) {
         read_strings(s, to.strings, &streams[TEXT], &streams[TABLE]);
         read_tables(s, to, streams);
@@ -234,7 +249,7 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
         bool bad = false;
         for (int i = 0; i < N_STREAMS; i++)
             bad |= streams[i].bad;
-        result = bad ? -1 : 0;
+        result = bad ? STORE_CORRUPT : 0;
     }
     arena_try_end(s->arena);
     if (result)

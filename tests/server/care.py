@@ -1,11 +1,13 @@
 """Backup, check and deletion, while the server is written to."""
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 
-from harness import Server, check, cpu_profile, same, temporary
+from harness import Server, check, cpu_profile, same, skip, temporary
 
 JSON = {'Content-Type': 'application/json'}
 STACKS = {('main', 'a'): 3, ('main', 'b'): 7}
@@ -80,6 +82,101 @@ def backup(kiln, s, folder):
         restored.stop()
 
 
+def debug_file(folder):
+    """A program that a server keeps as a debug file."""
+    path = os.path.join(folder, 'app')
+    with open(path + '.c', 'w') as file:
+        file.write('int main(void) { return 0; }\n')
+    made = run('cc', '-g', '-Wl,--build-id', '-o', path, path + '.c')
+    if made.returncode:
+        raise RuntimeError(made.stderr)
+    with open(path, 'rb') as file:
+        return file.read()
+
+
+def tree(folder):
+    """{path: bytes} of the files below a directory."""
+    found = {}
+    for where, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(where, name), 'rb') as file:
+                found[os.path.relpath(os.path.join(where, name), folder)] = file.read()
+    return found
+
+
+def other_disk(kiln, s, folder):
+    """To a file system that the data is not on."""
+    data = os.path.join(folder, 'data')
+    if not os.path.isdir('/dev/shm') or os.stat('/dev/shm').st_dev == os.stat(folder).st_dev:
+        return skip('/dev/shm is not another disk')
+    r = s.ask('POST', '/api/v1/debuginfo/upload', debug_file(folder), {'Content-Type': 'application/octet-stream'})
+    same('a debug file', r.status, 200)
+    sparse = os.path.join(data, 'debuginfo', 'anonymous', 'aa', 'bb.debug')
+    os.makedirs(os.path.dirname(sparse))
+    with open(sparse, 'wb') as file:
+        file.seek(64 << 20)
+        file.write(b'end')
+    files = tree(os.path.join(data, 'debuginfo'))
+    with tempfile.TemporaryDirectory(prefix='kiln-backup-', dir='/dev/shm') as there:
+        to = os.path.join(there, 'copy')
+        r = run(kiln, 'server', 'backup', '--data', data, to + '/')
+        same('backup to another disk', (r.returncode, r.stdout, r.stderr), (0, '', ''))
+        same('its debug files', tree(os.path.join(to, 'debuginfo')) == files, True)
+        check('a hole stays one', os.stat(os.path.join(to, 'debuginfo/anonymous/aa/bb.debug')).st_blocks < 1024)
+        same('nothing else is left', (os.listdir(there), sorted(os.listdir(to))), (['copy'], ['debuginfo', 'tenants']))
+    os.remove(sparse)
+
+
+def leftovers(kiln, folder):
+    """Of a backup that was interrupted: removed. What is not of a backup: not."""
+    data, to = os.path.join(folder, 'data'), os.path.join(folder, 'again')
+    part = to + '.partial'
+    backup = lambda: run(kiln, 'server', 'backup', '--data', data, to)
+    for what in 'killed', 'of an earlier version', 'empty':
+        if what == 'killed':
+            # The directory of a backup that is stopped in the middle.
+            process = subprocess.Popen([kiln, 'server', 'backup', '--data', data, to])
+            while not os.path.exists(part) and process.poll() is None:
+                pass
+            process.kill()
+            process.wait()
+            shutil.rmtree(to, ignore_errors=True)  # it may have been quick
+        os.makedirs(part if what != 'of an earlier version' else part + '/tenants/anonymous', exist_ok=True)
+        r = backup()
+        same(f'after one that was {what}', (r.returncode, r.stderr, os.path.exists(part)), (0, '', False))
+        r = run(kiln, 'server', 'check', '--data', to)
+        same(f'after one that was {what}: it is whole', r.returncode, 0)
+        shutil.rmtree(to)
+    os.makedirs(part)
+    with open(os.path.join(part, 'thesis.txt'), 'w') as file:
+        file.write('mine')
+    r = backup()
+    check('a directory of somebody else', r.returncode == 2 and 'not an interrupted backup' in r.stderr and
+          os.listdir(part) == ['thesis.txt'] and not os.path.exists(to), r)
+    os.remove(os.path.join(part, 'thesis.txt'))
+    with open(os.path.join(part, 'kiln-backup-is-incomplete'), 'w') as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        r = backup()
+        check('one that is running', r.returncode == 2 and 'is running' in r.stderr and os.listdir(part), r)
+    same('it has ended', (backup().returncode, os.path.exists(part)), (0, False))
+    shutil.rmtree(to)
+
+
+def full_disk(kiln, folder):
+    data, disk = os.path.join(folder, 'data'), os.path.join(folder, 'disk')
+    os.makedirs(disk)
+    if run('unshare', '-m', 'mount', '-t', 'tmpfs', 'none', disk).returncode:
+        return skip('no right to mount a file system')
+    whole = os.path.join(folder, 'whole')
+    same('backup', run(kiln, 'server', 'backup', '--data', data, whole).returncode, 0)
+    size = {kind: sum(len(text) for text in tree(os.path.join(whole, kind)).values()) for kind in ('tenants', 'debuginfo')}
+    # Too small for the databases; too small for the debug files beside them.
+    for size in 32 << 10, size['tenants'] + size['debuginfo'] // 2:
+        r = run('unshare', '-m', 'sh', '-c', 'mount -t tmpfs -o size=$1 none "$2" && "$3" server backup --data "$4" "$2/copy"; '
+                'echo $?; ls -A "$2"', 'sh', str(size), disk, kiln, data)
+        check(f'a full disk of {size} bytes', r.stdout == '2\n' and ('No space' in r.stderr or 'full' in r.stderr) and disk in r.stderr, r)
+
+
 def damage(kiln, folder):
     """Of the copy: bytes in the middle of a day are overwritten."""
     copy = os.path.join(folder, 'copy', 'tenants', 'anonymous')
@@ -140,6 +237,9 @@ def main(kiln):
         s = Server(kiln, folder)
         backup(kiln, s, folder)
         damage(kiln, folder)
+        other_disk(kiln, s, folder)
+        leftovers(kiln, folder)
+        full_disk(kiln, folder)
         deletion(kiln, s)
         s.stop()
     scopes(kiln)

@@ -185,6 +185,31 @@ auth:
     check('no errors are logged', 'level=error' not in log, log[-500:])
 
 
+def quota(kiln, folder, path, build_id):
+    """Uploads that begin small and grow, or begin at once, do not exceed what a tenant may have."""
+    total = 2 << 20
+    s = Server(kiln, folder, config='limits: {debuginfo_size: 1MiB, debuginfo_total: 2MiB}\n')
+    with open(path + '.debug', 'rb') as file:
+        whole = file.read()
+
+    def part(i, offset, size, body):
+        return s.ask('POST', UPLOAD, body, BINARY, {'build_id': '%040x' % i, 'offset': offset, 'size': size}).status
+
+    def used():
+        return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(os.path.join(folder, 'data', 'debuginfo')) for f in files)
+    same('20 that begin small', {part(i, 0, 8, b'\x7fELF') for i in range(20)}, {200})
+    same('and grow', {part(i, 4, 1 << 20, bytes((1 << 20) - 5)) for i in range(20)}, {400})
+    same('20 that begin at once', {part(i, 0, 1 << 20, b'\x7fELF') for i in range(20)}, {200})
+    answers = [part(i, 4, 1 << 20, bytes((1 << 20) - 5)) for i in range(20)]
+    check('and continue', set(answers) == {200, 413} and used() <= total, (answers, used()))
+    r = s.ask('POST', UPLOAD, whole, BINARY)
+    check('an honest one is stored', r.status == 200 and json.loads(r.data)['state'] == 'stored' and used() <= total, (r.data, used()))
+    same('a part of the same file', part(int(build_id, 16), 0, 1000, whole[:100]), 200)
+    r = s.ask('POST', UPLOAD, whole, BINARY)
+    same('does not stop the whole file', (r.status, json.loads(r.data)['state']), (200, 'known'))
+    s.stop()
+
+
 def named_files(kiln, folder):
     """A file that was uploaded says by a path where more of it is: nobody goes there."""
     path, build_id = build(kiln, folder, '-gsplit-dwarf')
@@ -204,7 +229,7 @@ def main(kiln):
         return skip('no binutils to strip a program with')
     with temporary() as folder:
         path, build_id = build(kiln, folder)
-        for part in late, refused:
+        for part in late, refused, quota:
             with temporary() as data:
                 part(kiln, data, path, build_id)
     with temporary() as folder:

@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -169,6 +170,49 @@ static void comments_are_a_list(void **state)
     assert_true(str_eq(model_str(b->p, b->p->comments[18]), STR("even")));
 }
 
+// More labels than anybody has take n log n steps, in the same order.
+static void many_labels_have_that_order(void **state)
+{
+    enum { MANY = 100000 };
+    struct model_builder *b = stacks_new(arena);
+    struct model_label *labels = arena_array(arena, MANY, sizeof *labels);
+    for (uint32_t i = 0; i < MANY; i++) {
+        char key[16];
+        int n = snprintf(key, sizeof key, "%06u", (MANY - i) / 2);
+        labels[i] = (struct model_label){
+            .key = model_build_string(b, (struct str){key, (size_t)n}),
+            .number = i,
+            .is_number = i % 3 == 0,
+        };
+    }
+    model_sort_labels(b->p->strings, labels, MANY);
+    for (uint32_t i = 1; i < MANY; i++) {
+        const struct model_label *x = &labels[i - 1], *y = &labels[i];
+        int c = str_cmp(model_str(b->p, x->key), model_str(b->p, y->key));
+        assert_true(x->is_number < y->is_number ||
+                    (x->is_number == y->is_number && (c < 0 || (c == 0 && x->number < y->number))));
+    }
+}
+
+// Fields that a client chooses together do not cancel each other in a hash.
+static void label_hashes_differ(void **state)
+{
+    enum { SETS = 1000 };
+    static uint64_t hashes[3 * SETS];
+    for (uint32_t i = 0; i < SETS; i++) {
+        struct model_label numbers = {.key = 1, .unit = i, .is_number = true};
+        numbers.number = (int64_t)((uint64_t)i << 40);
+        struct model_label kinds = {.key = 1, .number = INT64_MIN ^ (int64_t)i, .is_number = i & 1};
+        struct model_label strings = {.key = i, .str = SETS - i};
+        hashes[i] = model_hash_labels(&numbers, 1);
+        hashes[SETS + i] = model_hash_labels(&kinds, 1);
+        hashes[2 * SETS + i] = model_hash_labels(&strings, 1);
+    }
+    for (size_t i = 0; i < 3 * SETS; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_true(hashes[i] != hashes[k]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +220,7 @@ int main(void)
         cmocka_unit_test(a_name_alone_is_a_location),     cmocka_unit_test(labels_have_one_order),
         cmocka_unit_test(equal_label_sets_are_kept_once), cmocka_unit_test(kinds_of_labels_differ),
         cmocka_unit_test(samples_stand_in_columns),       cmocka_unit_test(comments_are_a_list),
+        cmocka_unit_test(many_labels_have_that_order),    cmocka_unit_test(label_hashes_differ),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -30,6 +30,7 @@ static void names_with_labels(void **state)
 static void times(void **state)
 {
     const int64_t s = 1000000000, now = 1700000000 * s;
+    int64_t time;
     const struct {
         const char *text;
         int64_t want;
@@ -45,9 +46,18 @@ static void times(void **state)
         {"now+2d", now + 172800 * s},
         {"now-1M", now - 2592000 * s},
         {"nonsense", now},
+        {"now-300y", 1000000},
+        {"now-60y", 1000000},
+        {"9223372036854775807", INT64_MAX},
+        {"00000000", 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(ingest_time(str_from(cases[i].text), now), cases[i].want);
+        assert_true(ingest_time(str_from(cases[i].text), now, &time) && time == cases[i].want);
+    static const char *const too_large[] = {"99999999999", "9999999999999999999",
+                                            "9999999999999999", "99999999999999999999999",
+                                            "now+300y"};
+    for (size_t i = 0; i < sizeof too_large / sizeof *too_large; i++)
+        assert_false(ingest_time(str_from(too_large[i]), now, &time));
 }
 
 static void types_by_suffix(void **state)

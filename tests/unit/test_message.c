@@ -51,6 +51,9 @@ static void wrong_json_is_refused(void **state)
                                         "{\"timeNanos\":\"x\"}",
                                         "{\"timeNanos\":1.5}",
                                         "{\"timeNanos\":{}}",
+                                        "{\"timeNanos\":99999999999999999999}",
+                                        "{\"timeNanos\":1e300}",
+                                        "{\"timeNanos\":\"99999999999999999999\"}",
                                         "{\"sample\":{}}",
                                         "{\"sample\":[1]}",
                                         "{\"stringTable\":[1]}",
@@ -62,6 +65,33 @@ static void wrong_json_is_refused(void **state)
         assert_true(e.message[0] != 0);
         arena_free(arena);
     }
+}
+
+// As before the reader was kiln's own: of several members the last one, the JSON name before the
+// proto name, null as absent; 64-bit numbers also without quotes.
+static void members_that_come_twice(void **state)
+{
+    struct arena *arena = arena_new(0);
+    struct err e = {""};
+    struct pprof_profile *p =
+        read_json(arena,
+                  "{\"timeNanos\":1,\"time_nanos\":2,\"duration_nanos\":3,\"duration_nanos\":4,"
+                  "\"stringTable\":[\"x\",\"y\"],\"stringTable\":[\"\\u0000z\"],"
+                  "\"\\u0070eriod\":5,\"periodType\":{\"type\":1},\"periodType\":{\"unit\":2},"
+                  "\"sample\":[{\"locationId\":[18446744073709551615,1e3]}],\"comment\":null}",
+                  &e);
+    assert_non_null(p);
+    assert_int_equal(p->time_nanos, 1);
+    assert_int_equal(p->duration_nanos, 4);
+    assert_int_equal(p->period, 5);
+    assert_int_equal(p->string_table.n, 1);
+    assert_true(str_eq(*(struct str *)p->string_table.items, STR("\0z")));
+    assert_int_equal(p->period_type->type, 0);
+    assert_int_equal(p->period_type->unit, 2);
+    const int64_t *ids = ((struct pprof_sample *)p->sample.items)->location_id.items;
+    assert_int_equal(ids[0], -1);
+    assert_int_equal(ids[1], 1000);
+    arena_free(arena);
 }
 
 static void protobuf_goes_and_comes_back(void **state)
@@ -101,9 +131,8 @@ static void base64_in_both_alphabets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_as_protobuf_has_it),
-        cmocka_unit_test(wrong_json_is_refused),
-        cmocka_unit_test(protobuf_goes_and_comes_back),
+        cmocka_unit_test(json_as_protobuf_has_it),  cmocka_unit_test(wrong_json_is_refused),
+        cmocka_unit_test(members_that_come_twice),  cmocka_unit_test(protobuf_goes_and_comes_back),
         cmocka_unit_test(base64_in_both_alphabets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -291,7 +291,7 @@ static void test_tree_bytes(void **state)
     struct out out;
     struct err e;
     out_init_arena(&out, arena);
-    assert_int_equal(query_tree_bytes(tree("a;b 300\na 1\n"), -1, &out, &e), 0);
+    assert_int_equal(query_tree_bytes(tree("a;b 300\na 1\n"), -1, arena, &out, &e), 0);
     static const char expected[] = "\0\0\1\1a\1\1\1b\254\2\0";
     assert_int_equal(out.n, sizeof expected - 1);
     assert_memory_equal(out.p, expected, out.n);

@@ -268,23 +268,50 @@ static int match_or_fail(struct model_regex *re, struct str text, struct err *e)
     return matched;
 }
 
-// What would take for ever is given up, with the expression and the text in the sentence.
-static void catastrophes_are_given_up(void **state)
+// What takes for ever by backtracking is answered as Go answers it.
+static void backtracking_is_not_all(void **state)
 {
+    static const struct {
+        const char *pattern;
+        int with_b, without;
+    } slow[] = {{"^(a|aa|aaa)+$", 0, 1},
+                {"(a?){40}a{40}[bx]", 1, 0},
+                {"(?i)^(A|aa)+(?:c|\\bx|B)$", 1, 0},
+                {"(a?){40}a{40}[^a-z]", 0, 0}};
     struct err e = {.message = ""};
     char text[200];
     memset(text, 'a', sizeof text);
     text[sizeof text - 1] = 'b';
-    struct model_regex *re = compile("^(a|aa|aaa)+$");
+    for (size_t i = 0; i < sizeof slow / sizeof *slow; i++) {
+        struct model_regex *re = compile(slow[i].pattern);
+        for (int round = 0; round < 2; round++) {
+            assert_int_equal(match_or_fail(re, (struct str){text, sizeof text}, &e),
+                             slow[i].with_b);
+            assert_int_equal(match_or_fail(re, (struct str){text, sizeof text - 1}, &e),
+                             slow[i].without);
+            assert_int_equal(match_or_fail(re, STR("-"), &e), 0);
+        }
+    }
+}
+
+// What has too many states as well is given up, with the expression and the text in the sentence.
+static void catastrophes_are_given_up(void **state)
+{
+    struct err e = {.message = ""};
+    char text[400];
+    memset(text, 'a', sizeof text);
+    text[sizeof text - 1] = 'b';
+    struct model_regex *re = compile("^(a?){200}a{200}[cx]");
     assert_int_equal(match_or_fail(re, (struct str){text, sizeof text}, &e), -1);
     assert_int_equal(strncmp(e.message,
-                             "the focus regexp `^(a|aa|aaa)+$` takes too long on "
+                             "the focus regexp `^(a?){200}a{200}[cx]` takes too long on "
                              "`aaaaaaaa",
-                             58),
+                             65),
                      0);
     // It still works on what it can do.
-    assert_int_equal(match_or_fail(re, STR("aaa"), &e), 1);
-    assert_int_equal(match_or_fail(re, STR("d"), &e), 0);
+    assert_int_equal(match_or_fail(re, STR("aaa"), &e), 0);
+    text[sizeof text - 1] = 'c';
+    assert_int_equal(match_or_fail(re, (struct str){text, sizeof text}, &e), 1);
 }
 
 // Deep recursion neither overflows the stack nor is it refused.
@@ -323,12 +350,73 @@ static void answers_are_remembered(void **state)
     assert_true(str_eq(model_regex_pattern(re), STR("7")));
 }
 
+// With a budget others wait: fewer steps, a jump that tells that the request is wrong, and the
+// deadline is looked at between matches and within long texts.
+static void budgets_limit_matching(void **state)
+{
+    struct budget budget = {.account = {.owner = "this request"}};
+    struct arena *own = arena_new_in(&budget, 0);
+    struct arena_trap trap;
+    struct err e = {""};
+    static char text[200000];
+    memset(text, 'a', sizeof text);
+    struct str all = {text, sizeof text}, some = {text, 401};
+
+    struct model_regex *slow = model_regex_new(own, "focus", STR("^(a?){200}a{200}[xy]"), &e);
+    assert_non_null(slow);
+    volatile bool jumped = true;
+    if (!ARENA_TRY(own, trap)) {
+        model_regex_match(slow, some);
+        jumped = false;
+    }
+    assert_true(jumped && arena_refused(own));
+    assert_int_equal(budget.failed, BUDGET_OK);
+    arena_caught(own, &e);
+    assert_non_null(strstr(e.message, "takes too long"));
+
+    // Parts of a text are as good as all of it.
+    static const char *const found[] = {"b",
+                                        "ab",
+                                        "b$",
+                                        "\\bz\\b",
+                                        "\xc3\xa9"
+                                        "b",
+                                        "^z|[b]$"};
+    text[sizeof text - 5] = ' ';
+    text[sizeof text - 4] = 'z';
+    text[sizeof text - 3] = '\xc3';
+    text[sizeof text - 2] = '\xa9';
+    text[sizeof text - 1] = 'b';
+    for (size_t i = 0; i < 6; i++) {
+        struct model_regex *re = model_regex_new(own, "focus", str_from(found[i]), &e);
+        assert_int_equal(model_regex_match(re, all), i != 1);
+    }
+    assert_false(model_regex_match(model_regex_new(own, "focus", STR("^b"), &e), all));
+    assert_true(model_regex_match(model_regex_new(own, "focus", STR("\\Aa+ "), &e), all));
+
+    budget.deadline = 1;
+    jumped = true;
+    struct model_regex *quick = slow;
+    if (!ARENA_TRY(own, trap)) {
+        model_regex_match(quick, STR("b"));
+        jumped = false;
+    }
+    assert_true(jumped && !arena_refused(own));
+    assert_int_equal(budget.failed, BUDGET_LATE);
+    arena_free(own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(go_decides),          cmocka_unit_test(errors_tell_what_is_wrong),
-        cmocka_unit_test(texts_have_any_byte), cmocka_unit_test(catastrophes_are_given_up),
-        cmocka_unit_test(long_texts),          cmocka_unit_test(answers_are_remembered),
+        cmocka_unit_test(go_decides),
+        cmocka_unit_test(errors_tell_what_is_wrong),
+        cmocka_unit_test(texts_have_any_byte),
+        cmocka_unit_test(catastrophes_are_given_up),
+        cmocka_unit_test(long_texts),
+        cmocka_unit_test(answers_are_remembered),
+        cmocka_unit_test(backtracking_is_not_all),
+        cmocka_unit_test(budgets_limit_matching),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -7,9 +7,8 @@
 
 #include <cmocka.h>
 
-#include <jansson.h>
-
 #include "codec/detect.h"
+#include "codec/json_read.h"
 #include "model/builder.h"
 #include "raw.h"
 
@@ -171,17 +170,17 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(out.error, 0);
     assert_true(codec_looks_like_speedscope((struct str){out.p, out.n}));
 
-    json_t *root = json_loadb(out.p, out.n, 0, NULL);
-    assert_non_null(root);
-    assert_string_equal(json_string_value(json_object_get(root, "$schema")),
-                        "https://www.speedscope.app/file-format-schema.json");
-    assert_int_equal(json_integer_value(json_object_get(root, "activeProfileIndex")), 1);
-    assert_int_equal(json_array_size(json_object_get(json_object_get(root, "shared"), "frames")),
-                     3);
-    json_t *cpu = json_array_get(json_object_get(root, "profiles"), 1);
-    assert_string_equal(json_string_value(json_object_get(cpu, "unit")), "nanoseconds");
-    assert_int_equal(json_integer_value(json_object_get(cpu, "endValue")), 3000);
-    json_decref(root);
+    struct json root, cpu = {0};
+    int64_t number;
+    assert_int_equal(json_parse(arena, out_result(&out), &root, NULL), 0);
+    assert_true(
+        json_is(json_get(root, "$schema"), "https://www.speedscope.app/file-format-schema.json"));
+    assert_true(json_i64(json_get(root, "activeProfileIndex"), &number) && number == 1);
+    assert_int_equal(json_size(json_get(json_get(root, "shared"), "frames")), 3);
+    for (struct json_each i = json_each(json_get(root, "profiles")); json_next(&i);)
+        cpu = i.value; // the second of two
+    assert_true(json_is(json_get(cpu, "unit"), "nanoseconds"));
+    assert_true(json_i64(json_get(cpu, "endValue"), &number) && number == 3000);
 
     raw_compare(codec_read_speedscope, out.p, out.n,
                 "/ 0, 0 ns\nsamples/count time/nanoseconds\n"
@@ -194,6 +193,42 @@ static void what_is_written_is_read(void **state)
                 "3: 0x0 0x123 :0:0\n"
                 "Mappings\n");
     out_fini(&out);
+    arena_free(arena);
+}
+
+// Each profile of a file has its own tables, of the frames that it uses: many profiles and many
+// frames do not multiply.
+static void profiles_one_by_one(void **state)
+{
+    enum { PROFILES = 2000, FRAMES_OF_FILE = 2000 };
+    struct arena *arena = arena_new((size_t)64 << 20);
+    struct out out;
+    out_init_memory(&out, 1 << 20);
+    out_text(&out, "{\"shared\":{\"frames\":[");
+    for (int i = 0; i < FRAMES_OF_FILE; i++)
+        out_printf(&out, "%s{\"name\":\"f%d\"}", i ? "," : "", i);
+    out_text(&out, "]},\"profiles\":[");
+    for (int i = 0; i < PROFILES; i++)
+        out_printf(&out,
+                   "%s{\"type\":\"sampled\",\"name\":\"p%d\",\"unit\":\"none\",\"startValue\":1.5,"
+                   "\"samples\":[[%d,0]],\"weights\":[%d]}",
+                   i ? "," : "", i, i % FRAMES_OF_FILE, i + 1);
+    out_text(&out, "]}");
+    struct codec_speedscope *each;
+    struct err e = {""};
+    size_t n;
+    assert_int_equal(
+        codec_read_speedscope_each(arena, (const uint8_t *)out.p, out.n, &each, &n, &e), 0);
+    out_fini(&out);
+    assert_int_equal(n, PROFILES);
+    const struct model_profile *p = each[77].profile;
+    assert_true(str_eq(each[77].name, STR("p77")) && each[77].start == 1.5);
+    assert_int_equal(p->n_locations, 2);
+    assert_int_equal(p->n_samples, 1);
+    assert_int_equal(p->values[0], 78);
+    const struct model_location *leaf = &p->locations[model_stack(p, 0)[0]];
+    assert_true(
+        str_eq(model_str(p, p->functions[p->lines[leaf->first_line].function].name), STR("f0")));
     arena_free(arena);
 }
 
@@ -223,6 +258,7 @@ int main(void)
         cmocka_unit_test(depth_is_limited),
         cmocka_unit_test(json_depth_is_limited),
         cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(profiles_one_by_one),
         cmocka_unit_test(detection),
         cmocka_unit_test(little_memory),
     };

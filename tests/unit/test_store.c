@@ -4,8 +4,10 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <ftw.h>
 #include <pthread.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +15,8 @@
 #include "store_profiles.h"
 
 #define SECOND INT64_C(1000000000)
+// Days that a commit may have open: 31, and those of one more request.
+enum { COMMIT_DAYS_MAX = 31 + STORE_PUT_DAYS };
 #define T0 (INT64_C(20000) * 86400 * SECOND) // the start of a day
 
 static const struct profile_shape SHAPE = {300, 2000, 24, 120, 0x555500000000};
@@ -509,6 +513,80 @@ static void test_retention(void **state)
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 1);
 }
 
+static int64_t fake_uptime;
+
+static int64_t uptime_clock(void)
+{
+    return fake_uptime;
+}
+
+static uint32_t days_after_care(struct fixture *f)
+{
+    struct err e;
+    struct store_stats stats;
+    must(store_stats(f->store, STR(""), &stats, &e), &e); // ClickHouse has everything
+    must(store_maintain(f->store, false, &e), &e);
+    must(store_stats(f->store, STR(""), &stats, &e), &e);
+    return stats.days;
+}
+
+// A clock that is ahead by more than the retention deletes nothing, neither what was stored before
+// nor what comes later, with either time.
+static void test_retention_and_a_clock_ahead(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t day = 86400 * SECOND;
+    fake_now = T0 + 10 * day + SECOND;
+    fake_uptime = day;
+    f->options.clock = fake_clock;
+    f->options.uptime = uptime_clock;
+    f->options.keep_nanos = 20 * day;
+    reopen(f);
+    for (int i = 0; i <= 10; i++)
+        put(f, "api", "a", T0 + i * day, PROFILE_CPU, 1, STR(""));
+    assert_int_equal(days_after_care(f), 11);
+    for (int restart = 0; restart < 2; restart++) {
+        fake_now = T0 + 100 * day; // the clock jumps, time does not pass
+        fake_uptime += 30 * SECOND;
+        if (restart)
+            reopen(f);
+        notes[0] = 0;
+        assert_int_equal(days_after_care(f), 11);
+        assert_non_null(strstr(notes, "suspended"));
+        put(f, "api", "a", T0 + 10 * day, PROFILE_CPU, 2, STR(""));
+        assert_int_equal(days_after_care(f), 11);
+    }
+    put(f, "api", "a", fake_now, PROFILE_CPU, 5, STR(""));
+    assert_int_equal(days_after_care(f), 12);
+    fake_uptime += day / 2;
+    assert_int_equal(days_after_care(f), 12);
+    // The clock is right again: everything is still there.
+    fake_now = T0 + 11 * day;
+    assert_int_equal(days_after_care(f), 12);
+    // It was off for so long: after a day, old days are dropped.
+    fake_now = T0 + 100 * day;
+    assert_int_equal(days_after_care(f), 12);
+    fake_uptime += day;
+    fake_now += day;
+    assert_int_equal(days_after_care(f), 1);
+}
+
+// Without new profiles nothing grows older.
+static void test_retention_keeps_the_newest(void **state)
+{
+    struct fixture *f = *state;
+    const int64_t day = 86400 * SECOND;
+    fake_now = T0 + 10 * day;
+    f->options.clock = fake_clock;
+    f->options.keep_nanos = 3 * day;
+    reopen(f);
+    for (int i = 0; i < 5; i++)
+        put(f, "api", "a", T0 + i * day, PROFILE_CPU, 1, STR(""));
+    assert_int_equal(days_after_care(f), 4); // the oldest ended 4 days before the newest
+    put(f, "api", "a", fake_now, PROFILE_CPU, 1, STR(""));
+    assert_int_equal(days_after_care(f), 1);
+}
+
 static void test_backup(void **state)
 {
     only_embedded();
@@ -536,6 +614,71 @@ static void test_one_process_at_a_time(void **state)
     struct err e;
     assert_null(store_open(f->dir, &f->options, &e));
     assert_non_null(strstr(e.message, "in use by another"));
+}
+
+static size_t open_files(void)
+{
+    size_t n = 0;
+    DIR *directory = opendir("/proc/self/fd");
+    assert_non_null(directory);
+    while (readdir(directory))
+        n++;
+    closedir(directory);
+    return n;
+}
+
+struct day_puts {
+    struct store_label labels[2];
+    struct store_put puts[STORE_PUT_DAYS + 1];
+    _Atomic int done, failed;
+};
+
+static void day_done(void *ctx, int code, const struct err *e)
+{
+    struct day_puts *p = ctx;
+    p->failed += code != 0;
+    p->done++;
+}
+
+// However many days there are, few files are open: for commits of many requests and for queries.
+static void test_many_days(void **state)
+{
+    only_embedded();
+    enum { REQUESTS = 10 };
+    struct fixture *f = *state;
+    struct err e;
+    struct day_puts p[REQUESTS] = {0};
+    struct rlimit limit, few;
+    f->options.commit_nanos = 200 * SECOND / 1000; // so that they share a commit
+    reopen(f);
+    const struct model_profile *profile = profile_make(f->arena, &SHAPE, PROFILE_CPU, 1);
+    for (int r = 0; r < REQUESTS; r++) {
+        p[r].labels[0] = (struct store_label){STR("__name__"), STR("process_cpu")};
+        p[r].labels[1] = (struct store_label){STR("service_name"), STR("api")};
+        for (int i = 0; i <= STORE_PUT_DAYS; i++)
+            p[r].puts[i] =
+                (struct store_put){.tenant = STR("anonymous"),
+                                   .labels = p[r].labels,
+                                   .n_labels = 2,
+                                   .time = T0 + (r * STORE_PUT_DAYS + i) * 86400 * SECOND,
+                                   .profile = profile};
+    }
+    assert_int_equal(store_put(f->store, p[0].puts, STORE_PUT_DAYS + 1, &e), STORE_BAD_INPUT);
+    assert_non_null(strstr(e.message, "40 days"));
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    few = (struct rlimit){(rlim_t)open_files() + 3 * COMMIT_DAYS_MAX + 10, limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int r = 0; r < REQUESTS; r++)
+        must(store_submit(f->store, p[r].puts, STORE_PUT_DAYS, day_done, &p[r], &e), &e);
+    for (int r = 0; r < REQUESTS; r++) {
+        while (!p[r].done)
+            usleep(1000);
+        assert_int_equal(p[r].failed, 0);
+    }
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, REQUESTS * STORE_PUT_DAYS);
+    must(store_maintain(f->store, false, &e), &e);
+    assert_in_range(open_files(), 1, 130);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 static void test_bad_puts(void **state)
@@ -615,13 +758,13 @@ static void test_memory_is_bounded(void **state)
     assert_true(counters.waiting_bytes <= (3 << 20));
     assert_int_equal(counters.refused, 1);
     // Nothing is decoded in vain.
-    assert_int_equal(store_expect(f->store, 1 << 20, &e), STORE_BUSY);
+    assert_int_equal(store_expect(f->store, STR("anonymous"), 1 << 20, &e), STORE_BUSY);
     assert_non_null(strstr(e.message, "try again"));
     store_close(f->store);
     f->store = NULL;
     assert_int_equal(busy.done, accepted);
     reopen(f);
-    assert_int_equal(store_expect(f->store, 1 << 30, &e), 0);
+    assert_int_equal(store_expect(f->store, STR("anonymous"), 1 << 30, &e), 0);
     assert_int_equal(merge(f, everything(CPU))->n_profiles, accepted);
 }
 
@@ -763,6 +906,14 @@ static void test_names_that_come_late(void **state)
     struct store_name name = {STR("beef"), 0x2123, frames, 2};
     must(store_name(f->store, STR("anonymous"), &name, 1, &e), &e);
     assert_string_equal(folded(f, merge(f, everything(CPU))), "outer;inner; 5\n");
+    // Another build id's names are not concerned; a tenant without names is no error.
+    must(store_forget_names(f->store, STR("anonymous"), STR("dead"), &e), &e);
+    must(store_forget_names(f->store, STR("nobody"), STR("beef"), &e), &e);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), "outer;inner; 5\n");
+    must(store_forget_names(f->store, STR("anonymous"), STR("beef"), &e), &e);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), "libx.so+0x2123; 5\n");
+    must(store_name(f->store, STR("anonymous"), &name, 1, &e), &e);
+    assert_string_equal(folded(f, merge(f, everything(CPU))), "outer;inner; 5\n");
 }
 
 static void test_processes_share_symbols(void **state)
@@ -885,6 +1036,9 @@ int main(int argc, char **argv)
         TEST(test_spans),
         TEST(test_a_service_can_be_deleted),
         TEST(test_retention),
+        TEST(test_retention_and_a_clock_ahead),
+        TEST(test_retention_keeps_the_newest),
+        TEST(test_many_days),
         TEST(test_backup),
         TEST(test_one_process_at_a_time),
         TEST(test_bad_puts),

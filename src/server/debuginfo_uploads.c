@@ -1,0 +1,286 @@
+// Debug files on their way in, and the room that they may take.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "process/clock.h"
+#include "server/debuginfo_internal.h"
+
+// How long a part waits for the next one, and how many files of a tenant may come at a time.
+#define PART_LIFETIME (INT64_C(600) * 1000000000)
+enum { UPLOADS_MAX = 64 };
+
+// --- the list ---
+
+static bool is_of(const struct upload *u, struct str tenant)
+{
+    return str_eq(str_from(u->tenant), tenant);
+}
+
+static struct upload *find_upload(const struct debuginfo *d, struct str tenant, struct str id)
+{
+    struct upload *u = d->uploads;
+    while (u && !(is_of(u, tenant) && str_eq(str_from(u->id), id)))
+        u = u->next;
+    return u;
+}
+
+static void remove_upload(struct debuginfo *d, struct upload *upload)
+{
+    struct upload **at = &d->uploads;
+    while (*at != upload)
+        at = &(*at)->next;
+    *at = upload->next;
+    unlink(upload->path); // it is not there if it was put in place
+    free(upload);
+}
+
+// The one of a tenant that waits for the longest time; NULL: none waits.
+static struct upload *stalest(const struct debuginfo *d, struct str tenant,
+                              const struct upload *own)
+{
+    struct upload *found = NULL;
+    for (struct upload *u = d->uploads; u; u = u->next)
+        if (u != own && !u->busy && is_of(u, tenant) && (!found || u->progress < found->progress))
+            found = u;
+    return found;
+}
+
+static void remove_stale(struct debuginfo *d)
+{
+    uint64_t now = process_now_ns();
+    for (struct upload *u = d->uploads, *next; u; u = next) {
+        next = u->next;
+        if (!u->busy && now - u->progress >= (uint64_t)d->o.part_lifetime)
+            remove_upload(d, u);
+    }
+}
+
+static void *sweep(void *arg)
+{
+    struct debuginfo *d = arg;
+    pthread_setname_np(pthread_self(), "debuginfo");
+    pthread_mutex_lock(&d->uploads_lock);
+    while (!d->stopping) {
+        process_condition_wait(&d->stop, &d->uploads_lock, (uint64_t)d->o.part_lifetime / 4);
+        remove_stale(d);
+    }
+    pthread_mutex_unlock(&d->uploads_lock);
+    return NULL;
+}
+
+void uploads_init(struct debuginfo *d)
+{
+    d->o.part_lifetime = d->o.part_lifetime ? d->o.part_lifetime : PART_LIFETIME;
+    pthread_mutex_init(&d->uploads_lock, NULL);
+    process_condition_init(&d->stop);
+}
+
+int uploads_start(struct debuginfo *d, struct err *e)
+{
+    int error = pthread_create(&d->sweeper, NULL, sweep, d);
+    d->has_sweeper = !error;
+    return error ? err_set(e, "cannot start a thread: %s", strerror(error)) : 0;
+}
+
+void uploads_fini(struct debuginfo *d)
+{
+    pthread_mutex_lock(&d->uploads_lock);
+    d->stopping = true;
+    pthread_cond_broadcast(&d->stop);
+    pthread_mutex_unlock(&d->uploads_lock);
+    if (d->has_sweeper)
+        pthread_join(d->sweeper, NULL);
+    while (d->uploads)
+        remove_upload(d, d->uploads);
+    while (d->usage) {
+        struct usage *next = d->usage->next;
+        free(d->usage);
+        d->usage = next;
+    }
+    pthread_cond_destroy(&d->stop);
+    pthread_mutex_destroy(&d->uploads_lock);
+}
+
+// --- room ---
+
+static struct usage *usage_of(struct debuginfo *d, struct str tenant)
+{
+    struct usage *u = d->usage;
+    while (u && !str_eq(str_from(u->tenant), tenant))
+        u = u->next;
+    if (!u && (u = calloc(1, sizeof *u))) {
+        snprintf(u->tenant, sizeof u->tenant, "%.*s", (int)tenant.n, tenant.p);
+        u->next = d->usage;
+        d->usage = u;
+    }
+    return u;
+}
+
+static void forget_usage(struct debuginfo *d, struct str tenant)
+{
+    struct usage *u = usage_of(d, tenant);
+    if (u)
+        u->known = false;
+}
+
+void uploads_changed(struct debuginfo *d, struct str tenant)
+{
+    pthread_mutex_lock(&d->uploads_lock);
+    forget_usage(d, tenant);
+    pthread_mutex_unlock(&d->uploads_lock);
+}
+
+static uint64_t waiting_bytes(const struct debuginfo *d, struct str tenant,
+                              const struct upload *own)
+{
+    uint64_t bytes = 0;
+    for (const struct upload *u = d->uploads; u; u = u->next)
+        if (u != own && is_of(u, tenant))
+            bytes += u->received;
+    return bytes;
+}
+
+// A file that this put completes takes the place of parts that wait: they may never be completed.
+static bool has_room(struct debuginfo *d, const struct debuginfo_put *p, const struct upload *own,
+                     uint64_t stored, uint64_t *wanted)
+{
+    uint64_t end = p->offset + p->bytes.n;
+    *wanted = stored + p->size;
+    if (*wanted > d->o.total_limit)
+        return false;
+    while ((*wanted = stored + waiting_bytes(d, p->tenant, own) + end) > d->o.total_limit) {
+        struct upload *oldest = end == p->size ? stalest(d, p->tenant, own) : NULL;
+        if (!oldest)
+            return false;
+        remove_upload(d, oldest);
+    }
+    return true;
+}
+
+static int check_room(struct debuginfo *d, const struct debuginfo_put *p, const struct upload *own,
+                      struct err *e)
+{
+    struct usage *usage = usage_of(d, p->tenant);
+    struct statvfs disk;
+    uint64_t wanted;
+    bool was_known = usage && usage->known;
+    if (!usage) {
+        err_set(e, "no memory for a debug file");
+        return 503;
+    }
+    if (!was_known)
+        usage->bytes = debuginfo_stored(d, p->tenant);
+    usage->known = true;
+    bool fits = has_room(d, p, own, usage->bytes, &wanted);
+    if (!fits && was_known) { // files may have been removed by hand
+        usage->bytes = debuginfo_stored(d, p->tenant);
+        fits = has_room(d, p, own, usage->bytes, &wanted);
+    }
+    if (!fits) {
+        err_set(e,
+                "the tenant's debug files would take %llu bytes, %llu are allowed; `kiln debuginfo "
+                "delete` makes room",
+                (unsigned long long)wanted, (unsigned long long)d->o.total_limit);
+        return 413;
+    }
+    uint64_t rest = p->size - p->offset;
+    if (statvfs(d->o.data, &disk) == 0 &&
+        (uint64_t)disk.f_bavail * disk.f_frsize < rest + d->o.keep_free) {
+        err_set(e, "no space on the disk for %llu bytes of a debug file", (unsigned long long)rest);
+        return 503;
+    }
+    return 0;
+}
+
+static size_t count_uploads(const struct debuginfo *d, struct str tenant)
+{
+    size_t n = 0;
+    for (const struct upload *u = d->uploads; u; u = u->next)
+        n += is_of(u, tenant);
+    return n;
+}
+
+static struct upload *begin_upload(struct debuginfo *d, const struct debuginfo_put *p,
+                                   struct str id)
+{
+    while (count_uploads(d, p->tenant) >= UPLOADS_MAX) {
+        struct upload *oldest = stalest(d, p->tenant, NULL);
+        if (!oldest)
+            return NULL;
+        remove_upload(d, oldest);
+    }
+    struct upload *u = calloc(1, sizeof *u);
+    if (!u)
+        return NULL;
+    snprintf(u->tenant, sizeof u->tenant, "%.*s", (int)p->tenant.n, p->tenant.p);
+    snprintf(u->id, sizeof u->id, "%.*s", (int)id.n, id.p);
+    snprintf(u->path, sizeof u->path, "%s/%s/parts/%s", d->directory, u->tenant, u->id);
+    u->size = p->size;
+    u->next = d->uploads;
+    d->uploads = u;
+    return u;
+}
+
+static int take_locked(struct debuginfo *d, const struct debuginfo_put *p, struct str id,
+                       struct upload **upload, struct err *e)
+{
+    struct upload *u = find_upload(d, p->tenant, id);
+    if (u && u->busy) {
+        err_set(e, "build id %s: another upload of this file is being written", u->id);
+        return 409;
+    }
+    if (u && p->offset == 0) { // it begins anew
+        remove_upload(d, u);
+        u = NULL;
+    }
+    uint64_t has = u ? u->received : 0;
+    if (has != p->offset) {
+        err_set(e, "byte %llu of the debug file is to come, not %llu: was another upload begun?",
+                (unsigned long long)has, (unsigned long long)p->offset);
+        return 409;
+    }
+    if (u && u->size != p->size) {
+        err_set(e, "size: the upload was begun with %llu bytes, not %llu",
+                (unsigned long long)u->size, (unsigned long long)p->size);
+        return 400;
+    }
+    int status = check_room(d, p, u, e);
+    if (status) {
+        if (u)
+            remove_upload(d, u);
+        return status;
+    }
+    if (!u && !(u = begin_upload(d, p, id))) {
+        err_set(e, "too many debug files are being uploaded at a time");
+        return 503;
+    }
+    u->received = p->offset + p->bytes.n;
+    u->busy = true;
+    *upload = u;
+    return 0;
+}
+
+int uploads_take(struct debuginfo *d, const struct debuginfo_put *p, struct str id,
+                 struct upload **upload, struct err *e)
+{
+    pthread_mutex_lock(&d->uploads_lock);
+    remove_stale(d);
+    int status = take_locked(d, p, id, upload, e);
+    pthread_mutex_unlock(&d->uploads_lock);
+    return status;
+}
+
+void uploads_give(struct debuginfo *d, struct upload *u, bool done)
+{
+    pthread_mutex_lock(&d->uploads_lock);
+    u->busy = false;
+    u->progress = process_now_ns();
+    if (done) {
+        forget_usage(d, str_from(u->tenant));
+        remove_upload(d, u);
+    }
+    pthread_mutex_unlock(&d->uploads_lock);
+}

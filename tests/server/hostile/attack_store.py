@@ -1,0 +1,292 @@
+"""What services, days, clocks and disks do to the store."""
+import glob
+import json
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import time
+
+from clients import push_body
+from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of
+from faults import BROKEN, FULL, READ_ONLY, Faults
+from harness import Profile, cpu_profile, field, message, packed, temporary, until
+from scenario import Skip, scenario
+
+DAY = 24 * HOUR
+MAINTENANCE = 37  # seconds: maintenance runs every 30, and closes what it finds
+SAMPLES = 'process_cpu:samples:count:cpu:nanoseconds'
+OCTETS = {'Content-Type': 'application/octet-stream'}
+
+
+def ordinary(n, seed):
+    """A profile of n stacks, as of a service under load, without a time."""
+    choose = random.Random(seed)
+    p = Profile([('samples', 'count'), ('cpu', 'nanoseconds')], ('cpu', 'nanoseconds', 10**7), duration=10**10)
+    m = p.mapping(0x400000, 0x500000, 0, '/bin/app', 'abcdef')
+    for i in choose.sample(range(1133), n):
+        ids = [p.location([(p.function(f'fn{i * 7 % 400 + d * 13}', 'a.c'), 1, 0)], m, 0x400000 + i * 7 % 400 + d * 13) for d in range(8)]
+        p.sample(ids + [p.location([(p.function(f'leaf{i}', 'a.c'), 1, 0)], m, 0x480000 + i)], [choose.randrange(1, 50), choose.randrange(1, 10**9)])
+    return p.bytes()
+
+
+def fresh_rows(data, hour):
+    """{(tenant, service): rows of the hour that are not closed}"""
+    found = {}
+    for path in glob.glob(f'{data}/tenants/*/2*.db'):
+        db = sqlite3.connect(f'file:{path}?mode=ro', uri=True, timeout=10)
+        for name, rows in db.execute('select name, (select count(*) from fresh where service = s.id and hour = ?) from service s', (hour,)):
+            found[path.split('/')[-2], name] = found.get((path.split('/')[-2], name), 0) + rows
+        db.close()
+    return found
+
+
+@scenario(3, waits=True)
+def closing(ctx):
+    """An hour of many replicas with one label set is closed, and does not stop others from being closed."""
+    hour = time.time_ns() // HOUR - 3
+    pool = [ordinary(480, i) for i in range(12)]
+    with Crowd(ctx, {'memory': '32MiB'}, clients=False) as c:
+        n, pushed = 3000, []
+        for service, token, count in (('crowded', BAD, n), ('later', BAD, 20), ('other', GOOD, 20)):
+            for at in range(0, count, 60):
+                body = b''.join(push_body(labels_of(service), pool[i % 12] + field(9, hour * HOUR + i * (HOUR // n))) for i in range(at, min(at + 60, count)))
+                pushed.append(until(lambda: c.server.post(PUSH, body, {**PROTO, **bearer(token)})[0] == 200, 20))
+        ctx.check('setup', all(pushed), f'{len(pushed) - pushed.count(True)} requests were refused for 20 s')
+        before = c.server.total('crowded', bearer(BAD), span=6 * 3600)
+        yield MAINTENANCE
+        data = os.path.join(c.folder.name, 'data')
+        closed = until(lambda: not any(fresh_rows(data, hour).values()), 30)
+        ctx.check('every hour is closed', closed, fresh_rows(data, hour))
+        ctx.same('the sum is the same', c.server.total('crowded', bearer(BAD), span=6 * 3600), before)
+        ctx.check('memory', c.server.peak() < ctx.memory, f'{c.server.peak()} MiB')
+
+
+def many_symbols(i, n):
+    strings = [b'', b'samples', b'count', b'cpu', b'nanoseconds', b'a.c'] + [b'generated.Lambda$%d$%d.apply(Ljava/lang/Object;)V' % (i, k) for k in range(n)]
+    out = [field(1, message((1, 1), (2, 2))), field(11, message((1, 3), (2, 4))), field(12, 1)]
+    for k in range(n):
+        out.append(field(5, message((1, k + 1), (2, 6 + k), (3, 6 + k), (4, 5))) + field(4, message((1, k + 1)) + field(4, message((1, k + 1), (2, 1)))))
+        if k % 50 == 49:
+            out.append(field(2, packed(1, range(k - 48, k + 2)) + packed(2, [1])))
+    return b''.join([*out, *(field(6, s) for s in strings), message((9, time.time_ns()), (10, 10**9))])
+
+
+@scenario(4, measures=False)
+def memory_lowered(ctx):
+    """A lower limits.memory after a restart: a service may be refused, no day is taken for damaged."""
+    with Crowd(ctx, clients=False) as c:
+        s, h = c.server, bearer(GOOD)
+        for i in range(20):
+            s.push([(labels_of('quiet'), cpu_profile({('m', 'x'): 1}, time.time() - i))], headers=h)
+        for i in range(6):
+            status, data = s.post(PUSH, push_body(labels_of('fat'), many_symbols(i, 20000)), {**PROTO, **h})
+            ctx.check('setup', status == 200, (status, data[:100]))
+        quiet, fat = 20, s.total('fat', h, SAMPLES)
+        for memory in ('32MiB', '16MiB', '128MiB'):
+            ctx.same(f'{memory}: stop', s.end()[0], 0)
+            s.write(c.configuration(memory=memory))
+            s.start()
+            ctx.same(f'{memory}: the other service is shown', s.total('quiet', h), quiet * 10**7)
+            status, data = s.post(PUSH, push_body(labels_of('fat'), many_symbols(0, 100)), {**PROTO, **h})
+            fat += 2 * (status == 200)
+            ctx.check(f'{memory}: a push is stored or refused', status in (200, 429), (status, data[:200]))
+            status, data = s.post(PUSH, push_body(labels_of('quiet'), cpu_profile({('m', 'x'): 1}, time.time())), {**PROTO, **h})
+            quiet += status == 200
+            ctx.check(f'{memory}: the other service is stored', status == 200, (status, data[:200]))
+            ctx.same(f'{memory}: and shown', s.total('quiet', h), quiet * 10**7)
+            damaged = glob.glob(f'{c.folder.name}/data/tenants/*/*damaged*')
+            ctx.check(f'{memory}: no day is moved aside', not damaged, damaged)
+        ctx.same('with the old limit everything is there', s.total('fat', h, SAMPLES), fat)
+
+
+def debug_file(folder):
+    source, elf = os.path.join(folder, 'd.c'), os.path.join(folder, 'd.elf')
+    with open(source, 'w') as file:
+        file.write('int f(int x) { return x * 2; } int main(void) { return f(3); }\n')
+    if subprocess.run(['cc', '-g', '-Wl,--build-id', '-o', elf, source]).returncode:
+        raise Skip('no C compiler')
+    with open(elf, 'rb') as file:
+        return file.read()
+
+
+@scenario(5, measures=False)
+def backup_to_another_disk(ctx):
+    with Crowd(ctx, clients=False) as c:
+        elf, other = debug_file(c.folder.name), '/dev/shm'
+        if not os.path.isdir(other) or os.stat(other).st_dev == os.stat(c.folder.name).st_dev:
+            raise Skip('no second disk')
+        s, h = c.server, bearer(GOOD)
+        s.push([(labels_of('x'), cpu_profile({('a',): 1}, time.time()))], headers=h)
+        ctx.same('upload', s.post('/api/v1/debuginfo/upload', elf, {**OCTETS, **h})[0], 200)
+        to = os.path.join(other, f'kiln-backup-{os.getpid()}')
+        try:
+            run = lambda *words: subprocess.run([ctx.kiln, 'server', *words], capture_output=True, text=True, timeout=60)
+            backup = lambda: run('backup', '--data', os.path.join(c.folder.name, 'data'), to)
+            r = backup()
+            ctx.check('backup', r.returncode == 0, (r.returncode, r.stderr[-300:]))
+            r = run('check', '--data', to)
+            ctx.check('the backup is whole', r.returncode == 0, r.stdout[-300:] + r.stderr[-300:])
+            files = [f for d, _, names in os.walk(to) for f in names if 'debuginfo' in d]
+            ctx.check('with the debug file', files, os.listdir(to) if os.path.isdir(to) else 'nothing')
+            shutil.rmtree(to, ignore_errors=True)
+            # What an earlier backup left when it was killed.
+            os.makedirs(to + '.partial/tenants/good', exist_ok=True)
+            with open(to + '.partial/tenants/good/2026-01-01.db', 'wb') as file:
+                file.write(bytes(4096))
+            r = backup()
+            ctx.check('an earlier attempt is in the way of nobody', r.returncode == 0 and not os.path.exists(to + '.partial'), (r.returncode, r.stderr[-300:]))
+            ctx.same('and leaves nothing in it', run('check', '--data', to).returncode, 0)
+        finally:
+            shutil.rmtree(to, ignore_errors=True)
+            shutil.rmtree(to + '.partial', ignore_errors=True)
+
+
+@scenario(13)
+def debug_file_quota(ctx):
+    """Parts of debug files count while they arrive, and those that nobody finishes do not stay in the way."""
+    limit = 2 << 20
+    with Crowd(ctx, {'debuginfo_size': '1MiB', 'debuginfo_total': '2MiB'}) as c:
+        elf, h = debug_file(c.folder.name), {**OCTETS, **bearer(BAD)}
+
+        def part(i, offset, size, data):
+            return c.server.post(f'/api/v1/debuginfo/upload?build_id={i:040x}&offset={offset}&size={size}', data, h)[0]
+
+        def used():
+            folder = os.path.join(c.folder.name, 'data', 'debuginfo')
+            return sum(os.path.getsize(os.path.join(d, f)) for d, _, files in os.walk(folder) for f in files)
+        with c.attack('uploads that grow', least=1):
+            for i in range(20):
+                part(i, 0, 8, b'\x7fELF')
+            for i in range(20):
+                part(i, 4, 1 << 20, bytes((1 << 20) - 5))
+        ctx.check('small beginnings stay within the quota', used() <= limit * 1.1, used())
+        with c.attack('uploads begun together', least=1):
+            for i in range(100, 120):
+                part(i, 0, 1 << 20, b'\x7fELF')
+            for i in range(100, 120):
+                part(i, 4, 1 << 20, bytes((1 << 20) - 5))
+        ctx.check('honest sizes stay within the quota', used() <= limit * 1.1, used())
+        status, data = c.server.post('/api/v1/debuginfo/upload', elf, h)
+        ctx.check('an honest upload of the same tenant is taken', status == 200, (status, data[:150]))
+        status, data = c.server.post('/api/v1/debuginfo/upload', elf, {**OCTETS, **bearer(GOOD)})
+        ctx.check('one of another tenant, too', status == 200, (status, data[:150]))
+
+
+@scenario(15, measures=False, waits=True)
+def clock_ahead(ctx):
+    """A clock that is ahead by more than the retention deletes neither old days nor today, nor what comes then."""
+    if ctx.sanitized:
+        raise Skip('the sanitizers want to be loaded first')
+    with Crowd(ctx, settings=AUTH + 'retention: {age: 5d}\n', clients=False) as c:
+        s, h, now = c.server, bearer(GOOD), time.time()
+        for d in range(4):
+            for k in range(3):
+                s.push([(labels_of('x'), cpu_profile({('main', 'f'): 5}, now - d * 86400 - k))], headers=h)
+        want = s.total('x', h, span=30 * 86400)
+        ctx.same('setup', want, 4 * 3 * 5 * 10**7)
+        s.end()
+        faults = Faults(c.folder.name)
+        faults.set(clock_offset=20 * DAY)
+        s.environment = faults.environment
+        s.start()
+        status = s.push([(labels_of('x'), cpu_profile({('main', 'f'): 5}, time.time()))], headers=h)
+        ctx.same('a push is taken', status.status, 200)
+        yield MAINTENANCE
+        ctx.same('everything is there', s.total('x', h, span=30 * 86400), want + 5 * 10**7)
+        s.end()
+        s.environment = None
+        s.start()
+        ctx.same('and when the clock is right again', s.total('x', h, span=30 * 86400), want + 5 * 10**7)
+
+
+@scenario(16, measures=False, waits=True)
+def other_formats(ctx):
+    """A day of a format that this server does not know: the other days are served, closed and backed up."""
+    with Crowd(ctx, clients=False) as c:
+        s, h, now = c.server, bearer(GOOD), time.time()
+        for d in range(4):
+            s.push([(labels_of(f'svc{d}'), cpu_profile({('main', 'f'): 5}, now - d * 86400))], headers=h)
+        s.end()
+        folder = f'{c.folder.name}/data/tenants/good'
+        days = sorted(f for f in os.listdir(folder) if f.startswith('2') and f.endswith('.db'))
+        for day, version in (days[0], 1), (days[1], 99):
+            db = sqlite3.connect(f'{folder}/{day}')
+            db.execute(f'PRAGMA user_version={version}')
+            db.commit()
+            db.close()
+        s.start()
+        for k in range(5):
+            s.push([(labels_of('late'), cpu_profile({('main', 'f'): 5}, now - 3 * 3600 - k))], headers=h)
+        whole = {'start': int((now - 10 * 86400) * 1000), 'end': int((now + 3600) * 1000)}
+        for method, more in (('LabelValues', {'name': 'service_name'}), ('LabelNames', {}), ('Series', {}), ('ProfileTypes', {}),
+                             ('SelectMergeStacktraces', {'profileTypeID': CPU, 'labelSelector': '{}'}),
+                             ('SelectSeries', {'profileTypeID': CPU, 'labelSelector': '{}', 'step': 15}),
+                             ('SelectMergeProfile', {'profileTypeID': CPU, 'labelSelector': '{}'}), ('GetProfileStats', {})):
+            r = s.ask('POST', QUERIER + method, json.dumps({**whole, **more}).encode(), {**JSON, **h})
+            ctx.check(f'{method}: answered', r.status == 200, (r.status, r.data[:200]))
+            if method in ('LabelValues', 'SelectMergeStacktraces'):
+                text = r.data.decode(errors='replace') + str(r.getheaders())
+                ctx.check(f'{method}: says which day is missing', days[1][:10] in text, text[:300])
+        status, data = s.post(PUSH, push_body(labels_of('svc2'), cpu_profile({('main', 'f'): 5}, now - 2 * 86400)), {**PROTO, **h})
+        ctx.check('a push into that day is refused', status != 200 and isinstance(status, int), (status, data[:200]))
+        status, data = s.post(PUSH, push_body(labels_of('x'), cpu_profile({('main', 'f'): 5}, now)), {**PROTO, **h})
+        ctx.check('a push into today is stored', status == 200, (status, data[:200]))
+        hour = int((now - 3 * 3600) * 10**9) // HOUR
+        yield MAINTENANCE
+        good = [f'{folder}/{d}' for d in days[2:]]
+
+        def fresh():
+            rows = 0
+            for path in good:
+                db = sqlite3.connect(f'file:{path}?mode=ro', uri=True, timeout=10)
+                rows += db.execute('select count(*) from fresh where hour <= ?', (hour,)).fetchone()[0]
+                db.close()
+            return rows
+        ctx.check('later days are closed', until(lambda: fresh() == 0, 20), fresh())
+        to = os.path.join(c.folder.name, 'copy')
+        r = subprocess.run([ctx.kiln, 'server', 'backup', '--data', f'{c.folder.name}/data', to], capture_output=True, text=True, timeout=60)
+        copied = [f for f in os.listdir(to + '/tenants/good')] if os.path.isdir(to) else []
+        ctx.check('a backup has the other days', r.returncode in (0, 1) and set(days[2:]) <= set(copied), (r.returncode, r.stderr[-200:], copied))
+
+
+@scenario('slow disk')
+def slow_disk(ctx):
+    """While a sync takes a second, nobody waits but those who push."""
+    if ctx.sanitized:
+        raise Skip('the sanitizers want to be loaded first')
+    with temporary() as folder:
+        faults = Faults(folder)
+        with Crowd(ctx, environment=faults.environment) as c:
+            with c.attack('syncs of a second', least=4, skip=('push',)):
+                faults.set(sync_delay=1000000)
+                time.sleep(3.5)
+                faults.set(sync_delay=0)
+            with c.attack('afterwards', least=1.5):
+                pass
+
+
+@scenario('bad disk')
+def bad_disk(ctx):
+    """A disk that takes no writes: pushes are refused with a reason, everything else goes on, and so do pushes afterwards."""
+    if ctx.sanitized:
+        raise Skip('the sanitizers want to be loaded first')
+    with temporary() as folder:
+        faults = Faults(folder)
+        with Crowd(ctx, environment=faults.environment, clients=False) as c:
+            s, h, stored = c.server, bearer(GOOD), 0
+            push = lambda: s.post(PUSH, push_body(labels_of('x'), cpu_profile({('a',): 1}, time.time())), {**PROTO, **h})
+            for what, code in ('full', FULL), ('read-only', READ_ONLY), ('broken', BROKEN):
+                status, data = push()
+                stored += status == 200
+                ctx.check(f'{what}: before', status == 200, (status, data[:100]))
+                faults.set(write_error=code)
+                answers = [push() for _ in range(3)]
+                ctx.check(f'{what}: refused with a reason', all(r[0] in (500, 503) and r[1] for r in answers), [(r[0], r[1][:100]) for r in answers])
+                ctx.same(f'{what}: queries', s.total('x', h), stored * 10**7)
+                ctx.same(f'{what}: health', s.post('/healthz', None, method='GET')[0], 200)
+                faults.set(write_error=0)
+                ctx.check(f'{what}: goes on', until(lambda: push()[0] == 200, 10))
+                stored += 1
+            ctx.same('what was acknowledged', s.total('x', h), stored * 10**7)
