@@ -77,11 +77,11 @@ def formats(kiln, version):
 def lower(kiln):
     config = 'limits: {memory: %s}\n'
     with temporary() as folder:
-        s = Server(kiln, folder, config=config % '128MiB')
+        s = Server(kiln, folder, config=config % '32MiB')
         same('push', push(s, 'quiet').status, 200)
-        same('much', [s.push([(labels('fat'), fat(i, 20000))]).status for i in range(6)], [200] * 6)
+        same('much', [s.push([(labels('fat'), fat(i, 5000))]).status for i in range(6)], [200] * 6)
         tenant, before = days_of(folder)
-        for memory in '64MiB', '16MiB', '128MiB':
+        for memory in '16MiB', '4MiB', '32MiB':
             s.stop()
             s.write(config % memory)
             s.start()
@@ -91,14 +91,14 @@ def lower(kiln):
             same(f'{memory}: another service', (push(s, 'quiet').status, total(s, 'quiet') > 0), (200, True))
             same(f'{memory}: nothing is moved aside', sorted(f for f in os.listdir(tenant) if 'damaged' in f), [])
         got = s.flame('{service_name="fat"}', *RANGE)
-        check('all is there', len(got) >= 6 * 20000 - 100, len(got))
+        check('all is there', len(got) >= 6 * 5000 - 100, len(got))
         s.stop()
 
 
 def oversized(kiln):
     """One service that is too large, again and again, beside others of its tenant."""
     with temporary() as folder:
-        s = Server(kiln, folder, config='limits: {memory: 32MiB}\n')
+        s = Server(kiln, folder, config='limits: {memory: 16MiB}\n')
         i, n = 0, 5000
         while i < 100 and n > 500:  # up to the brim
             n //= 1 if s.push([(labels('fat'), fat(i, n))]).status == 200 else 2
@@ -116,14 +116,14 @@ def oversized(kiln):
         threads = [threading.Thread(target=again) for _ in range(4)]
         for t in threads:
             t.start()
-        for k in range(60):
+        for k in range(30):
             stored.append(push(s, 'quiet').status)
         stop.set()
         for t in threads:
             t.join()
         same('others of the tenant are stored', set(stored), {200})
         same('it is not', set(refused), {429})
-        same('all of them', total(s, 'quiet'), 60)
+        same('all of them', total(s, 'quiet'), 30)
         same('what is known is taken', s.push([(labels('fat'), fat(0, 5000))]).status, 200)
         s.stop()
 
