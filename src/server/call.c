@@ -121,7 +121,8 @@ void call_fail_store(struct call *c, int result, const struct err *e)
         call_fail_budget(c, "the query");
         return;
     }
-    bool refused = result == STORE_BUSY && arena_refused(c->arena);
+    // A request that is not admitted has no arena yet.
+    bool refused = result == STORE_BUSY && c->arena && arena_refused(c->arena);
     enum call_code code = result == STORE_BAD_INPUT || refused ? CALL_INVALID_ARGUMENT
                           : result == STORE_BUSY               ? CALL_RESOURCE_EXHAUSTED
                           : result == STORE_FULL               ? CALL_UNAVAILABLE

@@ -47,7 +47,8 @@ void metrics_answer(struct call *c)
     struct store_stats stats = {0};
     struct err e;
     store_counters(s->store, &store);
-    web_counts(s->web, &web);
+    if (s->web)
+        web_counts(s->web, &web);
     store_stats(s->store, (struct str){"", 0}, &stats, &e);
     c->x->type = "text/plain; version=0.0.4; charset=utf-8";
     put(out, "counter", "kiln_profiles_received_total", "Profiles taken in.", s->counters.profiles);

@@ -446,6 +446,7 @@ static void stop_threads(struct scraper *s)
 {
     pthread_mutex_lock(&s->lock);
     s->stop = true;
+    s->finding.cancelled = true;
     for (size_t i = 0; i < SCRAPE_TAKERS; i++)
         if (s->takers[i].budget)
             s->takers[i].budget->cancelled = true;

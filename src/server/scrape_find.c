@@ -145,7 +145,7 @@ static void read_source(struct scraper *s, struct scrape_source *source)
     pthread_mutex_unlock(&s->lock);
     if (!text)
         return;
-    struct arena *arena = arena_new(SOURCE_MAX);
+    struct arena *arena = arena_new_in(&s->finding, SOURCE_MAX);
     struct target_group *groups = NULL;
     size_t n_groups = 0;
     struct err e = {"out of memory"};
@@ -261,7 +261,7 @@ static struct scrape_generation *generation_new(struct scraper *s, struct scrape
                                                 int64_t *refresh, struct err *e)
 {
     struct scrape_generation *g = calloc(1, sizeof *g);
-    struct arena *arena = g ? arena_new(TARGETS_MAX) : NULL;
+    struct arena *arena = g ? arena_new_in(&s->finding, TARGETS_MAX) : NULL;
     if (!arena) {
         free(g);
         err_set(e, "out of memory");
@@ -283,8 +283,9 @@ static bool publish_targets(struct scraper *s, struct scrape_settings *settings,
     struct scrape_generation *g = generation_new(s, settings, refresh, &e);
     struct arena *scratch = g ? arena_new(0) : NULL;
     if (!g || !scratch) {
-        server_log("error", "scrape targets were not taken over: the old ones stay", "error",
-                   g ? "out of memory" : e.message, NULL);
+        if (!s->finding.cancelled)
+            server_log("error", "scrape targets were not taken over: the old ones stay", "error",
+                       g ? "out of memory" : e.message, NULL);
         if (g)
             arena_free(g->arena);
         free(g);

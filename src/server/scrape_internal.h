@@ -46,7 +46,7 @@ struct scrape_state {
     bool busy;                          // from the request until its answer is stored
     bool doubtful;                      // counts among scraper.doubtful
     int64_t due;                        // CLOCK_MONOTONIC, ns
-    int64_t cost;                       // ns that the last answer took to decode
+    int64_t cost;                       // ns of CPU time that answers took to decode lately
     struct scrape_health health;
     struct scrape_memory memory; // of the thread that decodes
 };
@@ -76,6 +76,7 @@ struct scrape_work {
     const struct scrape_target *target;
     uint8_t *data;
     size_t n;
+    int64_t cost; // expected, ns
     struct scrape_health health;
 };
 
@@ -102,6 +103,7 @@ struct scraper {
     pthread_t finder;
     pthread_cond_t wanted;
     bool finder_started;
+    struct budget finding; // of everything that it makes
     // The threads that decode.
     struct scrape_taker {
         struct scraper *scraper;

@@ -3,11 +3,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "codec/compress.h"
+#include "process/clock.h"
 #include "server/scrape_internal.h"
 #include "server/tenants.h"
 
 enum {
     DECODE_SECONDS = 10,
+    NS_PER_BYTE = 30,   // to decode an unknown profile
     PROFILE_FACTOR = 4, // memory to decode a profile, in units of limits.profile_size
 };
 static const int64_t SECOND = 1000000000, CHEAP = 250000000;
@@ -54,6 +57,20 @@ static void drop_largest(struct scraper *s)
     scrape_work_free(work);
 }
 
+// What decoding may take: what it took before, or what the size says. gzip ends with the size of
+// its content; who lies there does so once.
+static int64_t expected_cost(const struct scrape_state *state, const uint8_t *data, size_t n)
+{
+    size_t size = n;
+    if (compress_is_gzip(data, n) && n >= 18) {
+        const uint8_t *end = data + n - 4;
+        size_t inside = end[0] | (size_t)end[1] << 8 | (size_t)end[2] << 16 | (size_t)end[3] << 24;
+        size = inside > size ? inside : size;
+    }
+    int64_t cost = (int64_t)size * NS_PER_BYTE;
+    return cost > state->cost ? cost : state->cost;
+}
+
 void scrape_queue(struct scraper *s, struct scrape_state *state, struct net_answer *answer,
                   const struct scrape_health *health)
 {
@@ -73,6 +90,7 @@ void scrape_queue(struct scraper *s, struct scrape_state *state, struct net_answ
         .target = state->target,
         .data = answer->data,
         .n = answer->n,
+        .cost = expected_cost(state, answer->data, answer->n),
         .health = *health,
     };
     answer->data = NULL;
@@ -89,10 +107,9 @@ static struct scrape_work *next_work(struct scraper *s, bool only_cheap)
 {
     struct scrape_work **best = NULL;
     for (struct scrape_work **link = &s->work; *link; link = &(*link)->next) {
-        int64_t cost = (*link)->state->cost;
-        if (only_cheap && cost > CHEAP)
+        if (only_cheap && (*link)->cost > CHEAP)
             continue;
-        if (!best || cost <= (*best)->state->cost) // of equals, the one that waits longest
+        if (!best || (*link)->cost <= (*best)->cost) // of equals, the one that waits longest
             best = link;
     }
     struct scrape_work *work = best ? *best : NULL;
@@ -170,14 +187,17 @@ void *scrape_decode(void *context)
         }
         pthread_mutex_unlock(&s->lock);
         struct err e = {""};
-        int64_t begun = scrape_now();
+        // CPU time: on a busy machine everything takes long.
+        uint64_t begun = process_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         int result = decode_and_store(taker, work, &e);
-        int64_t cost = scrape_now() - begun;
+        uint64_t cost = process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - begun;
         if (result)
             snprintf(work->health.error, sizeof work->health.error, "%.250s", e.message);
         work->health.up = !result;
         pthread_mutex_lock(&s->lock);
-        work->state->cost = cost;
+        // A target that was expensive once is not trusted at once.
+        int64_t before = work->state->cost / 4 * 3;
+        work->state->cost = (int64_t)cost > before ? (int64_t)cost : before;
         finish_state(work->state, &work->health);
         scrape_work_free(work);
     }

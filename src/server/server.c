@@ -179,8 +179,9 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     int result = -1;
     s->debuginfo = debuginfo_open(&debuginfo, e);
     if (s->debuginfo && listener_open(&listener, s->config->listen, e) == 0) {
+        // Requests ask about targets: the scraper is there before the first and after the last.
+        s->scraper = scraper_start(s, s->config);
         if (start_web(s, &listener, e) == 0) {
-            s->scraper = scraper_start(s, s->config);
             if (!listener.loopback && listener.host[0] && !s->config->n_access)
                 server_log("warn",
                            "everybody who reaches this address can push and read: no auth "
@@ -189,12 +190,12 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
             server_log("info", "listening", "address", listener.address, "data", s->config->data,
                        "version", KILN_VERSION, NULL);
             wait_for_signals(s, o->config, &signals);
-            scraper_stop(s->scraper);
             web_stop(s->web);
             result = 0;
         } else {
             listener_close(&listener);
         }
+        scraper_stop(s->scraper);
     }
     debuginfo_close(s->debuginfo);
     store_close(s->store);

@@ -35,7 +35,7 @@ struct server_counters {
 struct server {
     struct server_config *config;
     struct store *store;
-    struct web_server *web;
+    struct web_server *_Atomic web; // NULL while it starts, though it may answer already
     struct scraper *scraper;
     struct debuginfo *debuginfo;
     struct server_counters counters;

@@ -328,8 +328,9 @@ static bool has_anchor(const yaml_event_t *event)
 
 // Refuses what libyaml and the reader take more than linear time for. A text that is not YAML is
 // left to them: they say where.
-static int check_items(const char *name, struct str text, struct err *e)
+static int check_items(const char *name, struct str text, struct budget *budget, struct err *e)
 {
+    size_t events = 0;
     yaml_parser_t parser;
     int depth = 0, result = 0;
     if (!yaml_parser_initialize(&parser))
@@ -344,7 +345,9 @@ static int check_items(const char *name, struct str text, struct err *e)
             event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT;
         bool ends = event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT;
         depth += begins - ends;
-        if (has_anchor(&event))
+        if (budget && ++events % 4096 == 0 && budget_check(budget) != BUDGET_OK)
+            result = budget_explain(budget, e);
+        else if (has_anchor(&event))
             result = err_set(e, "%s:%zu: anchors and aliases are not supported here", name, line);
         else if (depth > ITEMS_DEPTH)
             result = err_set(e, "%s:%zu: nested more than %d levels deep", name, line, ITEMS_DEPTH);
@@ -360,7 +363,7 @@ int yaml_read_items(const char *name, struct str text, struct arena *arena,
 {
     struct yaml_reader r = {.file = name, .arena = arena, .e = e};
     yaml_parser_t parser;
-    if (check_items(name, text, e))
+    if (check_items(name, text, arena_budget(arena), e))
         return -1;
     if (!yaml_parser_initialize(&parser))
         return err_set(e, "out of memory");

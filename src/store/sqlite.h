@@ -146,10 +146,11 @@ void day_set_aside(struct lite *lite, struct day *day);
 void day_drop_symbols(struct lite *lite, struct day *day);
 // After something was taken back: series that are known may be gone.
 void day_forget_series(struct day *day);
-// Days that stay open between commits, and days of one commit beyond which it takes no further
-// request: a day is three descriptors.
-enum { OPEN_DAYS = 8, COMMIT_DAYS = 32 };
-size_t day_count(const struct lite *lite);
+// Days that stay open, which is one for each tenant that sends now; and days of one commit beyond
+// which it takes no further request. A day is three descriptors, and takes a dozen syncs to make,
+// open and close.
+enum { OPEN_DAYS = 32, COMMIT_DAYS = 32 };
+size_t day_count_written(const struct lite *lite);
 // Keeps writers' symbols and open days within bounds. Within a transaction only symbols that have
 // nothing to save are given up.
 void day_trim(struct lite *lite, bool in_transaction);

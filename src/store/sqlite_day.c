@@ -381,12 +381,20 @@ static size_t write_limit(struct lite *lite, size_t held)
     return read < least ? 2 * least - read : least;
 }
 
-size_t day_count(const struct lite *lite)
+size_t day_count_written(const struct lite *lite)
 {
     size_t n = 0;
     for (const struct day *d = lite->days; d; d = d->next)
-        n++;
+        n += d->in_transaction;
     return n;
+}
+
+// Pages of days that this commit did not use.
+static void release_pages(struct lite *lite)
+{
+    for (struct day *d = lite->days; d; d = d->next)
+        if (d->used <= lite->batch_tick)
+            sqlite3_db_release_memory(d->db.handle);
 }
 
 void day_trim(struct lite *lite, bool in_transaction)
@@ -397,7 +405,8 @@ void day_trim(struct lite *lite, bool in_transaction)
         struct day *oldest_day = NULL;
         for (struct day *d = lite->days; d; d = d->next) {
             n++;
-            if (!oldest_day || d->used < oldest_day->used)
+            if (!(in_transaction && (d->in_transaction || d->failed)) &&
+                (!oldest_day || d->used < oldest_day->used))
                 oldest_day = d;
             for (struct writer_symbols **w = &d->symbols; *w; w = &(*w)->next) {
                 bytes += writer_size(*w);
@@ -411,14 +420,16 @@ void day_trim(struct lite *lite, bool in_transaction)
         // What this commit used would be read again by the next one.
         if (oldest && (*oldest)->used > lite->batch_tick)
             limit = lite->options.memory / 8 * 5;
-        if (n > OPEN_DAYS && !in_transaction) {
+        if (n > OPEN_DAYS && oldest_day) {
             day_close(lite, oldest_day);
         } else if (bytes > limit && oldest) {
             struct writer_symbols *w = *oldest;
             *oldest = w->next;
             free_symbols(lite, w);
         } else {
-            return;
+            break;
         }
     }
+    if (!in_transaction)
+        release_pages(lite);
 }

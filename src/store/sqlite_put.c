@@ -418,7 +418,7 @@ static size_t commit_some(struct lite *lite, struct store_request **requests, si
     lite->batch_tick = lite->tick;
     for (struct day *d = lite->days; d; d = d->next)
         d->failed = false;
-    while (some < n && (!some || day_count(lite) < COMMIT_DAYS)) {
+    while (some < n && (!some || day_count_written(lite) < COMMIT_DAYS)) {
         put_request(&batch, requests[some++]);
         day_trim(lite, true);
     }

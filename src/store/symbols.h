@@ -83,7 +83,7 @@ struct symbols {
     struct hash_table string_index, function_index, mapping_index, location_index;
     struct symbols_slot *slots;
     uint32_t mask;                // of slots
-    struct symbols_stack *stacks; // a cache: each has one place
+    struct symbols_stack *stacks; // a cache: each has two places, next to each other
     uint32_t n_stacks, stack_mask;
     uint64_t seed[4]; // of their hashes
     int64_t chunk;    // the last one that was read or saved

@@ -301,6 +301,8 @@ static bool find_stacks(struct translation *t, struct row *rows, size_t n,
     }
     for (size_t i = 0; i < n; i++) {
         const struct symbols_stack *at = &s->stacks[wanted[i].a & s->stack_mask];
+        if (at->a != wanted[i].a || at->b != wanted[i].b || !at->node)
+            at = &s->stacks[(wanted[i].a & s->stack_mask) ^ 1];
         if (at->a == wanted[i].a && at->b == wanted[i].b && at->node) {
             rows[i].node = at->node;
         } else {
@@ -321,7 +323,10 @@ static void remember_stacks(struct symbols *s, const struct unknown_stacks *unkn
     for (size_t i = 0; i < unknown->n; i++) {
         const struct symbols_stack *w = &unknown->stacks[i];
         struct symbols_stack *at = &s->stacks[w->a & s->stack_mask];
-        s->n_stacks += at->node == 0;
+        struct symbols_stack *other = &s->stacks[(w->a & s->stack_mask) ^ 1];
+        s->n_stacks += at->node == 0 || other->node == 0;
+        if (at->node)
+            *other = *at;
         *at = *w;
     }
 }
