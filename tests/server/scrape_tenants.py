@@ -217,7 +217,7 @@ def reloads(kiln):
         many = ', '.join(f'"10.0.{i // 250}.{i % 250 + 1}:1"' for i in range(5000))
         s.write('scrape_configs: [%s]\n' % (job % ('too-many', many, '%' * 20000)))
         s.process.send_signal(signal.SIGHUP)
-        check('too many targets are told', until(lambda: 'the old ones stay' in s.log_text() or s.process.poll() is not None), s.log_text())
+        check('too many targets are told', until(lambda: 'the old ones stay' in s.log_text() or s.process.poll() is not None, 120), s.log_text())
         before = len(web.times('/p'))
         check('and the old ones go on', until(lambda: len(web.times('/p')) > before + 2), s.log_text())
         same('and are shown', jobs(s), ['again'])
