@@ -216,8 +216,8 @@ static void *sweep(void *context)
     while (!s->ending) {
         // Often while there is work, which may take long.
         int64_t now = budget_now();
-        int64_t due =
-            now + (s->handling || web_is_under_pressure(s) ? TURN_MS : SWEEP_MS) * INT64_C(1000000);
+        bool often = s->handling || s->n_connections > s->o.connections || web_is_under_pressure(s);
+        int64_t due = now + (often ? TURN_MS : SWEEP_MS) * INT64_C(1000000);
         struct timespec until = {due / 1000000000, due % 1000000000};
         pthread_cond_timedwait(&s->sweep, &s->lock, &until);
         now = budget_now();
@@ -226,6 +226,10 @@ static void *sweep(void *context)
             look_at_clients(s, now);
             next = now + SWEEP_MS * INT64_C(1000000);
         }
+        // A burst fills libmicrohttpd's own limit before any of it may be evicted; then it takes no
+        // further connection that could take the place of one.
+        for (uint64_t n = s->n_connections; n > s->o.connections; n--)
+            evict_connection(s);
         if (web_is_under_pressure(s))
             relieve(s, now);
     }

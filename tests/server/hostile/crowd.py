@@ -34,6 +34,7 @@ HOUR = 3600 * 10**9
 TIMES = 5        # p99 under attack against the quiet p99
 FLOOR = 0.010    # seconds: a quiet p99 below this is taken for this; 5 times it is the 50 ms of health checks
 ECHO_TIMES = 4   # so much of what the plain server lost to the machine is excused
+TOO_BUSY = 0.25  # seconds: a p99 of the plain server beyond which latencies say nothing about kiln
 PATIENCE = 40    # seconds to wait for answers that an attack delayed
 
 Answer = collections.namedtuple('Answer', 'kind start latency status')
