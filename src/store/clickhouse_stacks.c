@@ -117,8 +117,8 @@ uint32_t stacks_node(const struct stacks_cache *s, struct id id)
 {
     if (!s->index.slots)
         return UINT32_MAX;
-    for (struct hash_probe at = hash_find(&s->index, id.a); hash_hit(&s->index, &at);
-         hash_next(&s->index, &at))
+    for (struct hash_probe at = hash_find(&s->index, hash_mix(id.a, id.b));
+         hash_hit(&s->index, &at); hash_next(&s->index, &at))
         if (id_eq(s->ids[at.item], id))
             return s->nodes[at.item];
     return UINT32_MAX;
@@ -251,7 +251,7 @@ static void build_location(struct fetching *f, const struct raw_location *l,
         arena_push(f->arena, f->locations, f->n_locations, &f->cap_locations, sizeof *f->locations);
     f->location_ids[f->n_locations] = l->id;
     f->locations[f->n_locations] = made;
-    hash_add(&f->index, f->arena, l->id.a, (uint32_t)f->n_locations++);
+    hash_add(&f->index, f->arena, hash_mix(l->id.a, l->id.b), (uint32_t)f->n_locations++);
 }
 
 static int build_locations(struct fetching *f, struct unpack rows, struct err *e)
@@ -275,8 +275,8 @@ static int build_locations(struct fetching *f, struct unpack rows, struct err *e
 
 static uint32_t location_of(const struct fetching *f, struct id id)
 {
-    for (struct hash_probe at = hash_find(&f->index, id.a); hash_hit(&f->index, &at);
-         hash_next(&f->index, &at))
+    for (struct hash_probe at = hash_find(&f->index, hash_mix(id.a, id.b));
+         hash_hit(&f->index, &at); hash_next(&f->index, &at))
         if (id_eq(f->location_ids[at.item], id))
             return f->locations[at.item];
     return MODEL_NONE;
@@ -314,7 +314,7 @@ static void add_stack(struct stacks_cache *s, struct id id, uint32_t node)
     s->nodes = arena_push(s->symbols->arena, s->nodes, s->n, &s->cap_nodes, sizeof *s->nodes);
     s->ids[s->n] = id;
     s->nodes[s->n] = node;
-    hash_add(&s->index, s->symbols->arena, id.a, (uint32_t)s->n++);
+    hash_add(&s->index, s->symbols->arena, hash_mix(id.a, id.b), (uint32_t)s->n++);
 }
 
 // The stacks in rows as samples whose value is their number: so their nodes tell which they are.

@@ -373,13 +373,13 @@ bool segment_read(struct segment *s, struct row_buffer *to, struct symbols_value
     if (v->traces)
         memcpy(v->traces, r->trace, s->n * sizeof *v->traces);
     for (uint32_t c = 0; c < s->k && s->in_bits; c++)
-        read_alone(s, c, v->values + (size_t)c * s->n);
+        read_alone(s, c, s->n ? v->values + (size_t)c * s->n : NULL);
     if (s->in_bits)
         return !s->bad;
     struct unpack start = s->values;
     for (uint32_t c = 0; c < s->k; c++) {
         s->values = start;
-        unpack_column(&s->values, s->k, c, s->n, v->values + (size_t)c * s->n);
+        unpack_column(&s->values, s->k, c, s->n, s->n ? v->values + (size_t)c * s->n : NULL);
     }
     s->bad = s->values.bad;
     return !s->bad;

@@ -106,7 +106,8 @@ struct lite {
     struct reader_symbols *symbols;
     uint64_t read_tick, epoch;
     uint64_t days_dropped, hours_closed, close_failures;
-    int64_t noted_day, noted_at;          // the last day that was left out, and when a note said so
+    const struct reader *claimed; // a day that the committer leaves to who closes an hour of it
+    int64_t noted_day, noted_at;  // the last day that was left out, and when a note said so
     size_t written_symbols, read_symbols; // bytes that writers' and readers' symbols hold
 };
 

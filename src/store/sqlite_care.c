@@ -191,17 +191,43 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
 
 // --- services ---
 
+static int count_profiles(struct day *day, int64_t service, uint64_t *n, struct err *e)
+{
+    static const char sql[] =
+        "SELECT (SELECT count(*) FROM fresh WHERE service=?1) + (SELECT coalesce(sum(items),0) "
+        "FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND level=1)";
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&day->db, sql, &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, service);
+    if (sqlite3_step(q) == SQLITE_ROW)
+        *n = (uint64_t)sqlite3_column_int64(q, 0);
+    sqlite3_reset(q);
+    return 0;
+}
+
+static int forget_ids(struct day *day, struct str service, struct err *e)
+{
+    static const char sql[] = "INSERT OR REPLACE INTO seen(id, hour) VALUES(?1, 1 + "
+                              "coalesce((SELECT hour FROM seen WHERE id=?1), ?2))";
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(&day->db, sql, &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, (int64_t)put_deletions_key(service));
+    sqlite3_bind_int64(q, 2, SEEN_DELETIONS);
+    return db_run(&day->db, q, e);
+}
+
 static int delete_from(struct lite *lite, struct day *day, struct str service, uint64_t *n,
                        struct err *e)
 {
     // Bound by name, then by id: what other tables know.
     static const char *const statements[] = {
-        "SELECT (SELECT count(*) FROM fresh WHERE service=?1) + (SELECT coalesce(sum(items),0) "
-        "FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND level=1)",
         "DELETE FROM fresh WHERE service=?",
         "DELETE FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127",
-        "DELETE FROM symbol WHERE service=?",
-        "DELETE FROM series WHERE service=?",
+        "DELETE FROM symbol WHERE service=?", "DELETE FROM series WHERE service=?",
         "DELETE FROM service WHERE id=?"};
     int code = 0;
     int64_t id = 0;
@@ -216,29 +242,17 @@ static int delete_from(struct lite *lite, struct day *day, struct str service, u
     if (!id)
         return 0;
     code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
-    for (int i = 0; i < 6 && !code; i++) {
+    if (!code)
+        code = count_profiles(day, id, &profiles, e);
+    for (int i = 0; i < 5 && !code; i++) {
         q = db_prepare(&day->db, statements[i], &code, e);
         if (!q)
             break;
         sqlite3_bind_int64(q, 1, id);
-        if (i > 0) {
-            code = db_run(&day->db, q, e);
-            continue;
-        }
-        if (sqlite3_step(q) == SQLITE_ROW)
-            profiles = (uint64_t)sqlite3_column_int64(q, 0);
-        sqlite3_reset(q);
-    }
-    q = code ? NULL
-             : db_prepare(&day->db,
-                          "INSERT OR REPLACE INTO seen(id, hour) VALUES(?1, 1 + coalesce((SELECT "
-                          "hour FROM seen WHERE id=?1), ?2))",
-                          &code, e);
-    if (q) {
-        sqlite3_bind_int64(q, 1, (int64_t)put_deletions_key(service));
-        sqlite3_bind_int64(q, 2, SEEN_DELETIONS);
         code = db_run(&day->db, q, e);
     }
+    if (!code)
+        code = forget_ids(day, service, e);
     // Before: who has packed an hour of it meanwhile must not write it after that.
     reader_forget(lite);
     if (!code)

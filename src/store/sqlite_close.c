@@ -585,7 +585,14 @@ static int apply(struct closing *c, struct db *db, struct err *e)
         n++;
     if (c->with_hour)
         blocks[n++] = blocks[2];
+    // Under load the committer would hardly ever leave the day unlocked.
+    pthread_mutex_lock(&lite->read);
+    lite->claimed = c->reader;
+    pthread_mutex_unlock(&lite->read);
     code = db_exec(db, "BEGIN IMMEDIATE", e);
+    pthread_mutex_lock(&lite->read);
+    lite->claimed = NULL;
+    pthread_mutex_unlock(&lite->read);
     // A service may have been deleted, or the whole day moved aside, and begun anew. Whoever does
     // that says so before.
     pthread_mutex_lock(&lite->read);

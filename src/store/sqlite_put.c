@@ -271,9 +271,18 @@ static int step(struct day *day, const char *sql, struct err *e)
 }
 
 // Without waiting: who closes an hour of the day may have it locked.
-static int begin_day(struct day *day, struct err *e)
+static int begin_day(struct lite *lite, struct day *day, struct err *e)
 {
     int code = 0;
+    pthread_mutex_lock(&lite->read);
+    const struct reader *claimed = lite->claimed;
+    bool is_claimed =
+        claimed && claimed->number == day->number && strcmp(claimed->tenant, day->tenant) == 0;
+    pthread_mutex_unlock(&lite->read);
+    if (is_claimed) {
+        err_set(e, "%s is locked", day->db.path);
+        return STORE_LATER;
+    }
     sqlite3_stmt *q = db_prepare(&day->db, "BEGIN IMMEDIATE", &code, e);
     if (!q)
         return code;
@@ -297,7 +306,7 @@ static int day_for(struct lite *lite, const struct store_put *put, struct day **
         return day->code;
     }
     if (!code && !day->in_transaction) {
-        code = begin_day(day, e);
+        code = begin_day(lite, day, e);
         day->in_transaction = !code;
     }
     if (!code && !day->in_request) {
