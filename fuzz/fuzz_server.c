@@ -16,6 +16,7 @@
 #include "server/debuginfo.h"
 #include "server/routes.h"
 #include "server/scrape.h"
+#include "server/tenants.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
@@ -67,9 +68,15 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     fuzz_require((server.debuginfo = debuginfo_open(&debuginfo, &e)) != NULL);
     snprintf(address, sizeof address, "unix:%s/socket", folder);
     fuzz_require(listener_open(&listener, address, &e) == 0);
+    server.any_host = true;
+    tenants_init(&server.memory, 512 << 20, 512 << 20);
     const struct web_options web = {.context = &server,
+                                    .admit = routes_admit,
                                     .handle = routes_handle,
-                                    .workers = 2,
+                                    .late = routes_late,
+                                    .hold = tenants_hold,
+                                    .release = tenants_release,
+                                    .account = &server.memory,
                                     .body_limit = 1 << 20,
                                     .arena_limit = 256 << 20};
     fuzz_require((server.web = web_start(&listener, &web, &e)) != NULL);
