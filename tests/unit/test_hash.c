@@ -229,11 +229,12 @@ static void print_hashes(void)
 
 static void run_self(char line[80])
 {
-    char self[4096], command[4200];
+    const char *wrapper = getenv("MESON_EXE_WRAPPER"); // an emulator of another processor
+    char self[4096], command[8300];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = 0;
-    snprintf(command, sizeof command, "'%s' print", self);
+    snprintf(command, sizeof command, "%.4000s '%s' print", wrapper ? wrapper : "", self);
     FILE *f = popen(command, "r");
     assert_non_null(f);
     assert_non_null(fgets(line, 80, f));
