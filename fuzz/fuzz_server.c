@@ -79,7 +79,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
                                     .account = &server.memory,
                                     .body_limit = 1 << 20,
                                     .arena_limit = 256 << 20};
-    fuzz_require((server.web = web_start(&listener, &web, &e)) != NULL);
+    struct web_server *started = web_start(&listener, &web, &e);
+    fuzz_require(started != NULL);
+    server.web = started;
     fuzz_require((server.scraper = scraper_start(&server, server.config)) != NULL);
     return 0;
 }
