@@ -76,6 +76,11 @@ static const char *make_url(const struct scrape_config *c, const struct scrape_p
     return out.p;
 }
 
+static struct str copy_text(struct arena *arena, struct str s)
+{
+    return (struct str){arena_copy(arena, s.p, s.n), s.n};
+}
+
 static void add(struct store_label *labels, size_t *n, struct str name, struct str value)
 {
     if (value.n && !find(labels, *n, name).p)
@@ -164,7 +169,10 @@ static int add_target(struct scrape_job *job, const struct target_group *group, 
         arena_array(arena, group->n_labels + c->n_params + 4, sizeof *labels);
     for (size_t i = 0; i < group->n_labels; i++)
         if (!discovered || !c->tenant.n || !str_eq(group->labels[i].name, STR("__tenant_id__")))
-            labels[n++] = group->labels[i];
+            // Copies: the answer of a discovery URL is freed when the next one comes.
+            labels[n++] = (struct store_label){copy_text(arena, group->labels[i].name),
+                                               copy_text(arena, group->labels[i].value)};
+    address = copy_text(arena, address);
     add(labels, &n, STR("__address__"), address);
     add(labels, &n, STR("__scheme__"), c->scheme);
     add(labels, &n, STR("job"), c->job);
