@@ -89,26 +89,26 @@ static void out_of_memory(struct arena *arena, size_t wanted)
     jump_out(arena);
 }
 
+static _Noreturn void give_up(struct arena *arena, bool refused, const char *format, va_list args)
+{
+    vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
+    arena->refused = refused;
+    for (;;)
+        jump_out(arena);
+}
+
 void arena_fail(struct arena *arena, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
-    va_end(args);
-    arena->refused = false;
-    for (;;)
-        jump_out(arena);
+    give_up(arena, false, format, args);
 }
 
 void arena_refuse(struct arena *arena, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(arena->why.message, sizeof arena->why.message, format, args);
-    va_end(args);
-    arena->refused = true;
-    for (;;)
-        jump_out(arena);
+    give_up(arena, true, format, args);
 }
 
 bool arena_refused(const struct arena *arena)

@@ -50,6 +50,24 @@ struct web_connection *web_connection_of(struct MHD_Connection *c)
     return info ? *(struct web_connection *const *)info : NULL;
 }
 
+// lock is held.
+static void append_connection(struct web_server *s, struct web_connection *c)
+{
+    c->next = NULL;
+    c->link = s->last_connection;
+    *c->link = c;
+    s->last_connection = &c->next;
+}
+
+static void unlink_connection(struct web_server *s, struct web_connection *c)
+{
+    *c->link = c->next;
+    if (c->next)
+        c->next->link = c->link;
+    else
+        s->last_connection = c->link;
+}
+
 void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phase phase,
                    struct web_request *busy)
 {
@@ -62,6 +80,10 @@ void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phas
     at->since = budget_now();
     at->moved = at->moved_at_first = 0;
     at->busy = busy;
+    if (phase == WEB_WAITING) {
+        unlink_connection(s, at);
+        append_connection(s, at);
+    }
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -84,27 +106,27 @@ bool web_is_under_pressure(const struct web_server *s)
 // lock is held.
 static void cut_off(struct web_server *s, struct web_connection *c)
 {
+    if (c->cut)
+        return;
+    c->cut = true;
+    s->n_cut++;
     s->cut_off++;
-    c->phase = WEB_WAITING; // once is enough
-    c->since = budget_now();
     shutdown(c->fd, SHUT_RDWR);
 }
 
-// There are too many connections: the oldest one that waits goes, those first that have never sent
-// a request. lock is held.
-static void evict_connection(struct web_server *s)
+// There are too many connections: those that wait longest go, those first that have never sent a
+// request. lock is held.
+static void evict_connections(struct web_server *s)
 {
+    uint64_t n = s->n_connections - s->n_cut;
     int64_t newest = budget_now() - SETTLED_NS;
-    struct web_connection *oldest[2] = {NULL, NULL};
-    for (struct web_connection *c = s->connections; c; c = c->next) {
-        struct web_connection **at = &oldest[c->proven];
-        if (c->phase <= WEB_HEAD && c->fd >= 0 && c->since < newest &&
-            (!*at || c->since <= (*at)->since))
-            *at = c;
-    }
-    struct web_connection *c = oldest[0] ? oldest[0] : oldest[1];
-    if (c)
-        cut_off(s, c);
+    for (int proven = 0; proven < 2; proven++)
+        for (struct web_connection *c = s->connections; c && n > s->o.connections; c = c->next)
+            if (c->phase <= WEB_HEAD && c->proven == proven && !c->cut && c->fd >= 0 &&
+                c->since < newest) {
+                cut_off(s, c);
+                n--;
+            }
 }
 
 static void notify(void *context, struct MHD_Connection *c, void **socket_context,
@@ -123,13 +145,9 @@ static void notify(void *context, struct MHD_Connection *c, void **socket_contex
         at->since = budget_now();
         at->phase = WEB_HEAD;
         pthread_mutex_lock(&s->lock);
-        if (s->n_connections > s->o.connections)
-            evict_connection(s);
-        at->next = s->connections;
-        at->link = &s->connections;
-        if (at->next)
-            at->next->link = &at->next;
-        s->connections = at;
+        append_connection(s, at);
+        if (s->n_connections == s->o.connections + 1)
+            pthread_cond_broadcast(&s->sweep); // looks often from now on
         pthread_mutex_unlock(&s->lock);
         return;
     }
@@ -138,9 +156,8 @@ static void notify(void *context, struct MHD_Connection *c, void **socket_contex
     if (!at)
         return;
     pthread_mutex_lock(&s->lock);
-    *at->link = at->next;
-    if (at->next)
-        at->next->link = at->link;
+    unlink_connection(s, at);
+    s->n_cut -= at->cut;
     pthread_mutex_unlock(&s->lock);
     free(at->uri);
     free(at);
@@ -190,7 +207,7 @@ static void relieve(struct web_server *s, int64_t now)
 {
     struct web_connection *slowest = NULL;
     for (struct web_connection *c = s->connections; c; c = c->next)
-        if ((c->phase == WEB_BODY || c->phase == WEB_SENDING) && c->fd >= 0 &&
+        if (!c->cut && (c->phase == WEB_BODY || c->phase == WEB_SENDING) && c->fd >= 0 &&
             now - c->since > SLOW_NS && (!slowest || c->since < slowest->since))
             slowest = c;
     if (slowest)
@@ -201,7 +218,7 @@ static void relieve(struct web_server *s, int64_t now)
 static void look_at_clients(struct web_server *s, int64_t now)
 {
     for (struct web_connection *c = s->connections; c; c = c->next) {
-        if (c->fd >= 0 && is_too_slow(s, c, now))
+        if (c->fd >= 0 && !c->cut && is_too_slow(s, c, now))
             cut_off(s, c);
         else if (c->phase == WEB_WORKING && c->busy && c->fd >= 0 && is_reset(c->fd))
             c->busy->x.budget.cancelled = true;
@@ -226,10 +243,7 @@ static void *sweep(void *context)
             look_at_clients(s, now);
             next = now + SWEEP_MS * INT64_C(1000000);
         }
-        // A burst fills libmicrohttpd's own limit before any of it may be evicted; then it takes no
-        // further connection that could take the place of one.
-        for (uint64_t n = s->n_connections; n > s->o.connections; n--)
-            evict_connection(s);
+        evict_connections(s);
         if (web_is_under_pressure(s))
             relieve(s, now);
     }
@@ -315,6 +329,7 @@ struct web_server *web_start(struct listener *listener, const struct web_options
     s->o = *options;
     set_defaults(&s->o);
     s->listener = listener;
+    s->last_connection = &s->connections;
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -89,12 +89,13 @@ struct web_options {
     void (*release)(void *context, struct web_owner *owner);
     struct budget_account *account;        // of the whole server: under pressure, slow clients go
     const char *tls_certificate, *tls_key; // PEM texts; NULL: no TLS
-    unsigned workers[WEB_LANES];           // 0: the processors, three at least; one for status
-    unsigned connections;                  // 0: 4096
-    size_t body_limit;                     // of one request, as it arrives; 0: 256 MiB
-    size_t arena_limit;                    // of one request; 0: 1 GiB
-    unsigned idle_seconds;                 // an idle connection is closed after; 0: 75
-    unsigned request_seconds;              // for a request to arrive; 0: 60
+    unsigned
+        workers[WEB_LANES]; // at first; 0: one more than processors, three at least; two for status
+    unsigned connections;   // 0: 4096
+    size_t body_limit;      // of one request, as it arrives; 0: 256 MiB
+    size_t arena_limit;     // of one request; 0: 1 GiB
+    unsigned idle_seconds;  // an idle connection is closed after; 0: 75
+    unsigned request_seconds; // for a request to arrive; 0: 60
 };
 
 struct web_counts {

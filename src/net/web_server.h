@@ -43,6 +43,7 @@ struct web_connection {
     int fd;
     enum web_phase phase;
     bool proven;              // a whole head has come on it before
+    bool cut;                 // off: libmicrohttpd is about to close it
     int64_t since;            // of the phase
     uint64_t moved;           // bytes that came or went in the phase
     uint64_t moved_at_first;  // when its grace was over; 0: it is not
@@ -84,9 +85,10 @@ struct web_server {
     pthread_t sweeper;
     bool has_sweeper;
     pthread_cond_t sweep; // it is time to end; the last worker of a lane has ended
-    struct web_connection *connections;
-    bool stopping; // no request is taken any more
-    bool ending;   // nor is any under way: threads end
+    struct web_connection *connections, **last_connection; // those that wait longest first
+    uint64_t n_cut;                                        // of them, cut off
+    bool stopping;                                         // no request is taken any more
+    bool ending;                                           // nor is any under way: threads end
     _Atomic uint64_t n_connections, requests, in_flight, handling, refused_size, refused_memory,
         refused_busy, cut_off, bytes_in, bytes_out;
 };
