@@ -87,6 +87,10 @@ def interval(values, rounds=2000):
     return medians[int(rounds * 0.025)], medians[int(rounds * 0.975)]
 
 
+class Failed(Exception):
+    """A profiled program hangs or has died."""
+
+
 class Servant:
     """A program that does so many units of work for each line that it is given, and answers with
     the nanoseconds of CPU time that they took."""
@@ -101,10 +105,10 @@ class Servant:
         self.process.stdin.flush()
         if not select.select([self.process.stdout], [], [], HUNG)[0]:
             self.process.kill()
-            raise TimeoutError
+            raise Failed('the program hangs')
         answer = self.process.stdout.readline()
         if not answer:
-            sys.exit(f'{self.process.args}: ended with {self.process.wait()}')
+            raise Failed(f'the program ended with status {self.process.wait()}')
         return [float(x) for x in answer.split()]
 
     def end(self):
@@ -125,25 +129,25 @@ def in_turns(start, rounds, slice_ns, settle, count=None):
     CPU time of an epoch's slices, over that of the unprofiled ones ('none': over 'bare'): others
     on this machine only ever add to it, and a profiler is at work in every slice. The result is
     name -> the ratio of each epoch. count(servants) is read around each epoch: the second result
-    is by how much it grew in a second. A profiler whose program hangs (their handlers may wait for
-    a lock that the interrupted thread holds) is said so and left out from then on; kiln may not.
+    is by how much it grew in a second. A profiler whose program hangs or dies (a handler may wait for a
+    lock that the interrupted thread holds) is reported and left out from then on; for kiln it is an error.
     """
     r = random.Random(2)
-    ratios, counted, passed, hung = {}, 0, 0, set()
+    ratios, counted, passed, failed = {}, 0, 0, set()
 
     def ask(servants, name, n):
         try:
             return servants[name].work(n)[0]
-        except TimeoutError:
+        except Failed as why:
             if name in ('bare', 'none') or name.startswith('kiln'):
-                sys.exit(f'{name}: the program hangs')
-            print(f'{name}: the program hangs', flush=True)
-            hung.add(name)
+                sys.exit(f'{name}: {why}')
+            print(f'{name}: {why}', flush=True)
+            failed.add(name)
             del servants[name]
             return None
 
     for _ in range(0, rounds, EPOCH):
-        servants = start(hung)
+        servants = start(failed)
         units = max(1, round(slice_ns / (ask(servants, 'bare', 4) / 4)))
         began = time.monotonic()
         while time.monotonic() - began < settle:

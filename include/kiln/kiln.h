@@ -83,7 +83,8 @@ struct kiln_window_options {
     uint32_t flags;     /* KILN_FORCE: although another open window asked for another frequency */
 };
 
-/* The number of an open window, or -1. At most 64 are open at once. */
+/* The number of an open window, or -1. At most 64 are open at once. The number of a window that was
+ * closed is invalid; later windows have others. */
 int kiln_window_begin(struct kiln_error *error);
 /* The same, or KILN_CONFLICT if another open window asked for a different frequency and it is not
  * forced. Windows that did not ask, or are forced, keep what they have: samples are weighed by the
@@ -194,7 +195,7 @@ void kiln_heap_window_cancel(int window);
 typedef uint32_t kiln_labels;
 
 /* The set that is base plus key=value, or base with another value of key. Takes a lock unless it is
- * one of the last few that the thread made or held. Texts are copied. */
+ * one of the last few that the thread made or held. Texts are copied; NULL is the empty text. */
 kiln_labels kiln_labels_with(kiln_labels base, const char *key, const char *value);
 kiln_labels kiln_labels_without(kiln_labels base, const char *key);
 void kiln_labels_hold(kiln_labels set);

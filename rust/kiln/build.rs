@@ -11,8 +11,9 @@ const WHOLE: [&str; 5] = ["base", "process", "unwind", "capture", "agent"];
 const PRELOADED: [&str; 2] = ["agent/preload", "process/libc"];
 
 /// What a service carries of the others.
-const PARTS: [(&str, &str); 5] = [
-    ("model", "builder merge profile scale units"),
+const PARTS: [(&str, &str); 6] = [
+    ("model", "builder events merge profile scale units"),
+    ("stats", "compare discovery distribution"),
     ("codec", "folded frame heap_read jemalloc json maps pprof_read pprof_write remap scan"),
     (
         "symbol",
@@ -24,7 +25,7 @@ const PARTS: [(&str, &str); 5] = [
     ),
     (
         "report",
-        "flame flame_colour flame_data flame_grow flame_html flame_name flame_stacks flame_svg \
+        "flame flame_colour flame_data flame_grow flame_html flame_name flame_noise flame_stacks flame_svg \
          flame_text",
     ),
     ("net", "http http_connection http_origin http_server listen post post_answer post_curl post_plain post_url"),

@@ -14,6 +14,7 @@
 #include "agent/push/push.h"
 #include "codec/codec.h"
 #include "process/process.h"
+#include "process/write_signals.h"
 
 enum { CONVERT_MAX = 1 << 30 };
 
@@ -67,9 +68,11 @@ static int write_out(struct model_profile *p, struct arena *arena, int fd,
                      const struct agent_output *output, struct err *e)
 {
     struct out out;
+    struct process_write_signals held = process_hold_write_signals();
     out_init_fd(&out, fd);
     int result = agent_write(p, arena, output, &out, e) || out_finish(&out, e) ? -1 : 0;
     out_fini(&out);
+    process_release_write_signals(held);
     return result;
 }
 
@@ -288,14 +291,20 @@ EXPORT void kiln_heap_window_cancel(int window)
 
 // --- labels ---
 
+// NULL is the empty text: it may come from getenv.
+static struct str label_text(const char *text)
+{
+    return str_from(text ? text : "");
+}
+
 EXPORT kiln_labels kiln_labels_with(kiln_labels base, const char *key, const char *value)
 {
-    return agent_label_add(base, str_from(key), str_from(value));
+    return agent_label_add(base, label_text(key), label_text(value));
 }
 
 EXPORT kiln_labels kiln_labels_without(kiln_labels base, const char *key)
 {
-    return agent_label_remove(base, str_from(key));
+    return agent_label_remove(base, label_text(key));
 }
 
 EXPORT void kiln_labels_hold(kiln_labels set)

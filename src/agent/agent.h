@@ -37,8 +37,6 @@ void collector_stop(void);
 bool collector_running(void);
 // An object is about to be loaded: its unwind tables are looked for soon.
 void collector_expect_objects(void);
-// Cares for a child of fork, from the first call on.
-void collector_watch_forks(void);
 
 // Settings now in force.
 struct agent_settings {
@@ -48,6 +46,13 @@ struct agent_settings {
     uint32_t windows; // open
 };
 void agent_get_settings(struct agent_settings *settings);
+
+// Numbers of windows: a place, and how often windows were opened before. A number that was closed,
+// or that a child of fork has from its parent, does not name a window that was opened later.
+static inline int window_number(uint32_t *opened, int place, int places)
+{
+    return (int)((*opened)++ % (INT32_MAX / (uint32_t)places)) * places + place;
+}
 
 struct agent_window_options {
     uint32_t hz;     // 0: whatever rate is set. Otherwise that is the rate while the window is open

@@ -103,7 +103,8 @@ void keeper_write_at_exit(unsigned seconds)
     if (!atomic_load(&keeper.started))
         return;
     ask(WRITE_AT_EXIT);
-    while (!atomic_load(&keeper.written) && process_now_ns() < end)
+    // A signal handler may fork meanwhile, and the child has no keeper to wait for.
+    while (atomic_load(&keeper.started) && !atomic_load(&keeper.written) && process_now_ns() < end)
         futex(&keeper.written, FUTEX_WAIT, 0, &second);
 }
 

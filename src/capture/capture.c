@@ -5,6 +5,7 @@
 
 #include "capture/clock.h"
 #include "capture/scan.h"
+#include "capture/signal_stack.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
 #include "process/process.h"
@@ -32,6 +33,11 @@ static int disable_cancellation(void)
 static void on_thread_exit(void *armed)
 {
     capture_disarm_self();
+    if (sandbox_confines_caller() || !process_is_us())
+        return;
+    uint64_t signals = thread_block_signals();
+    signal_stack_leave();
+    thread_restore_signals(signals);
 }
 
 static void make_exit_key(void)
@@ -69,6 +75,7 @@ static void arm_self(uintptr_t stack_lo, uintptr_t stack_hi)
     if (has_exit_key)
         pthread_setspecific(exit_key, &capture_state);
     uint64_t signals = thread_block_signals();
+    signal_stack_set();
     struct capture_thread *t = arm_calling_thread();
     if (t) {
         armed_serial = t->serial;
@@ -79,11 +86,6 @@ static void arm_self(uintptr_t stack_lo, uintptr_t stack_hi)
     }
     thread_restore_signals(signals);
     pthread_setcancelstate(cancellation, NULL);
-}
-
-void capture_arm_self(void)
-{
-    arm_self(0, 0);
 }
 
 void capture_arm_started(uintptr_t base, size_t size, size_t guard)
@@ -154,6 +156,20 @@ void capture_settle(const struct unwind_regs *here)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
 }
 
+void capture_end_pause(void)
+{
+    uint64_t signals = thread_block_signals();
+    struct capture_thread *t = thread_find(thread_self());
+    handler_clear_pause();
+    if (t) {
+        pthread_mutex_lock(&t->lock);
+        if (atomic_exchange(&t->paused, false) && atomic_load(&t->state) == THREAD_ARMED)
+            thread_rearm(t);
+        pthread_mutex_unlock(&t->lock);
+    }
+    thread_restore_signals(signals);
+}
+
 // --- start and stop ---
 
 void capture_before_confinement(void)
@@ -210,6 +226,7 @@ int capture_start(const struct capture_options *o, struct err *e)
     // Itself first: threads may not be listed, and the scan looks for its stack.
     bool full = false;
     uint64_t signals = thread_block_signals();
+    signal_stack_set();
     struct capture_thread *t = thread_arm(thread_self(), true, &full);
     if (t)
         atomic_store(&t->thread_pointer, thread_own_pointer());
@@ -253,12 +270,15 @@ void capture_set_rate(uint32_t hz)
         each_armed(thread_rearm);
 }
 
-// As capture_stop, without the lock that an interrupted thread may hold.
+// As capture_stop, without the lock that an interrupted thread may hold. A signal handler that
+// forks in here would leave a child that goes on with the parent's rings.
 void capture_end(void)
 {
+    uint64_t signals = thread_block_signals();
     atomic_store(&capture_state.running, 0);
     EACH_SLOT(t)
     thread_disarm(t);
+    thread_restore_signals(signals);
 }
 
 bool capture_running(void)
@@ -269,6 +289,7 @@ bool capture_running(void)
 // --- fork and exec ---
 
 static pid_t forker;
+static bool is_used; // something was started before the fork: only then is there something to reset
 static bool loader_is_held;
 
 void capture_is_helper(void)
@@ -280,19 +301,24 @@ void capture_is_helper(void)
 // none.
 void capture_before_fork(void)
 {
+    is_used = atomic_load(&capture_state.snapshot) || atomic_load(&capture_state.n_slots);
+    if (!is_used)
+        return;
     loader_is_held = tables_hold_loader();
     forker = (pid_t)syscall(SYS_gettid);
 }
 
 void capture_after_fork_in_parent(void)
 {
-    if (loader_is_held)
+    if (is_used && loader_is_held)
         tables_release_loader();
 }
 
 void capture_after_fork_in_child(void)
 {
     tables_after_fork_in_child();
+    if (!is_used)
+        return;
     atomic_store(&capture_state.running, 0);
     // The thread that asks the loader did not do so: it needs our lock for that.
     if (!loader_is_held)
@@ -304,6 +330,7 @@ void capture_after_fork_in_child(void)
         unwind_avoid_loader();
     clock_after_fork_in_child();
     thread_slots_after_fork_in_child();
+    signal_stack_after_fork_in_child();
     scan_after_fork_in_child();
 }
 

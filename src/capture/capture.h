@@ -72,8 +72,8 @@ bool capture_running(void);
 // there are new ones.
 bool capture_refresh(void);
 // Finds threads that came and went, refreshes the tables, and accounts for threads that block
-// the signal. Call it about once a second, and capture_arm_self where a thread is known to start.
-// With hundreds of threads or more, one call does a part of that.
+// the signal. Call it about once a second, and capture_arm_started where a thread is known to
+// start. With hundreds of threads or more, one call does a part of that.
 void capture_scan(void);
 // Brings the accounts of threads up to date, as a scan does, if they are few: before a drain that
 // begins or ends something. From any thread, at any time.
@@ -88,11 +88,10 @@ void capture_before_confinement(void);
 // The calling thread must get no signal of ours any more, because it may not return from handlers:
 // its CPU time is accounted for without stacks.
 void capture_leave_out_self(void);
-// Arms the calling thread now, so that it is seen from its first instruction to its end.
-void capture_arm_self(void);
-// The same for a thread that libc has just started with a stack of this size and guard, as its
-// attributes say; base: that the program has provided, 0 if libc did. With the bounds of its stack,
-// handlers need not ask the kernel what is mapped.
+// Arms the calling thread, which libc has just started, so that it is seen from its first
+// instruction to its end. size and guard are its stack's, as its attributes say, or 0; base: that
+// the program has provided, 0 if libc did. With the bounds of its stack, handlers need not ask the
+// kernel what is mapped.
 void capture_arm_started(uintptr_t base, size_t size, size_t guard);
 // The kernel looks at CPU timers a few hundred times a second only; what the thread was due
 // since is accounted for without a stack. Done by itself when an armed thread ends.
@@ -127,6 +126,14 @@ struct capture_sample {
     size_t n;             // 0: no stack, the thread blocked the signal
     const uintptr_t *pcs; // leaf first
 };
+
+// The sum of the squared weights of a sample's events, in ticks, which tells how much chance is in
+// a sum of samples. A stack is one event, whatever its weight; CPU time without a stack was
+// measured instead of sampled and counts as one event per tick.
+static inline uint64_t capture_squares(const struct capture_sample *sample)
+{
+    return sample->kind == CAPTURE_STACK ? sample->ticks * sample->ticks : sample->ticks;
+}
 
 // Hands every recorded sample to take and frees its place.
 void capture_drain(void (*take)(void *context, const struct capture_sample *sample), void *context);
@@ -171,9 +178,17 @@ void capture_meet_alternate_stack(size_t bytes);
 // Whether our handler of SIGPROF is installed. Signal-safe.
 bool capture_has_handler(void);
 // Whether the program blocks SIGPROF in the calling thread, where the kernel does not: one that is
-// not ours then stays pending. Signal-safe.
-bool capture_blocks(void);
-void capture_set_blocks(bool blocks);
+// not ours then stays pending. 0, or the mask that the program set with it, by which a mask that
+// was put back since is recognized. Signal-safe.
+uint64_t capture_blocks(void);
+void capture_set_blocks(uint64_t mask);
+// The program blocks SIGPROF in the calling thread, and so does the kernel. The program may look at
+// what is pending (sigpending, sigwait, signalfd, sigsuspend), which no tick must be: until
+// capture_end_pause the thread's CPU time is accounted for without stacks. False: try again.
+// Signal-safe.
+bool capture_pause(void);
+bool capture_is_paused(void);
+void capture_end_pause(void);
 // What the program wants to be done with SIGPROF, which the handler does for signals that are
 // not ours. False if the handler is not installed; then the kernel is the one to ask. Either
 // may be NULL.
@@ -183,6 +198,12 @@ bool capture_wish(const struct sigaction *wanted, struct sigaction *had);
 // The calling thread is of the profiler and never asks the loader: a fork need not fear for its
 // lock.
 void capture_is_helper(void);
+
+// Around a call of libc that starts a program; true: capture_after_spawn is due. system waits for
+// the program and needs nothing afterwards.
+bool capture_before_spawn(void);
+void capture_after_spawn(void);
+void capture_before_system(void);
 
 // Around fork and exec. Before a fork: waits until nobody is in the loader's data for us, since
 // a child would inherit the loader's lock for ever.

@@ -9,7 +9,7 @@ static void copy_name(struct capture_thread *t, char name[CAPTURE_NAME])
 {
     uint64_t signals = thread_block_signals();
     pthread_mutex_lock(&t->lock);
-    uint64_t now = thread_now_ns();
+    uint64_t now = process_now_ns();
     if (atomic_load(&t->state) == THREAD_ARMED && now - t->name_read > 1000000000u) {
         thread_read_name(t);
         t->name_read = now;

@@ -10,6 +10,8 @@
 
 #include "base/attributes.h"
 #include "capture/record.h"
+#include "capture/signal_stack.h"
+#include "process/call.h"
 
 __thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
@@ -24,16 +26,28 @@ void capture_mark_own(void)
     own_thread = 1;
 }
 
-static __thread volatile sig_atomic_t program_blocks INITIAL_EXEC;
+static __thread volatile uint64_t program_blocks INITIAL_EXEC;
+static __thread volatile sig_atomic_t paused INITIAL_EXEC;
+static const uint64_t sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
 
-bool capture_blocks(void)
+uint64_t capture_blocks(void)
 {
     return program_blocks;
 }
 
-void capture_set_blocks(bool blocks)
+void capture_set_blocks(uint64_t mask)
 {
-    program_blocks = blocks;
+    program_blocks = mask;
+}
+
+bool capture_is_paused(void)
+{
+    return paused;
+}
+
+void handler_clear_pause(void)
+{
+    paused = 0;
 }
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
@@ -65,30 +79,33 @@ bool capture_get_ids(struct capture_ids *ids)
     return ids_set;
 }
 
-// What unwinding takes of the stack at the most: the goal of tests/capture/room.c.
-enum { ROOM = 1536 };
-// capture_arm_started sets stack_lo above the true end of the stack, by a guard area and a page at
-// the most. Guard areas larger than that are rare.
-enum { BELOW_STACK_LO = 16384 };
-
-// Whether that is left. A program may have an alternate stack that is hardly larger than the
-// kernel's frame, or may be at the end of its stack: then the leaf alone is recorded.
-static bool has_room(const struct capture_thread *t, const ucontext_t *context)
-{
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    uintptr_t low = (uintptr_t)context->uc_stack.ss_sp, n = context->uc_stack.ss_size;
-    if (here - low < n)
-        return here - low >= ROOM;
-    uintptr_t high = atomic_load_explicit(&t->stack_hi, memory_order_acquire);
-    low = atomic_load_explicit(&t->stack_lo, memory_order_relaxed);
-    // Elsewhere is a stack that we do not know, such as a coroutine's.
-    return !high || here >= high || here + BELOW_STACK_LO < low ||
-           (here >= low && here - low >= ROOM);
-}
+// Unwinding uses at most this much stack; tests/capture/room.c checks it.
+enum { ROOM = 1536, PAGE = 4096 };
 
 static bool is_confined(void)
 {
     return sandbox_scope() != SANDBOX_FREE;
+}
+
+// Whether ROOM bytes are left below the handler's frame. The program may be at the end of its
+// stack, or on an alternate stack that is hardly larger than the kernel's signal frame; then only
+// the leaf is recorded.
+static bool has_room(const struct capture_thread *t, const ucontext_t *context)
+{
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0), lowest = here - ROOM;
+    uintptr_t low = (uintptr_t)context->uc_stack.ss_sp, n = context->uc_stack.ss_size;
+    if (here - low < n)
+        return here - low >= ROOM;
+    uintptr_t high = atomic_load_explicit(&t->stack_hi, memory_order_acquire);
+    if (here < high) {
+        low = atomic_load_explicit(&t->stack_lo, memory_order_relaxed);
+        if (here >= low && lowest < low)
+            return false;
+        if (lowest >= atomic_load_explicit(&t->stack_trusted, memory_order_relaxed))
+            return true;
+    }
+    // A coroutine's stack, or one whose bounds are a guess. We run on the page of here.
+    return lowest / PAGE == here / PAGE || (!is_confined() && process_page_readable(lowest));
 }
 
 static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
@@ -255,8 +272,9 @@ static uint64_t ticks_used(struct capture_thread *t)
     return ticks;
 }
 
-static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucontext_t *context)
+static void on_tick(struct capture_thread *t, const siginfo_t *info, ucontext_t *context)
 {
+    signal_stack_offer(&t->signal_stack, &context->uc_stack);
     uint64_t ticks = info->si_code == SI_TIMER ? ticks_told(t, info) : ticks_used(t);
     if (ticks == 0)
         return;
@@ -275,20 +293,18 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, const ucont
 // calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind until
 // the next signal.
 static __thread struct {
-    const siginfo_t *info;
+    siginfo_t *info;
+    ucontext_t *context;
     unsigned level;
 } forwarding INITIAL_EXEC;
 
 static void call_theirs(uintptr_t function, int signal, siginfo_t *info, ucontext_t *context,
                         unsigned level)
 {
-    const siginfo_t *had = forwarding.info;
-    unsigned had_level = forwarding.level;
-    forwarding.info = info;
-    forwarding.level = level;
+    __typeof__(forwarding) had = forwarding;
+    forwarding = (__typeof__(had)){info, context, level};
     ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
-    forwarding.info = had;
-    forwarding.level = had_level;
+    forwarding = had;
 }
 
 // Whether the signal would have met the program's action without us: somebody sent it, or a timer
@@ -323,7 +339,53 @@ static void do_default(int signal)
 // From when the handler returns.
 static void block_sigprof(ucontext_t *context)
 {
-    *(uint64_t *)&context->uc_sigmask |= UINT64_C(1) << (SIGPROF - 1);
+    *(uint64_t *)&context->uc_sigmask |= sigprof_bit;
+}
+
+static void send_to_self(int signal, siginfo_t *info)
+{
+    syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
+}
+
+static struct capture_thread *find_own_slot(void);
+static bool is_tick(const siginfo_t *info, struct capture_thread **slot);
+
+// Takes ticks that are pending from under the program's eyes.
+static void drop_pending_ticks(void)
+{
+    struct capture_thread *of;
+    struct timespec zero = {0, 0};
+    siginfo_t late, other;
+    bool has_other = false;
+    while (syscall(SYS_rt_sigtimedwait, &sigprof_bit, &late, &zero, sizeof sigprof_bit) == SIGPROF)
+        if (!is_tick(&late, &of)) {
+            has_other = true;
+            other = late;
+        }
+    if (has_other)
+        send_to_self(SIGPROF, &other);
+}
+
+__attribute__((noinline)) bool capture_pause(void)
+{
+    struct capture_thread *t = find_own_slot();
+    struct itimerspec never = {{0, 0}, {0, 0}};
+    if (!t || paused)
+        return true;
+    uint64_t signals = thread_block_signals();
+    // A handler does not wait for the lock: then a tick is seen, and no more.
+    bool locked = pthread_mutex_trylock(&t->lock) == 0;
+    if (locked && atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_TIMER) {
+        atomic_store(&t->paused, true);
+        paused = 1;
+        syscall(SYS_timer_settime, t->timer, 0, &never, NULL);
+    }
+    if (locked)
+        pthread_mutex_unlock(&t->lock);
+    thread_restore_signals(signals);
+    if (paused)
+        drop_pending_ticks();
+    return locked;
 }
 
 // Sends it to the thread again, with SIGPROF blocked from now on: no more ticks until the program
@@ -333,7 +395,18 @@ static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
     if (is_confined())
         return;
     block_sigprof(context);
-    syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
+    capture_pause();
+    send_to_self(signal, info);
+}
+
+// Whether the program blocks SIGPROF in this thread. Jumps and the ends of handlers put masks back
+// without our knowledge: then other signals of that mask are not blocked any more, either.
+static bool still_blocks(const ucontext_t *context)
+{
+    uint64_t now = *(const uint64_t *)&context->uc_sigmask | sigprof_bit;
+    if (program_blocks & ~now)
+        program_blocks = 0;
+    return program_blocks;
 }
 
 // The kernel chose any thread; without us it would have chosen among the program's. This thread
@@ -355,7 +428,7 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
         give_back(signal, info, context);
         return;
     }
-    if (program_blocks && is_meant_for_program(info)) {
+    if (program_blocks && is_meant_for_program(info) && still_blocks(context)) {
         keep_pending(signal, info, context);
         return;
     }
@@ -379,7 +452,7 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
     }
     uint64_t mask = *(const uint64_t *)&context->uc_sigmask | atomic_load(&w->mask);
     if (!(atomic_load(&w->flags) & SA_NODEFER))
-        mask |= UINT64_C(1) << (SIGPROF - 1);
+        mask |= sigprof_bit;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
     call_theirs(function, signal, info, context, level);
 }
@@ -459,11 +532,109 @@ static bool is_for(const siginfo_t *info, const struct capture_thread *t)
     }
 }
 
-// While it runs every signal is blocked: no other handler can interrupt it, nor leave it by
-// longjmp.
-void handler_entry(int signal, siginfo_t *info, void *context)
+// --- threads that are not libc's ---
+
+// Threads by a bare clone may have a thread pointer of their own, or none: no thread-local variable
+// of ours is there, nor errno. False: it cannot be read without asking the kernel, which may be
+// forbidden, or was done before.
+static bool read_thread_pointer(const struct capture_thread *t, uintptr_t *pointer)
 {
-    int saved = errno;
+#if defined(__x86_64__)
+    if (capture_state.reads_fs) {
+        __asm__("rdfsbase %0" : "=r"(*pointer));
+        return true;
+    }
+    enum { GET_FS = 0x1003 };
+    return !is_confined() && !atomic_load_explicit(&t->thread_pointer, memory_order_relaxed) &&
+           process_call(SYS_arch_prctl, GET_FS, (long)pointer, 0, 0, 0, 0) == 0;
+#else
+    *pointer = thread_own_pointer();
+    return true;
+#endif
+}
+
+// libc's descriptor of a thread begins with its own address, twice, on x86-64; on aarch64, where
+// the thread pointer is behind it, with the address of the table of thread-local blocks.
+static bool is_libc_pointer(uintptr_t pointer)
+{
+    const uintptr_t *word = (const uintptr_t *)pointer;
+    if (!pointer || pointer % sizeof *word || !process_page_readable(pointer))
+        return false;
+#if defined(__x86_64__)
+    return word[0] == pointer && process_page_readable(pointer + 16) && word[2] == pointer;
+#else
+    return word[0] && process_page_readable(word[0]);
+#endif
+}
+
+static __attribute__((noinline)) bool may_use_libc(const struct capture_thread *t)
+{
+    uintptr_t pointer;
+    return !read_thread_pointer(t, &pointer) ||
+           (pointer && (pointer == atomic_load_explicit(&t->thread_pointer, memory_order_relaxed) ||
+                        is_confined() || is_libc_pointer(pointer)));
+}
+
+// Its CPU time is accounted for without stacks.
+static void count_foreign(struct capture_thread *t, const siginfo_t *info)
+{
+    uint64_t ticks = 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
+    count_ticks(t, ticks);
+    count(&t->ring->blocked, ticks);
+    count(&t->ring->blocked_ns, ticks * atomic_load(&t->period_ns));
+    thread_mark(t);
+}
+
+// Takes ticks of such threads.
+static bool take_foreign(const siginfo_t *info)
+{
+    struct capture_thread *t = NULL;
+    if (info->si_code != SI_TIMER || !is_tick(info, &t) || !t || may_use_libc(t))
+        return false;
+    atomic_fetch_add(&t->inside, 1);
+    if (is_for(info, t))
+        count_foreign(t, info);
+    atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
+    return true;
+}
+
+// --- entry ---
+
+// The kernel has both in one frame. A handler of the program's that takes only the number of the
+// signal calls ours, which it has found in its place, with that alone.
+static bool is_frame(const siginfo_t *info, const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    enum { KERNEL_CONTEXT = 304 };
+    return (uintptr_t)info - (uintptr_t)context == KERNEL_CONTEXT;
+#else
+    return (uintptr_t)context - (uintptr_t)info == sizeof *info;
+#endif
+}
+
+static bool is_readable(const siginfo_t *info, const ucontext_t *context)
+{
+    return !is_confined() && process_readable((uintptr_t)info, sizeof *info) &&
+           process_readable((uintptr_t)context, sizeof *context);
+}
+
+// The program may have switched it on. We read words wherever they are.
+static inline void clear_alignment_check(void)
+{
+#if defined(__x86_64__)
+    __asm__ volatile("lea -128(%%rsp), %%rsp\n\t" // the red zone
+                     "pushfq\n\t"
+                     "andq $~0x40000, (%%rsp)\n\t"
+                     "popfq\n\t"
+                     "lea 128(%%rsp), %%rsp"
+                     :
+                     :
+                     : "memory", "cc");
+#endif
+}
+
+static void take_signal(int signal, siginfo_t *info, ucontext_t *context)
+{
     struct capture_thread *t = NULL;
     if (!is_tick(info, &t)) {
         forward(signal, info, context);
@@ -475,5 +646,23 @@ void handler_entry(int signal, siginfo_t *info, void *context)
             on_tick(t, info, context);
         atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
     }
+}
+
+// While it runs every signal is blocked: no other handler can interrupt it, nor leave it by
+// longjmp.
+void handler_entry(int signal, siginfo_t *info, void *context)
+{
+    clear_alignment_check();
+    bool framed = is_frame(info, context);
+    if (framed && take_foreign(info))
+        return;
+    int saved = errno;
+    if (!framed && forwarding.info) {
+        info = forwarding.info;
+        context = forwarding.context;
+    } else if (!framed && !is_readable(info, context)) {
+        return;
+    }
+    take_signal(signal, info, context);
     errno = saved;
 }

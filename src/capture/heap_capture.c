@@ -6,11 +6,12 @@
 #include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "capture/module_record.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
+#include "process/clock.h"
 
 enum { LEAST_MEMORY = 64 << 10 };
 
@@ -54,7 +55,6 @@ static int map_live(size_t memory, struct err *e)
 // An image with fewer blocks than it could have has room for fewer stacks.
 static int map_image(void *(*block)(size_t bytes), struct err *e)
 {
-    struct timespec now;
     struct heap_head *head = block ? block(HEAP_BLOCK) : map_block(HEAP_BLOCK);
     heap_tables.n_blocks = 0;
     while (head && heap_tables.n_blocks < HEAP_BLOCKS - 1) {
@@ -65,8 +65,7 @@ static int map_image(void *(*block)(size_t bytes), struct err *e)
     }
     if (heap_tables.n_blocks == 0)
         return err_set(e, "no memory for the stacks of allocations");
-    clock_gettime(CLOCK_REALTIME, &now);
-    head->time_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    head->time_nanos = process_wall_ns();
     head->magic = HEAP_MAGIC;
     atomic_store(&heap_tables.used, 8); // number 0 is none
     heap_tables.head = head;
@@ -124,6 +123,9 @@ int capture_heap_start(const struct capture_heap_options *o, struct err *e)
     uint64_t interval = o->interval ? o->interval : capture_heap_interval();
     if (capture_heap_active())
         return err_set(e, "heap sampling is on already");
+    if (heap_tables.inherited)
+        return err_set(e, "heap sampling cannot start: a signal handler that interrupted malloc "
+                          "forked this process");
     if (capture_heap_refresh(e) || (!heap_tables.head && prepare(o, e)) ||
         capture_heap_set_interval(interval, e))
         return -1;
@@ -157,34 +159,18 @@ size_t capture_heap_image(const void *blocks[HEAP_BLOCKS])
     return heap_tables.n_blocks + 1;
 }
 
-static bool same_module(const struct heap_module *a, const struct unwind_module *m, size_t n)
-{
-    return a->start == m->start && a->end == m->end && a->n_path == n &&
-           a->n_build_id == m->n_build_id && memcmp(a->text, m->path, n) == 0 &&
-           (m->n_build_id == 0 || memcmp(a->text + n, m->build_id, m->n_build_id) == 0);
-}
-
 static uint16_t find_module(const struct unwind_module *m)
 {
     struct heap_head *head = heap_tables.head;
     uint32_t n_modules = atomic_load(&head->n_modules);
-    size_t n = strnlen(m->path, 4096);
     for (uint32_t i = n_modules; i-- > 0;)
-        if (same_module(heap_record(atomic_load(&head->modules[i])), m, n))
+        if (module_record_is(heap_record(atomic_load(&head->modules[i])), m))
             return (uint16_t)i;
-    uint32_t number =
-        n_modules < HEAP_MODULES ? heap_reserve(sizeof(struct heap_module) + n + m->n_build_id) : 0;
-    struct heap_module *to = heap_record(number);
+    uint32_t number = n_modules < HEAP_MODULES ? heap_reserve(module_record_size(m)) : 0;
+    struct module_record *to = heap_record(number);
     if (!to)
         return HEAP_NO_MODULE;
-    to->start = m->start;
-    to->end = m->end;
-    to->file_offset = m->file_offset;
-    to->n_path = (uint32_t)n;
-    to->n_build_id = m->n_build_id;
-    memcpy(to->text, m->path, n);
-    if (m->n_build_id)
-        memcpy(to->text + n, m->build_id, m->n_build_id);
+    module_record_write(to, m);
     atomic_store(&head->modules[n_modules], number);
     atomic_store(&head->n_modules, n_modules + 1);
     return (uint16_t)n_modules;
@@ -252,17 +238,8 @@ void capture_heap_after_fork_in_child(void)
     if (!heap_tables.shared)
         return;
     atomic_store(&heap_tables.active, 0);
-    heap_tables.head = NULL;
-    heap_tables.n_blocks = 0;
-    heap_tables.shared = false;
-    // What is full stays so: see filter_add.
-    for (size_t i = 0; i < sizeof kiln_heap_filter; i++)
-        if (kiln_heap_filter[i] != UINT8_MAX)
-            kiln_heap_filter[i] = 0;
-    for (int i = 0; i < HEAP_LEVELS; i++) {
-        struct heap_level *level = &heap_tables.levels[i];
-        if (level->n && atomic_load(&level->used))
-            memset((void *)level->keys, 0, (level->n + HEAP_WINDOW) * sizeof *level->keys);
-        atomic_store(&level->used, 0);
-    }
+    // A signal handler that interrupted a hook may have forked: the hook goes on in the child.
+    heap_tables.inherited = true;
+    if (!capture_heap_in_hook())
+        heap_drop_image();
 }

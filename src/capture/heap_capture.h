@@ -53,6 +53,9 @@ int capture_heap_refresh(struct err *e);
 // In the child of fork. An image that is shared with another process is the parent's: then the
 // child samples nothing and remembers nothing until it starts anew.
 void capture_heap_after_fork_in_child(void);
+// Whether the calling thread is in a hook, which a signal handler has interrupted: the image must
+// stay mapped, in a child of fork as well.
+bool capture_heap_in_hook(void);
 
 // What the calling thread allocates until capture_heap_leave is the profiler's, not the
 // program's. Pairs nest.

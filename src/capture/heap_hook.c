@@ -24,7 +24,7 @@ static __thread struct {
     uintptr_t stack_lo, stack_hi;
     uint32_t is_event; // at the end of the gap there is a sample, not only a question
     uint32_t own;      // the thread, or what it does, is the profiler's
-    uint32_t busy;     // it is in here already
+    uint32_t busy;     // hooks that it is in: more than one in a signal handler
     uint32_t samples;
     uint32_t scratch; // that it used last
     uint32_t seeded;
@@ -42,6 +42,26 @@ void capture_heap_leave(void)
         self.is_event = 0;
         kiln_heap_left = 0;
     }
+}
+
+// --- signal handlers: they interrupt a hook, allocate, and fork ---
+
+static void enter_hook(void)
+{
+    self.busy++;
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+static void leave_hook(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    if (--self.busy == 0 && heap_tables.inherited)
+        heap_drop_image();
+}
+
+bool capture_heap_in_hook(void)
+{
+    return self.busy;
 }
 
 // --- when ---
@@ -253,26 +273,29 @@ void capture_heap_allocated(const void *p, size_t size, const void *caller)
         return;
     }
     int had = errno;
-    self.busy = 1;
-    atomic_signal_fence(memory_order_seq_cst);
+    enter_hook();
     if (is_sample(size, &mean))
         record(p, size, caller ? caller : __builtin_return_address(0), mean);
-    atomic_signal_fence(memory_order_seq_cst);
-    self.busy = 0;
+    leave_hook();
     errno = had;
 }
 
 bool capture_heap_freed(const void *p, struct capture_heap_object *object)
 {
-    if (!heap_tables.head || !heap_remove((uintptr_t)p, object))
-        return false;
-    count_live(object, -1);
-    return true;
+    enter_hook();
+    bool known = heap_tables.head && heap_remove((uintptr_t)p, object);
+    if (known)
+        count_live(object, -1);
+    leave_hook();
+    return known;
 }
 
 void capture_heap_restore(const void *p, const struct capture_heap_object *object)
 {
-    begin_life(p, object);
+    enter_hook();
+    if (heap_tables.head)
+        begin_life(p, object);
+    leave_hook();
 }
 
 // --- for allocators ---
@@ -293,7 +316,8 @@ _Static_assert(sizeof(struct kiln_heap_object) == sizeof(struct capture_heap_obj
 
 EXPORT int kiln_heap_take(void *object, struct kiln_heap_object *known)
 {
-    return capture_heap_freed(object, (struct capture_heap_object *)known);
+    return !kiln_heap_unknown(object) &&
+           capture_heap_freed(object, (struct capture_heap_object *)known);
 }
 
 EXPORT void kiln_heap_put_back(void *object, const struct kiln_heap_object *known)

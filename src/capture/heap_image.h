@@ -40,16 +40,10 @@ struct heap_head {
     _Atomic uint64_t truncated; // stacks that do not reach the root
     _Atomic uint64_t unseen;    // objects that ended without our knowledge
     _Atomic uint32_t n_modules;
-    _Atomic uint32_t modules[HEAP_MODULES]; // numbers of records
+    _Atomic uint32_t modules[HEAP_MODULES]; // numbers of module_records
     _Atomic uint32_t index[HEAP_INDEX];     // of stacks, by hash
 };
 _Static_assert(sizeof(struct heap_head) <= HEAP_BLOCK, "the head fits");
-
-struct heap_module {
-    uint64_t start, end, file_offset;
-    uint32_t n_path, n_build_id;
-    char text[]; // the path, then the build id
-};
 
 struct heap_stack {
     _Atomic uint64_t alloc_objects, alloc_bytes; // objects in parts of HEAP_OBJECT

@@ -166,6 +166,26 @@ bool heap_remove(uintptr_t address, struct capture_heap_object *object)
     return false;
 }
 
+// --- the end of an image ---
+
+void heap_drop_image(void)
+{
+    heap_tables.head = NULL;
+    heap_tables.n_blocks = 0;
+    heap_tables.shared = heap_tables.inherited = false;
+    // What is full stays so: see filter_add.
+    for (size_t i = 0; i < sizeof kiln_heap_filter; i++)
+        if (kiln_heap_filter[i] != UINT8_MAX)
+            kiln_heap_filter[i] = 0;
+    for (int i = 0; i < HEAP_LEVELS; i++) {
+        struct heap_level *level = &heap_tables.levels[i];
+        if (level->n && atomic_load(&level->used))
+            for (size_t k = 0; k < level->n + HEAP_WINDOW; k++)
+                atomic_store_explicit(&level->keys[k], 0, memory_order_relaxed);
+        atomic_store(&level->used, 0);
+    }
+}
+
 // --- chance ---
 
 // ln x for x in (0, 1], to seven digits: the series of artanh.

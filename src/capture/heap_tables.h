@@ -41,6 +41,7 @@ struct heap_tables {
     _Atomic uint64_t used; // bytes of the blocks: number << 20 | place
     uint32_t no_stack;     // the record of samples without a stack
     bool shared;           // the image is not ours alone
+    bool inherited;        // by a child of fork, which drops it when its thread leaves the hooks
     struct heap_level levels[HEAP_LEVELS];
     struct heap_scratch *scratches;
 };
@@ -54,6 +55,9 @@ static inline void *heap_record(uint32_t number)
                ? heap_tables.blocks[block] + (size_t)(number & ((1u << HEAP_PLACES) - 1)) * 8
                : NULL;
 }
+
+// Forgets the image and everything that was sampled.
+void heap_drop_image(void);
 
 // Room for a record of bytes, zeroed; 0 if there is none.
 uint32_t heap_reserve(size_t bytes);

@@ -92,13 +92,60 @@ bool capture_has_handler(void)
     return atomic_load_explicit(&installed, memory_order_relaxed);
 }
 
+// --- a program that ignores SIGPROF ---
+
+// It passes that on to the programs that it starts; our handler does not survive exec, and would
+// leave the default. libc's posix_spawn, system and popen start them without our code in the child:
+// meanwhile the process itself ignores SIGPROF, and the kernel adds the ticks up.
+static _Atomic uint32_t spawning;
+static _Atomic uint64_t ignored_until; // or until then, on the monotonic clock
+
+static bool is_lent(void)
+{
+    return atomic_load(&spawning) || process_now_ns() < atomic_load(&ignored_until);
+}
+
+static bool ignore(void)
+{
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    return capture_has_handler() && atomic_load(&handler_wish.function) == (uintptr_t)SIG_IGN &&
+           capture_sigaction(SIGPROF, &action, NULL) == 0;
+}
+
+bool capture_before_spawn(void)
+{
+    atomic_fetch_add(&spawning, 1);
+    if (ignore())
+        return true;
+    atomic_fetch_sub(&spawning, 1);
+    return false;
+}
+
+void capture_after_spawn(void)
+{
+    if (atomic_fetch_sub(&spawning, 1) == 1)
+        install();
+    if (atomic_load(&spawning)) // another thread has come meanwhile
+        ignore();
+}
+
+// system waits for the child: handler_keep takes the handler back.
+void capture_before_system(void)
+{
+    enum { START_NS = 50000000 };
+    if (atomic_load(&handler_wish.function) != (uintptr_t)SIG_IGN)
+        return;
+    atomic_store(&ignored_until, process_now_ns() + START_NS);
+    ignore();
+}
+
 // libc itself (gprof's start), bare system calls, and every program that is linked with libkiln.a
 // get past capture_wish. A handler that was installed over ours may call ours as the one before it:
 // what we knew before moves to the predecessors, for the handler to find then.
 void handler_keep(void)
 {
     struct sigaction now;
-    if (!atomic_load(&installed) || capture_sigaction(SIGPROF, NULL, &now) ||
+    if (!atomic_load(&installed) || is_lent() || capture_sigaction(SIGPROF, NULL, &now) ||
         now.sa_sigaction == handler_entry)
         return;
     uintptr_t function = (uintptr_t)now.sa_sigaction;
@@ -112,15 +159,10 @@ void handler_keep(void)
     install();
 }
 
-// A program that ignores SIGPROF passes that on to the program that it executes; our handler does
-// not survive exec, and would leave the default. Also in a child of vfork, whose actions are its
-// own.
+// Also in a child of vfork, whose actions are its own.
 bool handler_before_exec(void)
 {
-    if (!capture_has_handler() || atomic_load(&handler_wish.function) != (uintptr_t)SIG_IGN)
-        return false;
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    return capture_sigaction(SIGPROF, &ignore, NULL) == 0;
+    return ignore();
 }
 
 void handler_after_failed_exec(void)
@@ -133,6 +175,8 @@ int handler_install(struct err *e)
     if (atomic_load(&installed))
         return 0;
     struct sigaction had;
+    enum { HWCAP2_FSGSBASE = 2 };
+    capture_state.reads_fs = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
     if (capture_sigaction(SIGPROF, NULL, &had) == 0)
         set_wish(&had);
     if (install())

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "capture/clock.h"
+#include "capture/signal_stack.h"
 #include "capture/tables.h"
 #include "capture/thread.h"
 #include "process/maps.h"
@@ -27,6 +28,7 @@ enum {
     SHARE = 100,              // scanning takes one part of so many of a CPU
     NAP_NS = 1000000,         // between two chunks
     PROCESS_CPU_SECONDS = 20, // between two looks at the CPU time of a process with many threads
+    TRIMS = 16,               // calls of thread_lanes_trim in a pass
     TRUSTED_COUNTS = 16,      // passes that take the number of threads for a list of them
 };
 
@@ -87,7 +89,7 @@ static void want_stack(struct stack_search *search, struct capture_thread *t)
 
 static void scan_stacks(struct stack_search *search)
 {
-    char buffer[8192];
+    static char buffer[8192]; // pass_lock is held
     if (search->n)
         process_each_mapping(buffer, sizeof buffer, learn_stack, search);
 }
@@ -103,6 +105,7 @@ static struct {
     uint64_t tasks;       // likewise
     uint64_t begun, next; // when, on the monotonic clock; next: not before that
     uint32_t unlisted;    // passes since threads were listed
+    bool differed;        // the last one saw threads that are not known
     uint64_t full;        // threads without a slot
     struct stack_search stacks;
     // Of the slice.
@@ -110,15 +113,19 @@ static struct {
     uint64_t cpu, budget; // this thread's CPU time when it began; how much of it it may use
 } pass;
 
-// After a chunk: whether the slice may go on. Others may be waiting for the CPU meanwhile.
+// Between two chunks: others may be waiting for the CPU.
+static void nap(void)
+{
+    if (!pass.small)
+        process_sleep_ns(NAP_NS);
+}
+
+// After a chunk: whether the slice may go on.
 static bool may_go_on(void *context)
 {
-    if (pass.small)
-        return true;
-    bool left = process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - pass.cpu <= pass.budget;
-    struct timespec pause = {.tv_nsec = NAP_NS};
+    bool left = pass.small || process_clock_ns(CLOCK_THREAD_CPUTIME_ID) - pass.cpu <= pass.budget;
     if (left)
-        nanosleep(&pause, NULL);
+        nap();
     return left;
 }
 
@@ -152,8 +159,11 @@ static void visit_task(void *context, pid_t tid)
 
 static void begin_pass(uint64_t tasks)
 {
-    bool list = tasks <= SMALL || count_unknown(tasks) != atomic_load(&unknown_tasks) ||
-                pass.unlisted >= TRUSTED_COUNTS;
+    // With many threads, where a list is dear, one that has just begun or is about to end may be
+    // counted and not known: two passes must see a difference.
+    bool differs = count_unknown(tasks) != atomic_load(&unknown_tasks);
+    bool list = pass.small || (differs && pass.differed) || pass.unlisted >= TRUSTED_COUNTS;
+    pass.differed = differs && !list;
     pass.unlisted = list ? 0 : pass.unlisted + 1;
     pass.listing = list;
     pass.looking = true;
@@ -206,6 +216,10 @@ static void end_pass(void)
         thread_note_unsampled(pass.process_cpu, false);
     clock_keep_process();
     scan_stacks(&pass.stacks);
+    for (uint32_t at = 0; signal_stack_sweep(&at);)
+        nap();
+    for (int i = 0; i < TRIMS && thread_lanes_trim(); i++)
+        nap();
     atomic_store(&capture_state.no_slot, pass.full);
     atomic_store(&under_way, false);
 }

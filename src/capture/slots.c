@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "capture/record.h"
+#include "capture/signal_stack.h"
 #include "capture/thread.h"
 
 struct capture_state capture_state = {.most_slots = CAPTURE_MAX_THREADS};
@@ -21,10 +22,10 @@ enum {
 static uint32_t free_slot; // index + 1
 static struct {
     struct thread_lane *lanes[CAPTURE_MAX_THREADS];
-    uint32_t n;
-    uint32_t words; // of their rings
-    uint32_t slab;  // lanes of the next slab: twice as many each time
-    char *at, *end; // what is left of the last slab
+    uint32_t n, n_cold; // the first n_cold have given their pages back
+    uint32_t words;     // of their rings
+    uint32_t slab;      // lanes of the next slab: twice as many each time
+    char *at, *end;     // what is left of the last slab
 } free_lanes;
 
 static uint32_t ring_words(void)
@@ -121,6 +122,7 @@ struct capture_thread *thread_slot_take(pid_t tid, bool again, bool *full)
 
 void thread_slot_give(struct capture_thread *t)
 {
+    signal_stack_release(&t->signal_stack);
     pthread_mutex_lock(&thread_slots_lock);
     _Atomic uint32_t *link = bucket_of(atomic_load(&t->tid));
     atomic_fetch_add(&capture_state.removals, 1);
@@ -180,16 +182,23 @@ static struct thread_lane *new_lane(void)
     return lane;
 }
 
+static void forget_lanes(void)
+{
+    free_lanes.n = free_lanes.n_cold = 0;
+}
+
 static struct thread_lane *take_lane(void)
 {
     // Rings of another length, from before a restart with another depth, are given up.
     if (free_lanes.words != ring_words()) {
-        free_lanes.n = 0;
+        forget_lanes();
         free_lanes.words = ring_words();
     }
     if (!free_lanes.n)
         return new_lane();
     struct thread_lane *lane = free_lanes.lanes[--free_lanes.n];
+    if (free_lanes.n_cold > free_lanes.n)
+        free_lanes.n_cold = free_lanes.n;
     if (!lane->ring) // its pages were given back
         set_lane(lane, NULL);
     return lane;
@@ -223,17 +232,50 @@ void thread_lane_give(struct capture_thread *t)
     if (!lane)
         return;
     pthread_mutex_lock(&thread_slots_lock);
-    bool serves = lane->ring->size == free_lanes.words && free_lanes.n < CAPTURE_MAX_THREADS;
-    bool many = free_lanes.n >= FEW_LANES;
-    pthread_mutex_unlock(&thread_slots_lock);
-    if (!serves)
-        return;
-    if (many && !lane->shared)
-        madvise(lane, lane_bytes(true), MADV_DONTNEED);
-    pthread_mutex_lock(&thread_slots_lock);
-    if (free_lanes.n < CAPTURE_MAX_THREADS)
+    if (lane->ring->size == free_lanes.words && free_lanes.n < CAPTURE_MAX_THREADS)
         free_lanes.lanes[free_lanes.n++] = lane;
     pthread_mutex_unlock(&thread_slots_lock);
+    if (!atomic_load(&capture_state.running)) // then no scan does it
+        thread_lanes_trim();
+}
+
+// Takes the one that was not used for the longest time out of those with pages.
+static struct thread_lane *take_warm(void)
+{
+    if (free_lanes.n <= free_lanes.n_cold + FEW_LANES)
+        return NULL;
+    struct thread_lane **first = &free_lanes.lanes[free_lanes.n_cold], *lane = *first;
+    *first = free_lanes.lanes[--free_lanes.n];
+    return lane;
+}
+
+static void give_cold(struct thread_lane *lane)
+{
+    struct thread_lane **first = &free_lanes.lanes[free_lanes.n_cold++];
+    free_lanes.lanes[free_lanes.n++] = *first;
+    *first = lane;
+}
+
+bool thread_lanes_trim(void)
+{
+    enum { SOME = 16 };
+    struct thread_lane *lane = NULL;
+    for (int i = 0; i < SOME; i++) {
+        pthread_mutex_lock(&thread_slots_lock);
+        uint32_t words = free_lanes.words;
+        size_t bytes = lane_bytes(true);
+        lane = take_warm();
+        pthread_mutex_unlock(&thread_slots_lock);
+        if (!lane)
+            break;
+        if (!lane->shared)
+            madvise(lane, bytes, MADV_DONTNEED);
+        pthread_mutex_lock(&thread_slots_lock);
+        if (words == free_lanes.words)
+            give_cold(lane);
+        pthread_mutex_unlock(&thread_slots_lock);
+    }
+    return lane;
 }
 
 // --- fork ---
@@ -253,7 +295,7 @@ void thread_slots_after_fork_in_child(void)
 {
     thread_slots_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     if (capture_state.ring_memory)
-        free_lanes.n = 0;
+        forget_lanes();
     for (uint32_t i = 0; i < THREAD_BUCKETS; i++)
         if (atomic_load(&capture_state.buckets[i]))
             atomic_store(&capture_state.buckets[i], 0);
@@ -267,6 +309,7 @@ void thread_slots_after_fork_in_child(void)
         atomic_store(&t->state, THREAD_FREE);
         atomic_store(&t->inside, 0);
         atomic_store(&t->tid, 0);
+        t->signal_stack = 0;
         atomic_store(&t->next, free_slot);
         free_slot = t->index + 1;
         if (t->lane && capture_state.ring_memory) {

@@ -21,10 +21,9 @@ static pthread_mutex_t loader_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool wait_for(_Atomic uint32_t *inside, uint64_t begin)
 {
     while (atomic_load(inside)) {
-        if (thread_now_ns() - begin > 1000000000u)
+        if (process_now_ns() - begin > 1000000000u)
             return false;
-        struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
+        process_sleep_ns(100000);
     }
     return true;
 }
@@ -33,7 +32,7 @@ static bool wait_for(_Atomic uint32_t *inside, uint64_t begin)
 // inside for so long that it must have been stopped there, or gets no CPU time.
 static bool wait_for_readers(void)
 {
-    uint64_t begin = thread_now_ns();
+    uint64_t begin = process_now_ns();
     EACH_SLOT(t)
     if (!wait_for(&t->inside, begin))
         return false;
@@ -67,12 +66,12 @@ static struct {
 
 static bool search_is_due(void)
 {
-    return thread_now_ns() - search.last >= search.pause;
+    return process_now_ns() - search.last >= search.pause;
 }
 
 static void end_search(uint64_t begin, bool found)
 {
-    search.last = thread_now_ns();
+    search.last = process_now_ns();
     uint64_t least = (search.last - begin) * 50; // 2 % of a CPU
     if (least < LEAST_PAUSE_MS * UINT64_C(1000000))
         least = LEAST_PAUSE_MS * UINT64_C(1000000);
@@ -96,7 +95,7 @@ static void build_tables(const struct unwind_snapshot *snapshot, bool all)
 static int refresh_modules(unsigned wants, struct err *e)
 {
     const struct unwind_snapshot *old = atomic_load(&capture_state.snapshot);
-    uint64_t begin = thread_now_ns();
+    uint64_t begin = process_now_ns();
     pthread_mutex_lock(&loader_lock);
     bool stale = !old || unwind_snapshot_stale(old);
     bool searching = !stale && (wants & UNWIND_WANTS_MODULES) && search_is_due();
@@ -190,10 +189,9 @@ bool tables_hold_loader(void)
 {
     uint64_t end = process_now_ns() + 200000000u;
     while (pthread_mutex_trylock(&loader_lock)) {
-        struct timespec pause = {.tv_nsec = 500000};
         if (process_now_ns() >= end)
             return false;
-        nanosleep(&pause, NULL);
+        process_sleep_ns(500000);
     }
     return true;
 }

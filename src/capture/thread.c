@@ -9,6 +9,7 @@
 
 #include "capture/clock.h"
 #include "capture/record.h"
+#include "capture/signal_stack.h"
 #include "process/sandbox.h"
 
 enum {
@@ -185,9 +186,10 @@ static int arm_locked(struct capture_thread *t, bool self)
     atomic_store(&t->thread_pointer, 0);
     atomic_store(&t->carried, 0);
     atomic_store(&t->carried_ns, 0);
+    atomic_store(&t->paused, false);
     t->serial = atomic_fetch_add(&capture_state.last_serial, 1) + 1;
     t->cpu_last = t->cpu_counted = 0;
-    t->moved = thread_now_ns();
+    t->moved = process_now_ns();
     atomic_store(&t->clock, CLOCK_NONE);
     atomic_store(&t->state, THREAD_ARMED);
     return start_clock(t, self);
@@ -198,6 +200,8 @@ struct capture_thread *thread_arm(pid_t tid, bool self, bool *full)
     struct capture_thread *t = thread_slot_take(tid, self, full);
     if (!t)
         return NULL;
+    if (!self)
+        t->signal_stack = signal_stack_reserve(tid);
     pthread_mutex_lock(&t->lock);
     // Whoever stops sampling looks at the slot before this, or waits for it.
     bool running = atomic_load(&capture_state.running);
@@ -243,7 +247,7 @@ void thread_disarm(struct capture_thread *t)
 
 void thread_rearm(struct capture_thread *t)
 {
-    if (atomic_load(&t->clock) == CLOCK_NONE)
+    if (atomic_load(&t->clock) == CLOCK_NONE || atomic_load(&t->paused))
         return;
     stop_clock(t);
     if (start_clock(t, false))
@@ -266,7 +270,7 @@ static void credit_blocked(struct capture_thread *t, uint64_t cpu)
     // The kernel checks timers at its own pace: short silences mean nothing.
     if (missed < 4 || cpu - t->cpu_seen < 50000000u)
         return;
-    if (clock_is_dead(t)) {
+    if (!atomic_load(&t->paused) && clock_is_dead(t)) {
         thread_disarm(t);
         return;
     }

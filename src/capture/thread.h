@@ -73,6 +73,7 @@ struct capture_thread {
     _Atomic uint32_t clock; // enum thread_clock
     int timer;              // the kernel's id, or the descriptor of a perf event
     uint64_t perf_id;
+    _Atomic uint32_t signal_stack; // reserved for the thread; see signal_stack.h
     // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
     _Atomic uintptr_t stack_lo, stack_hi;
     // Reads from here to stack_hi need no check. For a thread that was found, its mapping tells no
@@ -88,6 +89,8 @@ struct capture_thread {
     _Atomic uint64_t credit;
     // Likewise, of ticks that the thread took itself (capture_settle).
     _Atomic uint64_t settled;
+    // The timer was stopped: see capture_pause.
+    _Atomic bool paused;
     _Atomic uint64_t ticks; // in the current segment, or the last one
     _Atomic uint64_t new_ticks, samples, ring_full, no_snapshot; // since the last drain
     _Atomic uint64_t ended[UNWIND_END_COUNT];
@@ -133,7 +136,8 @@ struct capture_state {
     _Atomic uint32_t cookie;
     uint32_t hz, depth;
     _Atomic uint64_t period_ns;
-    bool perf; // perf events are wanted
+    bool perf;     // perf events are wanted
+    bool reads_fs; // the kernel lets programs read their thread pointer by an instruction (x86-64)
     // The interval of our timer of the process; 0: it was never set. The program's own differs: see
     // clock.c.
     _Atomic uint64_t process_period_us;
@@ -173,11 +177,6 @@ static inline uintptr_t thread_own_pointer(void)
 }
 
 // The monotonic clock.
-static inline uint64_t thread_now_ns(void)
-{
-    return process_now_ns();
-}
-
 static inline pid_t thread_self(void)
 {
     return (pid_t)syscall(SYS_gettid);
@@ -228,6 +227,8 @@ void thread_slot_give(struct capture_thread *t);
 bool thread_lane_take(struct capture_thread *t);
 // Takes it away again; no handler is inside, and the ring is empty.
 void thread_lane_give(struct capture_thread *t);
+// Gives back pages of lanes that nobody uses, some of them. Whether there are more.
+bool thread_lanes_trim(void);
 void thread_slots_after_fork_in_child(void);
 
 // Tells the drain that there is something to do. Signal-safe.
@@ -294,6 +295,8 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
 void handler_entry(int signal, siginfo_t *info, void *context);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
+// The calling thread's ticks come again.
+void handler_clear_pause(void);
 // Around exec; true: handler_after_failed_exec is due if it returns. Signal-safe.
 bool handler_before_exec(void);
 void handler_after_failed_exec(void);

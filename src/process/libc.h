@@ -6,10 +6,13 @@
 // frame, and straight pass-through when nothing is profiled or the caller is not us.
 #pragma once
 
-#define LIBC_EACH(do)                                                                             \
-    do                                                                                            \
-    (pthread_create) do(pthread_sigmask) do(sigprocmask) do(sigaction) do(signal) do(execvpe) do( \
-        fexecve) do(posix_spawn) do(posix_spawnp) do(dlopen) do(sigaltstack)
+// clang-format off
+#define LIBC_EACH(do)                                                                          \
+    do(pthread_create) do(thrd_create) do(pthread_mutex_lock) do(pthread_sigmask)              \
+    do(sigprocmask) do(sigaction)                                                              \
+    do(signal) do(__sysv_signal) do(sigset) do(sigignore) do(siginterrupt) do(sigaltstack)     \
+    do(execvpe) do(fexecve) do(posix_spawn) do(posix_spawnp) do(popen) do(system) do(dlopen)
+// clang-format on
 
 #define LIBC_NUMBER(name) LIBC_##name,
 enum libc_name { LIBC_EACH(LIBC_NUMBER) LIBC_COUNT };

@@ -242,15 +242,13 @@ bool own_threads_park(void)
             if (wake)
                 wake();
         }
-        struct timespec pause = {.tv_nsec = 500000};
-        nanosleep(&pause, NULL);
+        process_sleep_ns(500000);
         all = atomic_load(&own.parked) >= count_own();
     }
     if (!all)
         return false;
     // The last one counts itself just before it waits: let it get there.
-    struct timespec pause = {.tv_nsec = 2000000};
-    nanosleep(&pause, NULL);
+    process_sleep_ns(2000000);
     return true;
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "process/own_threads.h"
+#include "process/sandbox.h"
 
 static _Atomic pid_t own_pid;
 
@@ -51,10 +52,23 @@ bool process_is_copy(void)
     return original && !atomic_load(original);
 }
 
+__thread uint32_t process_vfork_depth;
+
+void process_vfork_begins(void)
+{
+    process_vfork_depth++;
+    sandbox_child_begins();
+}
+
+void process_vfork_ended(void)
+{
+    process_vfork_depth--;
+}
+
 // In another namespace a child may have our number.
 bool process_is_us(void)
 {
-    return !process_is_copy() && process_pid() == current_pid();
+    return !process_vfork_depth && !process_is_copy() && process_pid() == current_pid();
 }
 
 bool process_is_privileged(void)
@@ -109,9 +123,13 @@ void process_before_end(void)
 // --- fork ---
 
 static _Atomic(const struct process_fork_hooks *) subscribers[PROCESS_FORK_COUNT];
+// Held during a fork: a subscriber that comes in the middle of one would release locks that it
+// never took.
+static pthread_mutex_t subscribing = PTHREAD_MUTEX_INITIALIZER;
 
 static void before_fork(void)
 {
+    pthread_mutex_lock(&subscribing);
     for (int i = 0; i < PROCESS_FORK_COUNT; i++) {
         const struct process_fork_hooks *h = atomic_load(&subscribers[i]);
         if (h && h->before)
@@ -126,6 +144,7 @@ static void fork_in_parent(void)
         if (h && h->in_parent)
             h->in_parent();
     }
+    pthread_mutex_unlock(&subscribing);
 }
 
 // The part that may start the profiler again comes last, when all others are reset.
@@ -134,6 +153,7 @@ static void fork_in_child(void)
     atomic_store(&own_pid, current_pid());
     if (original)
         atomic_store(original, 1);
+    subscribing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     own_threads_after_fork_in_child();
     for (int i = PROCESS_FORK_COUNT - 2; i >= -1; i--) {
         int order = i >= 0 ? i : PROCESS_FORK_PRELOAD;
@@ -157,5 +177,7 @@ __attribute__((constructor(101))) static void watch_forks(void)
 
 void process_on_fork(enum process_fork_order order, const struct process_fork_hooks *hooks)
 {
+    pthread_mutex_lock(&subscribing);
     atomic_store(&subscribers[order], hooks);
+    pthread_mutex_unlock(&subscribing);
 }

@@ -9,18 +9,26 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
+#include "base/attributes.h"
 #include "base/err.h"
 
 // The process that loaded the library, or the child of a fork that ran its handlers.
 pid_t process_pid(void);
 // False in a child that runs on our memory or a copy of it without having gone through fork().
-// One system call; signal-safe.
+// At most one system call; signal-safe.
 bool process_is_us(void);
 // Whether this is a child with its own copy of our memory that ran no fork handler: of _Fork or of
 // a bare clone. False in a child of vfork, and where the kernel cannot tell. No system call.
 bool process_is_copy(void);
+
+// Around vfork, in its caller: in between its child runs, on the same thread-local storage.
+void process_vfork_begins(void);
+void process_vfork_ended(void);
+// How many such children deep the calling thread is; 0 in the process itself. No system call.
+extern __thread uint32_t process_vfork_depth INITIAL_EXEC;
 
 // Whether the process runs with more rights than its caller (setuid, setgid, file capabilities).
 // Then kiln does nothing at all: not what the environment says, and not what callers ask for.
@@ -59,5 +67,6 @@ struct process_fork_hooks {
     void (*in_child)(void);
 };
 
-// Once per part; hooks must stay valid. Any member may be NULL.
+// Once per part, in a constructor: a thread may hold a part's lock before the part was ever
+// started. hooks must stay valid. Any member may be NULL.
 void process_on_fork(enum process_fork_order order, const struct process_fork_hooks *hooks);

@@ -34,6 +34,7 @@ static const uint32_t our_calls[] = {
     SYS_rt_sigaction,
     SYS_rt_sigreturn,
     SYS_rt_sigtimedwait,
+    SYS_sigaltstack,
     SYS_openat,
     SYS_read,
     SYS_pread64,
@@ -280,14 +281,30 @@ static __thread struct sandbox_inheritance caller INITIAL_EXEC;
 static sandbox_hook *_Atomic before_hook;
 static sandbox_undo *_Atomic failed_hook;
 
+// How deep the child of vfork was that confined itself; 0: none. What it notes is of no meaning to
+// its parent, whose storage this is.
+static __thread uint32_t confined_child INITIAL_EXEC;
+
+void sandbox_child_begins(void)
+{
+    if (confined_child >= process_vfork_depth)
+        confined_child = 0;
+}
+
+static bool is_confined_child(void)
+{
+    return confined_child && confined_child <= process_vfork_depth;
+}
+
 bool sandbox_confines_caller(void)
 {
-    return caller.confined || sandbox_scope() == SANDBOX_ALL_THREADS;
+    return caller.confined || is_confined_child() || sandbox_scope() == SANDBOX_ALL_THREADS;
 }
 
 bool sandbox_lets_caller_wait(void)
 {
-    return !sandbox_confines_caller() || (caller.confined && caller.may_wait);
+    return !sandbox_confines_caller() ||
+           (caller.confined && caller.may_wait && !is_confined_child());
 }
 
 struct sandbox_inheritance sandbox_of_caller(void)
@@ -350,12 +367,30 @@ static void confine_caller(const struct sandbox_verdict *verdict)
     };
 }
 
+// A child of vfork leaves no trace in our memory, but that it must be left alone.
+static long enter_in_child(const struct sandbox_request *request)
+{
+    uint32_t had = confined_child;
+    struct sandbox_verdict verdict = {.kills_calls = true};
+    if (!request->strict && !sandbox_confines_caller() &&
+        (!ask_caller_filter(request->program, &verdict) || !verdict.kills_calls))
+        return make_call(request->call);
+    if (!is_confined_child())
+        confined_child = process_vfork_depth;
+    long result = make_call(request->call);
+    if (result < 0)
+        confined_child = had;
+    return result;
+}
+
 long sandbox_enter(const struct sandbox_request *request)
 {
     struct sandbox_verdict verdict = {
         .kills_calls = true, .kills_wait = true, .kills_leaving = true};
     bool again = sandbox_confines_caller();
-    // A child of vfork leaves no trace in our memory.
+    if (process_vfork_depth)
+        return enter_in_child(request);
+    // A child of a bare clone that shares our memory leaves no trace there.
     if ((again && !caller.may_leave) || (!process_is_us() && !process_is_copy()))
         return make_call(request->call);
     if (!request->strict && (!ask_caller_filter(request->program, &verdict) ||

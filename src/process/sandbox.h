@@ -43,6 +43,9 @@ bool sandbox_confines_caller(void);
 // The same, but waiting on a futex is allowed.
 bool sandbox_lets_caller_wait(void);
 
+// A child of vfork is about to begin on the calling thread's storage.
+void sandbox_child_begins(void);
+
 struct sandbox_inheritance {
     bool confined, may_wait, may_leave;
 };

@@ -10,7 +10,8 @@
 
 #define MODULES_MAX 65536
 #define TEXT_MAX ((size_t)64 << 20) // for all paths and build ids
-#define LARGE_HEADER 65536          // bytes of .eh_frame_hdr: eight thousand functions
+#define MAP_LINES 8192
+#define LARGE_HEADER 65536 // bytes of .eh_frame_hdr: eight thousand functions
 
 // What is found while looking around; path and build id are offsets in text until the end.
 struct found {
@@ -24,6 +25,7 @@ struct look {
     struct process_buffer found, text;
     unsigned long long adds, subs;
     uintptr_t page;
+    char *lines; // of the memory map, MAP_LINES bytes: the caller's stack may be small
     const struct unwind_snapshot *previous; // only if the loader is not asked
     bool failed;
 };
@@ -245,9 +247,8 @@ static bool look_at_mapping(void *context, const struct process_mapping *mapping
 // frame pointers, and the profile can name them.
 static void look_at_maps(struct look *l)
 {
-    char buffer[8192];
     struct look_at_maps at = {l, n_found(l)};
-    process_each_mapping(buffer, sizeof buffer, look_at_mapping, &at);
+    process_each_mapping(l->lines, MAP_LINES, look_at_mapping, &at);
 }
 
 // Insertion sort: the loader's order is nearly by address in blocks, and there are few.
@@ -303,10 +304,9 @@ static bool take_absolute_path(void *context, const struct process_mapping *mapp
 // another file after a chdir. The kernel knows the whole path.
 static void resolve_relative_paths(struct look *l)
 {
-    char buffer[8192];
     for (size_t i = 0; i < n_found(l) && !l->failed; i++)
         if (has_relative_path(l, found_at(l, i))) {
-            process_each_mapping(buffer, sizeof buffer, take_absolute_path, l);
+            process_each_mapping(l->lines, MAP_LINES, take_absolute_path, l);
             return;
         }
 }
@@ -470,6 +470,7 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
         .found.limit = MODULES_MAX * sizeof(struct found),
         .text.limit = TEXT_MAX,
         .page = getauxval(AT_PAGESZ),
+        .lines = process_map(MAP_LINES),
     };
     if (!l.page)
         l.page = 4096;
@@ -481,7 +482,7 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
     uint64_t chain = alone ? chain_now() : 0;
     if (alone)
         l.previous = previous;
-    if (rules) {
+    if (rules && l.lines) {
         if (!alone)
             dl_iterate_phdr(on_object, &l);
         look_at_vdso(&l);
@@ -499,6 +500,7 @@ struct unwind_snapshot *unwind_snapshot_build(const struct unwind_snapshot *prev
     }
     process_buffer_fini(&l.found);
     process_buffer_fini(&l.text);
+    process_unmap(l.lines, MAP_LINES);
     return s;
 }
 

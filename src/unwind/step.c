@@ -1,35 +1,10 @@
+#include "process/call.h"
 #include "unwind/lookup.h"
 #if defined(__x86_64__)
 #include "unwind/step.h"
 #else
 #include "unwind/step_aarch64.h"
 #endif
-
-// Whether eight bytes can be read: the kernel looks at the new mask before it finds that there
-// is no such operation. Changes nothing.
-static bool readable(uintptr_t at)
-{
-    const long bad_operation = 0x7fffffff;
-#if defined(__x86_64__)
-    long result;
-    register long size __asm__("r10") = 8;
-    __asm__ volatile("syscall"
-                     : "=a"(result)
-                     : "0"(14L), "D"(bad_operation), "S"(at), "d"(0L), "r"(size)
-                     : "rcx", "r11", "memory");
-#else
-    register long result __asm__("x0") = bad_operation;
-    register uintptr_t set __asm__("x1") = at;
-    register long old __asm__("x2") = 0;
-    register long size __asm__("x3") = 8;
-    register long number __asm__("x8") = 135;
-    __asm__ volatile("svc #0"
-                     : "+r"(result)
-                     : "r"(set), "r"(old), "r"(size), "r"(number)
-                     : "memory");
-#endif
-    return result == -22; // EINVAL; EFAULT otherwise
-}
 
 static inline __attribute__((always_inline)) bool page_readable(struct walk *w, uintptr_t page)
 {
@@ -38,7 +13,7 @@ static inline __attribute__((always_inline)) bool page_readable(struct walk *w, 
     for (unsigned i = 0; i < STEP_PAGES; i++)
         if (w->pages[i] == page)
             return true;
-    if (w->pid == STEP_NO_CALLS || !readable(page))
+    if (w->pid == STEP_NO_CALLS || !process_page_readable(page))
         return false;
     w->pages[w->next_page++ % STEP_PAGES] = page;
     return true;
@@ -136,7 +111,7 @@ __attribute__((no_sanitize_address, no_sanitize_thread)) static bool
 copy_checked(uintptr_t at, uint8_t *to, size_t n)
 {
     for (uintptr_t page = at & ~(STEP_PAGE - 1); page < at + n; page += STEP_PAGE)
-        if (!readable(page))
+        if (!process_page_readable(page))
             return false;
     for (size_t i = 0; i < n; i++)
         to[i] = ((const volatile uint8_t *)at)[i];

@@ -198,6 +198,16 @@ static void test_formats(void)
           "a format that is none is refused by name");
     check(kiln_window_write_as(63, 1, NULL, &error) == -1 && strstr(error.message, "63"),
           "a window that is not open is refused by number");
+    int closed = begin();
+    kiln_window_cancel(closed);
+    int opened = begin();
+    kiln_window_cancel(closed);
+    check(kiln_window_write_as(closed, 1, NULL, &error) == -1, "a window is closed once");
+    struct kiln_output stay = {.size = sizeof stay, .flags = KILN_STAY};
+    int null = open("/dev/null", O_WRONLY);
+    check(kiln_window_write_as(opened, null, &stay, &error) == 0, "and no other window with it");
+    close(null);
+    kiln_window_cancel(opened);
     check(kiln_window_write_as(begin(), -1, NULL, &error) == -1, "a bad descriptor is an error");
     struct kiln_statistics s = {.size = sizeof s};
     kiln_get_statistics(&s);
@@ -225,7 +235,8 @@ static void test_rates(void)
     struct kiln_window_options other = {.size = sizeof other, .frequency = 20};
     check(kiln_window_begin_with(&other, &error) == KILN_CONFLICT && strstr(error.message, "500"),
           "20 Hz is a conflict that names 500 Hz");
-    check(kiln_window_begin_with(&fast, &error) >= 0, "another window at 500 Hz is none");
+    int same = kiln_window_begin_with(&fast, &error);
+    check(same >= 0, "another window at 500 Hz is none");
     other.flags = KILN_FORCE;
     int forced = kiln_window_begin_with(&other, &error);
     check(forced >= 0, "20 Hz by force");
@@ -239,9 +250,7 @@ static void test_rates(void)
     check(r.p && r.p->period == 50000000, "the period of 20 Hz is 50 ms");
     check_near("CPU time at 20 Hz", cpu_of(r.p, "burn_cpu", NULL, NULL), 2, 0.35);
     forget(&r);
-    for (int i = 0; i < 64; i++)
-        if (i != plain)
-            kiln_window_cancel(i);
+    kiln_window_cancel(same);
     kiln_get_statistics(&s);
     check(s.frequency == 50, "afterwards the rate is what it was");
     used = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - before;
@@ -295,6 +304,8 @@ static void test_labels(void)
     burn_cpu(0.1);
     kiln_labels_pop(outer);
     check(kiln_labels_current() == 0, "pops undo pushes");
+    kiln_labels_pop(kiln_labels_push(NULL, NULL));
+    check(kiln_labels_with(0, "key", NULL) == kiln_labels_with(0, "key", ""), "NULL is no text");
     kiln_context_enter(&both, &had);
     burn_cpu(0.1);
     kiln_context_enter(&had, NULL);

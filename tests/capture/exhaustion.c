@@ -105,12 +105,14 @@ void *__wrap_mremap(void *old, size_t n, size_t new_n, int flags, ...)
 void *__real_arena_alloc(struct arena *arena, size_t size);
 void *__real_arena_array(struct arena *arena, size_t count, size_t size);
 void *__real_arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size);
-void *__real_arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element);
+void *__real_arena_raw(struct arena *arena, size_t count, size_t size);
+void *__real_arena_push_more(struct arena *arena, void *items, size_t *cap, size_t element);
 char *__real_arena_copy(struct arena *arena, const char *text, size_t n);
 void *__wrap_arena_alloc(struct arena *arena, size_t size);
 void *__wrap_arena_array(struct arena *arena, size_t n, size_t size);
 void *__wrap_arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size);
-void *__wrap_arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element);
+void *__wrap_arena_raw(struct arena *arena, size_t n, size_t size);
+void *__wrap_arena_push_more(struct arena *arena, void *items, size_t *cap, size_t element);
 char *__wrap_arena_copy(struct arena *arena, const char *text, size_t n);
 
 void *__wrap_arena_alloc(struct arena *arena, size_t size)
@@ -131,11 +133,16 @@ void *__wrap_arena_grow(struct arena *arena, void *old, size_t old_size, size_t 
     return __real_arena_grow(arena, old, old_size, new_size);
 }
 
-void *__wrap_arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element)
+void *__wrap_arena_raw(struct arena *arena, size_t n, size_t size)
 {
-    if (n >= *cap)
-        FAIL_IN_ARENA(arena);
-    return __real_arena_push(arena, items, n, cap, element);
+    FAIL_IN_ARENA(arena);
+    return __real_arena_raw(arena, n, size);
+}
+
+void *__wrap_arena_push_more(struct arena *arena, void *items, size_t *cap, size_t element)
+{
+    FAIL_IN_ARENA(arena);
+    return __real_arena_push_more(arena, items, cap, element);
 }
 
 char *__wrap_arena_copy(struct arena *arena, const char *text, size_t n)

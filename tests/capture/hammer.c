@@ -169,14 +169,15 @@ static int in_child(uint64_t *state)
 {
     struct kiln_error error;
     alarm(60);
-    if (kiln_start(NULL, &error) || kiln_window_begin(&error) != 0) {
+    int window = kiln_start(NULL, &error) ? -1 : kiln_window_begin(&error);
+    if (window < 0) {
         fprintf(stderr, "# a child cannot begin: %s\n", error.message);
         return 1;
     }
     work(state, 3000000);
     make_threads(state);
     int fd = somewhere();
-    if (kiln_window_write_as(0, fd, NULL, &error) || lseek(fd, 0, SEEK_CUR) < 20)
+    if (kiln_window_write_as(window, fd, NULL, &error) || lseek(fd, 0, SEEK_CUR) < 20)
         return 2;
     kiln_stop();
     return 0;

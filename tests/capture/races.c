@@ -107,7 +107,7 @@ static void *get_ring(size_t bytes)
 
 static void *arm_early(void *context)
 {
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     return context;
 }
 
@@ -115,7 +115,7 @@ static void *arm_slowly(void *context)
 {
     burn(0.2);
     slow_memory = true;
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     burn(0.1);
     capture_disarm_self();
     return context;

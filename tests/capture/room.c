@@ -110,7 +110,7 @@ static void *work(void *context)
     sigaction(SIGUSR1, &action, NULL);
     raise(SIGUSR1);
     memset(stack, PAINT, STACK);
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     deep(200);
     realigned(100, 20);
     sort();

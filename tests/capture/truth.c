@@ -113,7 +113,7 @@ static _Atomic bool watching;
 
 static void *watch(void *context)
 {
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     for (int i = 0; watching; i++) {
         usleep(20000);
         if (i % 10 == 0)
@@ -158,7 +158,7 @@ struct shares {
 static void *mixed_work(void *context)
 {
     const struct shares *s = context;
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     capture_set_label(7);
     // Rounds of uneven length: nothing must keep step with the timer.
     unsigned seed = (unsigned)(uintptr_t)&seed;
@@ -204,7 +204,7 @@ static void *blocking_work(void *context)
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     first_caller(0.6);
     usleep(300000); // a scan finds the thread alive
     if (context) {
@@ -229,7 +229,7 @@ static void blocked_threads_are_not_lost(bool unblocks)
 
 static void *short_work(void *context)
 {
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     first_caller(0.002);
     return NULL;
 }
@@ -268,7 +268,7 @@ __attribute__((noipa, section("first_part"))) static void stay(void)
 static void *work_that_ends(void *context)
 {
     for (int i = 0; i < 30; i++) {
-        capture_arm_self();
+        capture_arm_started(0, 0, 0);
         stay();
     }
     return NULL;
@@ -290,7 +290,7 @@ static void *wake_and_sleep(void *context)
 {
     struct unwind_regs here;
     pthread_setname_np(pthread_self(), "settler");
-    capture_arm_self();
+    capture_arm_started(0, 0, 0);
     for (int i = 0; i < 100; i++) {
         struct timespec pause = {.tv_nsec = 500000};
         first_caller(0.003);
@@ -321,6 +321,7 @@ static void exec_is_survived(void)
     begin(4000);
     int killed = 0, rounds = 100;
     for (int i = 0; i < rounds; i++) {
+        capture_before_fork();
         pid_t child = fork();
         if (child == 0) {
             struct err e;
@@ -334,6 +335,7 @@ static void exec_is_survived(void)
             _exit(8);
         }
         int status;
+        capture_after_fork_in_parent();
         waitpid(child, &status, 0);
         killed += status != 0;
     }

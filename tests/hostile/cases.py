@@ -50,8 +50,21 @@ def become_somebody(pending=None):
     return before
 
 
+def lacks(*flags):
+    """Sanitizers' runtimes are packages of their own."""
+    def skip():
+        done = subprocess.run(['cc', *flags, '-x', 'c', '-', '-o', '/dev/null'], input=b'int main(void) { return 0; }',
+                              stderr=subprocess.DEVNULL)
+        return f'cc cannot link with {" ".join(flags)}' if done.returncode else None
+    return skip
+
+
 def only_root():
     return None if os.geteuid() == 0 else 'needs root'
+
+
+def only_on(machine):
+    return lambda: None if os.uname().machine == machine else f'needs {machine}'
 
 
 def has_samples(place, result):
@@ -115,6 +128,12 @@ CASES = [
     Case('sigprof_without_main', modes=THREADS, status=3),
     Case('sigprof_blocked', 'alone', 'all', modes=PRELOADED + ('shared',)),
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
+    # The rest not static, for the same reason.
+    Case('old_signal', 'bsd', 'sysv', 'sigset', modes=PRELOADED + ('shared',)),
+    Case('jumped_mask', 'jump early', 'jump late', 'context early', 'handler late', modes=PRELOADED + ('shared',)),
+    Case('signal_descriptor', modes=PRELOADED + ('shared',)),
+    Case('sigprof_pending', modes=PRELOADED + ('shared',)),
+    Case('ignored_in_children', modes=PRELOADED + ('shared',)),
 
     # --- ends ---
     Case('main_thread_ends', '0', '3', modes=THREADS + ('heap',)),
@@ -153,14 +172,13 @@ CASES = [
     Case('killed_thread', 'filter', status=-31),
     Case('seccomp_strict', 'thread 50', 'process 0', 'process 50', status=4),
     Case('seccomp_threads', modes=THREADS + ('heap',)),
+    Case('seccomp_c11_thread', '_exit', 'return', status=4),
     Case('seccomp_probe', 'prctl', 'seccomp', 'tsync', check=has_samples),
     Case('seccomp_vfork', check=has_samples),
 
     Case('seccomp_errno', 'prctl', 'tsync', modes=THREADS + ('heap',), status=4),
     Case('seccomp_stacked', 'futex', 'sigreturn', 'all', modes=PRELOADED + ('shared', 'listen'), status=4),
-    Case('seccomp_child', 'fork', '_Fork', 'clone', modes=THREADS + ('heap',)),
-    # Not profiled: a child of vfork has nowhere to note that it is confined.
-    Case('seccomp_child', 'vfork', modes=('idle', 'shared', 'static')),
+    Case('seccomp_child', 'fork', '_Fork', 'clone', 'vfork', modes=THREADS + ('heap',)),
 
     # --- exec ---
     Case('handler_exec', 'exec', 'exit', repeat=2, limit=6),
@@ -168,6 +186,7 @@ CASES = [
     Case('exec_adjacent_stacks', 'execl', 'execlp', 'execle', 'execv', 'vfork'),
 
     Case('exec_too_large'),
+    Case('bad_pointers'),
 
     # --- processes ---
     Case('vfork_storm'),
@@ -178,6 +197,9 @@ CASES = [
     Case('traced_child'),
     Case('prctl_arguments'),
     Case('bare_clone', modes=THREADS),
+    Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', skip=only_on('x86_64')),
+    Case('own_allocator'),
+    Case('own_clock'),
     Case('daemon'),
     Case('lose_rights', 'user', 'both', modes=THREADS, skip=only_root),
     Case('lowest_descriptor', modes=THREADS + ('heap',)),
@@ -188,15 +210,31 @@ CASES = [
     # Not static: libkiln.a stands in for no function of libc.
     Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
     Case('coroutines'),
-    # Known failure, linked with libkiln.a: one run of three dies by SIGSEGV in the handler. Not run there until it is mended.
-    Case('merged_stacks', modes=PRELOADED + ('shared',)),
+    Case('preempted_coroutines', 'prof', 'real'),
+    Case('tiny_coroutines', '2048', '4096'),
+    Case('split_stack', flags=['-fsplit-stack'], skip=only_on('x86_64')),
+    Case('no_stack', 'null', 'data', skip=only_on('x86_64')),
+    Case('alternate_stack_state', modes=PRELOADED + ('shared',)),
+    Case('alignment_check', skip=only_on('x86_64')),
+    Case('merged_stacks'),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
     Case('cancelled_threads', 'deferred', 'asynchronous', modes=THREADS),
     Case('handler_jumps', 'fork', 'jump', 'exit_thread', repeat=2),
 
+    # --- the malloc hooks ---
+    Case('fork_in_hook', 'malloc', 'exit', modes=('profiled', 'heap', 'run'), repeat=2),
+
+    # --- the C interface ---
+    Case('labels_fork', modes=LINKED),
+    Case('broken_pipe', modes=LINKED),
+
     # --- ways to link and load ---
+    Case('sanitized', modes=PRELOADED + ('heap',), flags=['-fsanitize=thread', '-static-libtsan'],
+         check=has_samples, skip=lacks('-fsanitize=thread', '-static-libtsan')),
+    Case('sanitized', modes=PRELOADED + ('heap',), flags=['-fsanitize=address', '-static-libasan'],
+         check=has_samples, skip=lacks('-fsanitize=address', '-static-libasan')),
     Case('busy', modes=('static',), flags=['-static-pie']),
     Case('busy', modes=PRELOADED + ('shared',), environment={'LD_BIND_NOW': '1'}),
 
@@ -207,9 +245,7 @@ CASES = [
     Case('threads_left', before=become_somebody(), skip=only_root),
     Case('limits', 'descriptors', 'any_descriptor', 'memory', modes=THREADS),
     Case('limits', 'stack'),
-    # Not under `kiln run`, which has the same limit.
-    Case('busy', '0.3', modes=('profiled', 'listen', 'heap', 'push', *LINKED),
-         before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
+    Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
     Case('limits', 'cpu', modes=('profiled', 'run')),
     Case('short_threads', '3000'),
     Case('many_threads', '2000'),

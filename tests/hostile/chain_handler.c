@@ -42,9 +42,11 @@ static void on_action(int signal, siginfo_t *info, void *context)
     depth--;
 }
 
+// What it calls first overwrites the registers with the arguments that it does not pass on.
 static void on_simple(int signal)
 {
     enter();
+    seconds_of(CLOCK_MONOTONIC);
     if (previous_simple != SIG_DFL && previous_simple != SIG_IGN)
         previous_simple(signal);
     depth--;

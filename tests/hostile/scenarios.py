@@ -316,6 +316,16 @@ def signals_to_kiln(place, directory):
         yield f'signal {int(number)}', None if good else f'{told!r}, status {child.returncode}'
 
 
+def signals_to_group(place, directory):
+    """What the program sends to its process group, kiln included, reaches it once."""
+    send = 'import os, signal, time; n = []; signal.signal(signal.SIGUSR1, lambda *_: n.append(1))\n' \
+           'for _ in range(3): os.kill(0, signal.SIGUSR1); time.sleep(0.05)\nprint(len(n))'
+    command = [sys.executable, '-c', send]
+    yield '[plain]', differs(run(place, command, directory), '3\n')
+    yield '[run]', differs(run(place, [place.kiln, 'run', '-q', '-o', os.path.join(directory, 'out.pb.gz'), '--', *command],
+                               directory), '3\n')
+
+
 def closed_descriptors(place, directory):
     """`kiln run` without standard error: what it says must not end up where the samples are."""
     if not shutil.which('strace'):
@@ -395,6 +405,25 @@ def musl_child(place, directory):
         yield label, differs(result, 'musl ran\n4\n')
 
 
+def full_error_pipe(place, directory):
+    """Standard error is a pipe that is full and that nobody reads: our messages must not wait."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    try:
+        while True:
+            os.write(writing, bytes(4096))
+    except BlockingIOError:
+        os.set_blocking(writing, True)
+    out = os.path.join(directory, 'cpu.pb.gz')
+    for label, variables in (('at the start', {'KILN_OUTPUT': out, 'KILN_DEPTH': 'deep'}),
+                             ('at the end', {'KILN_OUTPUT': '/nonexistent/cpu.pb.gz'})):
+        result = run(place, [place.compile('busy.c'), '0.1'], directory, preloaded(place, **variables),
+                     lambda: os.dup2(writing, 2))
+        yield label, differs(result, 'done\n')
+    os.close(reading)
+    os.close(writing)
+
+
 def python_subprocess(place, directory):
     """Row 3 as it was met: Python's subprocess.run takes the handler away."""
     command = [sys.executable, os.path.join(place.here, 'python_program.py')]
@@ -409,5 +438,5 @@ def python_subprocess(place, directory):
 
 
 SCENARIOS = [setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
-             relative_paths, child_environment, exec_static, same_process_id, signals_to_kiln, closed_descriptors, stale_environment, go_with_cgo, musl_child,
-             python_subprocess]
+             relative_paths, child_environment, exec_static, same_process_id, signals_to_kiln, signals_to_group, closed_descriptors, stale_environment, go_with_cgo, musl_child,
+             python_subprocess, full_error_pipe]

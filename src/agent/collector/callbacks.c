@@ -188,9 +188,13 @@ static void drop_samples(struct work *w, const bool *drop)
     p->stacks = own(w, p->stacks, p->n_samples, sizeof *p->stacks);
     p->stack_len = own(w, p->stack_len, p->n_samples, sizeof *p->stack_len);
     p->label_set = own(w, p->label_set, p->n_samples, sizeof *p->label_set);
+    if (p->squares)
+        p->squares = own(w, p->squares, p->n_samples, sizeof *p->squares);
     for (size_t i = 0; i < p->n_samples; i++) {
         if (drop[p->label_set[i]])
             continue;
+        if (p->squares)
+            p->squares[kept] = p->squares[i];
         memmove(p->values + kept * p->n_types, p->values + i * p->n_types,
                 p->n_types * sizeof *p->values);
         p->stacks[kept] = p->stacks[i];

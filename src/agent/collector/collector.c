@@ -37,11 +37,6 @@ enum {
 
 struct collector collector = {.lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
-uint64_t collector_clock(clockid_t clock)
-{
-    return process_clock_ns(clock);
-}
-
 // Before the first wait on it.
 static void init_wake(void)
 {
@@ -70,6 +65,7 @@ static bool is_wanted(const char *thread)
 static void take(void *context, const struct capture_sample *sample)
 {
     struct arena_trap trap;
+    struct weight weight = {sample->ticks, sample->ns, capture_squares(sample)};
     if (!is_wanted(sample->thread)) {
         collector.filtered += sample->ticks;
         return;
@@ -79,13 +75,13 @@ static void take(void *context, const struct capture_sample *sample)
     if (ARENA_TRY(collector.arena, trap)) {
         collector.dropped += sample->ticks;
         collector.starved = true;
-        counts_add(STACKS_DROPPED, sample->ticks, sample->ns);
+        counts_add(STACKS_DROPPED, &weight);
         return;
     }
     uint32_t thread = stacks_add_thread(&collector.stacks, sample);
     uint32_t stack = stacks_add(&collector.stacks, sample, thread, capture_snapshot());
     arena_try_end(collector.arena);
-    counts_add(stack, sample->ticks, sample->ns);
+    counts_add(stack, &weight);
 }
 
 // What rings had no room for, or came before the tables were ready.
@@ -97,13 +93,13 @@ static void take_lost(void)
     if (lost <= collector.lost)
         return;
     uint64_t ticks = lost - collector.lost;
-    counts_add(STACKS_DROPPED, ticks, ticks * (1000000000 / collector.hz));
+    counts_add(STACKS_DROPPED, &(struct weight){ticks, ticks * (1000000000 / collector.hz), ticks});
     collector.lost = lost;
 }
 
 void collector_drain(void)
 {
-    uint64_t now = collector_clock(CLOCK_MONOTONIC);
+    uint64_t now = process_now_ns();
     capture_hold();
     counts_make_room(now);
     counts_turn(now);
@@ -168,7 +164,7 @@ static void *run(void *context)
 {
     capture_mark_own();
     capture_heap_enter();
-    uint64_t scanned = 0, changed = collector_clock(CLOCK_MONOTONIC);
+    uint64_t scanned = 0, changed = process_now_ns();
     uint64_t lasts =
         (unwind_finds_objects() ? LOADING_LASTS_MS : BLIND_LOADING_LASTS_MS) * UINT64_C(1000000);
     struct unwind_regs here;
@@ -176,7 +172,7 @@ static void *run(void *context)
     bool alone = false;
     int status = 0;
     while (!collector.stopping && !alone) {
-        uint64_t now = collector_clock(CLOCK_MONOTONIC);
+        uint64_t now = process_now_ns();
         // The tables are built without the lock: windows need not wait for them.
         pthread_mutex_unlock(&collector.lock);
         own_thread_park_point();
@@ -188,7 +184,7 @@ static void *run(void *context)
         }
         if (capture_refresh())
             changed = now;
-        uint64_t cost = collector_clock(CLOCK_MONOTONIC) - now;
+        uint64_t cost = process_now_ns() - now;
         heap_sampler_round();
         pthread_mutex_lock(&collector.lock);
         collector_drain();
@@ -274,7 +270,7 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&control);
 }
 
-void collector_watch_forks(void)
+__attribute__((constructor)) static void watch_forks(void)
 {
     static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
                                                     after_fork_in_child};
@@ -333,7 +329,6 @@ int collector_start(const struct agent_options *o, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, init_wake);
-    collector_watch_forks();
     pthread_mutex_lock(&control);
     pthread_mutex_lock(&collector.lock);
     int result = start(o, e);

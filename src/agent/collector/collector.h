@@ -15,6 +15,7 @@ enum { COLLECTOR_BUCKETS = AGENT_LAST_SECONDS + 2 };
 
 struct window {
     bool open, no_threads;
+    int number;
     uint32_t hz;            // that it asked for; 0: any
     struct weight *weights; // by stack
     size_t cap;
@@ -25,7 +26,7 @@ struct window {
 
 struct delta {
     uint32_t stack, ticks;
-    uint64_t ns;
+    uint64_t ns, squares;
 };
 
 // What was sampled in one second. Buckets follow each other without gaps.
@@ -63,7 +64,6 @@ struct collector {
 };
 extern struct collector collector;
 
-uint64_t collector_clock(clockid_t clock);
 // Takes what the rings hold. With the lock held.
 void collector_drain(void);
 void collector_set_rate(uint32_t hz);
@@ -76,7 +76,7 @@ void collector_settle_rate(void);
 int counts_begin(void);
 // What belongs to another second is counted apart from now on.
 void counts_turn(uint64_t now);
-void counts_add(uint32_t stack, uint64_t ticks, uint64_t ns);
+void counts_add(uint32_t stack, const struct weight *weight);
 // Forgets stacks that nobody counts if there are many, and seconds if that does not help.
 void counts_make_room(uint64_t now);
 // Forgets what it can: the limit has changed.

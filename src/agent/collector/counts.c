@@ -1,14 +1,24 @@
 // Who met which stack how often: windows, and the last seconds.
-#include <stdlib.h>
+//
+// Their memory is mapped: the collector's lock is held here, and a thread that forks waits for that
+// lock, perhaps with the allocator's, which a fork handler of the program has taken.
 #include <sys/auxv.h>
 
 #include "agent/collector/collector.h"
+#include "process/memory.h"
 
 enum {
     SECOND = 1000000000,
     FORGET_PAUSE_S = 10,
     FIRST_WEIGHTS = 256, // of a window, whatever the limit
+    FIRST_DELTAS = 16,   // of a second
 };
+
+// What is added is zero.
+static void *resize(void *p, size_t bytes, size_t new_bytes)
+{
+    return p ? process_remap(p, bytes, new_bytes) : process_map(new_bytes);
+}
 
 static size_t stacks_limit(void)
 {
@@ -75,31 +85,36 @@ static bool grow_window(struct window *w, uint32_t stack)
     size_t bytes = cap * sizeof *w->weights, more = bytes - w->cap * sizeof *w->weights;
     if (cap > FIRST_WEIGHTS && collector.window_bytes + more > collector.memory / 4)
         return false;
-    struct weight *weights = realloc(w->weights, bytes);
+    struct weight *weights = resize(w->weights, bytes - more, bytes);
     if (!weights)
         return false;
-    memset(weights + w->cap, 0, more);
     w->weights = weights;
     w->cap = cap;
     collector.window_bytes += more;
     return true;
 }
 
-static void count_in_windows(uint32_t stack, uint64_t ticks, uint64_t ns)
+static void add_weight(struct weight *to, const struct weight *weight)
+{
+    to->ticks += weight->ticks;
+    to->ns += weight->ns;
+    to->squares += weight->squares;
+}
+
+static void count_in_windows(uint32_t stack, const struct weight *weight)
 {
     for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++) {
         if (!w->open || w->ended || (!w->cap && !grow_window(w, STACKS_DROPPED)))
             continue;
         uint32_t at = w->cap > stack || grow_window(w, stack) ? stack : STACKS_DROPPED;
-        w->weights[at].ticks += ticks;
-        w->weights[at].ns += ns;
+        add_weight(&w->weights[at], weight);
     }
 }
 
 void counts_close_window(struct window *w)
 {
     collector.window_bytes -= w->cap * sizeof *w->weights;
-    free(w->weights);
+    process_unmap(w->weights, w->cap * sizeof *w->weights);
     *w = (struct window){0};
 }
 
@@ -109,7 +124,7 @@ static void forget_oldest(void)
 {
     struct bucket *b = bucket_at(0);
     collector.bucket_bytes -= b->cap * sizeof *b->deltas;
-    free(b->deltas);
+    process_unmap(b->deltas, b->cap * sizeof *b->deltas);
     *b = (struct bucket){0};
     collector.first_bucket = (collector.first_bucket + 1) % COLLECTOR_BUCKETS;
     collector.n_buckets--;
@@ -146,7 +161,7 @@ void counts_turn(uint64_t now)
 
 static bool grow_bucket(struct bucket *b)
 {
-    size_t cap = b->cap ? 2 * b->cap : 16;
+    size_t cap = b->cap ? 2 * b->cap : FIRST_DELTAS, bytes = b->cap * sizeof *b->deltas;
     size_t more = (cap - b->cap) * sizeof *b->deltas;
     while (collector.bucket_bytes + more > collector.memory / 8 && collector.n_buckets > 1) {
         forget_oldest();
@@ -154,7 +169,7 @@ static bool grow_bucket(struct bucket *b)
     }
     if (collector.bucket_bytes + more > collector.memory / 8)
         return false;
-    struct delta *deltas = realloc(b->deltas, cap * sizeof *deltas);
+    struct delta *deltas = resize(b->deltas, bytes, bytes + more);
     if (!deltas)
         return false;
     b->deltas = deltas;
@@ -163,7 +178,7 @@ static bool grow_bucket(struct bucket *b)
     return true;
 }
 
-static void count_in_second(uint32_t number, uint64_t ticks, uint64_t ns)
+static void count_in_second(uint32_t number, const struct weight *weight)
 {
     struct bucket *b = bucket_at(collector.n_buckets - 1);
     struct stack *stack = &collector.stacks.items[number];
@@ -177,14 +192,15 @@ static void count_in_second(uint32_t number, uint64_t ticks, uint64_t ns)
         b->deltas[b->n++] = (struct delta){.stack = number};
     }
     struct delta *d = &b->deltas[stack->counted_at];
-    d->ticks += (uint32_t)ticks;
-    d->ns += ns;
+    d->ticks += (uint32_t)weight->ticks;
+    d->ns += weight->ns;
+    d->squares += weight->squares;
 }
 
-void counts_add(uint32_t stack, uint64_t ticks, uint64_t ns)
+void counts_add(uint32_t stack, const struct weight *weight)
 {
-    count_in_windows(stack, ticks, ns);
-    count_in_second(stack, ticks, ns);
+    count_in_windows(stack, weight);
+    count_in_second(stack, weight);
 }
 
 // --- forgetting ---
@@ -208,7 +224,7 @@ static void renumber(const bool *keep, const uint32_t *to, size_t n)
     for (struct window *w = collector.windows; w < collector.windows + AGENT_WINDOWS; w++)
         for (size_t i = 0; w->open && i < w->cap && i < n; i++) {
             struct weight weight = w->weights[i];
-            w->weights[i] = (struct weight){0, 0};
+            w->weights[i] = (struct weight){0};
             if (keep[i])
                 w->weights[to[i]] = weight;
         }
@@ -238,15 +254,15 @@ static bool copy_counted(const bool *keep, uint32_t *to)
 static bool forget_uncounted(void)
 {
     size_t n = collector.stacks.n;
-    bool *keep = calloc(n + 1, sizeof *keep);
-    uint32_t *to = calloc(n + 1, sizeof *to);
+    bool *keep = process_map((n + 1) * sizeof *keep);
+    uint32_t *to = process_map((n + 1) * sizeof *to);
     bool done = false;
     if (keep && to) {
         mark_counted(keep);
         done = copy_counted(keep, to);
     }
-    free(keep);
-    free(to);
+    process_unmap(keep, (n + 1) * sizeof *keep);
+    process_unmap(to, (n + 1) * sizeof *to);
     return done;
 }
 

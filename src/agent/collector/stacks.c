@@ -327,7 +327,7 @@ static void write_dropped(struct writer *w, const struct weight *weight)
 {
     uint32_t frame = model_build_named_location(&w->b, STR("[dropped]"));
     int64_t values[2] = {(int64_t)weight->ticks, (int64_t)weight->ns};
-    model_build_sample(&w->b, &frame, 1, values);
+    model_build_weighed_sample(&w->b, &frame, 1, values, (double)weight->squares);
 }
 
 static void write_stack(struct writer *w, const struct stack *stack, const struct weight *weight)
@@ -360,7 +360,7 @@ static void write_stack(struct writer *w, const struct stack *stack, const struc
         label_hex(w, STR("span_id"), &ids->span, sizeof ids->span);
     }
     int64_t values[2] = {(int64_t)weight->ticks, (int64_t)weight->ns};
-    model_build_sample(&w->b, frames, n, values);
+    model_build_weighed_sample(&w->b, frames, n, values, (double)weight->squares);
 }
 
 struct model_profile *stacks_profile(const struct stacks *s, const struct weight *weights, size_t n,

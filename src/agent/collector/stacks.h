@@ -66,9 +66,10 @@ uint32_t stacks_add(struct stacks *s, const struct capture_sample *sample, uint3
 // Adds to the empty table s the stacks i of from with keep[i]; to[i] becomes their new number.
 void stacks_copy(struct stacks *s, const struct stacks *from, const bool *keep, uint32_t *to);
 
-// What a stack was met with: how often the timer expired, and the CPU time of that.
+// How often the timer expired in a stack, the CPU time that this stands for, and the sum of
+// capture_squares.
 struct weight {
-    uint64_t ticks, ns;
+    uint64_t ticks, ns, squares;
 };
 
 // The profile of weights[i] for each stack i < n.

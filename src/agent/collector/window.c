@@ -5,6 +5,7 @@
 #include "agent/collector/collector.h"
 #include "agent/collector/label_sets.h"
 #include "model/builder.h"
+#include "process/clock.h"
 
 // --- rates ---
 
@@ -41,6 +42,7 @@ void collector_settle_rate(void)
 
 static int open_window(const struct agent_window_options *o, struct err *e)
 {
+    static uint32_t opened;
     int found = -1;
     for (int i = 0; i < AGENT_WINDOWS && found < 0; i++)
         if (!collector.windows[i].open)
@@ -59,17 +61,18 @@ static int open_window(const struct agent_window_options *o, struct err *e)
     struct window *w = &collector.windows[found];
     *w = (struct window){
         .open = true,
+        .number = window_number(&opened, found, AGENT_WINDOWS),
         .no_threads = o->no_threads,
         .hz = o->hz,
-        .opened_at = (int64_t)collector_clock(CLOCK_REALTIME),
-        .opened = collector_clock(CLOCK_MONOTONIC),
+        .opened_at = process_wall_ns(),
+        .opened = process_now_ns(),
     };
     // By force: what the others asked for holds no more.
     for (int i = 0; o->hz && i < AGENT_WINDOWS; i++)
         if (asks(&collector.windows[i]))
             collector.windows[i].hz = o->hz;
     collector_settle_rate();
-    return found;
+    return w->number;
 }
 
 int agent_window_open(const struct agent_window_options *o, struct err *e)
@@ -125,9 +128,8 @@ static void close_window(struct window *w)
 
 static struct window *find_window(int window)
 {
-    return window >= 0 && window < AGENT_WINDOWS && collector.windows[window].open
-               ? &collector.windows[window]
-               : NULL;
+    struct window *w = window >= 0 ? &collector.windows[window % AGENT_WINDOWS] : NULL;
+    return w && w->open && w->number == window ? w : NULL;
 }
 
 static struct model_profile *profile_of_window(const struct window *w, struct arena *arena,
@@ -156,7 +158,7 @@ static void end_window(struct window *w)
         capture_account();
         collector_drain();
     }
-    w->ended = collector_clock(CLOCK_MONOTONIC);
+    w->ended = process_now_ns();
     w->hz = collector.hz;
     if (collector.running)
         collector_settle_rate();
@@ -200,7 +202,7 @@ struct model_profile *agent_window_peek(int window, struct arena *arena, struct 
                 collector_drain();
             }
             now = *w; // what was drained may have moved its counts
-            now.ended = collector_clock(CLOCK_MONOTONIC);
+            now.ended = process_now_ns();
             now.hz = collector.hz;
         }
         p = profile_of_window(&now, arena, e);
@@ -234,7 +236,7 @@ static uint32_t first_second(uint64_t from)
 
 static struct model_profile *build_last(uint32_t seconds, struct arena *arena)
 {
-    uint64_t now = collector_clock(CLOCK_MONOTONIC), asked = seconds * UINT64_C(1000000000);
+    uint64_t now = process_now_ns(), asked = seconds * UINT64_C(1000000000);
     uint32_t first = first_second(now > asked ? now - asked : 0);
     struct weight *weights = arena_array(arena, collector.stacks.n + 1, sizeof *weights);
     uint64_t begin = first < collector.n_buckets ? counts_second(first)->begin : now;
@@ -243,12 +245,13 @@ static struct model_profile *build_last(uint32_t seconds, struct arena *arena)
         for (size_t k = 0; k < b->n; k++) {
             weights[b->deltas[k].stack].ticks += b->deltas[k].ticks;
             weights[b->deltas[k].stack].ns += b->deltas[k].ns;
+            weights[b->deltas[k].stack].squares += b->deltas[k].squares;
         }
     }
     struct model_profile *p =
         stacks_profile(&collector.stacks, weights, collector.stacks.n, collector.hz, true, arena);
     p->duration_nanos = (int64_t)(now - begin);
-    p->time_nanos = (int64_t)collector_clock(CLOCK_REALTIME) - p->duration_nanos;
+    p->time_nanos = process_wall_ns() - p->duration_nanos;
     add_comments(p, arena, weights[STACKS_DROPPED].ticks);
     if (collector.short_of_memory && now - begin < asked) {
         struct model_builder b = {.p = p, .arena = arena};

@@ -250,6 +250,13 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&serving.lock);
 }
 
+__attribute__((constructor)) static void watch_forks(void)
+{
+    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
+                                                    after_fork_in_child};
+    process_on_fork(PROCESS_FORK_ENDPOINTS, &hooks);
+}
+
 // --- start and stop ---
 
 // What is allocated for answers is not the program's.
@@ -293,9 +300,6 @@ static int start(const char *address, const char *token, struct err *e)
 
 int endpoints_serve(const char *address, const char *token, struct err *e)
 {
-    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
-                                                    after_fork_in_child};
-    process_on_fork(PROCESS_FORK_ENDPOINTS, &hooks);
     own_threads_on_park(wake_to_park);
     pthread_mutex_lock(&serving.lock);
     int result = start(address, token, e);

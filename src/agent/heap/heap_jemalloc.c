@@ -7,13 +7,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "agent/heap/heap_source.h"
 #include "agent/heap/heap_jemalloc_code.h"
 #include "codec/codec.h"
 #include "model/builder.h"
+#include "process/clock.h"
 #include "symbol/elf.h"
 
 enum {
@@ -268,7 +268,6 @@ static void add_types(struct model_profile *p, struct arena *arena)
 
 static void complete(struct model_profile *p, int memory, struct arena *arena)
 {
-    struct timespec now;
     heap_drop_allocator(p);
     add_types(p, arena);
     strip_deleted(p);
@@ -279,8 +278,7 @@ static void complete(struct model_profile *p, int memory, struct arena *arena)
         model_build_comment(&b, STR("kiln: jemalloc counts what is in use only; start the process "
                                     "with prof_accum:true in MALLOC_CONF for totals"));
     }
-    clock_gettime(CLOCK_REALTIME, &now);
-    p->time_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    p->time_nanos = process_wall_ns();
 }
 
 static int try_to_complete(struct model_profile *p, int memory, struct arena *arena, struct err *e)

@@ -10,6 +10,7 @@
 #include "agent/keeper.h"
 #include "capture/heap_capture.h"
 #include "codec/heap_read.h"
+#include "process/clock.h"
 #include "process/own_threads.h"
 
 enum { ROUND_MS = 100 };
@@ -43,10 +44,9 @@ static void *keep_up(void *context)
     bool alone = false;
     int status = 0;
     for (unsigned i = 0; capture_heap_active() && !capture_running() && !alone; i++) {
-        struct timespec pause = {.tv_nsec = ROUND_MS * 1000000};
         capture_heap_refresh(NULL);
         heap_sampler_round();
-        nanosleep(&pause, NULL);
+        process_sleep_ns(ROUND_MS * 1000000);
         own_thread_park_point();
         alone = i % 10 == 0 && own_threads_are_alone(&status);
     }
@@ -94,7 +94,6 @@ void heap_sampler_after_fork_in_child(void)
 
 int heap_sampler_start(const struct capture_heap_options *options, struct err *e)
 {
-    collector_watch_forks();
     pthread_mutex_lock(&sampler.lock);
     int result = capture_heap_start(options, e);
     pthread_mutex_unlock(&sampler.lock);
@@ -145,10 +144,8 @@ static struct model_profile *read_image(struct arena *arena, struct err *e)
     capture_heap_refresh(NULL);
     capture_heap_resolve();
     struct model_profile *p = codec_read_heap(arena, blocks, n, NULL, NULL, e);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     if (p) {
-        p->duration_nanos = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec - p->time_nanos;
+        p->duration_nanos = process_wall_ns() - p->time_nanos;
         heap_drop_allocator(p);
     }
     return p;

@@ -13,6 +13,7 @@ enum { WINDOWS = 16 };
 struct window {
     struct arena *arena; // NULL: not open
     struct model_profile *base;
+    int number;
     bool reserved;
 };
 
@@ -51,31 +52,33 @@ struct model_profile *heap_profile(struct arena *arena, struct err *e)
     return NULL;
 }
 
+// A place; -1: there is none.
 static int reserve(void)
 {
+    static uint32_t opened;
     int found = -1;
     pthread_mutex_lock(&lock);
     for (int i = 0; i < WINDOWS && found < 0; i++)
         if (!windows[i].reserved)
             found = i;
     if (found >= 0)
-        windows[found].reserved = true;
+        windows[found] =
+            (struct window){.reserved = true, .number = window_number(&opened, found, WINDOWS)};
     pthread_mutex_unlock(&lock);
     return found;
 }
 
-static void give_back(int window)
+static void give_back(int place)
 {
     pthread_mutex_lock(&lock);
-    windows[window] = (struct window){0};
+    windows[place] = (struct window){0};
     pthread_mutex_unlock(&lock);
 }
 
 int heap_window_open(struct err *e)
 {
-    collector_watch_forks();
-    int window = reserve();
-    if (window < 0)
+    int place = reserve();
+    if (place < 0)
         return err_set(e, "%d windows of the heap are open already", WINDOWS);
     struct arena *arena = arena_new(0);
     struct model_profile *base = arena ? heap_profile(arena, e) : NULL;
@@ -83,23 +86,25 @@ int heap_window_open(struct err *e)
         err_set(e, "no memory for a heap profile");
     if (!base) {
         arena_free(arena);
-        give_back(window);
+        give_back(place);
         return -1;
     }
     pthread_mutex_lock(&lock);
-    windows[window].arena = arena;
-    windows[window].base = base;
+    windows[place].arena = arena;
+    windows[place].base = base;
+    int number = windows[place].number;
     pthread_mutex_unlock(&lock);
-    return window;
+    return number;
 }
 
 static struct window take(int window)
 {
     struct window w = {0};
     pthread_mutex_lock(&lock);
-    if (window >= 0 && window < WINDOWS && windows[window].arena) {
-        w = windows[window];
-        windows[window] = (struct window){0};
+    int place = window % WINDOWS;
+    if (window >= 0 && windows[place].arena && windows[place].number == window) {
+        w = windows[place];
+        windows[place] = (struct window){0};
     }
     pthread_mutex_unlock(&lock);
     return w;

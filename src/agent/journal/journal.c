@@ -12,6 +12,7 @@
 
 #include "agent/journal/journal_memory.h"
 #include "base/hash.h"
+#include "capture/heap_capture.h"
 #include "process/clock.h"
 #include "process/own_threads.h"
 
@@ -42,34 +43,20 @@ static struct {
 
 // --- modules and labels ---
 
-static bool same_module(const struct journal_module *a, const struct unwind_module *m, size_t n)
-{
-    return a->start == m->start && a->end == m->end && a->n_path == n &&
-           a->n_build_id == m->n_build_id && memcmp(a->text, m->path, n) == 0 &&
-           (m->n_build_id == 0 || memcmp(a->text + n, m->build_id, m->n_build_id) == 0);
-}
-
 static uint16_t add_module(const struct unwind_module *m)
 {
-    size_t n = strnlen(m->path, 4096);
     for (size_t i = journal.n_modules; i-- > 0;)
-        if (same_module(journal.modules[i], m, n))
+        if (module_record_is(&journal.modules[i]->module, m))
             return (uint16_t)i;
-    size_t size = (sizeof(struct journal_module) + n + m->n_build_id + 7) & ~(size_t)7;
+    size_t size =
+        (offsetof(struct journal_module, module) + module_record_size(m) + 7) & ~(size_t)7;
     struct journal_module *to =
         journal.n_modules < JOURNAL_NO_MODULE ? journal_memory_reserve(size) : NULL;
     if (!to)
         return JOURNAL_NO_MODULE;
     journal.modules = arena_push(journal.arena, journal.modules, journal.n_modules,
                                  &journal.cap_modules, sizeof *journal.modules);
-    to->start = m->start;
-    to->end = m->end;
-    to->file_offset = m->file_offset;
-    to->n_path = (uint32_t)n;
-    to->n_build_id = m->n_build_id;
-    memcpy(to->text, m->path, n);
-    if (m->n_build_id)
-        memcpy(to->text + n, m->build_id, m->n_build_id);
+    module_record_write(&to->module, m);
     journal_memory_commit(JOURNAL_MODULE, size);
     journal.modules[journal.n_modules] = to;
     return (uint16_t)journal.n_modules++;
@@ -253,6 +240,8 @@ static void take(const struct capture_sample *sample)
                               memory_order_relaxed);
     atomic_fetch_add_explicit(s ? &s->nanos : &journal.part->dropped_nanos, sample->ns,
                               memory_order_relaxed);
+    if (s)
+        atomic_fetch_add_explicit(&s->squares, capture_squares(sample), memory_order_relaxed);
 }
 
 static void after_round(void)
@@ -420,9 +409,9 @@ void journal_after_fork(void)
 {
     if (!journal.part)
         return;
-    arena_free(journal.arena);
+    // The arena is not freed: the program's allocator may not be ready for it in a fork handler.
     collector_set_tap(NULL);
-    journal_memory_forget();
+    journal_memory_forget(capture_heap_in_hook());
     journal.part = NULL;
     journal.arena = NULL;
     journal.n_modules = journal.cap_modules = 0;

@@ -169,10 +169,15 @@ struct journal_part *journal_memory_map(int fd, uint32_t index)
     return memory.part;
 }
 
-void journal_memory_forget(void)
+void journal_memory_forget(bool in_use)
 {
-    for (size_t i = 0; i < memory.n_pieces; i++)
-        munmap(memory.pieces[i], PIECE + PAGE);
+    for (size_t i = 0; i < memory.n_pieces; i++) {
+        if (in_use)
+            mmap(memory.pieces[i], PIECE + PAGE, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        else
+            munmap(memory.pieces[i], PIECE + PAGE);
+    }
     memory.n_pieces = memory.records = 0;
     memory.part = NULL;
     memory.block = NULL;

@@ -9,8 +9,9 @@
 
 // Maps the beginning of a part of the file. NULL: see errno.
 struct journal_part *journal_memory_map(int fd, uint32_t index);
-// In the child of fork: it is the parent's.
-void journal_memory_forget(void);
+// In the child of fork: it is the parent's. in_use: somebody still has pointers into it, so private
+// memory takes its place.
+void journal_memory_forget(bool in_use);
 // For capture_set_ring_memory.
 void *journal_memory_ring(size_t bytes);
 // For capture_heap_options.block: what was sampled of the heap lies in the part, too.

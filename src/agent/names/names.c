@@ -125,6 +125,7 @@ static struct model_profile *fill(const struct model_profile *p, size_t memory, 
         .binary_path = ":", // nowhere but where it was loaded from
         .demangle = DEMANGLE_DEFAULT,
         .open = open_own,
+        .open_special = true,
         .close = names_cache_close,
         .open_ctx = recall,
         .known = recall ? names_cache_known : NULL,

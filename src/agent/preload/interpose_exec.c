@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,6 +19,7 @@
 #include "base/program.h"
 #include "process/call.h"
 #include "process/libc.h"
+#include "process/process.h"
 #include "process/sandbox.h"
 
 // --- what the program is ---
@@ -193,6 +196,9 @@ static __attribute__((noinline)) int execute_foreign(const char *path, bool sear
 
 static int execute(const char *path, bool search, char *const argv[], char *const envp[])
 {
+    // The kernel says what is wrong with it.
+    if (!environment_is_readable(path, envp))
+        return execute_with(path, search, argv, envp, false);
     enum program_kind kind = look_if_needed(path, search, envp);
     if (is_foreign(kind, envp))
         return execute_foreign(path, search, argv, envp);
@@ -222,7 +228,7 @@ EXPORT int execvp(const char *file, char *const argv[])
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
     struct execution x;
-    bool ours = begin_execution(&x, true, envp);
+    bool ours = begin_execution(&x, environment_is_readable("", envp), envp);
     int result = LIBC(fexecve)(fd, argv, ours ? x.block.p : envp);
     if (is_too_large(&x))
         result = LIBC(fexecve)(fd, argv, envp);
@@ -269,7 +275,12 @@ EXPORT int execle(const char *path, const char *argument, ...)
     return execute(path, false, argv, envp);
 }
 
-// --- posix_spawn, whose child never runs code of ours ---
+// --- posix_spawn and its kin, whose child never runs code of ours ---
+
+static bool is_us(void)
+{
+    return capture_has_handler() && !sandbox_confines_caller() && process_is_us();
+}
 
 static __attribute__((noinline)) int spawn_foreign(pid_t *pid, const char *path, bool search,
                                                    const posix_spawn_file_actions_t *actions,
@@ -286,10 +297,16 @@ static int spawn(pid_t *pid, const char *path, bool search,
                  const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
                  char *const argv[], char *const envp[])
 {
-    if (is_foreign(look_if_needed(path, search, envp), envp))
-        return spawn_foreign(pid, path, search, actions, attributes, argv, envp);
-    return search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)
-                  : LIBC(posix_spawn)(pid, path, actions, attributes, argv, envp);
+    bool ignored = is_us() && capture_before_spawn();
+    int result;
+    if (environment_is_readable(path, envp) && is_foreign(look_if_needed(path, search, envp), envp))
+        result = spawn_foreign(pid, path, search, actions, attributes, argv, envp);
+    else
+        result = search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)
+                        : LIBC(posix_spawn)(pid, path, actions, attributes, argv, envp);
+    if (ignored)
+        capture_after_spawn();
+    return result;
 }
 
 EXPORT int posix_spawn(pid_t *pid, const char *path, const posix_spawn_file_actions_t *actions,
@@ -302,4 +319,20 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
                         const posix_spawnattr_t *attributes, char *const argv[], char *const envp[])
 {
     return spawn(pid, file, true, actions, attributes, argv, envp);
+}
+
+EXPORT FILE *popen(const char *command, const char *mode)
+{
+    bool ignored = is_us() && capture_before_spawn();
+    FILE *result = LIBC(popen)(command, mode);
+    if (ignored)
+        capture_after_spawn();
+    return result;
+}
+
+EXPORT int system(const char *command)
+{
+    if (is_us())
+        capture_before_system();
+    return LIBC(system)(command);
 }

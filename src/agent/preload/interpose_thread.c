@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <threads.h>
 
 #include "agent/agent.h"
 #include "agent/preload/preload.h"
@@ -15,10 +16,10 @@ enum { STARTS = 256 };
 
 static struct start {
     _Atomic bool taken;
-    void *(*routine)(void *);
+    void (*routine)(void); // what the thread was started with, by its type there
     void *argument;
     struct sandbox_inheritance sandbox;
-    bool blocks; // SIGPROF, as the program sees it
+    uint64_t blocks; // see capture_blocks
     // Of the stack; base: 0 if libc chooses it.
     uintptr_t base;
     size_t size, guard;
@@ -37,19 +38,37 @@ static struct start *take_start(void)
     return NULL;
 }
 
-// Leaves no frame of its own: the routine is called in its place.
+// Whether the program stands in for the functions that arm a thread, as a sanitizer that is linked
+// into it does. ThreadSanitizer starts a thread that must not call them; the next scan finds the
+// threads of such a program.
+static bool program_has_own_locks(void)
+{
+    return LIBC(pthread_mutex_lock) != pthread_mutex_lock;
+}
+
+// In the new thread.
+static struct start begin_thread(struct start *s)
+{
+    struct start mine = *s;
+    sandbox_inherit(mine.sandbox);
+    capture_set_blocks(mine.blocks);
+    atomic_store_explicit(&s->taken, false, memory_order_release);
+    if (!program_has_own_locks())
+        capture_arm_started(mine.base, mine.size, mine.guard);
+    return mine;
+}
+
+// These leave no frame of their own: the routine is called in their place.
 static void *start_routine(void *context)
 {
-    struct start *s = context;
-    void *(*routine)(void *) = s->routine;
-    void *argument = s->argument;
-    uintptr_t base = s->base;
-    size_t size = s->size, guard = s->guard;
-    sandbox_inherit(s->sandbox);
-    capture_set_blocks(s->blocks);
-    atomic_store_explicit(&s->taken, false, memory_order_release);
-    capture_arm_started(base, size, guard);
-    return routine(argument);
+    struct start s = begin_thread(context);
+    return ((void *(*)(void *))s.routine)(s.argument);
+}
+
+static int start_c11_routine(void *context)
+{
+    struct start s = begin_thread(context);
+    return ((thrd_start_t)s.routine)(s.argument);
 }
 
 // None of these allocates.
@@ -73,19 +92,41 @@ static void note_stack(struct start *s, const pthread_attr_t *attributes)
         pthread_attr_destroy(&defaults);
 }
 
-EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
-                          void *(*routine)(void *), void *argument)
+// NULL: the thread starts without us.
+static struct start *prepare_start(const pthread_attr_t *attributes, void (*routine)(void),
+                                   void *argument)
 {
     struct start *s = capture_running() || sandbox_confines_caller() ? take_start() : NULL;
     if (!s)
-        return LIBC(pthread_create)(thread, attributes, routine, argument);
+        return NULL;
     s->routine = routine;
     s->argument = argument;
     s->sandbox = sandbox_of_caller();
     s->blocks = capture_blocks();
     note_stack(s, attributes);
+    return s;
+}
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*routine)(void *), void *argument)
+{
+    struct start *s = prepare_start(attributes, (void (*)(void))routine, argument);
+    if (!s)
+        return LIBC(pthread_create)(thread, attributes, routine, argument);
     int result = LIBC(pthread_create)(thread, attributes, start_routine, s);
     if (result)
+        atomic_store_explicit(&s->taken, false, memory_order_release);
+    return result;
+}
+
+// C11's, which does not come by pthread_create inside libc.
+EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument)
+{
+    struct start *s = prepare_start(NULL, (void (*)(void))routine, argument);
+    if (!s)
+        return LIBC(thrd_create)(thread, routine, argument);
+    int result = LIBC(thrd_create)(thread, start_c11_routine, s);
+    if (result != thrd_success)
         atomic_store_explicit(&s->taken, false, memory_order_release);
     return result;
 }

@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -45,6 +46,7 @@
 #include "process/call.h"
 #include "process/process.h"
 #include "process/sandbox.h"
+#include "process/write_signals.h"
 
 static struct {
     bool active; // the environment asked for something
@@ -67,42 +69,21 @@ bool preload_is_active(void)
     return run.active;
 }
 
-// A pipe that nobody reads and a limit of file sizes raise signals that end a process: while we
-// write they are blocked, and taken back if they were not the program's.
-struct write_signals {
-    uint64_t mask, taken; // mask: the caller's; taken: those that were not pending before
-};
-
-static struct write_signals hold_write_signals(void)
-{
-    uint64_t both = UINT64_C(1) << (SIGPIPE - 1) | UINT64_C(1) << (SIGXFSZ - 1), pending = 0;
-    struct write_signals held = {0};
-    process_call(SYS_rt_sigpending, (long)&pending, sizeof pending, 0, 0, 0, 0);
-    process_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&both, (long)&held.mask, sizeof both, 0, 0);
-    held.taken = both & ~pending;
-    return held;
-}
-
-static void release_write_signals(struct write_signals held)
-{
-    struct timespec none = {0, 0};
-    process_call(SYS_rt_sigtimedwait, (long)&held.taken, 0, (long)&none, sizeof held.taken, 0, 0);
-    process_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&held.mask, 0, sizeof held.mask, 0, 0);
-}
-
-// Standard error may have become a file or a connection of the program's by the same number.
+// Standard error may have become a file or a connection of the program's by the same number, or a
+// pipe that is full and that nobody reads: the message is shorter than what a pipe takes at once.
 static void complain(const char *what, const char *why)
 {
     char text[700];
     struct stat st;
+    struct pollfd error = {.fd = STDERR_FILENO, .events = POLLOUT};
     int n = snprintf(text, sizeof text, "kiln: %s: %s\n", what, why);
     if (n <= 0 || fstat(STDERR_FILENO, &st) || st.st_dev != run.error_device ||
-        st.st_ino != run.error_inode)
+        st.st_ino != run.error_inode || poll(&error, 1, 0) != 1 || !(error.revents & POLLOUT))
         return;
-    struct write_signals held = hold_write_signals();
+    struct process_write_signals held = process_hold_write_signals();
     process_call(SYS_write, STDERR_FILENO, (long)text,
                  n < (int)sizeof text ? n : (long)sizeof text - 1, 0, 0, 0);
-    release_write_signals(held);
+    process_release_write_signals(held);
 }
 
 // --- begin ---
@@ -191,7 +172,7 @@ static int write_heap(int fd, struct kiln_error *error)
 static void write_file(const char *path, int (*write_profile)(int fd, struct kiln_error *error))
 {
     struct kiln_error error;
-    struct write_signals held = hold_write_signals();
+    struct process_write_signals held = process_hold_write_signals();
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         complain(path, strerror(errno));
@@ -199,7 +180,7 @@ static void write_file(const char *path, int (*write_profile)(int fd, struct kil
         complain(path, error.message);
     if (fd >= 0)
         close(fd);
-    release_write_signals(held);
+    process_release_write_signals(held);
 }
 
 // Replaces the file as a whole: the process may end at any moment, and the file from a second ago

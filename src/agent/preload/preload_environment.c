@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "process/call.h"
 #include "process/process.h"
+#include "process/sandbox.h"
 
 enum { MOST_SAVED = 32, SAVED_BYTES = 32 << 10 };
 
@@ -232,6 +234,47 @@ void environment_disown(void)
 bool environment_is_owned(void)
 {
     return saved.active && saved.libraries && saved.owner_pid == getpid();
+}
+
+enum { PAGE = 4096 };
+
+// *page: the last one that was found to be readable.
+static bool is_byte_readable(const void *at, uintptr_t *page)
+{
+    uintptr_t its = (uintptr_t)at & ~(uintptr_t)(PAGE - 1);
+    if (its == *page || !process_page_readable(its))
+        return its == *page;
+    *page = its;
+    return true;
+}
+
+static bool is_text_readable(const char *text, uintptr_t *page)
+{
+    for (const char *p = text; is_byte_readable(p, page);) {
+        size_t left = PAGE - (uintptr_t)p % PAGE;
+        if (memchr(p, 0, left))
+            return true;
+        p += left;
+    }
+    return false;
+}
+
+bool environment_is_readable(const char *path, char *const envp[])
+{
+    uintptr_t page = 0, array = 0; // of a text, and of the array
+    if (sandbox_confines_caller())
+        return true;
+    if (path && !is_text_readable(path, &page))
+        return false;
+    for (; envp; envp++) {
+        if ((uintptr_t)envp % sizeof *envp || !is_byte_readable(envp, &array))
+            return false;
+        if (!*envp)
+            return true;
+        if (!is_text_readable(*envp, &page))
+            return false;
+    }
+    return true;
 }
 
 static size_t length_of(char *const envp[], size_t *preload_bytes)

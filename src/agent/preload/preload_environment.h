@@ -22,6 +22,9 @@ bool environment_is_owned(void);
 // In a child of fork, whose number may be the same in another namespace.
 void environment_disown(void);
 
+// Whether the path of a program and its environment can be read: exec answers with EFAULT for what
+// cannot. True where asking is forbidden. Signal-safe.
+bool environment_is_readable(const char *path, char *const envp[]);
 // The environment for a program that the owner executes in its own place, which is envp and our
 // variables. NULL: envp as it is. environment_release gives the memory back if exec failed.
 struct environment_block {

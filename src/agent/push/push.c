@@ -155,6 +155,13 @@ static void after_fork_in_child(void)
     pthread_mutex_unlock(&push.lock);
 }
 
+__attribute__((constructor)) static void watch_forks(void)
+{
+    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
+                                                    after_fork_in_child};
+    process_on_fork(PROCESS_FORK_PUSH, &hooks);
+}
+
 // --- start and stop ---
 
 static void finish(void)
@@ -220,9 +227,6 @@ static int start(const struct kiln_push_options *o, struct err *e)
 
 int push_start(const struct kiln_push_options *o, struct err *e)
 {
-    static const struct process_fork_hooks hooks = {before_fork, after_fork_in_parent,
-                                                    after_fork_in_child};
-    process_on_fork(PROCESS_FORK_PUSH, &hooks);
     pthread_mutex_lock(&push.lock);
     int result = start(o, e);
     pthread_mutex_unlock(&push.lock);

@@ -127,12 +127,12 @@ static void wait_until(const bool *flag, uint64_t ns)
 static bool time_is_up(void)
 {
     uint64_t until = atomic_load(&queue.until);
-    return until && post_now() >= until;
+    return until && process_now_ns() >= until;
 }
 
 static uint64_t ns_from_now(uint64_t ms)
 {
-    return post_now() + ms * 1000000;
+    return process_now_ns() + ms * 1000000;
 }
 
 // When the next attempt may be made after one that failed.
@@ -210,7 +210,7 @@ static void *send_all(void *context)
             pthread_cond_wait(&queue.changed, &queue.lock);
         else if (!queue.first || time_is_up() || (until && due() >= until))
             break; // stopping, and nothing more can be sent in time
-        else if (post_now() >= due())
+        else if (process_now_ns() >= due())
             send_one(take_first());
         else
             wait_until(queue.stopping ? &never : &queue.stopping, due());
@@ -276,7 +276,7 @@ void push_queue_add(struct push_body body)
         free(body.p);
         queue.counts.dropped++;
     } else {
-        *item = (struct item){.body = body, .ready = post_now() + queue.phase_ns};
+        *item = (struct item){.body = body, .ready = process_now_ns() + queue.phase_ns};
         while (!has_room(body.n))
             give_up(take_first());
         *queue.last = item;
@@ -293,7 +293,7 @@ bool push_queue_stop(void)
     pthread_mutex_lock(&queue.lock);
     if (!queue.stopping) {
         queue.stopping = true;
-        atomic_store(&queue.until, post_now() + PUSH_STOP_SECONDS * UINT64_C(1000000000));
+        atomic_store(&queue.until, process_now_ns() + PUSH_STOP_SECONDS * UINT64_C(1000000000));
         pthread_cond_broadcast(&queue.changed);
     }
     wait_until(&queue.ended, atomic_load(&queue.until) + GRACE_NS);

@@ -48,8 +48,8 @@ fn reported_of_used(hz: i32, n: usize, ms: u64, at_once: bool) -> f64 {
 fn main() {
     let runs = std::env::args().nth(1).map_or(1, |runs| runs.parse().unwrap());
     let mut bad = 0;
-    for hz in [100, 250, 1000] {
-        for (n, ms) in [(2, 300), (6, 20), (32, 40)] {
+    for hz in [100, 1000, 4000] {
+        for (n, ms) in [(2, 300), (6, 20), (64, 20)] {
             for at_once in [true, false] {
                 let ratios: Vec<f64> = (0..runs).map(|_| reported_of_used(hz, n, ms, at_once)).collect();
                 let low = ratios.iter().copied().fold(f64::MAX, f64::min);

@@ -1,0 +1,198 @@
+#include "capture/signal_stack.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+#include "base/attributes.h"
+#include "capture/thread.h"
+#include "process/call.h"
+#include "process/memory.h"
+
+// Not in older headers.
+#ifndef AT_MINSIGSTKSZ
+#define AT_MINSIGSTKSZ 51
+#endif
+
+enum {
+    LEAST_BYTES = 64 << 10, // handlers of the program with SA_ONSTACK run there as well
+    MOST_AT_ONCE = 16,      // stacks in one mapping
+};
+
+// Stacks are numbered from 1.
+struct signal_stack {
+    char *base;
+    pid_t owner;       // 0: free
+    uint32_t next;     // on the free list
+    _Atomic bool used; // the owner has been given it
+};
+
+static pthread_mutex_t stacks_lock = PTHREAD_MUTEX_INITIALIZER; // guards what follows
+static struct signal_stack *stacks; // room for CAPTURE_MAX_THREADS, which takes memory when used
+static _Atomic uint32_t n_stacks;
+static uint32_t free_stack;
+static size_t stack_bytes;
+
+static __thread uint32_t own_stack INITIAL_EXEC;
+
+static bool set_up(void)
+{
+    size_t kernel = getauxval(AT_MINSIGSTKSZ);
+    if (stacks)
+        return true;
+    for (stack_bytes = LEAST_BYTES; stack_bytes < 4 * kernel;)
+        stack_bytes *= 2;
+    stacks = process_map((CAPTURE_MAX_THREADS + 1) * sizeof *stacks);
+    return stacks;
+}
+
+static void add_free(uint32_t number)
+{
+    stacks[number].owner = 0;
+    atomic_store(&stacks[number].used, false);
+    stacks[number].next = free_stack;
+    free_stack = number;
+}
+
+// A few more each time: most programs have few threads.
+static bool add_stacks(void)
+{
+    uint32_t more = n_stacks < MOST_AT_ONCE ? n_stacks + 1 : MOST_AT_ONCE;
+    if (n_stacks + more > CAPTURE_MAX_THREADS || !set_up())
+        return false;
+    char *base = process_map(more * stack_bytes);
+    if (!base)
+        return false;
+    // A huge page would be taken whole for one frame.
+    madvise(base, more * stack_bytes, MADV_NOHUGEPAGE);
+    for (uint32_t i = 0; i < more; i++) {
+        stacks[n_stacks + 1].base = base + i * stack_bytes;
+        add_free(++n_stacks);
+    }
+    return true;
+}
+
+static void give_back(uint32_t number)
+{
+    pthread_mutex_lock(&stacks_lock);
+    add_free(number);
+    pthread_mutex_unlock(&stacks_lock);
+}
+
+uint32_t signal_stack_reserve(pid_t tid)
+{
+    uint32_t number = 0;
+    pthread_mutex_lock(&stacks_lock);
+    if (free_stack || add_stacks()) {
+        number = free_stack;
+        free_stack = stacks[number].next;
+        stacks[number].owner = tid;
+    }
+    pthread_mutex_unlock(&stacks_lock);
+    return number;
+}
+
+void signal_stack_release(_Atomic uint32_t *reserved)
+{
+    uint32_t number = atomic_exchange(reserved, 0);
+    if (number)
+        give_back(number);
+}
+
+static stack_t stack_of(uint32_t number)
+{
+    return (stack_t){.ss_sp = stacks[number].base, .ss_size = stack_bytes};
+}
+
+// Straight to the kernel: libc's function may be our own interposer.
+static bool change(const stack_t *wanted, stack_t *had)
+{
+    return process_call(SYS_sigaltstack, (long)wanted, (long)had, 0, 0, 0, 0) == 0;
+}
+
+void signal_stack_set(void)
+{
+    stack_t had;
+    uint32_t number = own_stack ? 0 : signal_stack_reserve(thread_self());
+    if (!number)
+        return;
+    own_stack = number;
+    atomic_store(&stacks[number].used, true);
+    stack_t ours = stack_of(number);
+    bool set = change(&ours, &had);
+    if (set && had.ss_flags & SS_DISABLE)
+        return;
+    if (set)
+        change(&had, NULL);
+    own_stack = 0;
+    give_back(number);
+}
+
+void signal_stack_leave(void)
+{
+    stack_t none = {.ss_flags = SS_DISABLE}, had;
+    uint32_t number = own_stack;
+    // Where a handler is on it, the thread ends there: signal_stack_sweep.
+    if (!number || !change(&none, &had))
+        return;
+    if (!signal_stack_is(&had) && !(had.ss_flags & SS_DISABLE))
+        change(&had, NULL);
+    own_stack = 0;
+    give_back(number);
+}
+
+void signal_stack_offer(_Atomic uint32_t *reserved, stack_t *of_frame)
+{
+    uint32_t number = atomic_load(reserved);
+    if (!number || own_stack || !(of_frame->ss_flags & SS_DISABLE))
+        return;
+    own_stack = number;
+    atomic_store(&stacks[number].used, true);
+    atomic_store(reserved, 0);
+    *of_frame = stack_of(number);
+}
+
+bool signal_stack_is(const stack_t *stack)
+{
+    return own_stack && stack->ss_sp == stacks[own_stack].base;
+}
+
+void signal_stack_set_again(void)
+{
+    stack_t ours = own_stack ? stack_of(own_stack) : (stack_t){0};
+    if (own_stack)
+        change(&ours, NULL);
+}
+
+static bool has_ended(pid_t owner)
+{
+    long pid = process_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+    return !thread_find(owner) && process_call(SYS_tgkill, pid, owner, 0, 0, 0, 0) == -ESRCH;
+}
+
+bool signal_stack_sweep(uint32_t *at)
+{
+    enum { SOME = 512 };
+    // Threads that begin wait for the lock meanwhile.
+    pthread_mutex_lock(&stacks_lock);
+    for (uint32_t end = *at + SOME; *at < end && *at < n_stacks;) {
+        struct signal_stack *s = &stacks[++*at];
+        if (s->owner && atomic_load(&s->used) && has_ended(s->owner))
+            add_free(*at);
+    }
+    bool more = *at < n_stacks;
+    pthread_mutex_unlock(&stacks_lock);
+    return more;
+}
+
+void signal_stack_after_fork_in_child(void)
+{
+    stacks_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    free_stack = 0;
+    for (uint32_t i = 1; i <= n_stacks; i++)
+        if (i == own_stack)
+            stacks[i].owner = thread_self();
+        else
+            add_free(i);
+}
