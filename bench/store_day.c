@@ -52,7 +52,7 @@ static uint64_t disk_bytes(const char *dir, struct store *store)
     struct store_stats stats = {0};
     struct err e;
     if (strstr(dir, "://")) {
-        must(store_stats(store, STR(""), &stats, &e), &e);
+        must(store_stats(store, STR(""), NULL, &stats, &e), &e);
         return stats.bytes;
     }
     disk = 0;

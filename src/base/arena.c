@@ -22,10 +22,12 @@
 enum { REDZONE = 16 };
 #define POISON(p, n) __asan_poison_memory_region(p, n)
 #define UNPOISON(p, n) __asan_unpoison_memory_region(p, n)
+#define SPOIL(p, n) memset(p, 0xa5, n)
 #else
 enum { REDZONE = 0 };
 #define POISON(p, n) ((void)(p), (void)(n))
 #define UNPOISON(p, n) ((void)(p), (void)(n))
+#define SPOIL(p, n) ((void)(p), (void)(n))
 #endif
 
 enum {
@@ -37,19 +39,22 @@ enum {
     HUGE = 4 << 20,
     HUGE_ALIGNMENT = 2 << 20,
     RETRY_NS = 20000000,
+    STEPS_BETWEEN_CHECKS = 8192,
 };
 
 struct chunk {
     struct chunk *prev, *next;
     size_t size;
-    size_t used; // of a kept one: what may be other than zero
+    size_t used; // bytes that may be other than zero; not up to date in the arena's first chunk
 };
 
 struct arena {
     struct chunk *small, *large;
     char *at, *end;
+    char *dirty; // from at up to here memory may be other than zero
     size_t held, limit, next_chunk;
     struct budget *budget;
+    size_t steps; // since the budget was checked
     struct arena_trap *trap;
     struct arena *children, *sibling; // adopted
     bool refused;                     // what was asked for was at fault when it last failed
@@ -125,8 +130,17 @@ static void fail_by_budget(struct arena *arena)
 
 void arena_check(struct arena *arena)
 {
-    if (arena->budget && budget_check(arena->budget) != BUDGET_OK)
+    if (arena->budget && budget_yield(arena->budget) != BUDGET_OK)
         fail_by_budget(arena);
+}
+
+void arena_spend(struct arena *arena, size_t steps)
+{
+    arena->steps += steps;
+    if (arena->steps < STEPS_BETWEEN_CHECKS)
+        return;
+    arena->steps = 0;
+    arena_check(arena);
 }
 
 // Charges bytes that the arena is about to hold, or jumps.
@@ -229,14 +243,13 @@ static struct chunk *kept_take(size_t size)
         kept.bytes -= size;
     }
     pthread_mutex_unlock(&kept.lock);
-    // By who will use it next, whose cache has it then.
     if (chunk)
-        memset(chunk, 0, chunk->used);
+        chunk->prev = chunk->next = NULL;
     return chunk;
 }
 
-// used: what may be other than zero. false: there is no room.
-static bool kept_give(struct chunk *chunk, size_t used)
+// false: there is no room.
+static bool kept_give(struct chunk *chunk)
 {
     unsigned i = kept.limit ? kept_list(chunk->size) : KEPT_SIZES;
     if (i == KEPT_SIZES)
@@ -245,7 +258,6 @@ static bool kept_give(struct chunk *chunk, size_t used)
     bool room = kept.bytes + chunk->size <= kept.limit;
     if (room) {
         kept.bytes += chunk->size;
-        chunk->used = used;
         chunk->next = kept.lists[i];
         kept.lists[i] = chunk;
     }
@@ -253,17 +265,23 @@ static bool kept_give(struct chunk *chunk, size_t used)
     return room;
 }
 
-// at: where the first of them ends; NULL: they are used to their ends.
-static void free_all(struct chunk *chunk, const char *at)
+static void free_all(struct chunk *chunk)
 {
     while (chunk) {
         struct chunk *next = chunk->next;
         UNPOISON(chunk, chunk->size);
-        if (!kept_give(chunk, at ? (size_t)(at - (char *)chunk) : chunk->size))
+        if (!kept_give(chunk))
             munmap(chunk, chunk->size);
         chunk = next;
-        at = NULL;
     }
+}
+
+// Before another chunk is the first one.
+static void leave_chunk(struct arena *arena)
+{
+    if (arena->small)
+        arena->small->used =
+            (size_t)((arena->dirty > arena->at ? arena->dirty : arena->at) - (char *)arena->small);
 }
 
 void arena_free(struct arena *arena)
@@ -274,8 +292,9 @@ void arena_free(struct arena *arena)
         next = child->sibling;
         arena_free(child);
     }
-    free_all(arena->small, arena->at);
-    free_all(arena->large, NULL);
+    leave_chunk(arena);
+    free_all(arena->small);
+    free_all(arena->large);
     release(arena, arena->held);
     free(arena);
 }
@@ -322,26 +341,59 @@ static size_t round_small(size_t size)
     return (size + REDZONE + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
 }
 
-void *arena_alloc(struct arena *arena, size_t size)
+static void next_chunk(struct arena *arena, size_t size)
 {
-    if (size >= LARGE)
-        return alloc_large(arena, size);
-    size_t asked = size;
-    size = round_small(size);
-    if ((size_t)(arena->end - arena->at) < size) {
-        struct chunk *chunk = chunk_new(arena, &arena->small,
-                                        arena->next_chunk < size + sizeof *chunk
-                                            ? round_to_pages(size + sizeof *chunk)
-                                            : arena->next_chunk);
-        arena->at = (char *)(chunk + 1);
-        arena->end = (char *)chunk + chunk->size;
-        POISON(arena->at, (size_t)(arena->end - arena->at));
-        if (arena->next_chunk < LAST_CHUNK)
-            arena->next_chunk *= 2;
-    }
+    leave_chunk(arena);
+    struct chunk *chunk =
+        chunk_new(arena, &arena->small,
+                  arena->next_chunk < size + sizeof *chunk ? round_to_pages(size + sizeof *chunk)
+                                                           : arena->next_chunk);
+    arena->at = (char *)(chunk + 1);
+    arena->end = (char *)chunk + chunk->size;
+    arena->dirty = (char *)chunk + chunk->used;
+    POISON(arena->at, (size_t)(arena->end - arena->at));
+    if (arena->next_chunk < LAST_CHUNK)
+        arena->next_chunk *= 2;
+}
+
+// Bytes that are neither unpoisoned nor zeroed yet.
+static void *take(struct arena *arena, size_t size)
+{
+    if ((size_t)(arena->end - arena->at) < size)
+        next_chunk(arena, size);
     void *p = arena->at;
     arena->at += size;
-    UNPOISON(p, asked);
+    return p;
+}
+
+// Zeroes n bytes that were taken from p on, where that is necessary.
+static void clean(const struct arena *arena, char *p, size_t n)
+{
+    UNPOISON(p, n);
+    if (p < arena->dirty)
+        memset(p, 0, n < (size_t)(arena->dirty - p) ? n : (size_t)(arena->dirty - p));
+}
+
+void *arena_alloc(struct arena *arena, size_t size)
+{
+    arena_spend(arena, 1);
+    if (size >= LARGE)
+        return alloc_large(arena, size);
+    void *p = take(arena, round_small(size));
+    clean(arena, p, size);
+    return p;
+}
+
+void *arena_raw(struct arena *arena, size_t count, size_t size)
+{
+    size_t total;
+    while (__builtin_mul_overflow(count, size, &total))
+        out_of_memory(arena, SIZE_MAX);
+    if (total >= LARGE)
+        return alloc_large(arena, total);
+    void *p = take(arena, round_small(total));
+    UNPOISON(p, total);
+    SPOIL(p, total);
     return p;
 }
 
@@ -396,19 +448,25 @@ void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_siz
     if (old && new_size < LARGE && (char *)old + round_small(old_size) == arena->at &&
         more <= (size_t)(arena->end - arena->at)) {
         arena->at += more;
-        UNPOISON(old, new_size);
+        clean(arena, (char *)old + old_size, new_size - old_size);
         return old;
     }
-    void *p = arena_alloc(arena, new_size);
+    if (new_size >= LARGE) {
+        void *large = alloc_large(arena, new_size);
+        if (old_size)
+            memcpy(large, old, old_size);
+        return large;
+    }
+    char *p = take(arena, round_small(new_size));
+    UNPOISON(p, old_size);
     if (old_size)
         memcpy(p, old, old_size);
+    clean(arena, p + old_size, new_size - old_size);
     return p;
 }
 
-void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element)
+void *arena_push_more(struct arena *arena, void *items, size_t *cap, size_t element)
 {
-    if (n < *cap)
-        return items;
     size_t want = *cap ? *cap * 2 : 8, bytes;
     while (__builtin_mul_overflow(want, element, &bytes))
         out_of_memory(arena, SIZE_MAX);
@@ -419,9 +477,10 @@ void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t
 
 char *arena_copy(struct arena *arena, const char *text, size_t n)
 {
-    char *p = arena_alloc(arena, n + 1);
+    char *p = arena_raw(arena, n + 1, 1);
     if (n)
         memcpy(p, text, n);
+    p[n] = 0;
     return p;
 }
 

@@ -1,5 +1,5 @@
 // One arena per profile or request: everything that belongs to it is allocated
-// here and freed whole. Memory comes zeroed.
+// here and freed whole. Memory comes zeroed, except that of arena_raw.
 //
 // Running out (of the arena's limit or of the machine's memory) does not return
 // NULL: it jumps to the innermost ARENA_TRY of that arena, which turns it into an
@@ -51,6 +51,8 @@ void arena_adopt(struct arena *parent, struct arena *child);
 void *arena_alloc(struct arena *arena, size_t size);
 // The product is checked; a wrap counts as running out of memory.
 void *arena_array(struct arena *arena, size_t count, size_t size);
+// The same without zeroes, for what is written before it is read.
+void *arena_raw(struct arena *arena, size_t count, size_t size);
 // Grows the allocation at old to new_size bytes and returns where it is now; the
 // added bytes are zero. Large allocations are moved by remapping, not by copying.
 void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size);
@@ -60,22 +62,23 @@ char *arena_copy(struct arena *arena, const char *text, size_t n);
 char *arena_hex(struct arena *arena, const uint8_t *bytes, size_t n);
 char *arena_printf(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3), nonnull(2)));
-// Jumps to the innermost ARENA_TRY if the arena's budget is canceled or past its deadline. Loops
-// whose length a client chooses call it every few thousand steps; allocations of new chunks call it
-// too.
+// Jumps to the innermost ARENA_TRY if the arena's budget is canceled or past its deadline.
 void arena_check(struct arena *arena);
-// The same, once in 4096 steps: i counts them.
-static inline void arena_check_at(struct arena *arena, size_t i)
-{
-    if ((i & 4095) == 4095)
-        arena_check(arena);
-}
+// Counts steps of work and calls arena_check every few thousand of them. A step takes up to a
+// microsecond: a hash lookup, a frame of a stack, a comparison. Every loop whose length a client
+// chooses must call it, unless it allocates from the arena in each round: an allocation is a step.
+void arena_spend(struct arena *arena, size_t steps);
 // Bytes held now.
 size_t arena_size(const struct arena *arena);
 
 // Makes room for one more element of an arena-owned array whose length is n and
 // whose capacity is *cap: `items = arena_push(a, items, n, &cap, sizeof *items)`.
-void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap, size_t element);
+void *arena_push_more(struct arena *arena, void *items, size_t *cap, size_t element);
+static inline void *arena_push(struct arena *arena, void *items, size_t n, size_t *cap,
+                               size_t element)
+{
+    return n < *cap ? items : arena_push_more(arena, items, cap, element);
+}
 
 // Zeroed pages from the kernel, for what needs a mapping of its own; size is a multiple of
 // the page size. What is not touched takes no memory. NULL if there is none; munmap frees.

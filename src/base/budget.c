@@ -60,6 +60,27 @@ enum budget_state budget_check(struct budget *b)
     return (enum budget_state)b->failed;
 }
 
+enum budget_state budget_yield(struct budget *b)
+{
+    if (b->pause && !b->holds_lock)
+        b->pause(b);
+    return budget_check(b);
+}
+
+int budget_lock(struct budget *b, pthread_mutex_t *lock)
+{
+    // Not pthread_mutex_clocklock: ThreadSanitizer does not know it.
+    const struct timespec turn = {.tv_nsec = 1000000};
+    if (!b)
+        return pthread_mutex_lock(lock);
+    while (pthread_mutex_trylock(lock) != 0) {
+        if (budget_check(b) != BUDGET_OK)
+            return -1;
+        nanosleep(&turn, NULL);
+    }
+    return 0;
+}
+
 int budget_explain(const struct budget *b, struct err *e)
 {
     switch (atomic_load(&b->failed)) {

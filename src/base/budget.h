@@ -6,6 +6,7 @@
 // threads.
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,6 +39,9 @@ struct budget {
     _Atomic bool cancelled;
     _Atomic int failed;                  // enum budget_state: the last limit that was hit
     struct budget_account *_Atomic full; // of BUDGET_NO_MEMORY
+    // Called by budget_yield: work that takes long may have to let others go first. May be NULL.
+    void (*pause)(struct budget *b);
+    bool holds_lock; // that others wait for: the work is not paused meanwhile
 };
 
 // Charges bytes to the budget's account. -1: there is no room, which failed remembers.
@@ -45,6 +49,12 @@ int budget_take(struct budget *b, size_t bytes);
 
 // BUDGET_OK, or BUDGET_LATE or BUDGET_CANCELLED, which failed remembers. Costs a clock read.
 enum budget_state budget_check(struct budget *b);
+// The same after a pause, if others go first. What waits for this work waits longer then: not to be
+// called with a lock that others need, unless holds_lock is set.
+enum budget_state budget_yield(struct budget *b);
+// Locks a mutex that others may hold for long. -1: the budget ended first, which failed remembers.
+// b may be NULL.
+int budget_lock(struct budget *b, pthread_mutex_t *lock);
 // Why the work ended, as a sentence for the client. Returns -1.
 int budget_explain(const struct budget *b, struct err *e);
 

@@ -105,9 +105,11 @@ void hash_add(struct hash_table *table, struct arena *arena, uint64_t hash, uint
     if (((uint64_t)table->n + 1) * 4 > ((uint64_t)table->mask + 1) * 3) {
         struct hash_table larger;
         hash_init(&larger, arena, (size_t)table->mask + 1);
-        for (uint32_t i = 0; i <= table->mask; i++)
+        for (uint32_t i = 0; i <= table->mask; i++) {
+            arena_spend(arena, 1);
             if (table->slots[i].item)
                 put(&larger, table->slots[i]);
+        }
         larger.n = table->n;
         *table = larger;
     }

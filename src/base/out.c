@@ -1,16 +1,23 @@
 #include "base/out.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { BUFFER = 256 << 10 };
+enum {
+    BUFFER = 256 << 10,
+    // Bytes that are written to a budget's memory between looks at its deadline. Less than that,
+    // such as the message that the deadline has passed, is always written.
+    CHECKED = 4 << 20,
+};
 
 void out_init_fd(struct out *out, int fd)
 {
-    *out = (struct out){.fd = fd};
+    // A negative descriptor would mean memory.
+    *out = (struct out){.fd = fd < 0 ? INT_MAX : fd};
 }
 
 void out_init_memory(struct out *out, size_t limit)
@@ -58,8 +65,12 @@ bool out_flush_slow(struct out *out, size_t need)
         out->error = EFBIG;
         return false;
     }
+    if (out->budget && cap >= CHECKED && budget_check(out->budget) != BUDGET_OK) {
+        out->error = ECANCELED;
+        return false;
+    }
     while (cap < out->n + need)
-        cap *= 2;
+        cap += out->budget && cap >= CHECKED ? CHECKED : cap;
     if (out->fd < 0 && cap > out->limit)
         cap = out->limit;
     if (out->budget && budget_take(out->budget, cap - out->cap)) {
@@ -153,6 +164,17 @@ int out_finish(struct out *out, struct err *e)
     if (out->error == EFBIG && out->fd < 0)
         return err_set(e, "the output is larger than %zu bytes", out->limit);
     return out->error ? err_set(e, "writing output: %s", strerror(out->error)) : 0;
+}
+
+void out_trim(struct out *out)
+{
+    char *p = out->n && !out->arena ? realloc(out->p, out->n) : NULL;
+    if (!p)
+        return;
+    if (out->budget)
+        budget_release(&out->budget->account, out->cap - out->n);
+    out->p = p;
+    out->cap = out->n;
 }
 
 void out_fini(struct out *out)

@@ -23,13 +23,16 @@ struct out {
 void out_init_fd(struct out *out, int fd);
 // Output kept in memory, at most limit bytes; out->p and out->n are the result.
 void out_init_memory(struct out *out, size_t limit);
-// The same, charged to budget until out_fini.
+// The same, charged to budget until out_fini. Fails with ECANCELED when megabytes were written and
+// the budget is canceled or past its deadline: writers of large answers end when out->error is set.
 void out_init_budget(struct out *out, size_t limit, struct budget *budget);
 // Output kept in arena, which then also owns it: out_fini is not needed.
 void out_init_arena(struct out *out, struct arena *arena);
 // Writes out what is buffered. 0, or -1 with what failed in e.
 int out_finish(struct out *out, struct err *e);
 void out_fini(struct out *out);
+// Gives back what a memory sink has reserved and not used.
+void out_trim(struct out *out);
 
 void out_printf(struct out *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void out_u64(struct out *out, uint64_t value);

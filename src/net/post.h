@@ -56,7 +56,6 @@ int post_plain(const struct post *post, uint64_t deadline, struct post_answer *a
 int post_curl(const struct post *post, uint64_t deadline, struct post_answer *answer,
               struct err *e);
 
-uint64_t post_now(void);
 // Nanoseconds until deadline or until *until, whichever is first.
 uint64_t post_time_left(const struct post *post, uint64_t deadline);
 

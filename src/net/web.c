@@ -1,9 +1,11 @@
 #include "net/web.h"
 
 #include <dlfcn.h>
-#include <poll.h>
+#include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,14 +16,15 @@
 enum {
     CONNECTION_MEMORY = 32 << 10, // of each: its request's head must fit
     SWEEP_MS = 1000,
-    TURN_MS = 100,       // between looks at what takes long, and at memory
-    STOP_MS = 2000,      // for what is under way; then queries are canceled
-    FLUSH_MS = 1500,     // for answers to be sent
+    TURN_MS = 100,       // between looks at clients who hang up, and at memory
+    STOP_MS = 2000,      // for what is under way; then it is canceled
+    FLUSH_MS = 1000,     // for answers to be sent
     GRACE_SECONDS = 10,  // before a body or an answer must move
     BODY_RATE = 1 << 10, // bytes a second from then on
     SEND_RATE = 4 << 10,
     SETTLED_NS = 250000000, // a new connection has this long before another may take its place
     SLOW_NS = 2000000000,   // under pressure, what moves for longer may be cut off
+    SLICE = 128,            // connections that are looked at while the lock is held
 };
 
 struct web_library web_library;
@@ -50,13 +53,15 @@ struct web_connection *web_connection_of(struct MHD_Connection *c)
     return info ? *(struct web_connection *const *)info : NULL;
 }
 
-// lock is held.
-static void append_connection(struct web_server *s, struct web_connection *c)
+// lock is held, here and where it does not say otherwise.
+static void append_connection(struct web_server *s, struct web_connection *c, enum web_list list)
 {
+    c->list = list;
     c->next = NULL;
-    c->link = s->last_connection;
+    c->link = s->lists[list].last;
     *c->link = c;
-    s->last_connection = &c->next;
+    s->lists[list].last = &c->next;
+    s->n_cut += list == WEB_LIST_CUT;
 }
 
 static void unlink_connection(struct web_server *s, struct web_connection *c)
@@ -65,7 +70,21 @@ static void unlink_connection(struct web_server *s, struct web_connection *c)
     if (c->next)
         c->next->link = c->link;
     else
-        s->last_connection = c->link;
+        s->lists[c->list].last = c->link;
+    for (struct web_cursor *cursor = s->cursors; cursor; cursor = cursor->next)
+        if (cursor->at == c)
+            cursor->at = c->next;
+    s->n_cut -= c->list == WEB_LIST_CUT;
+}
+
+static enum web_list list_of(const struct web_connection *c)
+{
+    static const enum web_list lists[] = {
+        [WEB_WAITING] = WEB_LIST_WAITING, [WEB_HEAD] = WEB_LIST_HEAD,
+        [WEB_BODY] = WEB_LIST_BODY,       [WEB_WORKING] = WEB_LIST_WORKING,
+        [WEB_SENDING] = WEB_LIST_SENDING,
+    };
+    return c->phase == WEB_HEAD && !c->proven ? WEB_LIST_NEW : lists[c->phase];
 }
 
 void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phase phase,
@@ -74,27 +93,27 @@ void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phas
     struct web_connection *at = web_connection_of(c);
     if (!at)
         return;
+    int64_t now = budget_now();
     pthread_mutex_lock(&s->lock);
     at->proven |= phase > WEB_HEAD;
     at->phase = phase;
-    at->since = budget_now();
+    at->since = now;
     at->moved = at->moved_at_first = 0;
     at->busy = busy;
-    if (phase == WEB_WAITING) {
+    if (busy && (at->reset || at->list == WEB_LIST_CUT))
+        busy->x.budget.cancelled = true;
+    if (at->list != WEB_LIST_CUT) {
         unlink_connection(s, at);
-        append_connection(s, at);
+        append_connection(s, at, list_of(at));
     }
     pthread_mutex_unlock(&s->lock);
 }
 
-void web_note_moved(struct web_server *s, struct MHD_Connection *c, uint64_t bytes)
+void web_note_moved(struct MHD_Connection *c, uint64_t bytes)
 {
     struct web_connection *at = web_connection_of(c);
-    if (!at)
-        return;
-    pthread_mutex_lock(&s->lock);
-    at->moved += bytes;
-    pthread_mutex_unlock(&s->lock);
+    if (at)
+        at->moved += bytes;
 }
 
 bool web_is_under_pressure(const struct web_server *s)
@@ -103,81 +122,90 @@ bool web_is_under_pressure(const struct web_server *s)
     return a && a->limit && a->held > a->limit / 4 * 3;
 }
 
-// lock is held.
 static void cut_off(struct web_server *s, struct web_connection *c)
 {
-    if (c->cut)
-        return;
-    c->cut = true;
-    s->n_cut++;
-    s->cut_off++;
+    unlink_connection(s, c);
+    append_connection(s, c, WEB_LIST_CUT);
     shutdown(c->fd, SHUT_RDWR);
 }
 
 // There are too many connections: those that wait longest go, those first that have never sent a
-// request. lock is held.
+// request.
 static void evict_connections(struct web_server *s)
 {
-    uint64_t n = s->n_connections - s->n_cut;
     int64_t newest = budget_now() - SETTLED_NS;
-    for (int proven = 0; proven < 2; proven++)
-        for (struct web_connection *c = s->connections; c && n > s->o.connections; c = c->next)
-            if (c->phase <= WEB_HEAD && c->proven == proven && !c->cut && c->fd >= 0 &&
-                c->since < newest) {
-                cut_off(s, c);
-                n--;
-            }
+    while (s->n_connections - s->n_cut > s->o.connections) {
+        struct web_connection *c = s->lists[WEB_LIST_NEW].first;
+        if (!c || c->since >= newest) {
+            struct web_connection *waiting = s->lists[WEB_LIST_WAITING].first;
+            c = s->lists[WEB_LIST_HEAD].first;
+            if (!c || (waiting && waiting->since < c->since))
+                c = waiting;
+        }
+        if (!c || c->since >= newest)
+            return;
+        s->cut_off++;
+        cut_off(s, c);
+    }
+}
+
+static void begin_connection(struct web_server *s, struct MHD_Connection *c, void **context)
+{
+    const union MHD_ConnectionInfo *info =
+        web_library.get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct web_connection *at = info ? calloc(1, sizeof *at) : NULL;
+    *context = at;
+    // Under the lock: who evicts connections compares it with n_cut.
+    pthread_mutex_lock(&s->lock);
+    s->n_connections++;
+    if (at) {
+        at->fd = info->connect_fd;
+        at->since = budget_now();
+        at->phase = WEB_HEAD;
+        append_connection(s, at, WEB_LIST_NEW);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!at)
+        return;
+    if (s->n_connections == s->o.connections + 1)
+        sem_post(&s->wake); // the sweeper looks often from now on
+    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = at};
+    epoll_ctl(s->hangups, EPOLL_CTL_ADD, at->fd, &event);
+}
+
+static void end_connection(struct web_server *s, struct web_connection *at)
+{
+    pthread_mutex_lock(&s->lock);
+    s->n_connections--;
+    if (at) {
+        // Under the lock: who has the event uses the connection under the same lock.
+        epoll_ctl(s->hangups, EPOLL_CTL_DEL, at->fd, NULL);
+        unlink_connection(s, at);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (at)
+        free(at->uri);
+    free(at);
 }
 
 static void notify(void *context, struct MHD_Connection *c, void **socket_context,
                    enum MHD_ConnectionNotificationCode code)
 {
-    struct web_server *s = context;
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        const union MHD_ConnectionInfo *info =
-            web_library.get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-        struct web_connection *at = calloc(1, sizeof *at);
-        *socket_context = at;
-        s->n_connections++;
-        if (!at)
-            return;
-        at->fd = info ? info->connect_fd : -1;
-        at->since = budget_now();
-        at->phase = WEB_HEAD;
-        pthread_mutex_lock(&s->lock);
-        append_connection(s, at);
-        if (s->n_connections == s->o.connections + 1)
-            pthread_cond_broadcast(&s->sweep); // looks often from now on
-        pthread_mutex_unlock(&s->lock);
-        return;
-    }
-    struct web_connection *at = *socket_context;
-    s->n_connections--;
-    if (!at)
-        return;
-    pthread_mutex_lock(&s->lock);
-    unlink_connection(s, at);
-    s->n_cut -= at->cut;
-    pthread_mutex_unlock(&s->lock);
-    free(at->uri);
-    free(at);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        begin_connection(context, c, socket_context);
+    else
+        end_connection(context, *socket_context);
 }
 
 // --- slow clients ---
 
-// A client that sent a part of a request and hung up. libmicrohttpd is told by the kernel only once
-// that there is something to read: the end of a connection that came together with the last bytes
-// escapes it.
+// Whether a client that sends nothing any more has sent a part of a request only. libmicrohttpd is
+// told by the kernel only once that there is something to read: the end of a connection that came
+// together with the last bytes escapes it.
 static bool is_gone(int fd)
 {
     char byte;
     return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
-static bool is_reset(int fd)
-{
-    struct pollfd p = {.fd = fd};
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
 }
 
 // Whether a body or an answer moves at less than rate bytes a second. What moved in its first
@@ -192,53 +220,99 @@ static bool is_crawling(struct web_connection *c, int64_t seconds, uint64_t rate
 }
 
 // libmicrohttpd's own limit is on silence: a client that sends or reads a byte now and then would
-// never meet it. lock is held.
+// never meet it.
 static bool is_too_slow(const struct web_server *s, struct web_connection *c, int64_t now)
 {
     int64_t seconds = (now - c->since) / 1000000000;
     if (c->phase == WEB_HEAD || c->phase == WEB_BODY)
-        return seconds >= s->o.request_seconds || is_gone(c->fd) ||
+        return seconds >= s->o.request_seconds || (c->ended && is_gone(c->fd)) ||
                (c->phase == WEB_BODY && is_crawling(c, seconds, BODY_RATE));
     return c->phase == WEB_SENDING && is_crawling(c, seconds, SEND_RATE);
 }
 
-// Memory is short: the bodies and answers that have been moving longest are cut off.
+// Memory is short: the body or answer that has been moving longest is cut off.
 static void relieve(struct web_server *s, int64_t now)
 {
-    struct web_connection *slowest = NULL;
-    for (struct web_connection *c = s->connections; c; c = c->next)
-        if (!c->cut && (c->phase == WEB_BODY || c->phase == WEB_SENDING) && c->fd >= 0 &&
-            now - c->since > SLOW_NS && (!slowest || c->since < slowest->since))
-            slowest = c;
-    if (slowest)
-        cut_off(s, slowest);
+    struct web_connection *slowest = s->lists[WEB_LIST_BODY].first,
+                          *sending = s->lists[WEB_LIST_SENDING].first;
+    if (!slowest || (sending && sending->since < slowest->since))
+        slowest = sending;
+    if (!slowest || now - slowest->since <= SLOW_NS)
+        return;
+    s->cut_off++;
+    cut_off(s, slowest);
 }
 
-// lock is held.
-static void look_at_clients(struct web_server *s, int64_t now)
+// Clients that closed their connections since the last look.
+static void look_at_hangups(struct web_server *s)
 {
-    for (struct web_connection *c = s->connections; c; c = c->next) {
-        if (c->fd >= 0 && !c->cut && is_too_slow(s, c, now))
-            cut_off(s, c);
-        else if (c->phase == WEB_WORKING && c->busy && c->fd >= 0 && is_reset(c->fd))
+    struct epoll_event events[SLICE];
+    int n = epoll_wait(s->hangups, events, SLICE, 0);
+    for (int i = 0; i < n; i++) {
+        struct web_connection *c = events[i].data.ptr;
+        c->ended = true;
+        c->reset |= (events[i].events & (EPOLLHUP | EPOLLERR)) != 0;
+        if (c->reset && c->busy)
             c->busy->x.budget.cancelled = true;
     }
+}
+
+// Goes through a list. Others get the lock in between: there may be thousands of connections.
+static void each_connection(struct web_server *s, enum web_list list, int64_t now,
+                            void (*look)(struct web_server *, struct web_connection *, int64_t))
+{
+    struct web_cursor cursor = {.at = s->lists[list].first, .next = s->cursors};
+    s->cursors = &cursor;
+    // Up to those that came while others had the lock.
+    for (size_t i = 1; cursor.at && cursor.at->since <= now; i++) {
+        struct web_connection *c = cursor.at;
+        cursor.at = c->next;
+        look(s, c, now);
+        if (i % SLICE == 0) {
+            pthread_mutex_unlock(&s->lock);
+            sched_yield();
+            pthread_mutex_lock(&s->lock);
+        }
+    }
+    struct web_cursor **link = &s->cursors;
+    while (*link != &cursor)
+        link = &(*link)->next;
+    *link = cursor.next;
+}
+
+static void look_at_client(struct web_server *s, struct web_connection *c, int64_t now)
+{
+    if (!is_too_slow(s, c, now))
+        return;
+    s->cut_off++;
+    cut_off(s, c);
+}
+
+static void look_at_clients(struct web_server *s, int64_t now)
+{
+    static const enum web_list lists[] = {WEB_LIST_NEW, WEB_LIST_HEAD, WEB_LIST_BODY,
+                                          WEB_LIST_SENDING};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        each_connection(s, lists[i], now, look_at_client);
 }
 
 static void *sweep(void *context)
 {
     struct web_server *s = context;
     int64_t next = 0;
-    pthread_mutex_lock(&s->lock);
     while (!s->ending) {
         // Often while there is work, which may take long.
         int64_t now = budget_now();
         bool often = s->handling || s->n_connections > s->o.connections || web_is_under_pressure(s);
         int64_t due = now + (often ? TURN_MS : SWEEP_MS) * INT64_C(1000000);
         struct timespec until = {due / 1000000000, due % 1000000000};
-        pthread_cond_timedwait(&s->sweep, &s->lock, &until);
+        sem_clockwait(&s->wake, CLOCK_MONOTONIC, &until);
+        while (sem_trywait(&s->wake) == 0)
+            ;
         now = budget_now();
-        web_lanes_demote(s, now);
+        web_lanes_grow(s);
+        pthread_mutex_lock(&s->lock);
+        look_at_hangups(s);
         if (now >= next) {
             look_at_clients(s, now);
             next = now + SWEEP_MS * INT64_C(1000000);
@@ -246,8 +320,8 @@ static void *sweep(void *context)
         evict_connections(s);
         if (web_is_under_pressure(s))
             relieve(s, now);
+        pthread_mutex_unlock(&s->lock);
     }
-    pthread_mutex_unlock(&s->lock);
     return NULL;
 }
 
@@ -278,8 +352,9 @@ static int start_threads(struct web_server *s)
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    s->has_sweeper = pthread_create(&s->sweeper, NULL, sweep, s) == 0;
-    int result = s->has_sweeper ? web_lanes_start(s) : -1;
+    int result = web_lanes_start(s);
+    s->has_sweeper = !result && pthread_create(&s->sweeper, NULL, sweep, s) == 0;
+    result = s->has_sweeper ? 0 : -1;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return result;
 }
@@ -308,12 +383,19 @@ static struct MHD_Daemon *start_daemon(struct web_server *s)
 
 static void join_threads(struct web_server *s)
 {
-    web_lanes_join(s);
-    pthread_mutex_lock(&s->lock);
-    pthread_cond_broadcast(&s->sweep);
-    pthread_mutex_unlock(&s->lock);
+    // The sweeper first: it starts workers.
+    s->ending = true;
+    sem_post(&s->wake);
     if (s->has_sweeper)
         pthread_join(s->sweeper, NULL);
+    web_lanes_join(s);
+}
+
+static void server_free(struct web_server *s)
+{
+    if (s->hangups >= 0)
+        close(s->hangups);
+    free(s);
 }
 
 struct web_server *web_start(struct listener *listener, const struct web_options *options,
@@ -329,14 +411,14 @@ struct web_server *web_start(struct listener *listener, const struct web_options
     s->o = *options;
     set_defaults(&s->o);
     s->listener = listener;
-    s->last_connection = &s->connections;
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    for (enum web_list list = 0; list < WEB_LISTS; list++)
+        s->lists[list].last = &s->lists[list].first;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->sweep, &attributes);
-    pthread_condattr_destroy(&attributes);
-    if (start_threads(s)) {
+    sem_init(&s->wake, 0, 0);
+    s->hangups = epoll_create1(EPOLL_CLOEXEC);
+    if (s->hangups < 0) {
+        err_set(e, "%s: no descriptor for the HTTP server: %s", listener->address, strerror(errno));
+    } else if (start_threads(s)) {
         err_set(e, "no threads for the HTTP server");
     } else if (!(s->daemon = start_daemon(s))) {
         err_set(e, "%s: the HTTP server does not start%s", listener->address,
@@ -346,7 +428,7 @@ struct web_server *web_start(struct listener *listener, const struct web_options
         return s;
     }
     join_threads(s);
-    free(s);
+    server_free(s);
     return NULL;
 }
 
@@ -369,28 +451,38 @@ void web_counts(const struct web_server *s, struct web_counts *counts)
     }
 }
 
+static void close_connection(struct web_server *s, struct web_connection *c, int64_t now)
+{
+    (void)now;
+    cut_off(s, c);
+}
+
+static void cancel_request(struct web_server *s, struct web_connection *c, int64_t now)
+{
+    (void)s, (void)now;
+    if (c->busy)
+        c->busy->x.budget.cancelled = true;
+}
+
 // Closes connections that wait for a request, and cancels what is being worked on if cancel is set.
-// Returns whether an answer is still being sent.
+// Returns whether an answer is still to be sent.
 static bool end_connections(struct web_server *s, bool cancel)
 {
-    bool sending = false;
+    int64_t now = budget_now();
     pthread_mutex_lock(&s->lock);
-    for (struct web_connection *c = s->connections; c; c = c->next) {
-        if (c->phase < WEB_WORKING && c->fd >= 0)
-            shutdown(c->fd, SHUT_RDWR);
-        if (cancel && c->busy)
-            c->busy->x.budget.cancelled = true;
-        sending |= c->phase == WEB_SENDING;
-    }
+    for (enum web_list list = 0; list < WEB_LIST_WORKING; list++)
+        each_connection(s, list, now, close_connection);
+    if (cancel)
+        each_connection(s, WEB_LIST_WORKING, now, cancel_request);
+    // A request stays in the first of these lists until libmicrohttpd has its answer.
+    bool sending = s->lists[WEB_LIST_WORKING].first || s->lists[WEB_LIST_SENDING].first;
     pthread_mutex_unlock(&s->lock);
     return sending;
 }
 
 void web_stop(struct web_server *s)
 {
-    pthread_mutex_lock(&s->lock);
     s->stopping = true;
-    pthread_mutex_unlock(&s->lock);
     web_library.quiesce_daemon(s->daemon);
     // The daemon must not be stopped while a connection is suspended. From here on none is any
     // more.
@@ -408,5 +500,5 @@ void web_stop(struct web_server *s)
     join_threads(s);
     web_library.stop_daemon(s->daemon);
     listener_close(s->listener);
-    free(s);
+    server_free(s);
 }

@@ -3,7 +3,8 @@
 // does not carry it, and TLS, through every run.
 //
 // web.c          start, stop, and the thread that cuts off slow clients
-// web_receive.c  heads and bodies, in libmicrohttpd's thread
+// web_receive.c  requests and their bodies, in libmicrohttpd's thread
+// web_head.c     heads that could be read in two ways
 // web_lanes.c    queues and workers
 // web_answer.c   answers on their way out
 //

@@ -1,13 +1,13 @@
 // Answers: compressed, charged to the request's budget until they are sent, and given back to the
 // system while they are.
 #include <errno.h>
-#include <libdeflate.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "codec/compress.h"
 #include "net/web_server.h"
 
 enum {
@@ -55,26 +55,18 @@ void web_answer_refusal(struct web_request *r, int status, const char *code, con
 
 static void compress_answer(struct web_exchange *x)
 {
-    struct libdeflate_compressor *c = libdeflate_alloc_compressor(1);
-    if (!c)
-        return;
-    size_t bound = libdeflate_gzip_compress_bound(c, x->body_out.n), n = 0;
-    if (budget_take(&x->budget, bound) == 0) {
-        char *p = malloc(bound);
-        n = p ? libdeflate_gzip_compress(c, x->body_out.p, x->body_out.n, p, bound) : 0;
-        if (n && n < x->body_out.n) {
-            char *less = realloc(p, n);
-            budget_release(&x->budget.account, bound - n);
-            out_fini(&x->body_out);
-            x->body_out = (struct out){
-                .p = less ? less : p, .n = n, .cap = n, .fd = -1, .budget = &x->budget};
-            web_answer_header(x, "Content-Encoding", "gzip");
-        } else {
-            free(p);
-            budget_release(&x->budget.account, bound);
-        }
+    struct out packed;
+    struct err e;
+    out_init_budget(&packed, SIZE_MAX, &x->budget);
+    if (compress_gzip(x->body_out.p, x->body_out.n, &x->budget, &packed, &e) == 0 &&
+        packed.n < x->body_out.n) {
+        out_trim(&packed);
+        out_fini(&x->body_out);
+        x->body_out = packed;
+        web_answer_header(x, "Content-Encoding", "gzip");
+    } else {
+        out_fini(&packed);
     }
-    libdeflate_free_compressor(c);
 }
 
 // libmicrohttpd's thread. What was sent is given back to the system page by page.
@@ -85,7 +77,7 @@ static ssize_t send_block(void *context, uint64_t position, char *buffer, size_t
         return MHD_CONTENT_READER_END_OF_STREAM;
     size_t n = r->answer_n - position < most ? r->answer_n - position : most;
     memcpy(buffer, r->answer + position, n);
-    web_note_moved(r->server, r->connection, n);
+    web_note_moved(r->connection, n);
     if (position - r->answer_freed >= GIVE_BACK) {
         uintptr_t from = ((uintptr_t)r->answer + r->answer_freed + 4095) & ~(uintptr_t)4095;
         uintptr_t to = ((uintptr_t)r->answer + position) & ~(uintptr_t)4095;
@@ -134,6 +126,8 @@ void web_answer_make(struct web_request *r)
     }
     if (!r->response)
         return;
+    if (r->last)
+        web_library.add_response_header(r->response, "Connection", "close");
     if (x->type)
         web_library.add_response_header(r->response, "Content-Type", x->type);
     for (size_t i = 0; i < x->n_headers; i++)
@@ -152,7 +146,6 @@ void web_finish(struct web_exchange *x)
     budget_release(&x->budget.account, r->cap);
     r->data = NULL;
     r->n = r->cap = 0;
-    web_set_phase(s, r->connection, WEB_SENDING, NULL);
     web_library.resume_connection(r->connection);
     s->handling--;
 }

@@ -2,10 +2,15 @@
 // in the order in which they came, and one owner cannot hold all workers.
 //
 // A lane has few workers while its work is short, and gets more when all of them are busy: work
-// that is short then shares the CPU with work that is long instead of waiting for it. A worker
-// whose request takes long gets less of the CPU; since only a privileged process can take that
-// back, such a worker ends with its request.
-#include <signal.h>
+// that is short then shares the CPU with work that is long instead of waiting for it. Requests that
+// take long run a few at a time and take turns as well, at the places where they look at their
+// deadline: so there are never many threads that want the CPU. (Priorities would do the same with
+// respect to everything else on the machine: on a busy one, a long query would hardly run at all.)
+//
+// libmicrohttpd's thread, which everybody waits for, takes no lock of workers, who may be held up
+// on a busy machine: it puts requests into an inbox. Workers are started by the sweeper, for which
+// nobody waits.
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -15,25 +20,61 @@
 #include "net/web_server.h"
 
 enum {
-    QUEUE_MAX = 4096,  // requests of one lane that wait
-    IDLE_SECONDS = 10, // an additional worker waits for work before it ends
-    LONG_NS = 250000000,
-    LONG_NICENESS = 8,
+    QUEUE_MAX = 4096,    // requests of one lane that wait
+    IDLE_SECONDS = 10,   // an additional worker waits for work before it ends
+    LONG_NS = 250000000, // work that takes longer takes turns
+    TURN_NS = 20000000,
+    WAIT_NS = 5000000, // for a turn, between looks at the deadline
+    JOIN_US = 2000,
 };
 
 // Queries leave the CPU to ingestion and to health checks.
 static const int niceness[WEB_LANES] = {[WEB_LANE_QUERY] = 3};
 
 struct web_worker {
-    struct web_worker *next, **link;
     struct web_server *server;
     enum web_lane lane;
-    pid_t tid;
-    int64_t busy_since; // 0: idle
-    bool demoted;
+    int64_t busy_since;
+    int64_t turn_end; // 0: it has no turn
 };
 
-// The next request of the lane whose owner may have one more worker; lock is held.
+static _Thread_local struct web_worker *current;
+
+// --- turns; the lane's lock is held ---
+
+static void queue_request(struct web_lane_queue *lane, enum web_lane which, struct web_request *r)
+{
+    struct web_turn *turn = &r->x.owner->turns[which];
+    if (!turn->first)
+        turn->last = &turn->first;
+    r->next = NULL;
+    *turn->last = r;
+    turn->last = &r->next;
+    if (!turn->listed) {
+        turn->listed = true;
+        turn->next = NULL;
+        *lane->last = r->x.owner;
+        lane->last = &turn->next;
+    }
+}
+
+static void empty_inbox(struct web_lane_queue *lane, enum web_lane which)
+{
+    struct web_request *latest = atomic_exchange(&lane->inbox, NULL), *oldest = NULL;
+    while (latest) {
+        struct web_request *next = latest->next;
+        latest->next = oldest;
+        oldest = latest;
+        latest = next;
+    }
+    while (oldest) {
+        struct web_request *next = oldest->next;
+        queue_request(lane, which, oldest);
+        oldest = next;
+    }
+}
+
+// The next request of the lane whose owner may have one more worker.
 static struct web_request *take_turn(struct web_lane_queue *lane, enum web_lane which)
 {
     unsigned most = lane->most_workers - lane->most_workers / 4;
@@ -64,171 +105,192 @@ static struct web_request *take_turn(struct web_lane_queue *lane, enum web_lane 
     return NULL;
 }
 
-// lock is held on entry and on return.
+// --- turns of what takes long ---
+
+static void end_turn(struct web_worker *w)
+{
+    if (w->turn_end)
+        sem_post(&w->server->turns);
+    w->turn_end = 0;
+}
+
+// A request is worked on by one worker, and then perhaps by other threads, who are not paused.
+static void wait_for_turn(struct budget *b)
+{
+    struct web_worker *w = current;
+    int64_t now = w ? budget_now() : 0;
+    if (!w || now - w->busy_since < LONG_NS ||
+        (w->turn_end && (now < w->turn_end || !w->server->waiting_turns)))
+        return;
+    struct web_server *s = w->server;
+    bool had = w->turn_end;
+    end_turn(w);
+    s->waiting_turns++;
+    if (had) // who waits gets it
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_NS / 5}, NULL);
+    do {
+        int64_t until = budget_now() + WAIT_NS;
+        struct timespec t = {until / 1000000000, until % 1000000000};
+        if (sem_clockwait(&s->turns, CLOCK_MONOTONIC, &t) == 0)
+            w->turn_end = budget_now() + TURN_NS;
+    } while (!w->turn_end && budget_check(b) == BUDGET_OK);
+    s->waiting_turns--;
+}
+
+// --- workers ---
+
+// Without the lane's lock.
 static void do_request(struct web_worker *w, struct web_request *r)
 {
     struct web_server *s = w->server;
     struct web_lane_queue *lane = &s->lanes[w->lane];
     struct web_owner *owner = r->x.owner;
-    w->busy_since = budget_now();
-    pthread_mutex_unlock(&s->lock);
     // The request may be gone once it is handled, and its owner with it.
     s->o.hold(s->o.context, owner);
+    w->busy_since = budget_now();
+    r->x.budget.pause = wait_for_turn;
     bool late = budget_check(&r->x.budget) != BUDGET_OK;
     (late ? s->o.late : s->o.handle)(s->o.context, &r->x);
-    pthread_mutex_lock(&s->lock);
-    w->busy_since = 0;
+    end_turn(w);
+    pthread_mutex_lock(&lane->lock);
     owner->turns[w->lane].running--;
     lane->running--;
     // Its owner's next request may have waited for this worker only.
-    if (owner->turns[w->lane].listed)
-        pthread_cond_signal(&lane->work);
-    pthread_mutex_unlock(&s->lock);
+    bool waits = owner->turns[w->lane].listed;
+    pthread_mutex_unlock(&lane->lock);
+    if (waits)
+        sem_post(&lane->work);
     s->o.release(s->o.context, owner);
-    pthread_mutex_lock(&s->lock);
 }
 
-// The next request; NULL: the worker is not needed any more. lock is held.
-static struct web_request *wait_for_work(struct web_worker *w)
+static struct web_request *next_request(struct web_worker *w, bool *ends, bool waited)
 {
     struct web_server *s = w->server;
     struct web_lane_queue *lane = &s->lanes[w->lane];
+    pthread_mutex_lock(&lane->lock);
+    empty_inbox(lane, w->lane);
+    struct web_request *r = take_turn(lane, w->lane);
+    *ends = !r && (s->ending || (waited && lane->n_workers > lane->least_workers));
+    lane->n_workers -= *ends;
+    pthread_mutex_unlock(&lane->lock);
+    return r;
+}
+
+// NULL: the worker is not needed any more.
+static struct web_request *wait_for_work(struct web_worker *w)
+{
+    struct web_lane_queue *lane = &w->server->lanes[w->lane];
     int64_t until = budget_now() + IDLE_SECONDS * INT64_C(1000000000);
     struct timespec t = {until / 1000000000, until % 1000000000};
-    struct web_request *r;
+    bool ends = false;
+    // First the token, then the request. The other way round, the token that is taken may be that
+    // of a request that came meanwhile, and its worker would sleep.
+    struct web_request *r = sem_trywait(&lane->work) == 0 ? next_request(w, &ends, false) : NULL;
+    if (r || ends)
+        return r;
     lane->idle++;
-    while (!(r = take_turn(lane, w->lane)) && !s->ending &&
-           (lane->n_workers <= lane->least_workers || budget_now() < until))
-        pthread_cond_timedwait(&lane->work, &s->lock, &t);
+    while (!r && !ends) {
+        bool waited = sem_clockwait(&lane->work, CLOCK_MONOTONIC, &t) && errno == ETIMEDOUT;
+        r = next_request(w, &ends, waited);
+        if (waited)
+            t.tv_sec += IDLE_SECONDS;
+    }
     lane->idle--;
     return r;
 }
 
 static void *work_lane(void *context)
 {
-    struct web_worker *w = context;
-    struct web_server *s = w->server;
-    struct web_lane_queue *lane = &s->lanes[w->lane];
-    w->tid = (pid_t)syscall(SYS_gettid);
+    struct web_worker *w = current = context;
+    struct web_lane_queue *lane = &w->server->lanes[w->lane];
     if (niceness[w->lane])
-        setpriority(PRIO_PROCESS, (id_t)w->tid, niceness[w->lane]);
-    pthread_mutex_lock(&s->lock);
-    for (struct web_request *r; !w->demoted && (r = wait_for_work(w));)
+        setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), niceness[w->lane]);
+    for (struct web_request *r; (r = wait_for_work(w));)
         do_request(w, r);
-    *w->link = w->next;
-    if (w->next)
-        w->next->link = w->link;
-    lane->n_workers--;
-    // Others may wait in the queue, for which this one was too slow.
-    if (w->demoted && lane->queued && !s->ending)
-        web_lanes_grow(s, w->lane);
-    if (!lane->n_workers)
-        pthread_cond_broadcast(&s->sweep);
-    pthread_mutex_unlock(&s->lock);
     free(w);
+    lane->n_threads--; // the last use of the server
     return NULL;
 }
 
-void web_lanes_grow(struct web_server *s, enum web_lane which)
+// -1: there is no other thread.
+static int start_worker(struct web_server *s, enum web_lane which)
 {
     struct web_lane_queue *lane = &s->lanes[which];
-    struct web_worker *w = lane->n_workers < lane->most_workers ? calloc(1, sizeof *w) : NULL;
-    if (!w)
-        return;
-    *w = (struct web_worker){.server = s, .lane = which};
-    sigset_t all, old;
+    struct web_worker *w = calloc(1, sizeof *w);
     pthread_t thread;
     pthread_attr_t attributes;
+    if (!w)
+        return -1;
+    *w = (struct web_worker){.server = s, .lane = which};
+    lane->n_workers++;
+    lane->n_threads++;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, &attributes, work_lane, w)) {
-        free(w);
-    } else {
-        lane->n_workers++;
-        w->next = s->workers;
-        w->link = &s->workers;
-        if (w->next)
-            w->next->link = &w->next;
-        s->workers = w;
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int failed = pthread_create(&thread, &attributes, work_lane, w);
     pthread_attr_destroy(&attributes);
+    if (!failed)
+        return 0;
+    lane->n_workers--;
+    lane->n_threads--;
+    free(w);
+    return -1;
 }
 
-void web_lanes_demote(struct web_server *s, int64_t now)
+void web_lanes_grow(struct web_server *s)
 {
-    for (struct web_worker *w = s->workers; w; w = w->next)
-        if (w->busy_since && now - w->busy_since > LONG_NS && !w->demoted && w->tid &&
-            w->lane != WEB_LANE_STATUS) {
-            setpriority(PRIO_PROCESS, (id_t)w->tid, LONG_NICENESS);
-            w->demoted = true;
-        }
+    for (enum web_lane i = 0; i < WEB_LANES; i++) {
+        struct web_lane_queue *lane = &s->lanes[i];
+        while (lane->queued > lane->idle && lane->n_workers < lane->most_workers && !s->ending &&
+               !start_worker(s, i))
+            ;
+    }
 }
 
 bool web_lanes_add(struct web_server *s, struct web_request *r)
 {
-    enum web_lane which = r->x.lane;
-    struct web_lane_queue *lane = &s->lanes[which];
-    struct web_turn *turn = &r->x.owner->turns[which];
-    pthread_mutex_lock(&s->lock);
-    bool taken = !s->stopping && lane->queued < QUEUE_MAX;
-    if (taken) {
-        if (!turn->first)
-            turn->last = &turn->first;
-        r->next = NULL;
-        *turn->last = r;
-        turn->last = &r->next;
-        if (!turn->listed) {
-            turn->listed = true;
-            turn->next = NULL;
-            *lane->last = r->x.owner;
-            lane->last = &turn->next;
-        }
-        lane->queued++;
-        s->handling++;
-        if (lane->idle < lane->queued)
-            web_lanes_grow(s, which);
-        pthread_cond_signal(&lane->work);
+    struct web_lane_queue *lane = &s->lanes[r->x.lane];
+    // First: who stops the server waits for what is counted here.
+    s->handling++;
+    if (s->stopping || lane->queued >= QUEUE_MAX) {
+        s->handling--;
+        return false;
     }
-    pthread_mutex_unlock(&s->lock);
-    return taken;
+    lane->queued++;
+    r->next = lane->inbox;
+    while (!atomic_compare_exchange_weak(&lane->inbox, &r->next, r))
+        ;
+    sem_post(&lane->work);
+    if (lane->idle < lane->queued && lane->n_workers < lane->most_workers)
+        sem_post(&s->wake);
+    return true;
 }
 
 int web_lanes_start(struct web_server *s)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_lock(&s->lock);
-    bool all = true;
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    sem_init(&s->turns, 0, processors > 0 ? (unsigned)processors : 1);
     for (enum web_lane i = 0; i < WEB_LANES; i++) {
         struct web_lane_queue *lane = &s->lanes[i];
         lane->last = &lane->first;
-        pthread_cond_init(&lane->work, &attributes);
+        sem_init(&lane->work, 0, 0);
+        pthread_mutex_init(&lane->lock, NULL);
         lane->least_workers = s->o.workers[i];
         lane->most_workers = i == WEB_LANE_QUERY    ? s->o.workers[i] * 8
                              : i == WEB_LANE_INGEST ? s->o.workers[i] * 4
                                                     : s->o.workers[i];
-        while (all && lane->n_workers < lane->least_workers) {
-            unsigned before = lane->n_workers;
-            web_lanes_grow(s, i);
-            all = lane->n_workers > before;
-        }
     }
-    pthread_mutex_unlock(&s->lock);
-    pthread_condattr_destroy(&attributes);
-    return all ? 0 : -1;
+    for (enum web_lane i = 0; i < WEB_LANES; i++)
+        while (s->lanes[i].n_workers < s->lanes[i].least_workers)
+            if (start_worker(s, i))
+                return -1;
+    return 0;
 }
 
 void web_lanes_join(struct web_server *s)
 {
-    pthread_mutex_lock(&s->lock);
-    s->stopping = s->ending = true;
     for (enum web_lane i = 0; i < WEB_LANES; i++)
-        pthread_cond_broadcast(&s->lanes[i].work);
-    while (s->workers)
-        pthread_cond_wait(&s->sweep, &s->lock);
-    pthread_mutex_unlock(&s->lock);
+        while (s->lanes[i].n_threads) {
+            sem_post(&s->lanes[i].work);
+            usleep(JOIN_US);
+        }
 }

@@ -1,7 +1,6 @@
 // Heads and bodies of requests, in libmicrohttpd's thread.
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #include "net/web_server.h"
 
@@ -80,51 +79,6 @@ void web_receive_end(void *server, struct MHD_Connection *c, void **request,
 
 // --- the head ---
 
-struct framing {
-    unsigned lengths, encodings, hosts, malformed;
-};
-
-// RFC 9110, 5.6.2
-static bool is_token(const char *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (p[i] <= ' ' || p[i] == 0x7f || strchr("\"(),/:;<=>?@[\\]{}", p[i]))
-            return false;
-    return n > 0;
-}
-
-// A tab may be in a value, other control characters may not.
-static bool is_field_value(const char *p, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (((unsigned char)p[i] < ' ' && p[i] != '\t') || p[i] == 0x7f)
-            return false;
-    return true;
-}
-
-static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, const char *name,
-                                     size_t n_name, const char *value, size_t n_value)
-{
-    struct framing *f = context;
-    (void)kind;
-    f->malformed += !is_token(name, n_name) || (value && !is_field_value(value, n_value));
-    f->lengths += strcasecmp(name, "Content-Length") == 0;
-    f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
-    f->hosts += strcasecmp(name, "Host") == 0;
-    return MHD_YES;
-}
-
-// Two readers of such a request may see different ends of it (request smuggling).
-static bool is_ambiguous(struct web_request *r)
-{
-    struct framing f = {0, 0, 0, 0};
-    web_library.get_connection_values_n(r->connection, MHD_HEADER_KIND, count_framing, &f);
-    struct str encoding = web_header(&r->x, "Transfer-Encoding");
-    bool unknown = encoding.p && !(encoding.n == 7 && strncasecmp(encoding.p, "chunked", 7) == 0);
-    return f.malformed || f.lengths > 1 || f.encodings > 1 || f.hosts > 1 ||
-           (f.lengths && f.encodings) || unknown;
-}
-
 // Ends a request before its body is read: with what is in x.
 static void refuse(struct web_request *r)
 {
@@ -160,7 +114,7 @@ static enum MHD_Result send_answer(struct web_request *r)
     return web_library.queue_response(r->connection, (unsigned)r->x.status, r->response);
 }
 
-static enum MHD_Result take_head(struct web_request *r, const char *method)
+static enum MHD_Result take_head(struct web_request *r, const char *method, const char *version)
 {
     struct web_server *s = r->server;
     struct str uri = str_from(r->uri);
@@ -173,17 +127,20 @@ static enum MHD_Result take_head(struct web_request *r, const char *method)
     uint64_t n = 0;
     bool is_number = !length.p || str_to_u64(length, 10, &n);
     size_t discard = DISCARD_MOST;
-    if (is_ambiguous(r) || !is_number) {
+    // What comes after chunks is never taken for a request: libmicrohttpd reads their sizes more
+    // generously than others do.
+    r->last = web_header(&r->x, "Transfer-Encoding").p;
+    if (web_head_is_ambiguous(r, method, version) || !is_number) {
         web_answer_refusal(r, 400, "invalid_argument",
                            "a header is malformed, or Content-Length, Transfer-Encoding or Host is "
                            "ambiguous");
-        web_answer_header(&r->x, "Connection", "close");
+        r->last = true;
         refuse(r);
         return send_answer(r);
     }
     if (s->stopping) {
         refuse_busy(r);
-        web_answer_header(&r->x, "Connection", "close");
+        r->last = true;
     } else if (!s->o.admit(s->o.context, &r->x)) {
         refuse(r);
     } else {
@@ -245,7 +202,7 @@ static void reserve(struct web_request *r, size_t need)
 static enum MHD_Result take_body(struct web_request *r, const char *upload, size_t n)
 {
     r->server->bytes_in += n;
-    web_note_moved(r->server, r->connection, n);
+    web_note_moved(r->connection, n);
     if (!r->refused)
         reserve(r, r->n + n);
     if (r->refused) {
@@ -285,10 +242,10 @@ enum MHD_Result web_receive(void *server, struct MHD_Connection *c, const char *
 {
     struct web_server *s = server;
     struct web_request *r = *request;
-    (void)url, (void)version;
+    (void)url;
     if (!r) {
         *request = r = request_new(s, c);
-        return r ? take_head(r, method) : MHD_NO;
+        return r ? take_head(r, method, version) : MHD_NO;
     }
     if (*n_upload) {
         size_t n = *n_upload;

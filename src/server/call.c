@@ -1,5 +1,6 @@
 #include "server/call.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -13,6 +14,7 @@ static const struct {
 } codes[] = {
     [CALL_UNKNOWN] = {"unknown", 500},
     [CALL_INVALID_ARGUMENT] = {"invalid_argument", 400},
+    [CALL_FAILED_PRECONDITION] = {"failed_precondition", 400},
     [CALL_NOT_FOUND] = {"not_found", 404},
     [CALL_PERMISSION_DENIED] = {"permission_denied", 403},
     [CALL_RESOURCE_EXHAUSTED] = {"resource_exhausted", 429},
@@ -59,6 +61,12 @@ static void write_warnings(struct call *c)
 
 void call_finish(struct call *c)
 {
+    struct out *out = &c->x->body_out;
+    if (out->error == ECANCELED) {
+        out->error = 0;
+        call_fail_budget(c, "writing the answer to");
+        return;
+    }
     write_warnings(c);
     int digit = c->x->status / 100;
     c->server->counters.answers[digit >= 1 && digit <= 5 ? digit : 0]++;
@@ -126,8 +134,9 @@ void call_fail_store(struct call *c, int result, const struct err *e)
     enum call_code code = result == STORE_BAD_INPUT || refused ? CALL_INVALID_ARGUMENT
                           : result == STORE_BUSY               ? CALL_RESOURCE_EXHAUSTED
                           : result == STORE_FULL               ? CALL_UNAVAILABLE
+                          : result == STORE_FORMAT             ? CALL_FAILED_PRECONDITION
                                                                : CALL_UNKNOWN;
-    if (code == CALL_UNKNOWN || code == CALL_UNAVAILABLE)
+    if (code == CALL_UNKNOWN || code == CALL_UNAVAILABLE || code == CALL_FAILED_PRECONDITION)
         server_log("error", "the store failed", "error", e->message, NULL);
     call_fail(c, code, 0, "%s", e->message);
 }

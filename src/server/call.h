@@ -22,15 +22,16 @@ struct call {
 
 // Codes of the Connect protocol and their statuses.
 enum call_code {
-    CALL_UNKNOWN,            // 500
-    CALL_INVALID_ARGUMENT,   // 400
-    CALL_NOT_FOUND,          // 404
-    CALL_PERMISSION_DENIED,  // 403
-    CALL_RESOURCE_EXHAUSTED, // 429
-    CALL_UNIMPLEMENTED,      // 501
-    CALL_UNAVAILABLE,        // 503
-    CALL_UNAUTHENTICATED,    // 401
-    CALL_DEADLINE_EXCEEDED,  // 504
+    CALL_UNKNOWN,             // 500
+    CALL_INVALID_ARGUMENT,    // 400
+    CALL_FAILED_PRECONDITION, // 400
+    CALL_NOT_FOUND,           // 404
+    CALL_PERMISSION_DENIED,   // 403
+    CALL_RESOURCE_EXHAUSTED,  // 429
+    CALL_UNIMPLEMENTED,       // 501
+    CALL_UNAVAILABLE,         // 503
+    CALL_UNAUTHENTICATED,     // 401
+    CALL_DEADLINE_EXCEEDED,   // 504
 };
 
 // Answers {"code":..., "message":...}; status 0: that of the code. Ends the call.

@@ -36,7 +36,8 @@ static int open_care(struct care *c, const struct server_options *options, struc
         return -1;
     c->data = options->data ? options->data : c->config->data;
     c->place = options->store ? options->store : c->config->place;
-    struct store_options look = {.look_only = true, .note = note, .note_ctx = c};
+    struct store_options look = {
+        .memory = c->config->store.memory, .look_only = true, .note = note, .note_ctx = c};
     struct debuginfo_options debuginfo = {.data = c->data};
     char path[4200];
     if (c->place) { // Debug files are where the server runs, which may be elsewhere.
@@ -217,7 +218,7 @@ int server_check(const struct server_options *options)
     if (!result && c.debuginfo)
         debuginfo_check(c.debuginfo, note, &c);
     if (!result && !c.noted)
-        result = store_stats(c.store, STR(""), &stats, &e);
+        result = store_stats(c.store, STR(""), NULL, &stats, &e);
     if (!result && !c.noted)
         printf("%s: %u days, %llu bytes: nothing is wrong\n", c.place ? c.place : c.data,
                stats.days, (unsigned long long)stats.bytes);

@@ -27,7 +27,7 @@ struct naming {
     uint32_t *locations;
     uint64_t *offsets, *vaddrs;
     size_t n;
-    // Inside of symbol_lookup_many, which must not be jumped out of: no memory.
+    // Inside of symbol_lookup_many, which must not be jumped out of.
     bool failed;
     struct err error;
 };
@@ -126,25 +126,23 @@ static void add_frames(struct naming *n, size_t i, const struct symbol_frame *fr
     n->names[n->n_names++] = (struct store_name){n->id, n->offsets[i], kept, (size_t)n_frames};
 }
 
-static void take_frames(void *ctx, size_t i, const struct symbol_frame *frames, int n_frames)
+static bool take_frames(void *ctx, size_t i, const struct symbol_frame *frames, int n_frames)
 {
+    enum { LOOKUP_STEPS = 64 }; // of arena_spend
     struct naming *n = ctx;
     struct arena_trap trap;
-    if (n->failed)
-        return;
-    if (n_frames <= 0) {
-        remember_unknown(n, n->offsets[i]);
-        return;
-    }
     if (ARENA_TRY(n->arena, trap)) {
         arena_caught(n->arena, &n->error);
         n->failed = true;
-        return;
+        return false;
     }
-    if (i % 4096 == 0)
-        arena_check(n->arena);
-    add_frames(n, i, frames, n_frames);
+    arena_spend(n->arena, LOOKUP_STEPS);
+    if (n_frames > 0)
+        add_frames(n, i, frames, n_frames);
+    else
+        remember_unknown(n, n->offsets[i]);
     arena_try_end(n->arena);
+    return true;
 }
 
 static struct symbol_file *open_file(const struct naming *n)
@@ -180,6 +178,7 @@ static void name_mapping(struct naming *n, uint32_t mapping)
     for (uint32_t i = 0; i < q->n_locations; i++) {
         const struct model_location *l = &q->locations[i];
         uint64_t offset = l->address - m->start + m->offset;
+        arena_spend(n->arena, 1);
         if (l->mapping != mapping || l->n_lines || is_unknown(n, offset))
             continue;
         n->locations[n->n] = i;
@@ -283,22 +282,6 @@ static int name_locked(struct naming *n, const bool *wanted, struct err *e)
     return 0;
 }
 
-// A request that waits for others' look-ups until its deadline ends there.
-static void lock_naming(struct debuginfo *d, struct arena *arena)
-{
-    const struct budget *budget = arena_budget(arena);
-    int64_t until = budget ? budget->deadline : 0;
-    struct timespec t = {until / 1000000000, until % 1000000000};
-    if (!until) {
-        pthread_mutex_lock(&d->naming);
-        return;
-    }
-    if (pthread_mutex_clocklock(&d->naming, CLOCK_MONOTONIC, &t) == 0)
-        return;
-    arena_check(arena);
-    arena_fail(arena, "names of other requests are being looked up: try again");
-}
-
 int debuginfo_name(struct debuginfo *d, struct str tenant, struct store_stacks *stacks,
                    struct arena *arena, struct err *e)
 {
@@ -309,9 +292,15 @@ int debuginfo_name(struct debuginfo *d, struct str tenant, struct store_stacks *
         .d = d, .tenant = tenant, .arena = arena, .q = model_profile_derive(p, arena)};
     int code = 0;
     if (any) {
-        lock_naming(d, arena);
+        struct budget *budget = arena_budget(arena);
+        if (budget_lock(budget, &d->naming))
+            arena_check(arena);
+        if (budget)
+            budget->holds_lock = true;
         n.replaced = d->replaced;
         code = name_locked(&n, wanted, e);
+        if (budget)
+            budget->holds_lock = false;
         pthread_mutex_unlock(&d->naming);
     }
     if (!code) {

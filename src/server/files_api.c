@@ -1,6 +1,5 @@
 // Files that somebody looks at: read, drawn, forgotten.
 #include "codec/codec.h"
-#include "model/events.h"
 #include "net/multipart.h"
 #include "server/query_api.h"
 
@@ -73,7 +72,6 @@ static struct model_profile *read_file(struct call *c, struct str content, const
 static int draw(struct call *c, const struct upload *u, struct err *e)
 {
     const struct model_profile *sides[2] = {NULL, read_file(c, u->profile, "profile", e)};
-    double weights[2] = {0, 0};
     if (!sides[1] || (u->base.n && !(sides[0] = read_file(c, u->base, "base", e))))
         return -1;
     int type = model_type_index(sides[1], u->request.type, e);
@@ -83,12 +81,8 @@ static int draw(struct call *c, const struct upload *u, struct err *e)
         int base = model_type_index(sides[0], model_str(sides[1], sides[1]->types[type].type), e);
         if (base < 0)
             return -1;
-        weights[0] = model_event_weight(sides[0], (uint32_t)base);
-        weights[1] = model_event_weight(sides[1], (uint32_t)type);
     }
-    // Both files carry what they were taken with; the weight of an event is no period of theirs.
-    bool file = str_eq(u->request.format, STR("pprof"));
-    return api_draw(c, sides, &u->request, true, file ? (double[2]){0, 0} : weights, e);
+    return api_draw(c, sides, &u->request, true, (double[2]){0, 0}, e);
 }
 
 void api_flame_files(struct call *c, struct str body)

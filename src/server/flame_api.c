@@ -59,15 +59,12 @@ static const struct model_profile *filter(const struct model_profile *p,
 
 // --- answers ---
 
-static void write_about(struct out *out, const struct model_profile *p, uint32_t type, bool diff,
-                        const double weights[2], const struct notes *notes)
+static void write_about(struct out *out, const struct model_profile *p, uint32_t type,
+                        const struct notes *notes)
 {
     out_text(out, "{\"types\":");
     json_write_types(out, p);
-    out_printf(out, ",\"type\":%u,\"events\":[", type);
-    if (diff && weights[0] > 0 && weights[1] > 0)
-        out_printf(out, "[%.9g,%.9g]", weights[0], weights[1]);
-    out_text(out, "],\"notes\":[");
+    out_printf(out, ",\"type\":%u,\"notes\":[", type);
     for (size_t i = 0; i < notes->n; i++) {
         out_text(out, i ? "," : "");
         json_write_string(out, str_from(notes->items[i]));
@@ -145,6 +142,7 @@ int api_draw(struct call *c, const struct model_profile *sides[2], const struct 
         .by = by,
         .path = r->path.items,
         .n_path = r->path.n,
+        .event_weights = {weights[0], weights[1]},
     };
     struct report_flame *flame = report_flame_new(c->arena, sides[1], &o, e);
     if (!flame)
@@ -156,7 +154,7 @@ int api_draw(struct call *c, const struct model_profile *sides[2], const struct 
         report_flame_html(flame, &style, &c->x->body_out);
         return 0;
     }
-    write_about(&c->x->body_out, sides[1], (uint32_t)type, sides[0] != NULL, weights, &notes);
+    write_about(&c->x->body_out, sides[1], (uint32_t)type, &notes);
     report_flame_json(flame, &style, &c->x->body_out);
     out_char(&c->x->body_out, '}');
     return 0;
@@ -230,10 +228,6 @@ static void draw_stored(struct call *c)
         if ((asked[0] || str_eq(r->format, STR("pprof"))) && weigh(c, asked[i], &weights[i]))
             return;
     }
-    // A side without samples has the other one's events: none of them is noise.
-    for (int i = 0; asked[0] && i < 2; i++)
-        if (!(weights[i] > 0))
-            weights[i] = weights[1 - i];
     r->type = STR("");
     if (api_draw(c, sides, r, false, weights, &e)) {
         call_fail_input(c, CALL_INVALID_ARGUMENT, 0, &e);

@@ -50,13 +50,15 @@ struct batch {
 };
 
 // A time that no clock shows is the sender's fault, not the profile's: 1970, or years ahead.
-static int64_t plausible_time(struct batch *batch, const struct ingest_item *item, int64_t now)
+static int64_t plausible_time(struct batch *batch, const struct ingest_item *item, int64_t now,
+                              bool *is_untimed)
 {
     const int64_t year = (int64_t)365 * 86400 * 1000000000;
     int64_t time = item->profile->time_nanos, other = item->fallback_time;
     bool is_good = time >= year && time <= now + year;
     bool is_other_good = other >= year && other <= now + year;
     batch->corrected += !is_good && (time || (other && !is_other_good));
+    *is_untimed = !is_good && !is_other_good;
     return is_good ? time : is_other_good ? other : now;
 }
 
@@ -98,7 +100,8 @@ static int add_item(struct server *s, struct str tenant, struct ingest_item *ite
         return ADD_BAD_PROFILE;
     if (ingest_is_go(p, item->labels, item->n_labels))
         ingest_fix_go((struct model_profile *)p, arena);
-    int64_t now = server_now(), time = plausible_time(batch, item, now);
+    bool is_untimed;
+    int64_t now = server_now(), time = plausible_time(batch, item, now, &is_untimed);
     if (limits_time(limits, time, store_time(s->store), now, batch->backfill, item->labels,
                     item->n_labels, e))
         return ADD_BAD_TIME;
@@ -127,6 +130,7 @@ static int add_item(struct server *s, struct str tenant, struct ingest_item *ite
             .labels = parts[i].labels,
             .n_labels = parts[i].n_labels,
             .time = time,
+            .is_untimed = is_untimed,
             .duration = p->duration_nanos > 0 ? p->duration_nanos : 0,
             .profile = used_types(parts[i].profile, arena),
             .id = item->id,

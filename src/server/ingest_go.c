@@ -44,20 +44,18 @@ bool ingest_is_go(const struct model_profile *p, const struct store_label *label
             if (str_eq(labels[i].value, str_from(others[k])))
                 return false;
     }
-    // Most strings can be told from all signs by their first and last bytes.
-    bool first[256] = {false}, last[256] = {false};
+    // By a string's first and last bytes: a bit for each sign that it may begin or end with.
+    uint16_t first[256] = {0}, last[256] = {0};
     for (size_t k = 0; k < sizeof signs / sizeof *signs; k++) {
-        first[(unsigned char)signs[k].text.p[0]] = true;
-        last[(unsigned char)signs[k].text.p[signs[k].text.n - 1]] = true;
+        first[(unsigned char)signs[k].text.p[0]] |= (uint16_t)(1u << k);
+        last[(unsigned char)signs[k].text.p[signs[k].text.n - 1]] |= (uint16_t)(1u << k);
     }
     for (size_t i = 0; i < p->strings->n; i++) {
         struct str s = p->strings->items[i];
-        if (!s.n || (!first[(unsigned char)s.p[0]] && !last[(unsigned char)s.p[s.n - 1]]))
-            continue;
-        for (size_t k = 0; k < sizeof signs / sizeof *signs; k++) {
-            struct str sign = signs[k].text;
-            if ((s.p[0] == sign.p[0] && str_starts(s, sign)) ||
-                (s.p[s.n - 1] == sign.p[sign.n - 1] && str_ends(s, sign)))
+        unsigned may = s.n ? first[(unsigned char)s.p[0]] | last[(unsigned char)s.p[s.n - 1]] : 0u;
+        for (; may; may &= may - 1) {
+            unsigned k = (unsigned)__builtin_ctz(may);
+            if (str_starts(s, signs[k].text) || str_ends(s, signs[k].text))
                 return signs[k].go;
         }
     }

@@ -218,7 +218,7 @@ void api_stats(struct call *c)
         return;
     struct store_stats stats = {0};
     struct err e = {""};
-    int result = store_stats(c->server->store, c->tenant, &stats, &e);
+    int result = store_stats(c->server->store, c->tenant, &c->x->budget, &stats, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return;

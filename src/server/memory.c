@@ -34,10 +34,10 @@ static uint64_t cgroup_limit(const char *root, const char *file, char *group)
     }
 }
 
-uint64_t memory_available(void)
+// The smallest limit of the process's cgroups; UINT64_MAX: there is none.
+static uint64_t cgroup_memory(void)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    uint64_t least = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : (uint64_t)1 << 30;
+    uint64_t least = UINT64_MAX;
     FILE *f = fopen("/proc/self/cgroup", "re");
     char line[1024];
     while (f && fgets(line, sizeof line, f)) {
@@ -59,4 +59,12 @@ uint64_t memory_available(void)
     if (f)
         fclose(f);
     return least;
+}
+
+uint64_t memory_default(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    uint64_t machine = pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : (uint64_t)1 << 30;
+    uint64_t allowed = cgroup_memory();
+    return allowed / 4 * 3 < machine / 4 ? allowed / 4 * 3 : machine / 4;
 }

@@ -1,7 +1,8 @@
-// How much memory this process may use.
+// How much memory this process should use.
 #pragma once
 
 #include <stdint.h>
 
-// The smallest memory limit of the process's cgroups, or the machine's memory if that is less.
-uint64_t memory_available(void);
+// Three quarters of what the process's cgroups allow, or a quarter of the machine's memory if that
+// is less.
+uint64_t memory_default(void);

@@ -44,12 +44,9 @@ void metrics_answer(struct call *c)
     struct out *out = &c->x->body_out;
     struct store_counters store = {0};
     struct web_counts web = {0};
-    struct store_stats stats = {0};
-    struct err e;
     store_counters(s->store, &store);
     if (s->web)
         web_counts(s->web, &web);
-    store_stats(s->store, (struct str){"", 0}, &stats, &e);
     c->x->type = "text/plain; version=0.0.4; charset=utf-8";
     put(out, "counter", "kiln_profiles_received_total", "Profiles taken in.", s->counters.profiles);
     put(out, "counter", "kiln_samples_received_total", "Samples taken in.", s->counters.samples);
@@ -99,12 +96,12 @@ void metrics_answer(struct call *c)
     put(out, "gauge", "kiln_store_cache_bytes", "Of the store's caches.", store.cache_bytes);
     put(out, "counter", "kiln_store_days_dropped_total", "Days dropped.", store.days_dropped);
     put(out, "counter", "kiln_store_hours_closed_total", "Hours rolled up.", store.hours_closed);
-    put(out, "gauge", "kiln_store_bytes", "On disk.", stats.bytes);
-    put(out, "gauge", "kiln_store_days", "Days kept.", stats.days);
+    put(out, "gauge", "kiln_store_bytes", "On disk.", store.bytes);
+    put(out, "gauge", "kiln_store_days", "Days kept.", store.days);
     put(out, "counter", "kiln_store_close_failures_total",
         "Hours of a service that could not be closed, each time they were tried.",
         store.close_failures);
-    put(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.", stats.damaged_days);
+    put(out, "gauge", "kiln_store_damaged_days", "Days that cannot be read.", store.damaged_days);
     if (store.remote) {
         put(out, "gauge", "kiln_store_remote_up", "Whether ClickHouse took the last batch.",
             store.remote_up);

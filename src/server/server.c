@@ -23,6 +23,7 @@ enum {
     CONNECTIONS = 4096,
     OTHER_MEMORY = 64 << 20, // of the process: code, stacks, connections, what is kept for later
     MEMORY_LEAST = 32 << 20, // of requests
+    STOP_MS = 4500,          // from the signal to the end of the process
 };
 static const uint64_t MEMORY_MOST = (uint64_t)2 << 30; // unless the configuration says otherwise
 
@@ -51,17 +52,13 @@ static char *read_pem(const char *file, struct err *e)
     return text;
 }
 
-// Beside what the store may hold. Without a limit in the configuration: three quarters of what the
-// process's cgroup allows, or a quarter of the machine, and 2 GiB at the most.
+// Of requests: what the store may hold is beside it.
 static void limit_memory(struct server *s, const struct store_options *store)
 {
     const struct server_config *config = s->config;
-    uint64_t machine = memory_available(), total = config->process_memory;
+    uint64_t total = config->process_memory;
     if (!total) {
-        total = machine / 4 * 3;
-        uint64_t physical = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-        if (total > physical / 4)
-            total = physical / 4;
+        total = memory_default();
         if (total > MEMORY_MOST)
             total = MEMORY_MOST;
     }
@@ -150,6 +147,26 @@ static void wait_for_signals(struct server *s, const char *file, const sigset_t 
     }
 }
 
+// Orchestrators kill what does not end within seconds. Requests are canceled and nothing new
+// begins, but a disk or a network file system may hold a thread for long. What was acknowledged is
+// durable, so nothing is lost by leaving the rest behind.
+static void *exit_in_time(void *context)
+{
+    struct timespec t = {STOP_MS / 1000, STOP_MS % 1000 * 1000000};
+    (void)context;
+    while (nanosleep(&t, &t) && errno == EINTR)
+        ;
+    server_log("error", "stopping took too long: exiting", "seconds", "4.5", NULL);
+    _exit(0);
+}
+
+static void limit_stop(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, exit_in_time, NULL) == 0)
+        pthread_detach(thread);
+}
+
 static int serve(struct server *s, const struct server_options *o, struct err *e)
 {
     struct listener listener;
@@ -190,6 +207,7 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
             server_log("info", "listening", "address", listener.address, "data", s->config->data,
                        "version", KILN_VERSION, NULL);
             wait_for_signals(s, o->config, &signals);
+            limit_stop();
             web_stop(s->web);
             result = 0;
         } else {

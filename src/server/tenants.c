@@ -58,15 +58,18 @@ struct tenant *tenants_get(struct str name)
 void tenants_hold(void *context, struct web_owner *owner)
 {
     (void)context;
-    pthread_mutex_lock(&tenants.lock);
-    ((struct tenant *)owner)->references++;
-    pthread_mutex_unlock(&tenants.lock);
+    ((struct tenant *)owner)->references++; // beside that of the caller
 }
 
 void tenants_release(void *context, struct web_owner *owner)
 {
     (void)context;
     struct tenant *t = (struct tenant *)owner;
+    // Workers on a busy machine may be held up for long: only the last reference needs the lock.
+    unsigned n = t->references;
+    while (n > 1)
+        if (atomic_compare_exchange_weak(&t->references, &n, n - 1))
+            return;
     pthread_mutex_lock(&tenants.lock);
     if (--t->references == 0) {
         struct tenant **at = bucket_of(str_from(t->name));

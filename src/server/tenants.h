@@ -7,8 +7,8 @@
 struct tenant {
     struct web_owner owner; // the first member: an owner is its tenant
     struct tenant *next;
-    unsigned references;
-    char title[160]; // "tenant NAME", in messages
+    _Atomic unsigned references; // from 1 on by anybody who has one; to and from 0 under the lock
+    char title[160];             // "tenant NAME", in messages
     char name[];
 };
 

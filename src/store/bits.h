@@ -51,11 +51,14 @@ struct bits {
 // n is at most 56.
 static inline void bits_put(struct bits *b, uint64_t v, unsigned n)
 {
+    pack_room(b->to, 8);
     b->word |= v << b->n;
     b->n += n;
-    pack_room(b->to, 8);
-    for (; b->n >= 8; b->n -= 8, b->word >>= 8)
-        b->to->p[b->to->n++] = (uint8_t)b->word;
+    uint64_t bytes = htole64(b->word);
+    memcpy(b->to->p + b->to->n, &bytes, 8);
+    b->to->n += b->n >> 3;
+    b->word >>= b->n & 56;
+    b->n &= 7;
 }
 
 static inline void bits_put_all(struct bits *b, uint64_t v)
@@ -72,8 +75,13 @@ static inline void bits_put_code(struct bits *b, uint64_t v, unsigned k)
         return;
     }
     unsigned ones = (unsigned)(v >> k);
-    bits_put(b, (UINT64_C(1) << ones) - 1, ones + 1);
-    bits_put(b, v & ((UINT64_C(1) << k) - 1), k);
+    uint64_t head = (UINT64_C(1) << ones) - 1, rest = v & ((UINT64_C(1) << k) - 1);
+    if (ones + 1 + k <= 56) {
+        bits_put(b, head | rest << (ones + 1), ones + 1 + k);
+    } else {
+        bits_put(b, head, ones + 1);
+        bits_put(b, rest, k);
+    }
 }
 
 static inline void bits_put_wide(struct bits *b, uint64_t v, unsigned k)

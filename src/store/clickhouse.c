@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 void clickhouse_note(struct clickhouse *c, const char *format, ...)
@@ -152,7 +153,7 @@ static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
     }
     *puts = arena_array(arena, r->n, sizeof **puts);
     for (size_t i = 0; i < r->n; i++)
-        clickhouse_rows(&c->written, &r->puts[i], batch, arena, &(*puts)[i]);
+        clickhouse_rows(c, &r->puts[i], batch, arena, &(*puts)[i]);
     arena_try_end(arena);
     return 0;
 }
@@ -229,7 +230,8 @@ static void clickhouse_counters(void *driver, struct store_counters *counters)
     pthread_mutex_lock(&c->lock);
     counters->days_dropped = c->days_dropped;
     counters->cache_bytes = (c->written.mask + 1) * sizeof *c->written.slots +
-                            (c->stored.mask + 1) * sizeof *c->stored.slots;
+                            (c->stored.mask + 1) * sizeof *c->stored.slots +
+                            (c->ids.mask + 1) * sizeof *c->ids.slots;
     for (const struct stacks_cache *at = c->caches; at; at = at->next)
         counters->cache_bytes += at->size;
     pthread_mutex_unlock(&c->lock);
@@ -286,6 +288,7 @@ static void clickhouse_close(void *driver)
     }
     known_fini(&c->written);
     known_fini(&c->stored);
+    id_cache_fini(&c->ids);
     pthread_mutex_destroy(&c->lock);
     explicit_bzero(c->at.password, sizeof c->at.password);
     free(c);
@@ -347,7 +350,9 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
         return code;
     }
     if (!code && (known_init(&c->written, options->memory / 256) ||
-                  known_init(&c->stored, options->memory / 16)))
+                  known_init(&c->stored, options->memory / 16) ||
+                  id_cache_init(&c->ids, options->memory / 16) ||
+                  getrandom(&c->stack_key, sizeof c->stack_key, 0) != sizeof c->stack_key))
         code = err_set(e, "no memory to open the store");
     if (!code)
         code = spool_open(&c->spool, options->directory ? options->directory : "kiln-data", e);

@@ -31,9 +31,6 @@
 #include "store/retention.h"
 #include "store/symbols.h"
 
-#define HOUR_NANOS (INT64_C(3600) * 1000000000)
-#define DAY_NANOS (24 * HOUR_NANOS)
-
 // In the order in which they are sent: what others refer to comes first.
 enum table { T_LOCATIONS, T_STACKS, T_SERIES, T_SAMPLES, T_PROFILES, N_TABLES };
 extern const char *const clickhouse_tables[N_TABLES];
@@ -41,7 +38,7 @@ extern const char *const clickhouse_tables[N_TABLES];
 // Rows of these two are numbers and, at the end, the tenant: within a put all are of one size, so
 // their place in a batch is known by counting.
 enum {
-    SAMPLE_ROW = 2 + 16 + 4 + 16 + 16 + 8 + 8 + 16 + 8 + 8,
+    SAMPLE_ROW = 2 + 16 + 4 + 16 + 8 + 8 + 8 + 16 + 8 + 8,
     PROFILE_ROW = 2 + 16 + 4 + 16 + 8 + 16 + 8 + 8 + 4 + 1 + 1 + 8,
 };
 // Where a column begins in a row of either, and in one of profiles.
@@ -94,6 +91,17 @@ struct known {
     size_t mask;
 };
 
+// A lossy cache of ids by their content, so that most need not be made: SipHash takes time. Content
+// is told apart by 128 bits of a hash with secrets of the process.
+struct id_slot {
+    struct id key, id;
+};
+struct id_cache {
+    struct id_slot *slots;
+    size_t mask;
+    uint64_t seed[4];
+};
+
 // How often a day was dropped: dropping begins and ends. While the two differ somebody is at it.
 struct day_drops {
     uint16_t day;
@@ -116,6 +124,8 @@ struct clickhouse {
     struct retention retention; // the same
     int64_t next_sweep;         // the same, CLOCK_MONOTONIC
     struct known written;       // rows that the open segment has; of the committing thread
+    struct id_cache ids;        // of the committing thread
+    struct id stack_key;        // under lock; see clickhouse_stack_key
     struct known stored;        // rows that ClickHouse has; of the sending thread
     struct spool spool;
     pthread_t sender;
@@ -162,6 +172,9 @@ __int128 row_sum(struct unpack *b);
 int clickhouse_migrate(struct clickhouse *c, struct err *e);
 // Changes nothing: whether there is a store of this version.
 int clickhouse_look(struct clickhouse *c, struct err *e);
+// The secret that numbers of stacks are made with, the same in all servers of a database. One that
+// has not reached ClickHouse yet has one of its own: then a stack has several numbers.
+struct id clickhouse_stack_key(struct clickhouse *c);
 
 // --- clickhouse_rows.c ---
 
@@ -172,8 +185,11 @@ struct put_rows {
 };
 // Everything is in arena, out of which it may jump. A segment has the rows that its samples refer
 // to, each once: those in written are left out, and what is written is in it then.
-void clickhouse_rows(struct known *written, const struct store_put *put, uint64_t batch,
+void clickhouse_rows(struct clickhouse *c, const struct store_put *put, uint64_t batch,
                      struct arena *arena, struct put_rows *to);
+
+// --- clickhouse_ids.c ---
+
 int known_init(struct known *k, size_t bytes);
 void known_clear(struct known *k);
 void known_fini(struct known *k);
@@ -181,6 +197,17 @@ void known_fini(struct known *k);
 // from now on.
 bool known_has(const struct known *k, struct id id, uint16_t day, uint64_t nth);
 void known_add(struct known *k, struct id id, uint16_t day, uint64_t nth);
+
+int id_cache_init(struct id_cache *c, size_t bytes);
+void id_cache_fini(struct id_cache *c);
+struct id id_cache_text(const struct id_cache *c, struct str text);
+// The key of what key was of, followed by x.
+static inline struct id id_cache_mix(const struct id_cache *c, struct id key, struct id x)
+{
+    return (struct id){hash_fold(key.a ^ x.a, c->seed[2]), hash_fold(key.b + x.b, c->seed[3])};
+}
+bool id_cache_find(const struct id_cache *c, struct id key, struct id *id);
+void id_cache_add(struct id_cache *c, struct id key, struct id id);
 
 // --- clickhouse_spool.c ---
 
@@ -301,10 +328,11 @@ struct stacks_cache {
     char *names;
     struct symbols *symbols;
     struct hash_table index; // in symbols' arena
-    struct id *ids;
+    uint64_t *numbers;
     uint32_t *nodes;
-    size_t n, cap_ids, cap_nodes;
-    bool half_added; // Something failed in the middle: not to be used again.
+    size_t n, cap_numbers, cap_nodes;
+    bool half_added;  // Something failed in the middle: not to be used again.
+    bool has_doubles; // Two stacks have one number.
     pthread_mutex_t use;
     // Under the lock of all.
     unsigned users;
@@ -313,16 +341,16 @@ struct stacks_cache {
     bool expired; // not to be found; the last user frees it
     struct stacks_cache *next;
 };
-int stacks_take(struct clickhouse *c, struct str tenant, struct str service,
+int stacks_take(struct clickhouse *c, struct str tenant, struct str service, struct budget *budget,
                 struct stacks_cache **cache, struct err *e);
 void stacks_give(struct clickhouse *c, struct stacks_cache *cache);
-// Sees to it that all ids have nodes. budget: of the query.
+// Sees to it that all numbers have nodes. budget: of the query.
 int stacks_need(struct clickhouse *c, struct stacks_cache *cache, const struct store_select *select,
-                const struct id *ids, size_t n, struct budget *budget, struct err *e);
+                const uint64_t *numbers, size_t n, struct budget *budget, struct err *e);
 // What is cached is not used again; what is in use stays until it is given back.
 void stacks_expire(struct clickhouse *c);
 // UINT32_MAX: ClickHouse has no such stack.
-uint32_t stacks_node(const struct stacks_cache *cache, struct id id);
+uint32_t stacks_node(const struct stacks_cache *cache, uint64_t number);
 void stacks_forget(struct clickhouse *c);
 
 // --- clickhouse_merge.c ---
@@ -342,7 +370,8 @@ int64_t clickhouse_time(const void *driver);
 void clickhouse_begin_retention(struct clickhouse *c);
 int clickhouse_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                               struct err *e);
-int clickhouse_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e);
+int clickhouse_stats(void *driver, struct str tenant, struct budget *budget,
+                     struct store_stats *stats, struct err *e);
 int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                        struct err *e);
 

@@ -343,10 +343,11 @@ static int hour_of(struct clickhouse *c, bool last, struct str tenant, struct ar
     return code;
 }
 
-int clickhouse_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e)
+int clickhouse_stats(void *driver, struct str tenant, struct budget *budget,
+                     struct store_stats *stats, struct err *e)
 {
     struct clickhouse *c = driver;
-    struct arena *arena = arena_new(0);
+    struct arena *arena = arena_new_in(budget, 0);
     struct kept *days;
     size_t n = 0;
     uint64_t first = 0, last = 0;

@@ -1,106 +1,104 @@
 // What kiln server check looks for: rows that are missing or too many, and rows that refer to
 // nothing.
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "store/clickhouse.h"
 
-struct difference {
-    uint32_t day;
-    uint64_t said, there; // rows of samples
-};
-
-// Days whose profiles say another number of samples than there is.
-static int ask_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
-                           size_t *n, struct err *e)
+// The rows of a question, all columns UInt64, one after the other in arena.
+static int ask_numbers(struct clickhouse *c, struct str sql, size_t columns, struct arena *arena,
+                       uint64_t **numbers, size_t *n_rows, struct err *e)
 {
     struct unpack rows;
     struct arena_trap trap;
     size_t cap = 0;
+    *numbers = NULL;
+    *n_rows = 0;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    char *sql = arena_printf(
-        arena,
-        "SELECT toUInt32(toUInt16(day)), sum(a) AS x, sum(b) AS y FROM (SELECT day, toUInt64(n) * "
-        "own AS a, toUInt64(0) AS b FROM %s.profiles UNION ALL SELECT day, toUInt64(0) AS a, "
-        "toUInt64(1) AS b FROM %s.samples) AS u GROUP BY day HAVING x != y ORDER BY day FORMAT "
-        "RowBinary",
-        c->at.database, c->at.database);
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
-    *found = NULL;
-    *n = 0;
+    int code = clickhouse_ask(c, sql, arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
-        *found = arena_push(arena, *found, *n, &cap, sizeof **found);
-        struct difference *d = &(*found)[(*n)++];
-        d->day = row_u32(&rows);
-        d->said = row_u64(&rows);
-        d->there = row_u64(&rows);
+        *numbers = arena_push(arena, *numbers, *n_rows, &cap, sizeof **numbers);
+        (*numbers)[(*n_rows)++] = row_u64(&rows);
     }
+    *n_rows /= columns;
     arena_try_end(arena);
     return code;
+}
+
+// Days whose profiles say another number of samples than there is.
+struct difference {
+    uint64_t day, said, there; // rows of samples
+};
+
+static int ask_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
+                           size_t *n, struct err *e)
+{
+    char sql[600];
+    uint64_t *numbers;
+    snprintf(sql, sizeof sql,
+             "SELECT toUInt64(toUInt16(day)), sum(a) AS x, sum(b) AS y FROM (SELECT day, "
+             "toUInt64(n) * own AS a, toUInt64(0) AS b FROM %s.profiles UNION ALL SELECT day, "
+             "toUInt64(0) AS a, toUInt64(1) AS b FROM %s.samples) AS u GROUP BY day HAVING x != y "
+             "ORDER BY day FORMAT RowBinary",
+             c->at.database, c->at.database);
+    int code = ask_numbers(c, str_from(sql), 3, arena, &numbers, n, e);
+    *found = (struct difference *)numbers;
+    return code;
+}
+
+static int list_days(struct clickhouse *c, struct arena *arena, uint64_t **days, size_t *n,
+                     struct err *e)
+{
+    char sql[400];
+    snprintf(sql, sizeof sql,
+             "SELECT toUInt64(toUInt16(day)) AS d FROM (SELECT day FROM %s.profiles GROUP BY day "
+             "UNION ALL SELECT day FROM %s.samples GROUP BY day) AS u GROUP BY d ORDER BY d FORMAT "
+             "RowBinary",
+             c->at.database, c->at.database);
+    return ask_numbers(c, str_from(sql), 1, arena, days, n, e);
 }
 
 // What rows of a day refer to by an id, and where that has to be.
 static const struct {
-    const char *id, *from, *key, *to;
+    const char *id, *from, *key, *to, *what;
 } references[] = {
-    {"series", "profiles", "series", "series"},
-    {"series", "samples", "series", "series"},
-    {"stack", "samples", "stack", "stacks"},
-    {"arrayJoin(locations)", "stacks", "location", "locations"},
+    {"series", "profiles", "series", "series", "series"},
+    {"series", "samples", "series", "series", "series"},
+    {"stack", "samples", "stack", "stacks", "stacks"},
+    {"arrayJoin(locations)", "stacks", "location", "locations", "locations"},
 };
 enum { N_REFERENCES = sizeof references / sizeof *references };
 
 struct orphans {
-    uint32_t day;
+    uint64_t day;
     uint64_t n[N_REFERENCES]; // ids that are not there
+    uint64_t doubles;         // numbers that two stacks have
 };
-
-static int list_days(struct clickhouse *c, struct arena *arena, struct orphans **days, size_t *n,
-                     struct err *e)
-{
-    struct unpack rows;
-    struct arena_trap trap;
-    size_t cap = 0;
-    if (ARENA_TRY(arena, trap)) {
-        arena_caught(arena, e);
-        return STORE_BUSY;
-    }
-    const char *db = c->at.database;
-    char *sql = arena_printf(
-        arena,
-        "SELECT toUInt32(toUInt16(day)) AS d FROM (SELECT day FROM %s.profiles GROUP BY day UNION "
-        "ALL SELECT day FROM %s.samples GROUP BY day) AS u GROUP BY d ORDER BY d FORMAT RowBinary",
-        db, db);
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
-    *days = NULL;
-    *n = 0;
-    while (!code && rows.p < rows.end && !rows.bad) {
-        *days = arena_push(arena, *days, *n, &cap, sizeof **days);
-        (*days)[(*n)++] = (struct orphans){.day = row_u32(&rows)};
-    }
-    arena_try_end(arena);
-    return code;
-}
 
 static int ask_orphans(struct clickhouse *c, struct orphans *o, struct err *e)
 {
     const char *db = c->at.database;
+    unsigned day = (unsigned)o->day;
+    char sql[700];
     int code = 0;
     for (int i = 0; i < N_REFERENCES && !code; i++) {
-        char sql[700];
         snprintf(sql, sizeof sql,
                  "SELECT count() FROM (SELECT tenant, %s AS i FROM %s.%s WHERE day = toDate(%u) "
                  "GROUP BY tenant, i) AS f WHERE (tenant, i) GLOBAL NOT IN (SELECT tenant, %s FROM "
                  "%s.%s WHERE day = toDate(%u)) FORMAT RowBinary",
-                 references[i].id, db, references[i].from, o->day, references[i].key, db,
-                 references[i].to, o->day);
+                 references[i].id, db, references[i].from, day, references[i].key, db,
+                 references[i].to, day);
         code = clickhouse_number(c, str_from(sql), &o->n[i], e);
     }
-    return code;
+    snprintf(sql, sizeof sql,
+             "SELECT count() FROM (SELECT tenant FROM %s.stacks WHERE day = toDate(%u) GROUP BY "
+             "tenant, service, stack HAVING min(id) != max(id)) AS d FORMAT RowBinary",
+             db, day);
+    return code ? code : clickhouse_number(c, str_from(sql), &o->doubles, e);
 }
 
 struct telling {
@@ -127,7 +125,7 @@ static void tell_differences(struct telling *t, const struct difference *first, 
         if (j == m || then[j].day != first[i].day ||
             then[j].there - then[j].said != first[i].there - first[i].said)
             continue;
-        clickhouse_day_text(first[i].day, day);
+        clickhouse_day_text((uint32_t)first[i].day, day);
         snprintf(text, sizeof text,
                  "%s: its profiles say %llu rows of samples, there are %llu (or a server that was "
                  "stopped has some of them in its spool)",
@@ -136,28 +134,32 @@ static void tell_differences(struct telling *t, const struct difference *first, 
     }
 }
 
-// Days on which there were orphans a while ago; others are left out.
+// Of days on which there were orphans a while ago: those that are still there.
 static int tell_orphans(struct telling *t, struct clickhouse *c, struct orphans *days, size_t n)
 {
     int code = 0;
     for (size_t i = 0; i < n && !code; i++) {
         struct orphans now = {.day = days[i].day};
+        char day[16], text[200];
         code = ask_orphans(c, &now, t->e);
+        clickhouse_day_text((uint32_t)now.day, day);
         for (int j = 0; j < N_REFERENCES && !code; j++) {
-            char day[16], text[200];
             if (!now.n[j] || !days[i].n[j])
                 continue;
-            clickhouse_day_text(now.day, day);
             snprintf(text, sizeof text,
                      "%s: rows of %s refer to %llu %s that are not in the table %s: no query shows "
                      "them",
-                     day, references[j].from, (unsigned long long)now.n[j],
-                     strcmp(references[j].key, "series") == 0  ? "series"
-                     : strcmp(references[j].key, "stack") == 0 ? "stacks"
-                                                               : "locations",
+                     day, references[j].from, (unsigned long long)now.n[j], references[j].what,
                      references[j].to);
             tell(t, text);
         }
+        if (code || !now.doubles)
+            continue;
+        snprintf(text, sizeof text,
+                 "%s: two stacks of a service have one number, %llu times: queries take one for "
+                 "the other",
+                 day, (unsigned long long)now.doubles);
+        tell(t, text);
     }
     return code;
 }
@@ -168,19 +170,23 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
     struct clickhouse *c = driver;
     struct arena *arena = arena_new(0);
     struct difference *first = NULL, *then = NULL;
-    struct orphans *days = NULL;
+    struct orphans *orphans = NULL;
+    uint64_t *days = NULL;
     size_t n = 0, m = 0, n_days = 0, n_orphans = 0;
     struct telling t = {found, ctx, e, false};
     int code = arena ? ask_differences(c, arena, &first, &n, e) : err_set(e, "no memory");
     if (!code)
         code = list_days(c, arena, &days, &n_days, e);
+    if (!code && !(orphans = calloc(n_days + 1, sizeof *orphans)))
+        code = err_set(e, "no memory");
     for (size_t i = 0; i < n_days && !code; i++) {
-        uint64_t sum = 0;
-        code = ask_orphans(c, &days[i], e);
+        struct orphans o = {.day = days[i]};
+        code = ask_orphans(c, &o, e);
+        uint64_t sum = o.doubles;
         for (int j = 0; j < N_REFERENCES; j++)
-            sum += days[i].n[j];
+            sum += o.n[j];
         if (sum)
-            days[n_orphans++] = days[i];
+            orphans[n_orphans++] = o;
     }
     // Servers send samples before their profiles: what differs now may be under way.
     if (!code && (n || n_orphans)) {
@@ -190,9 +196,10 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
     if (!code)
         tell_differences(&t, first, n, then, m);
     if (!code)
-        code = tell_orphans(&t, c, days, n_orphans);
+        code = tell_orphans(&t, c, orphans, n_orphans);
     if (!code && t.wrong)
         code = STORE_CORRUPT;
+    free(orphans);
     arena_free(arena);
     return code;
 }

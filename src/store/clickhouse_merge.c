@@ -5,13 +5,14 @@
 // profiles say how many rows an hour has, the roll-up how many it was made from.
 #include <stdlib.h>
 
+#include "base/sort.h"
 #include "store/clickhouse.h"
 #include "store/exact.h"
 #include "store/fold.h"
 
 struct sum {
     struct str service;
-    struct id stack;
+    uint64_t stack;
     __int128 sum; // of a gauge: shares of a mean
 };
 
@@ -22,7 +23,7 @@ struct merging {
     struct finding found;
     struct fold fold;
     struct db no_names;
-    bool gauge, all_stacks_found;
+    bool gauge, all_stacks_found, has_doubles;
     uint64_t n_profiles;
     int64_t duration;
     uint64_t *counts; // of a gauge: profiles of each line
@@ -168,9 +169,10 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
     while (!code && rows.p < rows.end) {
         struct id base = one_family ? m->found.bases[0] : row_id(&rows);
         struct id series = m->gauge ? row_id(&rows) : (struct id){0};
-        struct id stack = row_id(&rows);
+        uint64_t stack = row_u64(&rows);
         __int128 sum = m->gauge ? row_sum(&rows) : (int64_t)row_u64(&rows);
         const struct found_series *f = finding_base(&m->found, base, series);
+        arena_spend(m->arena, 1);
         if (rows.bad || !f)
             continue;
         sum *= f->factor;
@@ -185,21 +187,22 @@ static int sum_order(const void *a, const void *b)
 {
     const struct sum *x = a, *y = b;
     int order = str_cmp(x->service, y->service);
-    return order ? order : id_cmp(x->stack, y->stack);
+    return order ? order : x->stack < y->stack ? -1 : x->stack > y->stack;
 }
 
 // Sorted, each stack of a service once.
 static void gather(struct merging *m)
 {
     size_t n = 0;
-    if (m->n_sums)
-        qsort(m->sums, m->n_sums, sizeof *m->sums, sum_order);
-    for (size_t i = 0; i < m->n_sums; i++)
+    sort_items(m->arena, m->sums, m->n_sums, sizeof *m->sums, sum_order);
+    for (size_t i = 0; i < m->n_sums; i++) {
+        arena_spend(m->arena, 1);
         if (n && sum_order(&m->sums[n - 1], &m->sums[i]) == 0) {
             m->sums[n - 1].sum += m->sums[i].sum;
         } else {
             m->sums[n++] = m->sums[i];
         }
+    }
     m->n_sums = n;
 }
 
@@ -211,16 +214,18 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
-    struct id *ids = arena_array(m->arena, n, sizeof *ids);
+    uint64_t *numbers = arena_raw(m->arena, n, sizeof *numbers);
     for (size_t i = 0; i < n; i++)
-        ids[i] = sums[i].stack;
-    int code = stacks_need(m->c, cache, m->select, ids, n, arena_budget(m->arena), e);
+        numbers[i] = sums[i].stack;
+    int code = stacks_need(m->c, cache, m->select, numbers, n, arena_budget(m->arena), e);
+    m->has_doubles |= cache->has_doubles;
     if (!code) {
         const struct symbols *s = cache->symbols;
         int64_t *values = arena_array(m->arena, m->gauge ? 0 : s->n.nodes, sizeof *values);
         __int128 *shares = arena_array(m->arena, m->gauge ? s->n.nodes : 0, sizeof *shares);
         for (size_t i = 0; i < n; i++) {
             uint32_t node = stacks_node(cache, sums[i].stack);
+            arena_spend(m->arena, 1);
             m->all_stacks_found &= node != UINT32_MAX;
             if (node != UINT32_MAX && m->gauge)
                 shares[node] += sums[i].sum;
@@ -239,16 +244,21 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
 static int fold_all(struct merging *m, struct err *e)
 {
     int code = 0;
+    struct budget *budget = arena_budget(m->arena);
     for (size_t at = 0, end; at < m->n_sums && !code; at = end) {
         struct stacks_cache *cache;
         struct str service = m->sums[at].service;
         for (end = at; end < m->n_sums && str_eq(m->sums[end].service, service); end++)
             ;
-        code = stacks_take(m->c, m->select->tenant, service, &cache, e);
-        if (!code) {
-            code = fold_service(m, cache, m->sums + at, end - at, e);
-            stacks_give(m->c, cache);
-        }
+        code = stacks_take(m->c, m->select->tenant, service, budget, &cache, e);
+        if (code)
+            break;
+        if (budget)
+            budget->holds_lock = true;
+        code = fold_service(m, cache, m->sums + at, end - at, e);
+        if (budget)
+            budget->holds_lock = false;
+        stacks_give(m->c, cache);
     }
     return code;
 }
@@ -328,7 +338,12 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
         code = fold_all(&m, e);
     if (!code && !m.all_stacks_found) {
         clickhouse_note(driver, "stacks of samples are missing in %s.stacks", m.c->at.database);
-        answer->damaged_days = 1;
+        store_warn(answer, "some samples were left out: their stacks are missing in ClickHouse");
+    }
+    if (!code && m.has_doubles) {
+        clickhouse_note(driver, "two stacks have one number in %s.stacks", m.c->at.database);
+        store_warn(answer,
+                   "some samples may be shown at another stack: two stacks have one number");
     }
     return code ? code : finish(&m, *stacks, e);
 }

@@ -4,45 +4,6 @@
 
 #include "store/clickhouse.h"
 
-// --- what is known ---
-
-int known_init(struct known *k, size_t bytes)
-{
-    size_t n = 1024;
-    while (n * 2 * sizeof *k->slots <= bytes)
-        n *= 2;
-    k->slots = calloc(n, sizeof *k->slots);
-    k->mask = n - 1;
-    return k->slots ? 0 : -1;
-}
-
-void known_clear(struct known *k)
-{
-    memset(k->slots, 0, (k->mask + 1) * sizeof *k->slots);
-}
-
-void known_fini(struct known *k)
-{
-    free(k->slots);
-}
-
-static struct id known_key(struct id id, uint16_t day, uint64_t nth)
-{
-    return (struct id){(id.a ^ nth) | 1, id.b + day};
-}
-
-bool known_has(const struct known *k, struct id id, uint16_t day, uint64_t nth)
-{
-    struct id key = known_key(id, day, nth);
-    return id_eq(k->slots[key.b & k->mask], key);
-}
-
-void known_add(struct known *k, struct id id, uint16_t day, uint64_t nth)
-{
-    struct id key = known_key(id, day, nth);
-    k->slots[key.b & k->mask] = key;
-}
-
 // --- RowBinary ---
 
 static void put_u8(struct out *out, uint8_t v)
@@ -90,15 +51,18 @@ enum use { USE_SCOPE = 1, USE_LOCATION, USE_STACK, USE_FAMILY, USE_BASE, USE_SER
 
 struct writer {
     struct known *written;
+    struct id_cache *cache;
     const struct store_put *put;
     const struct model_profile *p;
     struct arena *arena;
     struct put_rows *to;
     uint64_t batch;
     struct str service;
-    struct id scope, series, base;
+    struct id scope, series, base, stack_key;
+    struct id stacks_key; // in the cache: what the keys of all stacks begin with
     uint64_t derived;
-    struct id *location; // none: not used so far
+    struct id *location;                                   // none: not used so far
+    struct id *string_keys, *function_keys, *mapping_keys; // the same
     struct out content;
 };
 
@@ -107,12 +71,15 @@ static struct id hash_use(struct id scope, enum use use, struct str content)
     return id_hash((struct id){scope.a ^ use, scope.b}, content.p, content.n);
 }
 
-// Begins a row that others refer to, if the segment does not have it: what it is found by comes
-// first, the rest is the caller's to write.
+static bool is_written(struct writer *w, struct id id)
+{
+    return known_has(w->written, id, w->to->day, w->batch);
+}
+
+// Begins a row that others refer to and that the segment does not have. id is what the sender knows
+// it by; the rest is the caller's to write.
 static struct out *begin_row(struct writer *w, enum table table, struct id id, size_t *length)
 {
-    if (known_has(w->written, id, w->to->day, w->batch))
-        return NULL;
     known_add(w->written, id, w->to->day, w->batch);
     struct out *out = &w->to->rows[table];
     put_id(out, id);
@@ -121,7 +88,6 @@ static struct out *begin_row(struct writer *w, enum table table, struct id id, s
     put_u16(out, w->to->day);
     put_str(out, w->put->tenant);
     put_str(out, w->service);
-    put_id(out, id);
     w->to->n[table]++;
     return out;
 }
@@ -140,7 +106,7 @@ static void write_content(struct writer *w, const struct model_location *l, size
     const struct model_profile *p = w->p;
     const struct model_line *lines = p->lines + l->first_line;
     const struct model_mapping *m = l->mapping != MODEL_NONE ? &p->mappings[l->mapping] : NULL;
-    bool fixed = m && !m->file && !m->build_id;
+    bool fixed = m && symbols_flags(m) & SYMBOLS_FIXED;
     struct out *out = &w->content;
     out->n = 0;
     put_u64(out, l->address - (m ? m->start : 0));
@@ -150,12 +116,7 @@ static void write_content(struct writer *w, const struct model_location *l, size
     put_u64(out, m ? m->offset : 0);
     put_str(out, m ? model_str(p, m->file) : STR(""));
     put_str(out, m ? model_str(p, m->build_id) : STR(""));
-    put_u32(out, m ? (m->has_functions ? SYMBOLS_HAS_FUNCTIONS : 0) |
-                         (m->has_filenames ? SYMBOLS_HAS_FILENAMES : 0) |
-                         (m->has_line_numbers ? SYMBOLS_HAS_LINE_NUMBERS : 0) |
-                         (m->has_inline_frames ? SYMBOLS_HAS_INLINE_FRAMES : 0) |
-                         (fixed ? SYMBOLS_FIXED : 0)
-                   : 0);
+    put_u32(out, m ? symbols_flags(m) : 0);
     for (int column = 0; column < 6; column++) {
         put_varint(out, l->n_lines);
         for (uint32_t i = 0; i < l->n_lines; i++) {
@@ -176,40 +137,120 @@ static void write_content(struct writer *w, const struct model_location *l, size
         *hashed = out->n;
 }
 
-static struct id write_location(struct writer *w, uint32_t index)
+// --- ids from the cache ---
+
+static struct id both(uint64_t v)
 {
-    size_t hashed, length;
-    if (!id_is_none(w->location[index]))
-        return w->location[index];
-    write_content(w, &w->p->locations[index], &hashed);
-    struct id id = hash_use(w->scope, USE_LOCATION, (struct str){w->content.p, hashed});
-    w->location[index] = id;
-    struct out *out = begin_row(w, T_LOCATIONS, id, &length);
-    if (out) {
-        out_write(out, w->content.p, w->content.n);
-        end_row(out, length);
-    }
-    return id;
+    return (struct id){v, v};
 }
 
-static struct id write_stack(struct writer *w, size_t sample)
+static struct id string_key(struct writer *w, uint32_t index)
+{
+    struct id *key = &w->string_keys[index];
+    if (id_is_none(*key))
+        *key = id_cache_text(w->cache, model_str(w->p, index));
+    return *key;
+}
+
+static struct id function_key(struct writer *w, uint32_t index)
+{
+    struct id *key = &w->function_keys[index];
+    const struct model_function *f = &w->p->functions[index];
+    if (!id_is_none(*key))
+        return *key;
+    *key = id_cache_mix(w->cache, string_key(w, f->name), string_key(w, f->system_name));
+    *key = id_cache_mix(w->cache, *key, string_key(w, f->filename));
+    return *key = id_cache_mix(w->cache, *key, both((uint64_t)f->start_line));
+}
+
+static struct id mapping_key(struct writer *w, uint32_t index)
+{
+    struct id *key = &w->mapping_keys[index];
+    const struct model_mapping *m = &w->p->mappings[index];
+    if (!id_is_none(*key))
+        return *key;
+    *key = id_cache_mix(w->cache, string_key(w, m->file), string_key(w, m->build_id));
+    *key = id_cache_mix(w->cache, *key, both(m->limit - m->start));
+    *key = id_cache_mix(w->cache, *key, both(m->offset));
+    *key = id_cache_mix(w->cache, *key, both(symbols_flags(m)));
+    return *key =
+               id_cache_mix(w->cache, *key, both(symbols_flags(m) & SYMBOLS_FIXED ? m->start : 0));
+}
+
+// Of everything that the id of a location is made of.
+static struct id location_key(struct writer *w, const struct model_location *l)
+{
+    bool mapped = l->mapping != MODEL_NONE;
+    uint64_t start = mapped ? w->p->mappings[l->mapping].start : 0;
+    struct id key = id_cache_mix(w->cache, w->scope, both(l->address - start));
+    key = id_cache_mix(w->cache, key,
+                       both((uint64_t)l->n_lines << 2 | (uint64_t)l->is_folded << 1 | mapped));
+    if (mapped)
+        key = id_cache_mix(w->cache, key, mapping_key(w, l->mapping));
+    for (uint32_t i = l->first_line; i < l->first_line + l->n_lines; i++) {
+        const struct model_line *line = &w->p->lines[i];
+        key = id_cache_mix(w->cache, key, function_key(w, line->function));
+        key = id_cache_mix(w->cache, key, both((uint64_t)line->line));
+        key = id_cache_mix(w->cache, key, both((uint64_t)line->column));
+    }
+    return key;
+}
+
+// --- rows of locations and stacks ---
+
+static void write_location(struct writer *w, uint32_t index)
+{
+    const struct model_location *l = &w->p->locations[index];
+    struct id key = location_key(w, l), *id = &w->location[index];
+    size_t hashed, length;
+    bool cached = id_cache_find(w->cache, key, id);
+    if (cached && is_written(w, *id))
+        return;
+    write_content(w, l, &hashed);
+    if (!cached) {
+        *id = hash_use(w->scope, USE_LOCATION, (struct str){w->content.p, hashed});
+        id_cache_add(w->cache, key, *id);
+    }
+    if (is_written(w, *id))
+        return;
+    struct out *out = begin_row(w, T_LOCATIONS, *id, &length);
+    put_id(out, *id);
+    out_write(out, w->content.p, w->content.n);
+    end_row(out, length);
+}
+
+// The number of a stack. Its row, too, is known by it: where the secret of numbers changes, it is
+// another row.
+static uint64_t write_stack(struct writer *w, size_t sample)
 {
     const uint32_t *stack = model_stack(w->p, sample);
     uint32_t depth = w->p->stack_len[sample];
-    size_t length;
-    for (uint32_t i = 0; i < depth; i++)
-        write_location(w, stack[i]);
+    struct id key = id_cache_mix(w->cache, w->stacks_key, both(depth)), known;
+    for (uint32_t i = 0; i < depth; i++) {
+        if (id_is_none(w->location[stack[i]]))
+            write_location(w, stack[i]);
+        key = id_cache_mix(w->cache, key, w->location[stack[i]]);
+    }
+    // known: the number, and half of the id.
+    bool cached = id_cache_find(w->cache, key, &known);
+    if (cached && is_written(w, known))
+        return known.a;
     w->content.n = 0;
     for (uint32_t i = 0; i < depth; i++)
         put_id(&w->content, w->location[stack[i]]);
     struct id id = hash_use(w->scope, USE_STACK, out_result(&w->content));
-    struct out *out = begin_row(w, T_STACKS, id, &length);
-    if (out) {
-        put_varint(out, depth);
-        out_write(out, w->content.p, w->content.n);
-        end_row(out, length);
-    }
-    return id;
+    known = (struct id){id_hash(w->stack_key, &id, sizeof id).a, id.b};
+    id_cache_add(w->cache, key, known);
+    if (is_written(w, known))
+        return known.a;
+    size_t length;
+    struct out *out = begin_row(w, T_STACKS, known, &length);
+    put_u64(out, known.a);
+    put_id(out, id);
+    put_varint(out, depth);
+    out_write(out, w->content.p, w->content.n);
+    end_row(out, length);
+    return known.a;
 }
 
 // What the values of one type of one profile have in common.
@@ -230,7 +271,7 @@ static struct id id_of_put(struct writer *w, struct str labels)
     if (!w->put->id.n)
         return (struct id){0};
     w->content.n = 0;
-    put_u64(&w->content, (uint64_t)w->put->time);
+    put_u64(&w->content, w->put->is_untimed ? 0 : (uint64_t)w->put->time);
     put_str(&w->content, w->put->id);
     out_str(&w->content, labels);
     return hash_use(w->scope, USE_PUT, out_result(&w->content));
@@ -253,9 +294,10 @@ static struct id write_series(struct writer *w, const struct kind *kind, const s
     }
     out_str(&w->content, packed);
     w->series = hash_use(w->scope, USE_SERIES, out_result(&w->content));
-    struct out *out = begin_row(w, T_SERIES, w->series, &length);
-    if (!out)
+    if (is_written(w, w->series))
         return id_of_put(w, packed);
+    struct out *out = begin_row(w, T_SERIES, w->series, &length);
+    put_id(out, w->series);
     put_str(out, kinds);
     put_varint(out, put->n_labels);
     for (size_t i = 0; i < put->n_labels; i++)
@@ -273,8 +315,7 @@ static struct id write_series(struct writer *w, const struct kind *kind, const s
 }
 
 struct row {
-    struct id stack;
-    uint64_t span;
+    uint64_t stack, span;
     struct store_trace trace;
     size_t sample;
 };
@@ -282,8 +323,8 @@ struct row {
 static int row_order(const void *a, const void *b)
 {
     const struct row *x = a, *y = b;
-    if (!id_eq(x->stack, y->stack))
-        return id_cmp(x->stack, y->stack);
+    if (x->stack != y->stack)
+        return x->stack < y->stack ? -1 : 1;
     if (x->span != y->span)
         return x->span < y->span ? -1 : 1;
     if (x->trace.high != y->trace.high)
@@ -316,7 +357,7 @@ static uint64_t find_derived(const struct model_profile *p)
 }
 
 // Where columns of samples begin in a row.
-enum { STACK_AT = 38, SPAN_AT = 62, VALUE_AT = SPAN_AT + 24 };
+enum { STACK_AT = 38, SPAN_AT = STACK_AT + 16, VALUE_AT = SPAN_AT + 24 };
 
 // A row with what those of a profile's type have in common.
 static struct str begin_sample(struct writer *w, struct id family)
@@ -327,7 +368,7 @@ static struct str begin_sample(struct writer *w, struct id family)
     put_id(out, family);
     put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
     put_id(out, w->series);
-    put_id(out, (struct id){0});
+    put_u64(out, 0);
     put_u64(out, (uint64_t)w->put->time);
     put_u64(out, 0);
     put_id(out, (struct id){0});
@@ -394,18 +435,23 @@ static struct id scope_of(struct writer *w)
     return hash_use((struct id){0}, USE_SCOPE, out_result(&w->content));
 }
 
-void clickhouse_rows(struct known *written, const struct store_put *put, uint64_t batch,
+void clickhouse_rows(struct clickhouse *c, const struct store_put *put, uint64_t batch,
                      struct arena *arena, struct put_rows *to)
 {
     const struct model_profile *p = put->profile;
-    struct writer w = {written, put, p, arena, to, .batch = batch};
+    struct writer w = {&c->written, &c->ids, put, p, arena, to, .batch = batch};
     *to = (struct put_rows){.day = (uint16_t)(put->time / DAY_NANOS)};
     for (int i = 0; i < N_TABLES; i++)
         out_init_arena(&to->rows[i], arena);
     out_init_arena(&w.content, arena);
     w.location = arena_array(arena, p->n_locations, sizeof *w.location);
+    w.string_keys = arena_array(arena, p->strings->n, sizeof *w.string_keys);
+    w.function_keys = arena_array(arena, p->n_functions, sizeof *w.function_keys);
+    w.mapping_keys = arena_array(arena, p->n_mappings, sizeof *w.mapping_keys);
     w.service = labels_get(put->labels, put->n_labels, STR("service_name"));
     w.scope = scope_of(&w);
+    w.stack_key = clickhouse_stack_key(c);
+    w.stacks_key = id_cache_mix(&c->ids, w.scope, w.stack_key);
     struct kind kind;
     kind_of_profile(p, &kind);
     struct id *families = arena_array(arena, kind.k, sizeof *families);
@@ -413,27 +459,21 @@ void clickhouse_rows(struct known *written, const struct store_put *put, uint64_
         families[i] = family_of(&w, &kind, i);
     w.derived = find_derived(p);
     struct id id = write_series(&w, &kind, families);
-    struct row *rows = arena_array(arena, p->n_samples, sizeof *rows);
-    uint32_t span_key = symbols_span_key(p);
-    const struct store_trace *traces = symbols_traces(p, arena);
-    size_t n = 0;
-    for (size_t i = 0; i < p->n_samples; i++) {
-        const int64_t *values = model_values(p, i);
-        uint32_t c = 0;
-        while (c < p->n_types && values[c] == 0)
-            c++;
-        if (c == p->n_types)
-            continue;
-        rows[n++] = (struct row){write_stack(&w, i),
-                                 span_key == MODEL_NONE ? 0 : symbols_span(p, i, span_key),
-                                 traces ? traces[i] : (struct store_trace){0}, i};
+    struct symbols_samples samples;
+    symbols_samples(p, arena, &samples);
+    struct row *rows = arena_raw(arena, samples.n, sizeof *rows);
+    for (size_t i = 0; i < samples.n; i++) {
+        uint32_t sample = samples.samples[i];
+        rows[i] =
+            (struct row){write_stack(&w, sample), samples.spans ? samples.spans[i] : 0,
+                         samples.traces ? samples.traces[sample] : (struct store_trace){0}, sample};
     }
-    qsort(rows, n, sizeof *rows, row_order);
-    for (uint32_t c = 0; c < kind.k; c++) {
+    qsort(rows, samples.n, sizeof *rows, row_order);
+    for (uint32_t i = 0; i < kind.k; i++) {
         int64_t total;
-        bool shared = w.derived >> c & 1, others = shared && c > 0;
+        bool shared = w.derived >> i & 1, others = shared && i > 0;
         uint32_t n_rows =
-            write_samples(&w, rows, n, c, shared ? w.base : families[c], others, &total);
-        write_profile(&w, families[c], id, total, n_rows, others, c == 0);
+            write_samples(&w, rows, samples.n, i, shared ? w.base : families[i], others, &total);
+        write_profile(&w, families[i], id, total, n_rows, others, i == 0);
     }
 }

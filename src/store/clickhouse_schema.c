@@ -22,9 +22,9 @@ static const struct definition definitions[] = {
      " start_lines Array(Int64), lines Array(Int64), columns Array(Int64), start UInt64",
      "ReplacingMergeTree", "", "tenant, service, location", "sipHash64(location)", false},
     {"stacks",
-     "day Date, tenant String, service String, stack FixedString(16),"
+     "day Date, tenant String, service String, stack UInt64, id FixedString(16),"
      " locations Array(FixedString(16))",
-     "ReplacingMergeTree", "", "tenant, service, stack", "sipHash64(stack)", false},
+     "ReplacingMergeTree", "", "tenant, service, stack, id", "sipHash64(stack)", false},
     {"series",
      "day Date, tenant String, service String, series FixedString(16), kind String,"
      " label_names Array(String), label_values Array(String), families Array(FixedString(16)),"
@@ -32,9 +32,9 @@ static const struct definition definitions[] = {
      "ReplacingMergeTree", "", "tenant, service, series", "sipHash64(series)", false},
     {"samples",
      "day Date, family FixedString(16), hour UInt32, series FixedString(16),"
-     " stack FixedString(16), ts Int64, span UInt64, trace_high UInt64, trace_low UInt64,"
+     " stack UInt64, ts Int64, span UInt64, trace_high UInt64, trace_low UInt64,"
      " value Int64, batch UInt64, tenant String",
-     "MergeTree", "", "tenant, family, hour, series, stack", "batch", false},
+     "MergeTree", "", "tenant, family, hour, series, ts, stack", "batch", false},
     {"profiles",
      "day Date, family FixedString(16), hour UInt32, series FixedString(16), ts Int64,"
      " id FixedString(16), total Int64, duration Int64, n UInt32, own UInt8, first UInt8,"
@@ -50,7 +50,7 @@ static const struct definition definitions[] = {
     // total is the sum modulo 2^64; with high, the sum of the values' upper halves, it is exact.
     {"hourly",
      "day Date, family FixedString(16), hour UInt32, series FixedString(16),"
-     " stack FixedString(16), total Int64, high Int64, n UInt64, tenant String",
+     " stack UInt64, total Int64, high Int64, n UInt64, tenant String",
      "SummingMergeTree", "", "tenant, family, hour, series, stack", "sipHash64(series)", true},
 };
 
@@ -79,11 +79,60 @@ static int create(struct clickhouse *c, const struct definition *d, struct err *
                                  db, d->name, cluster, d->columns, cluster, db, d->name, d->shard);
 }
 
+// --- the secret of stacks' numbers ---
+
+struct id clickhouse_stack_key(struct clickhouse *c)
+{
+    pthread_mutex_lock(&c->lock);
+    struct id key = c->stack_key;
+    pthread_mutex_unlock(&c->lock);
+    return key;
+}
+
+// A view of a constant: each node has it, whatever the others do, and of two servers that start at
+// the same moment one is the first on all nodes.
+static int create_stack_key(struct clickhouse *c, struct err *e)
+{
+    struct id key = clickhouse_stack_key(c);
+    return clickhouse_run(c, e,
+                          "CREATE VIEW IF NOT EXISTS %s.stack_key%s%s AS SELECT '%016llx%016llx' "
+                          "AS stack_key",
+                          c->at.database, *c->at.cluster ? " ON CLUSTER " : "", c->at.cluster,
+                          (unsigned long long)key.a, (unsigned long long)key.b);
+}
+
+static int find_stack_key(struct clickhouse *c, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct unpack rows;
+    struct id key;
+    char sql[200];
+    snprintf(sql, sizeof sql, "SELECT stack_key FROM %s.stack_key FORMAT RowBinary",
+             c->at.database);
+    int code = arena ? clickhouse_ask(c, str_from(sql), arena, &rows, e) : err_set(e, "no memory");
+    struct str text = code ? STR("") : unpack_str(&rows);
+    if (!code && (text.n != 32 || !str_to_u64(str_from_to(text, 0, 16), 16, &key.a) ||
+                  !str_to_u64(str_from_to(text, 16, 32), 16, &key.b)))
+        code = err_set(e, "%s.stack_key at %s is not a key of 32 hexadecimal digits",
+                       c->at.database, c->at.base);
+    arena_free(arena);
+    if (code)
+        return code;
+    pthread_mutex_lock(&c->lock);
+    c->stack_key = key;
+    pthread_mutex_unlock(&c->lock);
+    return 0;
+}
+
+// --- steps ---
+
 static int create_all(struct clickhouse *c, struct err *e)
 {
     int code = 0;
     for (size_t i = 0; i < sizeof definitions / sizeof *definitions && !code; i++)
         code = create(c, &definitions[i], e);
+    if (!code)
+        code = create_stack_key(c, e);
     const char *local = *c->at.cluster ? "_local" : "";
     return code ? code
                 : clickhouse_run(
@@ -97,18 +146,18 @@ static int create_all(struct clickhouse *c, struct err *e)
                       local, c->at.database, local);
 }
 
-// Ids of 64 bits in rows without a tenant; no kiln that writes it was released.
-static int refuse_first_version(struct clickhouse *c, struct err *e)
+// No kiln that writes an earlier version was released.
+static int refuse_older(struct clickhouse *c, uint64_t have, struct err *e)
 {
     return err_set(e,
-                   "database %s at %s has tables of version 1, which this kiln does not read: give "
-                   "another database in --store, or drop this one (DROP DATABASE %s)",
-                   c->at.database, c->at.base, c->at.database);
+                   "database %s at %s has tables of version %llu, which this kiln does not read: "
+                   "give another database in --store, or drop this one (DROP DATABASE %s)",
+                   c->at.database, c->at.base, (unsigned long long)have, c->at.database);
 }
 
 // The first brings an empty database to version FIRST_VERSION, the next that to the version after,
 // and so on. Each can be run again: two servers may start at once.
-enum { FIRST_VERSION = 2 };
+enum { FIRST_VERSION = 3 };
 static int (*const steps[])(struct clickhouse *c, struct err *e) = {create_all};
 enum { VERSION = FIRST_VERSION - 1 + sizeof steps / sizeof *steps };
 
@@ -155,8 +204,8 @@ int clickhouse_look(struct clickhouse *c, struct err *e)
     int code = find_version(c, e);
     if (!code)
         code = have_version(c, &have, e);
-    if (!code && have == 1)
-        code = refuse_first_version(c, e);
+    if (!code && have && have < FIRST_VERSION)
+        code = refuse_older(c, have, e);
     else if (!code && have != VERSION)
         code = err_set(e, "database %s at %s has tables of version %llu, this kiln knows %d%s",
                        c->at.database, c->at.base, (unsigned long long)have, VERSION,
@@ -172,10 +221,12 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
     int code = find_version(c, e);
     if (!code)
         code = have_version(c, &have, e);
+    if (!code && have == VERSION)
+        code = find_stack_key(c, e);
     if (code || have == VERSION)
         return code;
-    if (have == 1)
-        return refuse_first_version(c, e);
+    if (have && have < FIRST_VERSION)
+        return refuse_older(c, have, e);
     if (have > VERSION)
         return err_set(e,
                        "database %s at %s was made by a newer kiln (schema %llu, this one knows "
@@ -195,5 +246,5 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
             code = clickhouse_run(c, e, "INSERT INTO %s.kiln_schema VALUES (toDate(0), %llu)", db,
                                   (unsigned long long)next);
     }
-    return code;
+    return code ? code : find_stack_key(c, e);
 }

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/sort.h"
 #include "store/clickhouse.h"
 #include "store/exact.h"
 
@@ -141,19 +142,17 @@ static int base_order(const void *a, const void *b)
 static void arrange(struct search *s)
 {
     struct finding *f = s->f;
-    if (f->n)
-        qsort(f->found, f->n, sizeof *f->found, label_order);
+    sort_items(s->arena, f->found, f->n, sizeof *f->found, label_order);
     for (size_t i = 0; i < f->n; i++) {
+        arena_spend(s->arena, 1 + f->found[i].series.n_labels);
         f->n_lines += i == 0 || label_order(&f->found[i - 1], &f->found[i]) != 0;
         f->found[i].line = f->n_lines - 1;
     }
-    if (f->n)
-        qsort(f->found, f->n, sizeof *f->found, found_order);
+    sort_items(s->arena, f->found, f->n, sizeof *f->found, found_order);
     f->by_base = arena_array(s->arena, f->n, sizeof *f->by_base);
-    if (f->n) {
+    if (f->n)
         memcpy(f->by_base, f->found, f->n * sizeof *f->found);
-        qsort(f->by_base, f->n, sizeof *f->by_base, base_order);
-    }
+    sort_items(s->arena, f->by_base, f->n, sizeof *f->by_base, base_order);
     f->families = arena_array(s->arena, f->n, sizeof *f->families);
     f->bases = arena_array(s->arena, f->n, sizeof *f->bases);
     for (size_t i = 0; i < f->n; i++) {
@@ -286,6 +285,7 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
             point.n = row_u64(&rows);
         }
         const struct found_series *found = finding_at(f, family, id);
+        arena_spend(arena, 1);
         if (!found || rows.bad)
             continue;
         lines[found->line].any = true;

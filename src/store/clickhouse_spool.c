@@ -40,7 +40,7 @@ static int64_t now(void)
 
 static void path_of(const struct spool *s, const struct segment_file *f, char path[PATH_MAX])
 {
-    snprintf(path, PATH_MAX, "%s/%016llx-%016llx.2.rows", s->directory, (unsigned long long)f->seq,
+    snprintf(path, PATH_MAX, "%s/%016llx-%016llx.3.rows", s->directory, (unsigned long long)f->seq,
              (unsigned long long)f->batch);
 }
 
@@ -86,8 +86,9 @@ static int find_segments(struct spool *s, struct err *e)
     for (const struct dirent *entry; (entry = readdir(d));) {
         uint64_t seq, batch;
         struct stat st;
-        struct str name = str_from(entry->d_name); // seq-batch.2.rows, 16 digits each
-        if (name.n == 38 && str_ends(name, STR(".rows"))) {
+        struct str name = str_from(entry->d_name); // seq-batch.3.rows, 16 digits each
+        if (str_ends(name, STR(".rows")) &&
+            (name.n == 38 || (name.n == 40 && str_ends(name, STR(".2.rows"))))) {
             err_set(e,
                     "%s/%s is of an earlier kiln, whose rows this one does not read: let that one "
                     "send it, or remove it",
@@ -96,7 +97,7 @@ static int find_segments(struct spool *s, struct err *e)
             free_segments(all, n);
             return STORE_FAILED;
         }
-        if (name.n != 40 || name.p[16] != '-' || !str_ends(name, STR(".2.rows")) ||
+        if (name.n != 40 || name.p[16] != '-' || !str_ends(name, STR(".3.rows")) ||
             !str_to_u64(str_from_to(name, 0, 16), 16, &seq) ||
             !str_to_u64(str_from_to(name, 17, 33), 16, &batch) ||
             fstatat(dirfd(d), entry->d_name, &st, 0))

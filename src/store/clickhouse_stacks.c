@@ -1,10 +1,10 @@
-// Stacks by their ids. Those of a service that were asked for are kept as one tree, which is what
-// a merge adds its sums to; services that were not asked for lately go when memory is short.
+// Stacks by their numbers. Those of a service that were asked for are kept as one tree, which is
+// what a merge adds its sums to; services that were not asked for lately go when memory is short.
 #include <stdlib.h>
 
 #include "store/clickhouse.h"
 
-// Above so many ids all stacks of the service are asked for.
+// Above so many, all of the service are asked for.
 enum { IDS_MAX = 100000 };
 
 static void cache_free(struct stacks_cache *s)
@@ -36,7 +36,7 @@ static struct stacks_cache *cache_new(struct str tenant, struct str service)
     return s;
 }
 
-int stacks_take(struct clickhouse *c, struct str tenant, struct str service,
+int stacks_take(struct clickhouse *c, struct str tenant, struct str service, struct budget *budget,
                 struct stacks_cache **cache, struct err *e)
 {
     pthread_mutex_lock(&c->lock);
@@ -57,8 +57,13 @@ int stacks_take(struct clickhouse *c, struct str tenant, struct str service,
         err_set(e, "no memory for stacks");
         return STORE_BUSY;
     }
-    pthread_mutex_lock(&s->use);
-    return 0;
+    if (budget_lock(budget, &s->use) == 0)
+        return 0;
+    pthread_mutex_lock(&c->lock);
+    s->users--;
+    pthread_mutex_unlock(&c->lock);
+    budget_explain(budget, e);
+    return STORE_BUSY;
 }
 
 void stacks_give(struct clickhouse *c, struct stacks_cache *s)
@@ -113,13 +118,13 @@ void stacks_forget(struct clickhouse *c)
     }
 }
 
-uint32_t stacks_node(const struct stacks_cache *s, struct id id)
+uint32_t stacks_node(const struct stacks_cache *s, uint64_t number)
 {
     if (!s->index.slots)
         return UINT32_MAX;
-    for (struct hash_probe at = hash_find(&s->index, hash_mix(id.a, id.b));
-         hash_hit(&s->index, &at); hash_next(&s->index, &at))
-        if (id_eq(s->ids[at.item], id))
+    for (struct hash_probe at = hash_find(&s->index, hash_mix(number, 0)); hash_hit(&s->index, &at);
+         hash_next(&s->index, &at))
+        if (s->numbers[at.item] == number)
             return s->nodes[at.item];
     return UINT32_MAX;
 }
@@ -132,6 +137,7 @@ struct fetching {
     struct arena *arena;
     uint32_t first_day, last_day;
     struct model_builder b;
+    struct symbols_ids ids;  // of b's symbols
     struct hash_table index; // of locations, by their id
     struct id *location_ids;
     uint32_t *locations;
@@ -140,23 +146,15 @@ struct fetching {
     size_t cap_flags;
 };
 
-static void select_ids(struct fetching *f, struct out *sql, const char *what, const char *table,
-                       const char *id, const struct id *ids, size_t n)
+static void select_rows(struct fetching *f, struct out *sql, const char *what, const char *table)
 {
     out_init_arena(sql, f->arena);
-    out_printf(
-        sql,
-        "SELECT %s, %s FROM %s.%s WHERE day >= toDate(%u) AND day <= toDate(%u) AND tenant = ", id,
-        what, f->c->at.database, table, f->first_day, f->last_day);
+    out_printf(sql,
+               "SELECT %s FROM %s.%s WHERE day >= toDate(%u) AND day <= toDate(%u) AND tenant = ",
+               what, f->c->at.database, table, f->first_day, f->last_day);
     sql_text(sql, f->s->tenant);
     out_text(sql, " AND service = ");
     sql_text(sql, f->s->service);
-    if (n <= IDS_MAX) {
-        out_printf(sql, " AND %s IN (", id);
-        sql_ids(sql, ids, n);
-        out_text(sql, ")");
-    }
-    out_printf(sql, " GROUP BY %s FORMAT RowBinary", id);
 }
 
 static uint32_t mapping_of(struct fetching *f, const struct symbols_mapping *m, uint32_t file,
@@ -288,7 +286,8 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
     struct id *ids = NULL;
     size_t n = 0, cap = 0;
     while (rows.p < rows.end && !rows.bad) {
-        row_id(&rows);
+        row_u64(&rows);
+        row_u8(&rows);
         for (size_t left = unpack_count(&rows); left > 0; left--) {
             ids = arena_push(f->arena, ids, n, &cap, sizeof *ids);
             ids[n++] = row_id(&rows);
@@ -299,34 +298,42 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
         return 0;
     struct out sql;
     struct unpack found;
-    select_ids(f, &sql,
-               "any(address), any(folded), any(mapped), any(size), any(offset), any(file), "
-               "any(build_id), any(flags), any(names), any(system_names), any(files), "
-               "any(start_lines), any(lines), any(columns), any(start)",
-               "locations", "location", ids, kept);
+    select_rows(f, &sql,
+                "location, any(address), any(folded), any(mapped), any(size), any(offset), "
+                "any(file), any(build_id), any(flags), any(names), any(system_names), any(files), "
+                "any(start_lines), any(lines), any(columns), any(start)",
+                "locations");
+    if (kept <= IDS_MAX) {
+        out_text(&sql, " AND location IN (");
+        sql_ids(&sql, ids, kept);
+        out_text(&sql, ")");
+    }
+    out_text(&sql, " GROUP BY location FORMAT RowBinary");
     int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &found, e);
     return code ? code : build_locations(f, found, e);
 }
 
-static void add_stack(struct stacks_cache *s, struct id id, uint32_t node)
+static void add_stack(struct stacks_cache *s, uint64_t number, uint32_t node)
 {
-    s->ids = arena_push(s->symbols->arena, s->ids, s->n, &s->cap_ids, sizeof *s->ids);
+    s->numbers =
+        arena_push(s->symbols->arena, s->numbers, s->n, &s->cap_numbers, sizeof *s->numbers);
     s->nodes = arena_push(s->symbols->arena, s->nodes, s->n, &s->cap_nodes, sizeof *s->nodes);
-    s->ids[s->n] = id;
+    s->numbers[s->n] = number;
     s->nodes[s->n] = node;
-    hash_add(&s->index, s->symbols->arena, hash_mix(id.a, id.b), (uint32_t)s->n++);
+    hash_add(&s->index, s->symbols->arena, hash_mix(number, 0), (uint32_t)s->n++);
 }
 
-// The stacks in rows as samples whose value is their number: so their nodes tell which they are.
+// The stacks in rows as samples whose value is their place: so their nodes tell which they are.
 static void add_stacks(struct fetching *f, struct unpack rows)
 {
     struct stacks_cache *s = f->s;
     s->half_added = true;
-    struct id *ids = NULL;
+    uint64_t *numbers = NULL;
     size_t n = 0, cap = 0, cap_frames = 0;
     uint32_t *frames = NULL;
     while (rows.p < rows.end && !rows.bad) {
-        struct id id = row_id(&rows);
+        uint64_t number = row_u64(&rows);
+        s->has_doubles |= row_u8(&rows);
         size_t depth = unpack_count(&rows);
         bool whole = true;
         if (depth > cap_frames) {
@@ -334,38 +341,39 @@ static void add_stacks(struct fetching *f, struct unpack rows)
             frames = arena_array(f->arena, cap_frames, sizeof *frames);
         }
         for (size_t i = 0; i < depth; i++) {
+            arena_spend(f->arena, 1);
             frames[i] = location_of(f, row_id(&rows));
             whole &= frames[i] != MODEL_NONE;
         }
-        if (rows.bad || !whole || stacks_node(s, id) != UINT32_MAX)
+        if (rows.bad || !whole || stacks_node(s, number) != UINT32_MAX)
             continue;
-        ids = arena_push(f->arena, ids, n, &cap, sizeof *ids);
-        ids[n++] = id;
+        numbers = arena_push(f->arena, numbers, n, &cap, sizeof *numbers);
+        numbers[n++] = number;
         model_build_sample(&f->b, frames, depth, (const int64_t[]){1, (int64_t)n});
     }
     if (!s->index.slots)
         hash_init(&s->index, s->symbols->arena, 256);
     struct symbols_values v;
-    symbols_add(s->symbols, f->b.p, f->arena, &v);
+    symbols_add(s->symbols, f->b.p, &f->ids, f->arena, &v);
     for (uint32_t i = 0; i < v.n; i++)
         if (v.values[i] == 1)
-            add_stack(s, ids[v.values[(size_t)v.n + i] - 1], v.nodes[i]);
+            add_stack(s, numbers[v.values[(size_t)v.n + i] - 1], v.nodes[i]);
     // Stacks that are told apart by nothing that a tree knows share a node: one by one.
     for (size_t i = 0; i < n; i++) {
-        if (stacks_node(s, ids[i]) != UINT32_MAX)
+        if (stacks_node(s, numbers[i]) != UINT32_MAX)
             continue;
         struct model_profile one = *f->b.p;
         one.n_samples = 1;
         one.stacks += i;
         one.stack_len += i;
         one.values += i * one.n_types;
-        symbols_add(s->symbols, &one, f->arena, &v);
-        add_stack(s, ids[i], v.nodes[0]);
+        symbols_add(s->symbols, &one, &f->ids, f->arena, &v);
+        add_stack(s, numbers[i], v.nodes[0]);
     }
     s->half_added = false;
 }
 
-static int fetch(struct fetching *f, const struct id *ids, size_t n, struct err *e)
+static int fetch(struct fetching *f, const uint64_t *numbers, size_t n, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -373,7 +381,13 @@ static int fetch(struct fetching *f, const struct id *ids, size_t n, struct err 
     model_build_type(&f->b, STR("n"), STR("count"));
     model_build_type(&f->b, STR("id"), STR("count"));
     hash_init(&f->index, f->arena, n * 4);
-    select_ids(f, &sql, "any(locations)", "stacks", "stack", ids, n);
+    select_rows(f, &sql, "stack, toUInt8(min(id) != max(id)), any(locations)", "stacks");
+    if (n <= IDS_MAX) {
+        out_text(&sql, " AND stack IN (");
+        sql_numbers(&sql, numbers, n);
+        out_text(&sql, ")");
+    }
+    out_text(&sql, " GROUP BY stack FORMAT RowBinary");
     int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &rows, e);
     if (!code)
         code = fetch_locations(f, rows, e);
@@ -383,7 +397,7 @@ static int fetch(struct fetching *f, const struct id *ids, size_t n, struct err 
 }
 
 int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
-                const struct id *ids, size_t n, struct budget *budget, struct err *e)
+                const uint64_t *numbers, size_t n, struct budget *budget, struct err *e)
 {
     struct fetching f = {.c = c, .s = s, .arena = arena_new_in(budget, 0)};
     int64_t last = select->end / DAY_NANOS;
@@ -394,23 +408,28 @@ int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store
     struct arena_trap trap, symbols_trap;
     if (ARENA_TRY(s->symbols->arena, symbols_trap)) {
         arena_caught(s->symbols->arena, e);
+        symbols_ids_fini(&f.ids);
         arena_free(f.arena);
         return STORE_BUSY;
     }
     if (ARENA_TRY(f.arena, trap)) {
         arena_try_end(s->symbols->arena);
         arena_caught(f.arena, e);
+        symbols_ids_fini(&f.ids);
         arena_free(f.arena);
         return STORE_BUSY;
     }
-    struct id *missing = arena_array(f.arena, n, sizeof *missing);
+    uint64_t *missing = arena_array(f.arena, n, sizeof *missing);
     size_t n_missing = 0;
-    for (size_t i = 0; i < n; i++)
-        if (stacks_node(s, ids[i]) == UINT32_MAX)
-            missing[n_missing++] = ids[i];
+    for (size_t i = 0; i < n; i++) {
+        arena_spend(f.arena, 1);
+        if (stacks_node(s, numbers[i]) == UINT32_MAX)
+            missing[n_missing++] = numbers[i];
+    }
     int code = n_missing ? fetch(&f, missing, n_missing, e) : 0;
     arena_try_end(f.arena);
     arena_try_end(s->symbols->arena);
+    symbols_ids_fini(&f.ids);
     arena_free(f.arena);
     return code;
 }

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "store/store.h"
+#include "store/driver.h"
 
 int db_error(const struct db *db, int rc, const char *what, struct err *e)
 {
@@ -18,6 +18,12 @@ int db_error(const struct db *db, int rc, const char *what, struct err *e)
     switch (rc & 255) {
     case SQLITE_NOMEM: // says nothing about the file
         err_set(e, "no memory to %s %s", what, db->path);
+        return STORE_BUSY;
+    case SQLITE_INTERRUPT:
+        err_set(e, "canceled");
+        return STORE_BUSY;
+    case SQLITE_BUSY:
+        err_set(e, "cannot %s %s: another program has it locked; try again", what, db->path);
         return STORE_BUSY;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -42,109 +48,164 @@ static int run(struct db *db, const char *sql)
     return sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
 }
 
-// Readers of a disk that takes no writes: what is in the database file itself can be had if
-// there is no log beside it.
-static int open_unwritable(struct db *db, const char *path)
+static bool has_log(const char *path)
 {
-    char *log = sqlite3_mprintf("%s-wal", path);
-    char *uri = sqlite3_mprintf("file:%s?immutable=1", path);
+    char name[PATH_MAX + 8];
     struct stat st;
+    snprintf(name, sizeof name, "%s-wal", path);
+    return stat(name, &st) == 0 && st.st_size > 0;
+}
+
+// For readers of a disk that takes no writes, where SQLite cannot make the index of the log.
+static int open_without_log(struct db *db)
+{
+    char *uri = sqlite3_mprintf("file:%s?immutable=1", db->path);
     int rc = SQLITE_CANTOPEN;
-    if (log && uri && (stat(log, &st) != 0 || st.st_size == 0))
+    sqlite3_close(db->handle);
+    db->handle = NULL;
+    db->without_log = true;
+    // Before the log: a commit that comes in between changes the one or the other.
+    if (uri && stat(db->path, &db->at_open) == 0 && !has_log(db->path))
         rc = sqlite3_open_v2(uri, &db->handle,
                              SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL);
-    sqlite3_free(log);
     sqlite3_free(uri);
     return rc;
 }
 
-// Nobody may look at the file at that moment, and SQLite does not wait for it.
-static int use_log(struct db *db)
+bool db_is_intact(const struct db *db)
+{
+    struct stat now;
+    const struct stat *before = &db->at_open;
+    return !db->without_log ||
+           (stat(db->path, &now) == 0 && now.st_ino == before->st_ino &&
+            now.st_size == before->st_size && now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
+            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec && !has_log(db->path));
+}
+
+// Nobody may look at a new file at that moment, and SQLite does not wait for it.
+static int use_log(struct db *db, int tries)
 {
     int rc = SQLITE_OK;
-    for (int try = 0; try < 200; try++) {
+    for (int try = 1; try <= tries; try++) {
         sqlite3_stmt *statement;
         rc = sqlite3_prepare_v2(db->handle, "PRAGMA journal_mode=WAL", -1, &statement, NULL);
         if (rc != SQLITE_OK)
             return rc;
         rc = sqlite3_step(statement);
-        const char *mode =
+        const char *used =
             rc == SQLITE_ROW ? (const char *)sqlite3_column_text(statement, 0) : NULL;
-        bool done = mode && strcmp(mode, "wal") == 0;
+        bool done = used && strcmp(used, "wal") == 0;
         sqlite3_finalize(statement);
         if (done)
             return SQLITE_OK;
         if (rc != SQLITE_ROW && (rc & 255) != SQLITE_BUSY && (rc & 255) != SQLITE_LOCKED)
             return rc;
         rc = SQLITE_BUSY;
-        nanosleep(&(struct timespec){0, 5000000}, NULL);
+        if (try < tries)
+            nanosleep(&(struct timespec){0, 5000000}, NULL);
     }
     return rc;
 }
 
-int db_open(struct db *db, const char *path, enum db_mode mode, const char *schema, int version,
+static int read_version(struct db *db)
+{
+    db->version = (int)db_number(db, "PRAGMA user_version", -1);
+    return db->version < 0 ? sqlite3_errcode(db->handle) : SQLITE_OK;
+}
+
+static int open_handle(struct db *db, enum db_mode mode)
+{
+    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READWRITE;
+    if (mode == DB_CREATE || mode == DB_COMMIT)
+        flags |= SQLITE_OPEN_CREATE;
+    int rc = sqlite3_open_v2(db->path, &db->handle, flags, NULL);
+    if (rc == SQLITE_OK) {
+        sqlite3_busy_timeout(db->handle, mode == DB_COMMIT ? 0 : DB_BUSY_MILLIS);
+        sqlite3_extended_result_codes(db->handle, 1);
+        rc = mode == DB_READ ? run(db, "PRAGMA cache_size=-1024; PRAGMA query_only=1; "
+                                       "SELECT count(*) FROM sqlite_master")
+                             : run(db, "PRAGMA page_size=4096; PRAGMA synchronous=FULL; "
+                                       "PRAGMA wal_autocheckpoint=512; "
+                                       "PRAGMA journal_size_limit=4194304; "
+                                       "PRAGMA cache_size=-4096; PRAGMA temp_store=MEMORY");
+    }
+    if (mode == DB_READ && rc != SQLITE_OK && (rc & 255) != SQLITE_CORRUPT &&
+        (rc & 255) != SQLITE_NOTADB)
+        rc = open_without_log(db);
+    if (rc == SQLITE_OK)
+        rc = read_version(db);
+    // Of a file that has pages it writes one, so only a new file gets it.
+    return rc == SQLITE_OK && mode != DB_READ && db->version == 0
+               ? run(db, "PRAGMA auto_vacuum=INCREMENTAL")
+               : rc;
+}
+
+static int check_version(const struct db *db, const struct db_format *format, struct err *e)
+{
+    bool newer = db->version > format->version;
+    if (!db->version || (db->version >= format->oldest && !newer))
+        return 0;
+    err_set(e,
+            "%s has format %d, which %s kiln wrote; this one reads formats %d to %d: %smove the "
+            "file away",
+            db->path, db->version, newer ? "a newer" : "an older", format->oldest, format->version,
+            newer ? "upgrade kiln, or " : "");
+    return STORE_FORMAT;
+}
+
+// What an open that ended with rc returns.
+static int open_error(const struct db *db, enum db_mode mode, int rc, struct err *e)
+{
+    int code = rc == SQLITE_OK ? 0 : db_error(db, rc, mode == DB_READ ? "read" : "write to", e);
+    return mode == DB_COMMIT && (rc & 255) == SQLITE_BUSY ? STORE_LATER : code;
+}
+
+// Under a transaction: another connection may have done it meanwhile.
+static int bring_up_to_date(struct db *db, enum db_mode mode, const struct db_format *format,
+                            struct err *e)
+{
+    int rc = run(db, "BEGIN IMMEDIATE");
+    if (rc == SQLITE_OK)
+        rc = read_version(db);
+    int code = open_error(db, mode, rc, e);
+    if (!code)
+        code = check_version(db, format, e);
+    if (!code && db->version == 0)
+        code = db_exec(db, format->schema, e);
+    else if (!code && db->version < format->version)
+        code = format->migrate(db, db->version, e);
+    char *sql = sqlite3_mprintf("PRAGMA user_version=%d; COMMIT", format->version);
+    if (!code)
+        code = sql ? db_exec(db, sql, e) : db_error(db, SQLITE_NOMEM, "write to", e);
+    sqlite3_free(sql);
+    if (code)
+        db_rollback(db);
+    else
+        db->version = format->version;
+    return code;
+}
+
+int db_migrate(struct db *db, const struct db_format *format, struct err *e)
+{
+    return db->version < format->version ? bring_up_to_date(db, DB_WRITE, format, e) : 0;
+}
+
+int db_open(struct db *db, const char *path, enum db_mode mode, const struct db_format *format,
             struct err *e)
 {
     *db = (struct db){.path = strdup(path)};
     if (!db->path)
         return err_set(e, "no memory to open %s", path);
-    int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_READWRITE;
-    if (mode == DB_CREATE)
-        flags |= SQLITE_OPEN_CREATE;
-    int rc = sqlite3_open_v2(path, &db->handle, flags, NULL);
-    int found = -1;
-    if (rc == SQLITE_OK) {
-        sqlite3_busy_timeout(db->handle, DB_BUSY_MILLIS);
-        sqlite3_extended_result_codes(db->handle, 1);
-        rc = mode == DB_READ ? run(db, "PRAGMA cache_size=-1024; PRAGMA query_only=1; "
-                                       "SELECT count(*) FROM sqlite_master")
-                             : run(db, "PRAGMA page_size=4096; PRAGMA auto_vacuum=INCREMENTAL; "
-                                       "PRAGMA synchronous=FULL; PRAGMA "
-                                       "wal_autocheckpoint=512; "
-                                       "PRAGMA journal_size_limit=4194304; "
-                                       "PRAGMA cache_size=-4096; PRAGMA temp_store=MEMORY");
-    }
-    if (mode != DB_READ && rc == SQLITE_OK)
-        rc = use_log(db);
-    if (mode == DB_READ && (rc & 255) != SQLITE_CORRUPT && (rc & 255) != SQLITE_NOTADB &&
-        rc != SQLITE_OK) {
-        sqlite3_close(db->handle);
-        db->handle = NULL;
-        rc = open_unwritable(db, path);
-    }
-    if (rc == SQLITE_OK) {
-        found = (int)db_number(db, "PRAGMA user_version", -1);
-        rc = found < 0 ? sqlite3_errcode(db->handle) : SQLITE_OK;
-    }
-    if (rc == SQLITE_OK && found == 0 && mode != DB_READ) {
-        char *sql =
-            sqlite3_mprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version=%d; COMMIT", schema, version);
-        rc = sql ? run(db, sql) : SQLITE_NOMEM;
-        sqlite3_free(sql);
-        found = version;
-    }
-    if (rc != SQLITE_OK) {
-        int code = db_error(db, rc, mode == DB_READ ? "read" : "write to", e);
+    int code = open_error(db, mode, open_handle(db, mode), e);
+    if (!code && format)
+        code = check_version(db, format, e);
+    if (!code && mode != DB_READ)
+        code = open_error(db, mode, use_log(db, mode == DB_COMMIT ? 1 : 200), e);
+    if (!code && mode != DB_READ && format && db->version == 0)
+        code = bring_up_to_date(db, mode, format, e);
+    if (code)
         db_close(db);
-        return code;
-    }
-    if (found > version) {
-        err_set(e,
-                "%s has format %d, which a newer kiln wrote; this one reads format %d: upgrade "
-                "kiln, or move the file away",
-                path, found, version);
-        db_close(db);
-        return STORE_FORMAT;
-    }
-    if (found && found < version && version != INT_MAX) {
-        err_set(e,
-                "%s has format %d, which an older kiln wrote; this one reads format %d: move the "
-                "file away",
-                path, found, version);
-        db_close(db);
-        return STORE_FORMAT;
-    }
-    return 0;
+    return code;
 }
 
 void db_close(struct db *db)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include "base/err.h"
 #include "base/str.h"
@@ -14,18 +15,38 @@ enum { DB_BUSY_MILLIS = 10000 };
 struct db {
     sqlite3 *handle;
     char *path;
+    int version;         // when it was opened; 0: its writer has only just made the file
+    bool without_log;    // opened while no log could be made beside it: see db_is_intact
+    struct stat at_open; // then: the file
     struct {
         const char *sql;
         sqlite3_stmt *statement;
     } cache[DB_STATEMENTS];
 };
 
-enum db_mode { DB_READ, DB_WRITE, DB_CREATE };
+// DB_COMMIT: as DB_CREATE, but it waits for no lock, neither now nor later.
+enum db_mode { DB_READ, DB_WRITE, DB_CREATE, DB_COMMIT };
 
-// schema is run, in one transaction, where the database has none (user_version 0), and version
-// is what it then has; another version is refused (STORE_FORMAT). An enum store_code.
-int db_open(struct db *db, const char *path, enum db_mode mode, const char *schema, int version,
+// What a database must look like.
+struct db_format {
+    const char *schema;
+    int version; // PRAGMA user_version of what schema makes
+    int oldest;  // versions from this one on are read
+    // Makes an older version into this one, in a transaction of the caller.
+    int (*migrate)(struct db *db, int from, struct err *e);
+};
+
+// A writer makes what format says where there is nothing yet (user_version 0). An older version is
+// opened as it is: see db_migrate. Other versions are refused (STORE_FORMAT) and left as they are.
+// format NULL: any version is taken as it is. An enum store_code; with DB_COMMIT, STORE_LATER if
+// another connection has the file locked.
+int db_open(struct db *db, const char *path, enum db_mode mode, const struct db_format *format,
             struct err *e);
+// Makes an older version into that of format, in one transaction. Only one connection writes to it.
+int db_migrate(struct db *db, const struct db_format *format, struct err *e);
+// A reader on a disk that takes no writes reads the file alone, if there is no log: it has no lock
+// and sees no later commit. false: the file has changed since, so what was read is of no use.
+bool db_is_intact(const struct db *db);
 void db_close(struct db *db);
 
 // What the last call's result means: fills e (what: "write to") and returns an enum store_code.

@@ -7,25 +7,40 @@
 
 #include "store/store.h"
 
+#define HOUR_NANOS (INT64_C(3600) * 1000000000)
+#define DAY_NANOS (24 * HOUR_NANOS)
+
+// Days are those of UTC, numbered from 1970 on.
+static inline int64_t day_of(int64_t time)
+{
+    return time / DAY_NANOS;
+}
+
 // A code of a request, of commit only: something is locked that will not be for long. The request
 // has had no effect and comes again soon.
 enum { STORE_LATER = 1 };
 
-// The puts of one caller: they succeed or fail together.
+// Puts that succeed or fail together: those of one caller, or a part of them.
 struct store_request {
     const struct store_put *puts;
     size_t n;
     store_done_fn *done;
     void *ctx;
     size_t bytes;
+    bool is_part;                // of what a caller put: store/request.h
+    int64_t first_day, last_day; // of puts, which have no day in between
     struct store_request *next;
-    struct waiting_tenant *tenant; // whose it is, for store.c
+    struct waiting_tenant *tenant; // whose it is, for the queue
     int64_t later;                 // since when it came again and again; 0: it did not
     // Filled by commit.
     int code;
     struct err error;
     uint64_t profiles, samples, repeated;
 };
+
+// Counts what an answer does not have, and says so to whoever asked.
+void store_warn(struct store_answer *answer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 struct store_driver {
     // Close comes soon: maintain returns as soon as it can. May be NULL.
@@ -41,7 +56,8 @@ struct store_driver {
                  struct store_stacks **stacks, struct store_answer *answer, struct err *e);
     int (*lines)(void *driver, const struct store_select *select, int64_t step, struct arena *arena,
                  struct store_line **lines, size_t *n, struct store_answer *answer, struct err *e);
-    int (*stats)(void *driver, struct str tenant, struct store_stats *stats, struct err *e);
+    int (*stats)(void *driver, struct str tenant, struct budget *budget, struct store_stats *stats,
+                 struct err *e);
     void (*counters)(void *driver, struct store_counters *counters); // adds the driver's own
     int (*tenants)(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);

@@ -1,6 +1,6 @@
 #include "store/exact.h"
 
-#include <stdlib.h>
+#include "base/sort.h"
 
 int64_t exact_round(__int128 shares)
 {
@@ -37,10 +37,11 @@ struct store_point *exact_points(struct exact_line *line, struct arena *arena, s
 {
     struct store_point *points = arena_array(arena, line->n, sizeof *points);
     if (line->unordered)
-        qsort(line->points, line->n, sizeof *line->points, point_order);
+        sort_items(arena, line->points, line->n, sizeof *line->points, point_order);
     *n = 0;
     for (size_t i = 0, end; i < line->n; i = end) {
         struct exact_point sum = line->points[i];
+        arena_spend(arena, 1);
         for (end = i + 1; end < line->n && line->points[end].index == sum.index; end++) {
             sum.sum += line->points[end].sum;
             sum.n += line->points[end].n;

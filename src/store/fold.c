@@ -156,8 +156,10 @@ static uint32_t node_of(struct fold *f, uint32_t parent, uint32_t location)
 static void build_index(struct fold *f)
 {
     hash_init(&f->index, f->arena, (size_t)f->n * 2);
-    for (uint32_t i = 1; i < f->n; i++)
+    for (uint32_t i = 1; i < f->n; i++) {
+        arena_spend(f->arena, 1);
         hash_add(&f->index, f->arena, hash_mix(f->parent[i], f->location[i]), i);
+    }
     f->indexed = true;
 }
 
@@ -175,13 +177,14 @@ static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, u
     t.functions = arena_array(a, s->n.functions, sizeof *t.functions);
     t.mappings = arena_array(a, s->n.mappings, sizeof *t.mappings);
     t.locations = arena_array(a, s->n.locations, sizeof *t.locations);
-    for (uint32_t i = n_nodes; i-- > 1;)
+    for (uint32_t i = n_nodes; i-- > 1;) {
+        arena_spend(a, 1);
         if (to[i])
             to[s->nodes[i].parent] = 1;
+    }
     to[0] = 0;
     for (uint32_t i = 1; i < n_nodes; i++) {
-        if (i % 8192 == 0)
-            arena_check(a);
+        arena_spend(a, 1);
         if (to[i])
             to[i] = node_of(f, to[s->nodes[i].parent], location_of(&t, s->nodes[i].location));
     }
@@ -193,9 +196,11 @@ void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, ui
     for (uint32_t i = 0; i < n_nodes; i++)
         to[i] = values[i] != 0;
     place_nodes(f, s, to, n_nodes);
-    for (uint32_t i = 0; i < n_nodes; i++)
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        arena_spend(f->arena, 1);
         if (values[i])
             f->self[to[i]] = pack_add(f->self[to[i]], values[i]);
+    }
 }
 
 void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *shares,
@@ -205,9 +210,11 @@ void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *sh
     for (uint32_t i = 0; i < n_nodes; i++)
         to[i] = shares[i] != 0;
     place_nodes(f, s, to, n_nodes);
-    for (uint32_t i = 0; i < n_nodes; i++)
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        arena_spend(f->arena, 1);
         if (shares[i])
             f->shares[to[i]] += shares[i];
+    }
 }
 
 void fold_end(struct fold *f)
@@ -215,13 +222,16 @@ void fold_end(struct fold *f)
     if (!f->is_mean)
         return;
     uint32_t *to = arena_array(f->arena, f->n, sizeof *to), n = 1;
-    for (uint32_t i = 0; i < f->n; i++)
+    for (uint32_t i = 0; i < f->n; i++) {
+        arena_spend(f->arena, 1);
         f->self[i] = exact_round(f->shares[i]);
+    }
     for (uint32_t i = f->n; i-- > 1;)
         if (f->self[i] || to[i])
             to[f->parent[i]] = to[i] = 1;
     to[0] = 0;
     for (uint32_t i = 1; i < f->n; i++) {
+        arena_spend(f->arena, 1);
         if (!to[i])
             continue;
         to[i] = n;

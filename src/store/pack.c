@@ -321,32 +321,45 @@ void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer
 
 // --- bits ---
 
-// Costs fall, then rise.
-static uint64_t least_cost(unsigned (*cost)(uint64_t v, unsigned k), const uint64_t *v, size_t n,
-                           unsigned *k)
+// Of one in every numbers. As k grows, costs fall, then rise; *k is where to begin.
+static inline uint64_t least_cost(unsigned (*cost)(uint64_t v, unsigned k), const uint64_t *v,
+                                  size_t n, size_t every, unsigned *k)
 {
     uint64_t least = UINT64_MAX;
-    for (unsigned try = 0; try <= BITS_MAX_SHIFT; try++) {
-        uint64_t bits = 0;
-        for (size_t i = 0; i < n; i++)
-            bits += cost(v[i], try);
-        if (bits >= least)
-            break;
-        least = bits;
-        *k = try;
-    }
+    unsigned first = *k, best = first;
+    for (int step = 1; step >= -1; step -= 2)
+        for (unsigned try = step > 0 ? first : first - 1; try <= BITS_MAX_SHIFT;
+             try += (unsigned)step) {
+            uint64_t bits = 0;
+            for (size_t i = 0; i < n; i += every)
+                bits += cost(v[i], try);
+            if (bits >= least)
+                break;
+            least = bits;
+            best = try;
+        }
+    *k = best;
     return least;
 }
 
+// Numbers that tell which codes suit a list.
+enum { LIST_SAMPLE = 128 };
+
 void bits_put_list(struct bits *b, const uint64_t *v, size_t n)
 {
-    unsigned k = 0, k_wide = 0;
-    bool wide = least_cost(bits_wide_cost, v, n, &k_wide) < least_cost(bits_cost, v, n, &k);
+    size_t every = 1 + n / LIST_SAMPLE, taken = 0;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i += every, taken++)
+        sum += v[i] < UINT32_MAX ? v[i] : UINT32_MAX;
+    unsigned k = bits_shift(taken, sum), k_wide = k ? k - 1 : 0;
+    bool wide =
+        least_cost(bits_wide_cost, v, n, every, &k_wide) < least_cost(bits_cost, v, n, every, &k);
     bits_put(b, wide, 1);
     bits_put(b, wide ? k_wide : k, 6);
-    for (size_t i = 0; i < n; i++)
-        if (wide)
+    if (wide)
+        for (size_t i = 0; i < n; i++)
             bits_put_wide(b, v[i], k_wide);
-        else
+    else
+        for (size_t i = 0; i < n; i++)
             bits_put_code(b, v[i], k);
 }

@@ -82,10 +82,10 @@ static void split(const struct model_profile *p, const struct store_label *base,
     for (size_t part = 0; part < *n; part++) {
         struct model_profile *to = model_profile_derive(p, arena);
         size_t n_samples = count[part + 1], at = 0;
-        to->values = arena_array(arena, n_samples * p->n_types, sizeof *to->values);
-        to->stacks = arena_array(arena, n_samples, sizeof *to->stacks);
-        to->stack_len = arena_array(arena, n_samples, sizeof *to->stack_len);
-        to->label_set = arena_array(arena, n_samples, sizeof *to->label_set);
+        to->values = arena_raw(arena, n_samples * p->n_types, sizeof *to->values);
+        to->stacks = arena_raw(arena, n_samples, sizeof *to->stacks);
+        to->stack_len = arena_raw(arena, n_samples, sizeof *to->stack_len);
+        to->label_set = arena_raw(arena, n_samples, sizeof *to->label_set);
         to->n_samples = n_samples;
         (*parts)[part].profile = to;
         count[part + 1] = at;

@@ -58,16 +58,40 @@ void lite_leave_out(struct lite *lite, int code, int64_t number, struct store_an
     pthread_mutex_unlock(&lite->read);
     if (!noted)
         lite_note(lite, "%s", e->message);
-    answer->damaged_days++;
     answer->format_days += code == STORE_FORMAT;
-    if (answer->n_warnings == sizeof answer->warnings / sizeof *answer->warnings)
-        return;
-    snprintf(answer->warnings[answer->n_warnings++], sizeof answer->warnings[0],
-             code == STORE_FORMAT
-                 ? "%.10s was left out: it was written in a format that this version of kiln does "
-                   "not read"
-                 : "%.10s is incomplete: a part of it is damaged and was left out",
-             file);
+    if (code == STORE_FORMAT)
+        store_warn(answer,
+                   "%.10s was left out: it was written in a format that this version of kiln does "
+                   "not read",
+                   file);
+    else
+        store_warn(answer, "%.10s is incomplete: a part of it is damaged and was left out", file);
+}
+
+int lite_begin(struct lite *lite, struct db *db, struct str tenant, int64_t number, struct err *e)
+{
+    pthread_mutex_lock(&lite->read);
+    struct claim claim = {tenant, number, lite->claims};
+    lite->claims = &claim;
+    pthread_mutex_unlock(&lite->read);
+    int code = db_exec(db, "BEGIN IMMEDIATE", e);
+    pthread_mutex_lock(&lite->read);
+    struct claim **at = &lite->claims;
+    while (*at != &claim)
+        at = &(*at)->next;
+    *at = claim.next;
+    pthread_mutex_unlock(&lite->read);
+    return code;
+}
+
+bool lite_is_claimed(struct lite *lite, struct str tenant, int64_t number)
+{
+    pthread_mutex_lock(&lite->read);
+    const struct claim *claim = lite->claims;
+    while (claim && (claim->number != number || !str_eq(claim->tenant, tenant)))
+        claim = claim->next;
+    pthread_mutex_unlock(&lite->read);
+    return claim;
 }
 
 static void lite_stop(void *driver)
@@ -79,6 +103,8 @@ static void lite_stop(void *driver)
 static void lite_close(void *driver)
 {
     struct lite *lite = driver;
+    lite->stopping = true;
+    day_end_migration(lite);
     while (lite->days)
         day_close(lite, lite->days);
     reader_forget(lite);
@@ -88,6 +114,7 @@ static void lite_close(void *driver)
     pthread_mutex_destroy(&lite->write);
     pthread_mutex_destroy(&lite->read);
     pthread_mutex_destroy(&lite->care);
+    pthread_mutex_destroy(&lite->migration);
     if (lite->lock_fd >= 0)
         close(lite->lock_fd);
     free(lite->directory);
@@ -172,6 +199,7 @@ int store_sqlite_open(const char *directory, const struct store_options *options
     pthread_mutex_init(&lite->write, NULL);
     pthread_mutex_init(&lite->read, NULL);
     pthread_mutex_init(&lite->care, NULL);
+    pthread_mutex_init(&lite->migration, NULL);
     lite->directory = strdup(directory);
     lite->zstd = ZSTD_createCCtx();
     lite->unzstd = ZSTD_createDCtx();

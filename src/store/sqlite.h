@@ -3,9 +3,10 @@
 //     DIRECTORY/tenants/TENANT/2026-08-01.db  one a tenant and UTC day
 //     DIRECTORY/tenants/TENANT/names.db       names that came late
 //
-// Whoever uses a struct day holds lite.write: the committer, and who deletes services and days.
-// Hours are closed by a connection of their own. The committer does not wait for its transactions:
-// requests of a day that is locked are committed later. Readers have connections and symbols of
+// Whoever uses a struct day holds lite.write: the committer, and who drops days. Everything else
+// that writes to a day has a connection of its own: closing hours, deleting services, migrating.
+// The committer does not wait for its transactions: requests of a day that is locked, or has to be
+// migrated, are committed later. Readers have connections and symbols of
 // their own. They do not wait for writers, nor for each other but where one loads the symbols that
 // another one wants as well.
 //
@@ -18,48 +19,73 @@
 #include "store/block.h"
 #include "store/db.h"
 #include "store/driver.h"
+#include "store/id.h"
 #include "store/labels.h"
 #include "store/retention.h"
-
-#define HOUR_NANOS (INT64_C(3600) * 1000000000)
-#define DAY_NANOS (24 * HOUR_NANOS)
 
 enum level { LEVEL_RAW = 1, LEVEL_FIVE_MINUTES = 2, LEVEL_HOUR = 3 };
 #define FIVE_MINUTES_NANOS (INT64_C(300) * 1000000000)
 
-enum { DAY_VERSION = 2 };
-extern const char DAY_SCHEMA[];
+extern const struct db_format DAY_FORMAT; // sqlite_format.c
 
-// Symbols that a writer appends to; in the day's list.
+// Symbols that a writer appends to.
 struct writer_symbols {
+    struct day *day;
     int64_t service;
     struct symbols *symbols; // NULL: they cannot be had, as error says
     int code;                // then: STORE_BUSY or STORE_CORRUPT
     char *error;
+    size_t size; // of symbols, when day_measure was last called
     uint64_t used;
-    struct writer_symbols *next;
+    struct writer_symbols *next;          // of the day, with the same place
+    struct writer_symbols *older, *newer; // of all, by used
 };
+enum { SERVICE_PLACES = 256 };
 
 // A series that came lately: what it is looked up by, and what was found.
 struct known_series {
     char *key;
     size_t n;
     int64_t service, series;
+    int64_t deletions; // see seen_deletions
 };
 enum { KNOWN_SERIES = 256 };
 
 struct day {
-    char tenant[151];
+    struct day *next;
     int64_t number; // days since 1970
-    struct db db;
+    uint64_t used;
+    int64_t used_at; // of the monotonic clock
     bool in_transaction, in_request, failed;
     bool made_rows; // of services, kinds or series, in this request
-    int code;       // why it failed
+    bool has_pages; // in memory, of a transaction
+    bool has_old_ids;
+    char tenant[151];
+    struct db db;
+    struct id key; // of its hashes
+    int code;      // why it failed
     struct err error;
-    struct writer_symbols *symbols;
-    uint64_t used;
-    struct day *next;
-    struct known_series known[KNOWN_SERIES]; // each has one place
+    struct writer_symbols *symbols[SERVICE_PLACES]; // by their service
+    struct known_series known[KNOWN_SERIES];        // each has one place
+};
+
+// A day that the committer leaves to another connection that wants to lock it.
+struct claim {
+    struct str tenant;
+    int64_t number;
+    struct claim *next;
+};
+
+// The thread that migrates days for the committer, one at a time.
+struct migrator {
+    pthread_t thread;
+    bool started;
+    _Atomic bool running; // the rest is the thread's while it runs, then the committer's
+    char tenant[151];
+    int64_t number;
+    int code; // of the last one, with error and when it failed (budget_now)
+    int64_t failed;
+    struct err error;
 };
 
 struct reader {
@@ -67,6 +93,7 @@ struct reader {
     int64_t number;
     struct db db;
     uint64_t epoch, used;
+    struct budget *budget; // ends statements and reading symbols; NULL: nothing does
     struct reader *next;
 };
 
@@ -90,24 +117,32 @@ struct lite {
     int lock_fd;
 
     pthread_mutex_t write; // everything up to the next blank line
-    struct day *days;
+    struct day *days;      // the one that was used last is the first
+    size_t n_days;
+    struct writer_symbols *newest, *oldest;
+    size_t held; // bytes of writers' symbols
     ZSTD_CCtx *zstd;
     ZSTD_DCtx *unzstd;
     uint64_t tick, batch_tick; // batch_tick: when the last commit began
     bool all_days_seen;
+    struct migrator migrator;
+
+    pthread_mutex_t migration; // held while a day is migrated: it takes time and memory
 
     pthread_mutex_t care; // one at a time closes hours; taken before write
     struct failure *failures;
     _Atomic bool stopping; // what can be done later is left
     struct retention retention;
+    _Atomic unsigned n_deleting; // calls that delete services now
 
     pthread_mutex_t read; // the rest; never held while something is read
     struct reader *readers;
     struct reader_symbols *symbols;
     uint64_t read_tick, epoch;
+    uint64_t unshared_epoch; // counts down: of readers without a log
     uint64_t days_dropped, hours_closed, close_failures;
-    const struct reader *claimed; // a day that the committer leaves to who closes an hour of it
-    int64_t noted_day, noted_at;  // the last day that was left out, and when a note said so
+    struct claim *claims;
+    int64_t noted_day, noted_at;          // the last day that was left out, and when a note said so
     size_t written_symbols, read_symbols; // bytes that writers' and readers' symbols hold
 };
 
@@ -119,17 +154,22 @@ bool lite_is_unreadable(int code);
 void lite_leave_out(struct lite *lite, int code, int64_t number, struct store_answer *answer,
                     const struct err *e);
 
+// BEGIN IMMEDIATE of a connection that is not the committer's, who leaves the day alone meanwhile:
+// under load it would hardly ever be unlocked.
+int lite_begin(struct lite *lite, struct db *db, struct str tenant, int64_t number, struct err *e);
+bool lite_is_claimed(struct lite *lite, struct str tenant, int64_t number);
+
 void lite_note(struct lite *lite, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // --- days (sqlite_day.c) ---
 
-int64_t day_of(int64_t time);
 // path has room for PATH_MAX bytes.
 void day_path(const struct lite *lite, struct str tenant, int64_t number, char *path);
 // The numbers of the days of a tenant that overlap a range, ascending, in arena.
 int day_list(const struct lite *lite, struct str tenant, int64_t start, int64_t end,
              struct arena *arena, int64_t **days, size_t *n, struct err *e);
-// The open day, made if create; *day is NULL if there is none. Under lite->write.
+// The open day, made if create; *day is NULL if there is none. STORE_LATER: it is locked, or has to
+// be migrated, which is begun. Under lite->write.
 int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, struct day **day,
              struct err *e);
 void day_close(struct lite *lite, struct day *day);
@@ -147,21 +187,33 @@ void day_set_aside(struct lite *lite, struct day *day);
 void day_drop_symbols(struct lite *lite, struct day *day);
 // After something was taken back: series that are known may be gone.
 void day_forget_series(struct day *day);
-// Days that stay open, which is one for each tenant that sends now; and days of one commit beyond
-// which it takes no further request. A day is three descriptors, and takes a dozen syncs to make,
-// open and close.
+// After something was added to symbols.
+void day_measure(struct lite *lite, struct writer_symbols *w);
+// Days that stay open though they are idle; and days of one commit beyond which it takes no further
+// request. A day is three descriptors, and takes a dozen syncs to make, open and close.
 enum { OPEN_DAYS = 32, COMMIT_DAYS = 32 };
 size_t day_count_written(const struct lite *lite);
 // Keeps writers' symbols and open days within bounds. Within a transaction only symbols that have
 // nothing to save are given up.
 void day_trim(struct lite *lite, bool in_transaction);
 
+// --- days of older versions (sqlite_format.c) ---
+
+// A connection of its own that writes to a day, which is migrated if need be. Not under
+// lite->write.
+int day_connect(struct lite *lite, struct str tenant, int64_t number, struct db *db, struct err *e);
+// Has a day migrated by a thread. STORE_LATER, or why that failed a moment ago. Under lite->write.
+int day_migrate_later(struct lite *lite, struct str tenant, int64_t number, struct err *e);
+void day_end_migration(struct lite *lite);
+
 // --- readers (sqlite_reader.c) ---
 
 // A connection in a read transaction; *reader is NULL if there is no such day.
 int reader_take(struct lite *lite, struct str tenant, int64_t number, struct reader **reader,
                 struct err *e);
-void reader_give(struct lite *lite, struct reader *reader);
+// code: of what was done with it. Returns code, or STORE_FULL where the file has changed under a
+// reader that could not lock it, so that what was read is of no use.
+int reader_give(struct lite *lite, struct reader *reader, int code, struct err *e);
 // Symbols as of the reader's transaction or later, which do not change until they are given back.
 int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t service, ZSTD_DCtx *zstd,
                         struct reader_symbols **symbols, struct err *e);
@@ -201,11 +253,21 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
 // The one of n (of one service) with this id; NULL: it is not wanted.
 struct found *reader_found(struct found *found, size_t n, int64_t id);
 
-// Ids of puts (table seen) of a service that was deleted do not count any more: they are hashed
-// with the number of its deletions, which has a row there, too.
-uint64_t put_deletions_key(struct str service);
-// Above every hour.
-#define SEEN_DELETIONS (INT64_C(1) << 40)
+// --- hashes and ids of puts (sqlite_seen.c) ---
+
+// The key of a day's hashes. has_old_ids: it was of version 2, and has ids of that version.
+int seen_key(struct db *db, struct id *key, bool *has_old_ids, struct err *e);
+struct id seen_series_hash(struct id key, int64_t kind, struct str labels);
+// Ids of puts of a service that was deleted do not count any more: they are hashed with this
+// number, which grows with each deletion.
+int seen_deletions(struct day *day, struct str service, int64_t *deletions, struct err *e);
+// Remembers the id of a put. repeated: it was there. labels: packed.
+int seen_add(struct lite *lite, struct day *day, const struct store_put *put, struct str labels,
+             int64_t deletions, bool *repeated, struct err *e);
+// In a transaction that deletes the service.
+int seen_forget_service(struct db *db, struct str service, struct err *e);
+// Forgets ids that came before an hour.
+void seen_forget_before(struct db *db, int64_t hour);
 
 // --- what the driver's functions are ---
 
@@ -217,7 +279,8 @@ int sqlite_merge(void *driver, const struct store_select *select, struct arena *
                  struct store_stacks **stacks, struct store_answer *answer, struct err *e);
 int sqlite_lines(void *driver, const struct store_select *select, int64_t step, struct arena *arena,
                  struct store_line **lines, size_t *n, struct store_answer *answer, struct err *e);
-int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e);
+int sqlite_stats(void *driver, struct str tenant, struct budget *budget, struct store_stats *stats,
+                 struct err *e);
 int sqlite_tenants(void *driver, struct arena *arena, struct str **tenants, size_t *n,
                    struct err *e);
 int sqlite_maintain(void *driver, bool all, struct err *e);
@@ -237,8 +300,20 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
 // Whether something of the day failed and it is time to try again. Under lite->care.
 bool hours_are_due(const struct lite *lite, struct str tenant, int64_t number);
 void hours_fini(struct lite *lite);
-// Pages that are not used any more. over: nothing more is to come.
-void hours_give_back_pages(struct db *db, bool over);
+// Gives back pages that are not used any more, in steps, so that commits come in between. over:
+// nothing more is to come.
+void hours_tidy(struct lite *lite, struct db *db, bool over);
+
+// --- deleting services (sqlite_delete.c) ---
+
+// Services that are being deleted have a blob for a name, which sorts after all texts: readers
+// leave them out.
+#define LIVE_SERVICE "name < x''"
+#define DEAD_SERVICE "name >= x''"
+// Deletes what nobody deletes any more: the process ended meanwhile, or a day was locked. Adds the
+// number of profiles to *n.
+int delete_rest(struct lite *lite, struct db *db, struct str tenant, int64_t number, uint64_t *n,
+                struct err *e);
 int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
                           struct err *e);
 int sqlite_backup(void *driver, const char *to, struct err *e);

@@ -1,4 +1,4 @@
-// Closing hours, dropping days, deleting services.
+// Closing hours, dropping days.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -189,126 +189,24 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
     return code || !all ? code : failed;
 }
 
-// --- services ---
-
-static int count_profiles(struct day *day, int64_t service, uint64_t *n, struct err *e)
-{
-    static const char sql[] =
-        "SELECT (SELECT count(*) FROM fresh WHERE service=?1) + (SELECT coalesce(sum(items),0) "
-        "FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND level=1)";
-    int code = 0;
-    sqlite3_stmt *q = db_prepare(&day->db, sql, &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, service);
-    if (sqlite3_step(q) == SQLITE_ROW)
-        *n = (uint64_t)sqlite3_column_int64(q, 0);
-    sqlite3_reset(q);
-    return 0;
-}
-
-static int forget_ids(struct day *day, struct str service, struct err *e)
-{
-    static const char sql[] = "INSERT OR REPLACE INTO seen(id, hour) VALUES(?1, 1 + "
-                              "coalesce((SELECT hour FROM seen WHERE id=?1), ?2))";
-    int code = 0;
-    sqlite3_stmt *q = db_prepare(&day->db, sql, &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, (int64_t)put_deletions_key(service));
-    sqlite3_bind_int64(q, 2, SEEN_DELETIONS);
-    return db_run(&day->db, q, e);
-}
-
-static int delete_from(struct lite *lite, struct day *day, struct str service, uint64_t *n,
-                       struct err *e)
-{
-    // Bound by name, then by id: what other tables know.
-    static const char *const statements[] = {
-        "DELETE FROM fresh WHERE service=?",
-        "DELETE FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127",
-        "DELETE FROM symbol WHERE service=?", "DELETE FROM series WHERE service=?",
-        "DELETE FROM service WHERE id=?"};
-    int code = 0;
-    int64_t id = 0;
-    uint64_t profiles = 0;
-    sqlite3_stmt *q = db_prepare(&day->db, "SELECT id FROM service WHERE name=?", &code, e);
-    if (!q)
-        return code;
-    db_bind_str(q, 1, service);
-    if (sqlite3_step(q) == SQLITE_ROW)
-        id = sqlite3_column_int64(q, 0);
-    sqlite3_reset(q);
-    if (!id)
-        return 0;
-    code = db_exec(&day->db, "BEGIN IMMEDIATE", e);
-    if (!code)
-        code = count_profiles(day, id, &profiles, e);
-    for (int i = 0; i < 5 && !code; i++) {
-        q = db_prepare(&day->db, statements[i], &code, e);
-        if (!q)
-            break;
-        sqlite3_bind_int64(q, 1, id);
-        code = db_run(&day->db, q, e);
-    }
-    if (!code)
-        code = forget_ids(day, service, e);
-    // Before: who has packed an hour of it meanwhile must not write it after that.
-    reader_forget(lite);
-    if (!code)
-        code = db_exec(&day->db, "COMMIT", e);
-    if (code)
-        db_rollback(&day->db);
-    else
-        *n += profiles;
-    day_drop_symbols(lite, day);
-    day_forget_series(day);
-    if (!code)
-        hours_give_back_pages(&day->db, true);
-    // Its number may be given to another service.
-    reader_forget(lite);
-    return code;
-}
-
-int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
-                          struct err *e)
-{
-    struct lite *lite = driver;
-    struct arena *arena = arena_new(0);
-    int64_t *days;
-    size_t n_days = 0;
-    *n = 0;
-    int code = arena ? day_list(lite, tenant, 0, INT64_MAX, arena, &days, &n_days, e)
-                     : err_set(e, "no memory");
-    for (size_t i = 0; i < n_days && !code; i++) {
-        struct day *day;
-        pthread_mutex_lock(&lite->write);
-        code = day_open(lite, tenant, days[i], false, &day, e);
-        if (!code && day)
-            code = delete_from(lite, day, service, n, e);
-        day_trim(lite, false);
-        pthread_mutex_unlock(&lite->write);
-        if (lite_is_unreadable(code)) {
-            lite_note(lite, "%s", e->message);
-            code = 0;
-        }
-    }
-    arena_free(arena);
-    return code;
-}
-
 // --- what there is ---
 
-int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, struct err *e)
+int sqlite_stats(void *driver, struct str tenant, struct budget *budget, struct store_stats *stats,
+                 struct err *e)
 {
     struct lite *lite = driver;
-    struct arena *arena = arena_new(0);
+    struct arena *arena = arena_new_in(budget, 0);
     struct kept *days;
     size_t n = 0;
     int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n && !code; i++) {
         if (tenant.n && !str_eq(tenant, days[i].tenant))
             continue;
+        if (budget && budget_check(budget) != BUDGET_OK) {
+            budget_explain(budget, e);
+            code = STORE_BUSY;
+            break;
+        }
         struct reader *reader;
         int unreadable = reader_take(lite, days[i].tenant, days[i].number, &reader, e);
         stats->days++;
@@ -316,6 +214,7 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
         stats->damaged_days += unreadable != 0;
         if (unreadable || !reader)
             continue;
+        reader->budget = budget;
         // Service by service: a scan of the blocks would read a page of each.
         int64_t first = db_number(
             &reader->db,
@@ -329,7 +228,10 @@ int sqlite_stats(void *driver, struct str tenant, struct store_stats *stats, str
             "s.id*128+127 ORDER BY id DESC LIMIT 1)) h FROM service s UNION ALL SELECT max(hour) "
             "FROM fresh)",
             -1);
-        reader_give(lite, reader);
+        if (reader_give(lite, reader, 0, e)) {
+            stats->damaged_days++;
+            continue;
+        }
         if (first < 0)
             continue;
         if (!stats->any || first * HOUR_NANOS < stats->oldest)

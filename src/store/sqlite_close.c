@@ -585,14 +585,7 @@ static int apply(struct closing *c, struct db *db, struct err *e)
         n++;
     if (c->with_hour)
         blocks[n++] = blocks[2];
-    // Under load the committer would hardly ever leave the day unlocked.
-    pthread_mutex_lock(&lite->read);
-    lite->claimed = c->reader;
-    pthread_mutex_unlock(&lite->read);
-    code = db_exec(db, "BEGIN IMMEDIATE", e);
-    pthread_mutex_lock(&lite->read);
-    lite->claimed = NULL;
-    pthread_mutex_unlock(&lite->read);
+    code = lite_begin(lite, db, str_from(c->reader->tenant), c->reader->number, e);
     // A service may have been deleted, or the whole day moved aside, and begun anew. Whoever does
     // that says so before.
     pthread_mutex_lock(&lite->read);
@@ -639,6 +632,5 @@ int sqlite_close_hour(struct lite *lite, struct db *db, struct str tenant, int64
     ZSTD_freeCCtx(c.zstd);
     arena_free(c.symbols.arena);
     arena_free(c.arena);
-    reader_give(lite, c.reader);
-    return code;
+    return reader_give(lite, c.reader, code, e);
 }

@@ -12,7 +12,7 @@
 static int copy_database(const char *from, const char *to, struct err *e)
 {
     struct db source, target;
-    int code = db_open(&source, from, DB_READ, NULL, INT_MAX, e);
+    int code = db_open(&source, from, DB_READ, NULL, e);
     if (code)
         return code;
     target = (struct db){.path = strdup(to)};
@@ -21,8 +21,11 @@ static int copy_database(const char *from, const char *to, struct err *e)
     sqlite3_backup *backup =
         rc == SQLITE_OK ? sqlite3_backup_init(target.handle, "main", source.handle, "main") : NULL;
     if (backup) {
-        sqlite3_backup_step(backup, -1);
+        int copied = sqlite3_backup_step(backup, -1);
         rc = sqlite3_backup_finish(backup);
+        // By its documentation, finish does not report that a database was locked.
+        if (rc == SQLITE_OK && copied != SQLITE_DONE)
+            rc = copied;
     } else if (rc == SQLITE_OK) {
         rc = sqlite3_errcode(target.handle);
     }
@@ -241,9 +244,38 @@ static int check_service(struct check *c, int64_t service, struct err *e)
     return 0;
 }
 
+// Whatever fails is reported, and the next service is checked.
+static void check_guarded(struct check *c, int64_t service)
+{
+    struct arena_trap trap;
+    struct err e;
+    char text[PATH_MAX + 1200], name[200];
+    int code;
+    if (ARENA_TRY(c->arena, trap)) {
+        arena_caught(c->arena, &e);
+        code = STORE_BUSY;
+    } else {
+        code = check_service(c, service, &e);
+        arena_try_end(c->arena);
+    }
+    db_reset(&c->reader->db);
+    if (c->symbols)
+        reader_symbols_give(c->lite, c->symbols);
+    c->symbols = NULL;
+    arena_free(c->scratch);
+    c->scratch = NULL;
+    if (!code)
+        return;
+    lite_service_name(&c->reader->db, service, name);
+    snprintf(text, sizeof text, "%s: service \"%s\" %s: %s", c->reader->db.path, name,
+             code == STORE_CORRUPT ? "is damaged" : "was not checked", e.message);
+    report(c, text);
+}
+
 static int check_day(struct check *c, struct err *e)
 {
     int code = 0, rc;
+    int64_t service = INT64_MIN;
     char text[PATH_MAX + 400];
     sqlite3_stmt *q = db_prepare(&c->reader->db, "PRAGMA integrity_check(20)", &code, e);
     if (!q)
@@ -257,12 +289,22 @@ static int check_day(struct check *c, struct err *e)
     }
     if (rc != SQLITE_DONE)
         return db_error(&c->reader->db, rc, "read", e);
-    q = db_prepare(&c->reader->db, "SELECT id FROM service", &code, e);
-    if (!q)
-        return code;
-    while (!code && (rc = sqlite3_step(q)) == SQLITE_ROW)
-        code = check_service(c, sqlite3_column_int64(q, 0), e);
-    return code ? code : rc == SQLITE_DONE ? 0 : db_error(&c->reader->db, rc, "read", e);
+    for (;;) {
+        q = db_prepare(&c->reader->db, "SELECT min(id) FROM service WHERE id>? AND " LIVE_SERVICE,
+                       &code, e);
+        if (!q)
+            return code;
+        sqlite3_bind_int64(q, 1, service);
+        rc = sqlite3_step(q);
+        if (rc != SQLITE_ROW)
+            return db_error(&c->reader->db, rc, "read", e);
+        bool is_last = sqlite3_column_type(q, 0) == SQLITE_NULL;
+        service = sqlite3_column_int64(q, 0);
+        sqlite3_reset(q);
+        if (is_last)
+            return 0;
+        check_guarded(c, service);
+    }
 }
 
 static void check_names(struct check *c, struct str tenant)
@@ -289,18 +331,6 @@ static void check_names(struct check *c, struct str tenant)
     db_close(&db);
 }
 
-static int guarded(struct check *c, struct err *e)
-{
-    struct arena_trap trap;
-    if (ARENA_TRY(c->arena, trap)) {
-        arena_caught(c->arena, e);
-        return STORE_BUSY;
-    }
-    int code = check_day(c, e);
-    arena_try_end(c->arena);
-    return code;
-}
-
 int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void *ctx, struct err *e)
 {
     struct lite *lite = driver;
@@ -316,27 +346,22 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
     for (size_t i = 0; i < n_tenants && !code; i++) {
         code = day_list(lite, tenants[i], 0, INT64_MAX, c.arena, &days, &n_days, e);
         for (size_t j = 0; j < n_days && !code; j++) {
-            code = reader_take(lite, tenants[i], days[j], &c.reader, e);
-            if (!code && c.reader)
-                code = guarded(&c, e);
-            if (c.symbols)
-                reader_symbols_give(lite, c.symbols);
-            if (c.reader)
-                reader_give(lite, c.reader);
-            c.symbols = NULL;
+            struct err why;
+            int failed = reader_take(lite, tenants[i], days[j], &c.reader, &why);
+            if (!failed && c.reader)
+                failed = reader_give(lite, c.reader, check_day(&c, &why), &why);
             c.reader = NULL;
-            if (lite_is_unreadable(code)) {
-                report(&c, e->message);
-                code = 0;
-            }
+            // The next day is checked.
+            if (failed)
+                report(&c, why.message);
         }
         check_names(&c, tenants[i]);
     }
     block_reader_fini(&c.r);
-    arena_free(c.scratch);
     arena_free(c.arena);
     if (!code && c.wrong) {
-        err_set(e, "%s: %llu things are wrong", lite->directory, (unsigned long long)c.wrong);
+        err_set(e, "%s: %llu things are wrong or could not be checked", lite->directory,
+                (unsigned long long)c.wrong);
         code = STORE_CORRUPT;
     }
     return code;

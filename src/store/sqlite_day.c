@@ -4,34 +4,12 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "store/sqlite.h"
-
-// See docs/store-format.md. A tree takes a page at least, so there is none that does not pay: kinds
-// are few and need no index.
-const char DAY_SCHEMA[] =
-    "CREATE TABLE service(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
-    "CREATE TABLE kind(id INTEGER PRIMARY KEY, body BLOB NOT NULL);"
-    "CREATE TABLE series(id INTEGER PRIMARY KEY, service INTEGER NOT NULL, kind INTEGER NOT NULL,"
-    " hash INTEGER NOT NULL, labels BLOB NOT NULL);"
-    "CREATE INDEX series_hash ON series(service, hash);"
-    "CREATE TABLE symbol(service INTEGER NOT NULL, seq INTEGER NOT NULL, body BLOB NOT NULL,"
-    " PRIMARY KEY(service, seq)) WITHOUT ROWID;"
-    "CREATE TABLE fresh(service INTEGER NOT NULL, hour INTEGER NOT NULL, series INTEGER NOT NULL,"
-    " time INTEGER NOT NULL, seq INTEGER NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL,"
-    " PRIMARY KEY(service, hour, series, time, seq)) WITHOUT ROWID;"
-    "CREATE TABLE block(id INTEGER PRIMARY KEY, service INTEGER NOT NULL, hour INTEGER NOT NULL,"
-    " level INTEGER NOT NULL,"
-    " items INTEGER NOT NULL, points BLOB NOT NULL, head BLOB NOT NULL, body BLOB NOT NULL);"
-    "CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL)";
-
-int64_t day_of(int64_t time)
-{
-    return time / DAY_NANOS;
-}
 
 void day_path(const struct lite *lite, struct str tenant, int64_t number, char *path)
 {
@@ -79,7 +57,8 @@ int day_list(const struct lite *lite, struct str tenant, int64_t start, int64_t 
     // In malloc's memory first: the arena may jump, and the directory is open.
     size_t cap = 0;
     int64_t *found = NULL;
-    for (struct dirent *entry; (entry = readdir(directory));) {
+    int code = 0;
+    for (struct dirent *entry; errno = 0, (entry = readdir(directory));) {
         int64_t number;
         if (!day_number(entry->d_name, &number) || number > day_of(end) || number < day_of(start))
             continue;
@@ -92,7 +71,15 @@ int day_list(const struct lite *lite, struct str tenant, int64_t start, int64_t 
         }
         found[(*n)++] = number;
     }
+    if (errno) {
+        code = errno == ENOMEM ? STORE_BUSY : STORE_FULL;
+        err_set(e, "cannot read %s: %s", path, strerror(errno));
+    }
     closedir(directory);
+    if (code) {
+        free(found);
+        return code;
+    }
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         free(found);
@@ -157,16 +144,42 @@ static bool move_aside(struct lite *lite, const char *path)
     return false;
 }
 
+static int open_files(struct lite *lite, struct str tenant, int64_t number, struct day *day,
+                      const char *path, struct err *e)
+{
+    int code = db_open(&day->db, path, DB_COMMIT, &DAY_FORMAT, e);
+    if (code)
+        return code;
+    code = day->db.version < DAY_FORMAT.version
+               ? day_migrate_later(lite, tenant, number, e)
+               : seen_key(&day->db, &day->key, &day->has_old_ids, e);
+    if (code)
+        db_close(&day->db);
+    return code;
+}
+
+// Makes it the first.
+static void use_day(struct lite *lite, struct day *day)
+{
+    day->used = ++lite->tick;
+    day->used_at = budget_now();
+    day->next = lite->days;
+    lite->days = day;
+}
+
 int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, struct day **found,
              struct err *e)
 {
     char path[PATH_MAX];
-    for (struct day *d = lite->days; d; d = d->next)
+    for (struct day **at = &lite->days; *at; at = &(*at)->next) {
+        struct day *d = *at;
         if (d->number == number && str_eq(str_from(d->tenant), tenant)) {
-            d->used = ++lite->tick;
+            *at = d->next;
+            use_day(lite, d);
             *found = d;
             return 0;
         }
+    }
     *found = NULL;
     day_path(lite, tenant, number, path);
     if (!create && access(path, F_OK) != 0)
@@ -175,44 +188,76 @@ int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, 
     struct day *day = code ? NULL : calloc(1, sizeof *day);
     if (!day)
         return code ? code : err_set(e, "no memory to open %s", path);
-    code = db_open(&day->db, path, create ? DB_CREATE : DB_WRITE, DAY_SCHEMA, DAY_VERSION, e);
+    code = open_files(lite, tenant, number, day, path, e);
     if (code == STORE_CORRUPT && create && move_aside(lite, path))
-        code = db_open(&day->db, path, DB_CREATE, DAY_SCHEMA, DAY_VERSION, e);
+        code = open_files(lite, tenant, number, day, path, e);
     if (code) {
         free(day);
         return code;
     }
     memcpy(day->tenant, tenant.p, tenant.n);
     day->number = number;
-    day->used = ++lite->tick;
-    day->next = lite->days;
-    lite->days = *found = day;
+    use_day(lite, day);
+    lite->n_days++;
+    *found = day;
     return 0;
 }
 
-static size_t writer_size(const struct writer_symbols *w)
+static struct writer_symbols **place_of(struct day *day, int64_t service)
 {
-    return w->symbols ? symbols_size(w->symbols) : 0;
+    return &day->symbols[(uint64_t)service % SERVICE_PLACES];
 }
 
-static void free_symbols(struct lite *lite, struct writer_symbols *w)
+static void unlink_symbols(struct lite *lite, struct writer_symbols *w)
 {
-    size_t size = writer_size(w);
+    *(w->older ? &w->older->newer : &lite->oldest) = w->newer;
+    *(w->newer ? &w->newer->older : &lite->newest) = w->older;
+}
+
+static void use_symbols(struct lite *lite, struct writer_symbols *w)
+{
+    w->used = ++lite->tick;
+    w->newer = NULL;
+    w->older = lite->newest;
+    *(lite->newest ? &lite->newest->newer : &lite->oldest) = w;
+    lite->newest = w;
+}
+
+void day_measure(struct lite *lite, struct writer_symbols *w)
+{
+    lite->held -= w->size;
+    w->size = w->symbols ? symbols_size(w->symbols) : 0;
+    lite->held += w->size;
+}
+
+// at: where it is in the day.
+static void free_symbols(struct lite *lite, struct writer_symbols **at)
+{
+    struct writer_symbols *w = *at;
+    *at = w->next;
+    unlink_symbols(lite, w);
+    lite->held -= w->size;
     symbols_free(w->symbols);
     free(w->error);
     free(w);
+}
+
+// For readers, who have what writers do not need.
+static size_t publish_held(struct lite *lite)
+{
     pthread_mutex_lock(&lite->read);
-    lite->written_symbols -= size < lite->written_symbols ? size : lite->written_symbols;
+    lite->written_symbols = lite->held;
+    size_t read = lite->read_symbols;
     pthread_mutex_unlock(&lite->read);
+    return read;
 }
 
 void day_drop_symbols(struct lite *lite, struct day *day)
 {
-    while (day->symbols) {
-        struct writer_symbols *w = day->symbols;
-        day->symbols = w->next;
-        free_symbols(lite, w);
-    }
+    for (int i = 0; i < SERVICE_PLACES; i++)
+        while (day->symbols[i])
+            free_symbols(lite, &day->symbols[i]);
+    publish_held(lite);
 }
 
 void day_forget_series(struct day *day)
@@ -228,6 +273,7 @@ void day_close(struct lite *lite, struct day *day)
     for (struct day **at = &lite->days; *at; at = &(*at)->next)
         if (*at == day) {
             *at = day->next;
+            lite->n_days--;
             break;
         }
     day_drop_symbols(lite, day);
@@ -313,9 +359,10 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
     struct writer_symbols *w;
     bool own = false;
     *found = NULL;
-    for (w = day->symbols; w; w = w->next)
+    for (w = *place_of(day, service); w; w = w->next)
         if (w->service == service) {
-            w->used = ++lite->tick;
+            unlink_symbols(lite, w);
+            use_symbols(lite, w);
             *found = w;
             if (w->code)
                 err_set(e, "%s", w->error ? w->error : "no memory");
@@ -326,8 +373,8 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
         err_set(e, "no memory for the symbols of a service");
         return STORE_BUSY;
     }
+    w->day = day;
     w->service = service;
-    w->used = ++lite->tick;
     w->code = read_symbols(lite, day, w, &own, e);
     int code = w->code;
     if (code) {
@@ -341,14 +388,18 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
     // What failed is remembered: it would fail again, and reading it takes time.
     if (code)
         w->error = strdup(e->message);
-    w->next = day->symbols;
-    day->symbols = *found = w;
+    struct writer_symbols **place = place_of(day, service);
+    w->next = *place;
+    *place = *found = w;
+    use_symbols(lite, w);
+    day_measure(lite, w);
     return code;
 }
 
-void day_set_aside(struct lite *lite, struct day *day)
+// Damaged ones among those of a place.
+static void set_aside(struct lite *lite, struct day *day, struct writer_symbols **at)
 {
-    for (struct writer_symbols **at = &day->symbols; *at;) {
+    while (*at) {
         struct writer_symbols *w = *at;
         struct err e = {""};
         int code = 0;
@@ -365,20 +416,14 @@ void day_set_aside(struct lite *lite, struct day *day)
         lite_note(lite, "%s; %s", w->error ? w->error : "a service is damaged",
                   code ? e.message : "it was set aside, and the service begins anew");
         day_forget_series(day);
-        *at = w->next;
-        free_symbols(lite, w);
+        free_symbols(lite, at);
     }
 }
 
-// Bytes that writers' symbols may hold: more, where readers need less.
-static size_t write_limit(struct lite *lite, size_t held)
+void day_set_aside(struct lite *lite, struct day *day)
 {
-    size_t least = lite->options.memory / 16 * 5;
-    pthread_mutex_lock(&lite->read);
-    lite->written_symbols = held;
-    size_t read = lite->read_symbols;
-    pthread_mutex_unlock(&lite->read);
-    return read < least ? 2 * least - read : least;
+    for (int i = 0; i < SERVICE_PLACES; i++)
+        set_aside(lite, day, &day->symbols[i]);
 }
 
 size_t day_count_written(const struct lite *lite)
@@ -393,43 +438,75 @@ size_t day_count_written(const struct lite *lite)
 static void release_pages(struct lite *lite)
 {
     for (struct day *d = lite->days; d; d = d->next)
-        if (d->used <= lite->batch_tick)
+        if (d->has_pages && d->used <= lite->batch_tick) {
             sqlite3_db_release_memory(d->db.handle);
+            d->has_pages = false;
+        }
+}
+
+// An open day takes three descriptors and about so much memory, beside its pages and symbols.
+enum { DAY_FILES = 3, DAY_BYTES = 128 << 10 };
+
+// Days that may be open: one for each tenant that sends now, if possible. They have a quarter of
+// the descriptors and of the memory.
+static size_t open_limit(const struct lite *lite)
+{
+    struct rlimit files;
+    size_t n = lite->options.memory / 4 / DAY_BYTES;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 4 / DAY_FILES < n)
+        n = files.rlim_cur / 4 / DAY_FILES;
+    return n > OPEN_DAYS ? n : OPEN_DAYS;
+}
+
+// A day that was not used for so long is closed, a few at a time: it takes time.
+#define IDLE_NANOS (INT64_C(60) * 1000000000)
+enum { IDLE_AT_ONCE = 2 };
+
+static struct day *find_oldest_day(const struct lite *lite, bool in_transaction)
+{
+    struct day *oldest = NULL;
+    for (struct day *d = lite->days; d; d = d->next)
+        if (!(in_transaction && (d->in_transaction || d->failed)))
+            oldest = d;
+    return oldest;
+}
+
+static void close_days(struct lite *lite, bool in_transaction)
+{
+    struct day *d;
+    int idle = 0;
+    if (lite->n_days <= OPEN_DAYS)
+        return;
+    size_t limit = open_limit(lite);
+    int64_t now = budget_now();
+    while (lite->n_days > OPEN_DAYS && (d = find_oldest_day(lite, in_transaction))) {
+        if (lite->n_days <= limit && (now - d->used_at < IDLE_NANOS || idle++ == IDLE_AT_ONCE))
+            break;
+        day_close(lite, d);
+    }
 }
 
 void day_trim(struct lite *lite, bool in_transaction)
 {
-    for (;;) {
-        size_t bytes = 0, n = 0;
-        struct writer_symbols **oldest = NULL;
-        struct day *oldest_day = NULL;
-        for (struct day *d = lite->days; d; d = d->next) {
-            n++;
-            if (!(in_transaction && (d->in_transaction || d->failed)) &&
-                (!oldest_day || d->used < oldest_day->used))
-                oldest_day = d;
-            for (struct writer_symbols **w = &d->symbols; *w; w = &(*w)->next) {
-                bytes += writer_size(*w);
-                if (!(*w)->symbols || (in_transaction && symbols_unsaved((*w)->symbols)))
-                    continue;
-                if (!oldest || (*w)->used < (*oldest)->used)
-                    oldest = w;
-            }
-        }
-        size_t limit = write_limit(lite, bytes);
+    close_days(lite, in_transaction);
+    // Writers may hold more where readers need less.
+    size_t least = lite->options.memory / 16 * 5, read = publish_held(lite);
+    size_t limit = read < least ? 2 * least - read : least;
+    for (struct writer_symbols *w = lite->oldest, *next; w; w = next) {
+        next = w->newer;
         // What this commit used would be read again by the next one.
-        if (oldest && (*oldest)->used > lite->batch_tick)
+        if (w->used > lite->batch_tick)
             limit = lite->options.memory / 8 * 5;
-        if (n > OPEN_DAYS && oldest_day) {
-            day_close(lite, oldest_day);
-        } else if (bytes > limit && oldest) {
-            struct writer_symbols *w = *oldest;
-            *oldest = w->next;
-            free_symbols(lite, w);
-        } else {
+        if (lite->held <= limit)
             break;
-        }
+        if (!w->symbols || (in_transaction && symbols_unsaved(w->symbols)))
+            continue;
+        struct writer_symbols **at = place_of(w->day, w->service);
+        while (*at != w)
+            at = &(*at)->next;
+        free_symbols(lite, at);
     }
+    publish_held(lite);
     if (!in_transaction)
         release_pages(lite);
 }

@@ -343,21 +343,29 @@ static int each_service(struct each *x, int64_t service, struct err *e)
     return code;
 }
 
+// The service after *id, whose id it leaves there. False: there is none, or it failed.
+static bool next_service(struct each *x, int64_t *id, int *code, struct err *e)
+{
+    sqlite3_stmt *q = db_prepare(
+        &x->reader->db, "SELECT min(id) FROM service WHERE id>? AND " LIVE_SERVICE, code, e);
+    if (!q)
+        return false;
+    sqlite3_bind_int64(q, 1, *id);
+    int rc = sqlite3_step(q);
+    bool found = rc == SQLITE_ROW && sqlite3_column_type(q, 0) != SQLITE_NULL;
+    if (found)
+        *id = sqlite3_column_int64(q, 0);
+    if (rc != SQLITE_ROW)
+        *code = db_error(&x->reader->db, rc, "read", e);
+    sqlite3_reset(q);
+    return found;
+}
+
 static int each_day(struct each *x, struct err *e)
 {
-    int64_t services[4096];
-    size_t n = 0;
-    int code = 0, rc;
-    sqlite3_stmt *q = db_prepare(&x->reader->db, "SELECT id FROM service", &code, e);
-    if (!q)
-        return code;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW && n < sizeof services / sizeof *services)
-        services[n++] = sqlite3_column_int64(q, 0);
-    sqlite3_reset(q);
-    if (rc == SQLITE_ROW)
-        return err_set(e, "%s has more than %zu services", x->reader->db.path, n);
-    for (size_t i = 0; i < n && !code; i++)
-        code = each_service(x, services[i], e);
+    int code = 0;
+    for (int64_t id = 0; !code && next_service(x, &id, &code, e);)
+        code = each_service(x, id, e);
     return code;
 }
 
@@ -378,10 +386,8 @@ int sqlite_each(void *driver, store_each_fn *give, void *ctx, struct err *e)
             code = names_open(driver, tenants[t], false, &x.names, e);
         for (size_t i = 0; i < n && !code; i++) {
             code = reader_take(driver, tenants[t], days[i], &x.reader, e);
-            if (!code && x.reader) {
-                code = each_day(&x, e);
-                reader_give(driver, x.reader);
-            }
+            if (!code && x.reader)
+                code = reader_give(driver, x.reader, each_day(&x, e), e);
         }
         if (x.names.handle)
             db_close(&x.names);

@@ -95,7 +95,7 @@ static void record_failure(struct lite *lite, struct str tenant, int64_t number,
     struct err ignored;
     if (service && !reader_take(lite, tenant, number, &reader, &ignored) && reader) {
         lite_service_name(&reader->db, service, name);
-        reader_give(lite, reader);
+        reader_give(lite, reader, 0, &ignored);
     }
     if (service)
         lite_note(lite, "hour %d of service \"%s\" was not closed and is tried again in %d min: %s",
@@ -118,8 +118,11 @@ static int next_open_hour(struct db *db, int64_t before, int64_t *service, int64
                           struct err *e)
 {
     int code = 0;
-    sqlite3_stmt *q = db_prepare(
-        db, "SELECT service, hour FROM fresh WHERE (service, hour) > (?,?) LIMIT 1", &code, e);
+    sqlite3_stmt *q =
+        db_prepare(db,
+                   "SELECT service, hour, EXISTS(SELECT 1 FROM service WHERE id=fresh.service AND "
+                   "" DEAD_SERVICE ") FROM fresh WHERE (service, hour) > (?,?) LIMIT 1",
+                   &code, e);
     if (!q)
         return code;
     for (;;) {
@@ -131,7 +134,7 @@ static int next_open_hour(struct db *db, int64_t before, int64_t *service, int64
             code = rc == SQLITE_DONE ? 0 : db_error(db, rc, "read", e);
         if (rc == SQLITE_ROW) {
             *service = sqlite3_column_int64(q, 0);
-            *hour = sqlite3_column_int64(q, 1);
+            *hour = sqlite3_column_int64(q, 2) ? INT64_MAX : sqlite3_column_int64(q, 1);
             if (*hour >= before)
                 continue;
             code = 1;
@@ -150,7 +153,7 @@ static void checkpoint(struct db *db)
     sqlite3_busy_timeout(db->handle, DB_BUSY_MILLIS);
 }
 
-void hours_give_back_pages(struct db *db, bool over)
+static void give_back_pages(struct db *db, bool over)
 {
     struct err ignored;
     int64_t pages = db_number(db, "PRAGMA page_count", 0);
@@ -162,25 +165,11 @@ void hours_give_back_pages(struct db *db, bool over)
     checkpoint(db);
 }
 
-// Ids that came more than a day ago.
-static void forget_ids(struct lite *lite, struct db *db)
+void hours_tidy(struct lite *lite, struct db *db, bool over)
 {
-    struct err e;
-    int code;
-    sqlite3_stmt *q = db_prepare(db, "DELETE FROM seen WHERE hour < ?", &code, &e);
-    if (!q)
-        return;
-    sqlite3_bind_int64(q, 1, lite->options.clock() / HOUR_NANOS - 24);
-    db_run(db, q, &e);
-}
-
-// What closed hours leave. In steps, so that commits to the day come in between.
-static void tidy_day(struct lite *lite, struct db *db, bool over)
-{
-    forget_ids(lite, db);
     for (bool more = true; more && !lite->stopping;) {
         int64_t before = db_number(db, "PRAGMA freelist_count", 0);
-        hours_give_back_pages(db, over);
+        give_back_pages(db, over);
         int64_t after = db_number(db, "PRAGMA freelist_count", 0);
         more = after > 0 && after < before;
         if (more)
@@ -200,36 +189,37 @@ static void leave_day(struct lite *lite, struct str tenant, int64_t number)
     pthread_mutex_unlock(&lite->write);
 }
 
-// The next hour after *service and *hour, and whether there is one, as of now.
+// The next hour after *service and *hour, and whether there is one, as of now. *rest: the day has
+// to be migrated, or has services whose deletion has to go on.
 static int look_for_hour(struct lite *lite, struct str tenant, int64_t number, int64_t before,
-                         int64_t *service, int64_t *hour, struct err *e)
+                         int64_t *service, int64_t *hour, bool *rest, struct err *e)
 {
     struct reader *reader;
     int code = reader_take(lite, tenant, number, &reader, e);
     if (code || !reader)
         return code;
     code = next_open_hour(&reader->db, before, service, hour, e);
-    reader_give(lite, reader);
-    return code;
+    *rest = reader->db.version < DAY_FORMAT.version ||
+            db_number(&reader->db, "SELECT 1 FROM service WHERE " DEAD_SERVICE, 0);
+    return reader_give(lite, reader, code, e);
 }
 
 int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, struct err *e)
 {
     int64_t before = all ? INT64_MAX : (lite->options.clock() - GRACE_NANOS) / HOUR_NANOS;
     int64_t service = 0, hour = 0;
-    bool any = false, over = before >= (number + 1) * 24;
+    bool any = false, rest = false, over = before >= (number + 1) * 24;
     int failed = 0, code = 0;
     struct err error;
     struct db db = {0};
-    char path[PATH_MAX];
+    uint64_t deleted = 0;
     if (!all && is_delayed(lite, tenant, number, 0, 0))
         return 0;
-    day_path(lite, tenant, number, path);
-    while (!lite->stopping &&
-           (code = look_for_hour(lite, tenant, number, before, &service, &hour, &error)) == 1) {
+    while (!lite->stopping && (code = look_for_hour(lite, tenant, number, before, &service, &hour,
+                                                    &rest, &error)) == 1) {
         if (!all && is_delayed(lite, tenant, number, service, hour))
             continue;
-        code = db.handle ? 0 : db_open(&db, path, DB_WRITE, DAY_SCHEMA, DAY_VERSION, &error);
+        code = db.handle ? 0 : day_connect(lite, tenant, number, &db, &error);
         if (code)
             break;
         code = sqlite_close_hour(lite, &db, tenant, number, service, hour, over, &error);
@@ -250,6 +240,11 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
         lite->hours_closed++;
         pthread_mutex_unlock(&lite->read);
     }
+    if (!code && rest && !lite->stopping) {
+        code = db.handle ? 0 : day_connect(lite, tenant, number, &db, &error);
+        if (!code)
+            code = delete_rest(lite, &db, tenant, number, &deleted, &error);
+    }
     if (code < 0 && !lite->stopping) {
         record_failure(lite, tenant, number, 0, 0, &error);
         *e = error;
@@ -257,8 +252,12 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
     } else {
         forget_failure(lite, tenant, number, 0, 0);
     }
+    // Ids count for a day at least, even while the clock is ahead by as much as sqlite_time
+    // believes.
     if (any)
-        tidy_day(lite, &db, over);
+        seen_forget_before(&db, sqlite_time(lite) / HOUR_NANOS - 48);
+    if (any || deleted)
+        hours_tidy(lite, &db, over);
     if (any && over)
         leave_day(lite, tenant, number);
     if (db.handle)

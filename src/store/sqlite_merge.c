@@ -35,18 +35,9 @@ struct merging {
     uint32_t *owner;
     size_t n_rows, cap_owner;
     struct block_body body;
-    unsigned steps; // since the deadline was looked at
 };
 
-// Every few thousand entries of anything.
-static void look_at_deadline(struct merging *m, size_t entries)
-{
-    m->steps += entries < 65536 ? (unsigned)entries + 8 : 65536;
-    if (m->steps >= 65536) {
-        m->steps = 0;
-        arena_check(m->arena);
-    }
-}
+enum { ENTRIES_PER_STEP = 8 }; // of arena_spend
 
 // Which profiles of a block count.
 enum keep {
@@ -94,7 +85,7 @@ static void add_item(struct merging *m, const struct segment *s)
     const int64_t *value = m->r.value;
     int64_t *sum = m->r.sum;
     bool all = !m->select->n_spans && !m->select->n_traces;
-    look_at_deadline(m, s->n);
+    arena_spend(m->arena, 1 + s->n / ENTRIES_PER_STEP);
     if (m->gauge) {
         for (uint32_t i = 0; (all || s->has_spans) && i < s->n; i++)
             if (all || is_wanted(m, s, i))
@@ -142,7 +133,7 @@ static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *
     while (points_next(p)) {
         const struct found *f = reader_found(m->found, m->n_found, p->series);
         const int64_t *counts = points_column(p, 1), *durations = points_column(p, 0);
-        look_at_deadline(m, p->n);
+        arena_spend(m->arena, 1 + p->n / ENTRIES_PER_STEP);
         m->owner =
             block_scratch(&m->r, m->owner, m->n_rows + p->n, &m->cap_owner, sizeof *m->owner);
         for (size_t i = 0; i < p->n; i++) {
@@ -353,7 +344,7 @@ static int merge_fresh(struct merging *m, struct err *e)
     while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
         int64_t time = sqlite3_column_int64(q, 1);
         const struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
-        look_at_deadline(m, 0);
+        arena_spend(m->arena, 1);
         if (!f || !is_kept(m, KEEP_IN_RANGE, time))
             continue;
         struct str head = db_blob(q, 2);
@@ -389,7 +380,7 @@ static int count_profiles(struct merging *m, struct err *e)
         points_open(&p, &m->r, db_blob(q, 0));
         while (points_next(&p)) {
             struct found *f = reader_found(m->found, m->n_found, p.series);
-            look_at_deadline(m, p.n);
+            arena_spend(m->arena, 1 + p.n / ENTRIES_PER_STEP);
             for (size_t i = 0; f && i < p.n; i++)
                 f->n += is_kept(m, KEEP_IN_RANGE, p.times[i]);
         }
@@ -401,7 +392,7 @@ static int count_profiles(struct merging *m, struct err *e)
         bind_range(q, m->found->service, m->select);
         while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
             struct found *f = reader_found(m->found, m->n_found, sqlite3_column_int64(q, 0));
-            look_at_deadline(m, 0);
+            arena_spend(m->arena, 1);
             if (f)
                 f->n += is_kept(m, KEEP_IN_RANGE, sqlite3_column_int64(q, 1));
         }
@@ -433,8 +424,10 @@ static uint64_t *count_of(struct merging *m, const struct store_series *s)
 static int count_service(struct merging *m, struct err *e)
 {
     int code = count_profiles(m, e);
-    for (size_t i = 0; i < m->n_found && !code; i++)
+    for (size_t i = 0; i < m->n_found && !code; i++) {
+        arena_spend(m->arena, 1 + m->found[i].series.n_labels);
         *count_of(m, &m->found[i].series) += m->found[i].n;
+    }
     return code;
 }
 
@@ -571,13 +564,15 @@ static int each_day(struct merging *m, const int64_t *days, size_t n, struct sto
     int code = 0;
     for (size_t i = 0; i < n && !code; i++) {
         code = reader_take(m->lite, m->select->tenant, days[i], &m->reader, e);
-        if (!code && m->reader)
+        if (!code && m->reader) {
+            m->reader->budget = arena_budget(m->arena);
             code = merge_guarded(m, e);
+        }
         reader_body_end(&m->body);
         if (m->symbols)
             reader_symbols_give(m->lite, m->symbols);
         if (m->reader)
-            reader_give(m->lite, m->reader);
+            code = reader_give(m->lite, m->reader, code, e);
         m->symbols = NULL;
         m->reader = NULL;
         if (lite_is_unreadable(code)) {

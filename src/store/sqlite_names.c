@@ -9,6 +9,7 @@
 static const char NAMES_SCHEMA[] =
     "CREATE TABLE name(build_id BLOB NOT NULL, place INTEGER NOT NULL, frames BLOB NOT NULL,"
     " PRIMARY KEY(build_id, place)) WITHOUT ROWID";
+static const struct db_format NAMES_FORMAT = {.schema = NAMES_SCHEMA, .version = 1, .oldest = 1};
 
 int names_open(struct lite *lite, struct str tenant, bool create, struct db *db, struct err *e)
 {
@@ -23,7 +24,7 @@ int names_open(struct lite *lite, struct str tenant, bool create, struct db *db,
              tenant.p);
     if (!create && access(path, F_OK) != 0)
         return 0;
-    int code = db_open(db, path, create ? DB_CREATE : DB_READ, NAMES_SCHEMA, 1, e);
+    int code = db_open(db, path, create ? DB_CREATE : DB_READ, &NAMES_FORMAT, e);
     if (code && !create) { // Profiles can be shown without them.
         lite_note(lite, "%s", e->message);
         code = 0;
@@ -123,7 +124,7 @@ int sqlite_forget_names(void *driver, struct str tenant, struct str build_id, st
              tenant.p);
     if (access(path, F_OK) != 0)
         return 0;
-    int code = db_open(&db, path, DB_WRITE, NAMES_SCHEMA, 1, e);
+    int code = db_open(&db, path, DB_WRITE, &NAMES_FORMAT, e);
     if (code)
         return code;
     sqlite3_stmt *q = db_prepare(&db, "DELETE FROM name WHERE build_id=?", &code, e);
@@ -168,7 +169,8 @@ static void add_address(struct search *s, const struct symbols *y, const struct 
 static int search_day(struct search *s, struct err *e)
 {
     int code = 0, rc;
-    sqlite3_stmt *q = db_prepare(&s->reader->db, "SELECT id FROM service", &code, e);
+    sqlite3_stmt *q =
+        db_prepare(&s->reader->db, "SELECT id FROM service WHERE " LIVE_SERVICE, &code, e);
     if (!q)
         return code;
     while (!code && (rc = sqlite3_step(q)) == SQLITE_ROW) {
@@ -179,6 +181,7 @@ static int search_day(struct search *s, struct err *e)
         const struct symbols *y = s->symbols->symbols;
         for (uint32_t i = 0; i < y->n.locations; i++) {
             const struct symbols_location *l = &y->locations[i];
+            arena_spend(s->arena, 1);
             if (l->n_lines || !l->mapping)
                 continue;
             const struct symbols_mapping *m = &y->mappings[l->mapping - 1];
@@ -216,12 +219,14 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
         code = block_reader_init(&s.r, arena, e);
     for (size_t i = 0; i < n_days && !code; i++) {
         code = reader_take(driver, tenant, days[i], &s.reader, e);
-        if (!code && s.reader)
+        if (!code && s.reader) {
+            s.reader->budget = arena_budget(arena);
             code = guarded(&s, e);
+        }
         if (s.symbols)
             reader_symbols_give(driver, s.symbols);
         if (s.reader)
-            reader_give(driver, s.reader);
+            code = reader_give(driver, s.reader, code, e);
         s.symbols = NULL;
         s.reader = NULL;
         if (lite_is_unreadable(code)) {

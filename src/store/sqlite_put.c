@@ -1,6 +1,5 @@
 #include <stdlib.h>
 
-#include "store/id.h"
 #include "store/sqlite.h"
 
 // Compression of what is soon rewritten.
@@ -8,7 +7,8 @@ enum { FRESH_LEVEL = 1 };
 
 struct batch {
     struct lite *lite;
-    struct arena *arena; // of a few puts
+    struct arena *arena;    // of a few puts
+    struct symbols_ids ids; // of one request: between two of them symbols are given up
 };
 
 // The symbols of a service cannot be read: nobody but this request fails.
@@ -55,13 +55,14 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
                      struct err *e)
 {
     int code = 0;
-    int64_t hash = (int64_t)hash_stable(labels.p, labels.n, (uint64_t)kind);
+    struct id id_bytes = seen_series_hash(day->key, kind, labels);
+    struct str hash = {(const char *)&id_bytes, sizeof id_bytes};
     sqlite3_stmt *q = db_prepare(
         &day->db, "SELECT id, labels FROM series WHERE service=? AND hash=? AND kind=?", &code, e);
     if (!q)
         return code;
     sqlite3_bind_int64(q, 1, service);
-    sqlite3_bind_int64(q, 2, hash);
+    db_bind_blob(q, 2, hash);
     sqlite3_bind_int64(q, 3, kind);
     int rc;
     while ((rc = sqlite3_step(q)) == SQLITE_ROW && !str_eq(db_blob(q, 1), labels))
@@ -80,41 +81,11 @@ static int series_of(struct day *day, int64_t service, int64_t kind, struct str 
         return code;
     sqlite3_bind_int64(q, 1, service);
     sqlite3_bind_int64(q, 2, kind);
-    sqlite3_bind_int64(q, 3, hash);
+    db_bind_blob(q, 3, hash);
     db_bind_blob(q, 4, labels);
     code = db_run(&day->db, q, e);
     *id = sqlite3_last_insert_rowid(day->db.handle);
     return code;
-}
-
-uint64_t put_deletions_key(struct str service)
-{
-    return id_hash((struct id){1, 0}, service.p, service.n).a;
-}
-
-// 1: a put with this id is there.
-static int is_repeated(struct lite *lite, struct day *day, const struct store_put *put,
-                       struct str labels, struct err *e)
-{
-    int code = 0;
-    struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
-    sqlite3_stmt *q = db_prepare(&day->db, "SELECT hour FROM seen WHERE id=?", &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, (int64_t)put_deletions_key(service));
-    int64_t deletions = sqlite3_step(q) == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
-    sqlite3_reset(q);
-    struct id of =
-        id_hash((struct id){(uint64_t)put->time, (uint64_t)deletions}, labels.p, labels.n);
-    uint64_t hash = id_hash(of, put->id.p, put->id.n).a;
-    q = db_prepare(&day->db, "INSERT OR IGNORE INTO seen(id, hour) VALUES(?,?)", &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, (int64_t)hash);
-    // When it came, not when it was: profiles of the past are sent again, too.
-    sqlite3_bind_int64(q, 2, lite->options.clock() / HOUR_NANOS);
-    code = db_run(&day->db, q, e);
-    return code ? code : sqlite3_changes(day->db.handle) == 0;
 }
 
 static int insert_fresh(struct day *day, int64_t service, int64_t series, int64_t time,
@@ -142,7 +113,7 @@ static int store_one(struct batch *batch, struct day *day, const struct store_pu
                      struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
 {
     struct block_item item = {.time = put->time, .duration = put->duration, .count = 1};
-    if (!symbols_add(w->symbols, put->profile, batch->arena, &item.v))
+    if (!symbols_add(w->symbols, put->profile, &batch->ids, batch->arena, &item.v))
         return day_refuse(batch->lite, day, w, e);
     struct pack head = {.arena = batch->arena}, body = {.arena = batch->arena};
     pack_varint(&head, item.v.k);
@@ -207,30 +178,33 @@ static int pack_series(const struct store_put *put, struct arena *arena, struct 
     return 0;
 }
 
-// The series of a put and its service, both made if they are new.
+// The series of a put, made if it is new, with its service.
 static int find_series(struct day *day, const struct store_put *put, struct str key, size_t labels,
-                       int64_t *service, int64_t *series, struct err *e)
+                       struct known_series *found, struct err *e)
 {
     struct known_series *known = &day->known[hash_bytes(key.p, key.n, 0) % KNOWN_SERIES];
     if (known->key && str_eq((struct str){known->key, known->n}, key)) {
-        *service = known->service;
-        *series = known->series;
+        *found = *known;
         return 0;
     }
     int64_t kind = 0;
-    int code =
-        row_of(day, "SELECT id FROM service WHERE name=?", "INSERT INTO service(name) VALUES(?)",
-               labels_get(put->labels, put->n_labels, STR("service_name")), true, service, e);
+    struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
+    int code = row_of(day, "SELECT id FROM service WHERE name=?",
+                      "INSERT INTO service(name) VALUES(?)", service, true, &found->service, e);
     if (!code)
         code = row_of(day, "SELECT id FROM kind WHERE body=?", "INSERT INTO kind(body) VALUES(?)",
                       str_from_to(key, 0, labels), false, &kind, e);
     if (!code)
-        code = series_of(day, *service, kind, str_from_to(key, labels, key.n), series, e);
-    char *copy = code ? NULL : malloc(key.n);
-    if (copy) {
+        code = series_of(day, found->service, kind, str_from_to(key, labels, key.n), &found->series,
+                         e);
+    if (!code)
+        code = seen_deletions(day, service, &found->deletions, e);
+    found->n = key.n;
+    found->key = code ? NULL : malloc(key.n);
+    if (found->key) {
         free(known->key);
-        memcpy(copy, key.p, key.n);
-        *known = (struct known_series){copy, key.n, *service, *series};
+        memcpy(found->key, key.p, key.n);
+        *known = *found;
     }
     return code;
 }
@@ -239,25 +213,28 @@ static int put_into(struct batch *batch, struct day *day, const struct store_put
                     struct store_request *request, struct err *e)
 {
     struct writer_symbols *w;
-    int64_t service = 0, series = 0;
+    struct known_series series;
     struct str key;
     size_t labels;
+    bool repeated = false;
     int code = pack_series(put, batch->arena, &key, &labels, e);
     if (!code)
-        code = find_series(day, put, key, labels, &service, &series, e);
-    if (!code && put->id.n) {
-        code = is_repeated(batch->lite, day, put, str_from_to(key, labels, key.n), e);
-        if (code == 1) {
-            request->repeated++;
-            return 0;
-        }
-    }
+        code = find_series(day, put, key, labels, &series, e);
+    if (!code && put->id.n)
+        code = seen_add(batch->lite, day, put, str_from_to(key, labels, key.n), series.deletions,
+                        &repeated, e);
     if (code)
         return code;
-    code = day_symbols(batch->lite, day, service, &w, e);
+    if (repeated) {
+        request->repeated++;
+        return 0;
+    }
+    code = day_symbols(batch->lite, day, series.service, &w, e);
     if (code)
         return code == STORE_CORRUPT && w ? SERVICE_DAMAGED : code;
-    return store_guarded(batch, day, put, w, service, series, request, e);
+    code = store_guarded(batch, day, put, w, series.service, series.series, request, e);
+    day_measure(batch->lite, w);
+    return code;
 }
 
 // --- requests and transactions ---
@@ -270,25 +247,18 @@ static int step(struct day *day, const char *sql, struct err *e)
     return q ? db_run(&day->db, q, e) : code;
 }
 
-// Without waiting: who closes an hour of the day may have it locked.
+// Without waiting: another connection may have the day locked.
 static int begin_day(struct lite *lite, struct day *day, struct err *e)
 {
     int code = 0;
-    pthread_mutex_lock(&lite->read);
-    const struct reader *claimed = lite->claimed;
-    bool is_claimed =
-        claimed && claimed->number == day->number && strcmp(claimed->tenant, day->tenant) == 0;
-    pthread_mutex_unlock(&lite->read);
-    if (is_claimed) {
+    if (lite_is_claimed(lite, str_from(day->tenant), day->number)) {
         err_set(e, "%s is locked", day->db.path);
         return STORE_LATER;
     }
     sqlite3_stmt *q = db_prepare(&day->db, "BEGIN IMMEDIATE", &code, e);
     if (!q)
         return code;
-    sqlite3_busy_timeout(day->db.handle, 0);
     int rc = sqlite3_step(q);
-    sqlite3_busy_timeout(day->db.handle, DB_BUSY_MILLIS);
     if (rc != SQLITE_DONE)
         code = db_error(&day->db, rc, "write to", e);
     sqlite3_reset(q);
@@ -307,7 +277,7 @@ static int day_for(struct lite *lite, const struct store_put *put, struct day **
     }
     if (!code && !day->in_transaction) {
         code = begin_day(lite, day, e);
-        day->in_transaction = !code;
+        day->in_transaction = day->has_pages = !code;
     }
     if (!code && !day->in_request) {
         code = step(day, "SAVEPOINT request", e);
@@ -328,6 +298,7 @@ static void put_request(struct batch *batch, struct store_request *r)
 {
     struct lite *lite = batch->lite;
     int code = 0;
+    batch->ids.of = NULL;
     for (size_t i = 0; i < r->n && !code; i++) {
         struct day *day = NULL;
         if (!batch->arena || arena_size(batch->arena) > BATCH_ARENA) {
@@ -374,31 +345,37 @@ static int pack_unsaved(struct lite *lite, const struct symbols *s, struct pack 
     return 0;
 }
 
+static int save_new_symbols(struct lite *lite, struct day *day, const struct writer_symbols *w,
+                            struct err *e)
+{
+    struct symbols *s = w->symbols;
+    struct pack b = {.arena = arena_new(0)};
+    int code = b.arena ? pack_unsaved(lite, s, &b, e) : err_set(e, "no memory to write symbols");
+    sqlite3_stmt *q =
+        code ? NULL
+             : db_prepare(&day->db, "INSERT INTO symbol(service, seq, body) VALUES(?,?,?)", &code,
+                          e);
+    if (q) {
+        sqlite3_bind_int64(q, 1, w->service);
+        sqlite3_bind_int64(q, 2, s->chunk + 1);
+        db_bind_blob(q, 3, (struct str){(const char *)b.p, b.n});
+        code = db_run(&day->db, q, e);
+    }
+    arena_free(b.arena);
+    if (!code) {
+        s->chunk++;
+        s->saved = s->n;
+    }
+    return code;
+}
+
 static int save_symbols(struct lite *lite, struct day *day, struct err *e)
 {
     int code = 0;
-    for (struct writer_symbols *w = day->symbols; w && !code; w = w->next) {
-        struct symbols *s = w->symbols;
-        if (!s || !symbols_unsaved(s))
-            continue;
-        struct pack b = {.arena = arena_new(0)};
-        code = b.arena ? pack_unsaved(lite, s, &b, e) : err_set(e, "no memory to write symbols");
-        sqlite3_stmt *q =
-            code ? NULL
-                 : db_prepare(&day->db, "INSERT INTO symbol(service, seq, body) VALUES(?,?,?)",
-                              &code, e);
-        if (q) {
-            sqlite3_bind_int64(q, 1, w->service);
-            sqlite3_bind_int64(q, 2, s->chunk + 1);
-            db_bind_blob(q, 3, (struct str){(const char *)b.p, b.n});
-            code = db_run(&day->db, q, e);
-        }
-        arena_free(b.arena);
-        if (!code) {
-            s->chunk++;
-            s->saved = s->n;
-        }
-    }
+    for (int i = 0; i < SERVICE_PLACES; i++)
+        for (struct writer_symbols *w = day->symbols[i]; w && !code; w = w->next)
+            if (w->symbols && symbols_unsaved(w->symbols))
+                code = save_new_symbols(lite, day, w, e);
     return code;
 }
 
@@ -418,6 +395,15 @@ static void commit_day(struct lite *lite, struct day *day)
     day->in_transaction = false;
 }
 
+static bool has_day(const struct store_request *r, const struct day *day)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (day->number == day_of(r->puts[i].time) &&
+            str_eq(str_from(day->tenant), r->puts[i].tenant))
+            return true;
+    return false;
+}
+
 // Commits the first requests, as many as the number of open days allows; returns how many.
 static size_t commit_some(struct lite *lite, struct store_request **requests, size_t n)
 {
@@ -433,27 +419,24 @@ static size_t commit_some(struct lite *lite, struct store_request **requests, si
     }
     n = some;
     arena_free(batch.arena);
+    symbols_ids_fini(&batch.ids);
     for (struct day *d = lite->days; d; d = d->next)
         if (d->in_transaction) {
             commit_day(lite, d);
             if (!d->failed)
                 day_set_aside(lite, d);
         }
-    // Whoever put something into a day that failed has failed, too.
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < requests[i]->n && !requests[i]->code; j++) {
-            const struct store_put *put = &requests[i]->puts[j];
-            for (struct day *d = lite->days; d; d = d->next)
-                if (d->failed && d->number == day_of(put->time) &&
-                    str_eq(str_from(d->tenant), put->tenant)) {
-                    requests[i]->code = d->code;
-                    requests[i]->error = d->error;
-                }
-        }
     for (struct day *d = lite->days, *next; d; d = next) {
         next = d->next;
-        if (d->failed)
-            day_fail(lite, d);
+        if (!d->failed)
+            continue;
+        // Whoever put something into it has failed, too.
+        for (size_t i = 0; i < n; i++)
+            if (!requests[i]->code && has_day(requests[i], d)) {
+                requests[i]->code = d->code;
+                requests[i]->error = d->error;
+            }
+        day_fail(lite, d);
     }
     day_trim(lite, false);
     pthread_mutex_unlock(&lite->write);

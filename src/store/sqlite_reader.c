@@ -6,13 +6,22 @@
 
 #include "store/sqlite.h"
 
-// Connections that wait for the next question.
-enum { IDLE_READERS = 16 };
+enum {
+    IDLE_READERS = 16, // connections that wait for the next question
+    OPERATIONS_BETWEEN_CHECKS = 10000,
+};
 
 static void free_reader(struct reader *reader)
 {
     db_close(&reader->db);
     free(reader);
+}
+
+// Of SQLite, every some thousand operations: not 0 ends the statement.
+static int look_at_budget(void *context)
+{
+    const struct reader *reader = context;
+    return reader->budget && budget_check(reader->budget) != BUDGET_OK;
 }
 
 int reader_take(struct lite *lite, struct str tenant, int64_t number, struct reader **found,
@@ -38,19 +47,26 @@ int reader_take(struct lite *lite, struct str tenant, int64_t number, struct rea
         reader = calloc(1, sizeof *reader);
         if (!reader)
             return err_set(e, "no memory to read %s", path);
-        code = db_open(&reader->db, path, DB_READ, NULL, DAY_VERSION, e);
+        code = db_open(&reader->db, path, DB_READ, &DAY_FORMAT, e);
         if (code) {
             free(reader);
             return code;
         }
-        // Its writer has only just made the file: there is nothing in it yet.
-        if (db_number(&reader->db, "PRAGMA user_version", 0) == 0) {
+        if (reader->db.version == 0) {
             free_reader(reader);
             return 0;
         }
+        sqlite3_progress_handler(reader->db.handle, OPERATIONS_BETWEEN_CHECKS, look_at_budget,
+                                 reader);
         memcpy(reader->tenant, tenant.p, tenant.n);
         reader->number = number;
         reader->epoch = epoch;
+        if (reader->db.without_log) {
+            // It sees no later commit: neither it nor the symbols it reads are shared.
+            pthread_mutex_lock(&lite->read);
+            reader->epoch = --lite->unshared_epoch;
+            pthread_mutex_unlock(&lite->read);
+        }
     }
     code = db_exec(&reader->db, "BEGIN", e);
     if (code) {
@@ -61,9 +77,15 @@ int reader_take(struct lite *lite, struct str tenant, int64_t number, struct rea
     return 0;
 }
 
-void reader_give(struct lite *lite, struct reader *reader)
+int reader_give(struct lite *lite, struct reader *reader, int code, struct err *e)
 {
     struct reader *old = NULL;
+    if (!db_is_intact(&reader->db) && (!code || code == STORE_CORRUPT)) {
+        err_set(e, "%s was written to while it was read without its log: try again",
+                reader->db.path);
+        code = STORE_FULL;
+    }
+    reader->budget = NULL;
     db_rollback(&reader->db);
     pthread_mutex_lock(&lite->read);
     if (reader->epoch != lite->epoch) {
@@ -87,6 +109,7 @@ void reader_give(struct lite *lite, struct reader *reader)
     pthread_mutex_unlock(&lite->read);
     if (old)
         free_reader(old);
+    return code;
 }
 
 // --- symbols ---
@@ -166,14 +189,18 @@ static int extend(struct lite *lite, struct reader *reader, struct reader_symbol
         sqlite3_bind_int64(q, 1, s->service);
         sqlite3_bind_int64(q, 2, s->symbols->chunk);
         int rc, result = 0;
+        s->symbols->budget = reader->budget;
         while (!result && (rc = sqlite3_step(q)) == SQLITE_ROW) {
             result = symbols_unpack(s->symbols, db_blob(q, 1), zstd, e);
             if (!result)
                 s->symbols->chunk = sqlite3_column_int64(q, 0);
         }
+        s->symbols->budget = NULL;
         sqlite3_reset(q);
         if (!result)
             return rc == SQLITE_DONE ? 0 : db_error(&reader->db, rc, "read", e);
+        if (result == SYMBOLS_CANCELED) // who comes next goes on with the next chunk
+            return STORE_BUSY;
         symbols_free(s->symbols);
         s->symbols = NULL;
         if (result == STORE_BUSY)
@@ -319,7 +346,11 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
             err_set(e, "no memory for the symbols of a service");
             return STORE_BUSY;
         }
-        pthread_mutex_lock(&s->lock);
+        if (budget_lock(reader->budget, &s->lock)) {
+            budget_explain(reader->budget, e);
+            drop_user(lite, s, false);
+            return STORE_BUSY;
+        }
         pthread_mutex_lock(&lite->read);
         bool stale = s->stale, shared = s->readers > 0;
         pthread_mutex_unlock(&lite->read);
@@ -455,7 +486,8 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
                     "k.id = s.kind WHERE s.service = (SELECT id FROM service WHERE name = ?) "
                     "ORDER BY s.id"
                   : "SELECT s.id, s.service, s.labels, k.body FROM series s JOIN kind k ON "
-                    "k.id = s.kind ORDER BY s.service, s.id",
+                    "k.id = s.kind WHERE s.service NOT IN (SELECT id FROM service WHERE "
+                    "" DEAD_SERVICE ") ORDER BY s.service, s.id",
         &code, e);
     *found = NULL;
     *n = 0;

@@ -1,5 +1,4 @@
-#include <stdlib.h>
-
+#include "base/sort.h"
 #include "store/exact.h"
 #include "store/sqlite.h"
 
@@ -20,18 +19,9 @@ struct scan {
     } * lines;
     size_t n_lines, cap_lines;
     struct hash_table index;
-    unsigned steps; // since the deadline was looked at
 };
 
-// Every few thousand points or rows.
-static void look_at_deadline(struct scan *s, size_t points)
-{
-    s->steps += points < 65536 ? (unsigned)points + 8 : 65536;
-    if (s->steps >= 65536) {
-        s->steps = 0;
-        arena_check(s->arena);
-    }
-}
+enum { POINTS_PER_STEP = 8 }; // of arena_spend
 
 static struct line *line_of(struct scan *s, struct found *f)
 {
@@ -120,7 +110,7 @@ static int scan_service(struct scan *s, struct err *e)
             struct points p;
             points_open(&p, &s->r, db_blob(q, 0));
             while (points_next(&p)) {
-                look_at_deadline(s, p.n);
+                arena_spend(s->arena, 1 + p.n / POINTS_PER_STEP);
                 for (f = first_of(s, p.series, &end); f && f < end; f++) {
                     const int64_t *totals = p.k == f->k ? points_column(&p, 2 + f->column) : NULL;
                     for (size_t i = 0; totals && i < p.n; i++)
@@ -134,7 +124,7 @@ static int scan_service(struct scan *s, struct err *e)
             struct str head = db_blob(q, 2);
             struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
             f = first_of(s, sqlite3_column_int64(q, 0), &end);
-            look_at_deadline(s, 0);
+            arena_spend(s->arena, 1);
             uint64_t k = unpack_varint(&b);
             unpack_signed(&b);
             for (uint32_t c = 0; f && c < k && f < end && !b.bad; c++) {
@@ -160,8 +150,10 @@ static int scan_day(struct scan *s, int64_t day, struct err *e)
     int left_out = 0, code = reader_find(s->reader, s->select, s->arena, &found, &n, e);
     // A day that is in the range from end to end has a profile of each of its series.
     bool whole = day * DAY_NANOS >= s->select->start && (day + 1) * DAY_NANOS - 1 <= s->select->end;
-    for (size_t i = 0; i < n && whole && !s->step && !code; i++)
+    for (size_t i = 0; i < n && whole && !s->step && !code; i++) {
+        arena_spend(s->arena, 1 + found[i].series.n_labels);
         line_of(s, &found[i]);
+    }
     for (size_t at = 0, end; at < n && !code && (!whole || s->step); at = end) {
         for (end = at; end < n && found[end].service == found[at].service; end++)
             ;
@@ -210,10 +202,12 @@ static int scan(struct scan *s, struct store_answer *answer, struct err *e)
         code = guarded(s, 0, e);
     for (size_t i = 0; i < n && !code; i++) {
         code = reader_take(s->lite, select->tenant, days[i], &s->reader, e);
-        if (!code && s->reader)
+        if (!code && s->reader) {
+            s->reader->budget = arena_budget(s->arena);
             code = guarded(s, days[i], e);
+        }
         if (s->reader)
-            reader_give(s->lite, s->reader);
+            code = reader_give(s->lite, s->reader, code, e);
         s->reader = NULL;
         if (lite_is_unreadable(code)) {
             lite_leave_out(s->lite, code, days[i], answer, e);
@@ -244,8 +238,7 @@ int sqlite_series(void *driver, const struct store_select *select, struct arena 
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    if (s.n_lines)
-        qsort(s.lines, s.n_lines, sizeof *s.lines, line_order);
+    sort_items(arena, s.lines, s.n_lines, sizeof *s.lines, line_order);
     *series = arena_array(arena, s.n_lines, sizeof **series);
     *n = s.n_lines;
     for (size_t i = 0; i < s.n_lines; i++)
@@ -266,8 +259,7 @@ int sqlite_lines(void *driver, const struct store_select *select, int64_t step, 
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    if (s.n_lines)
-        qsort(s.lines, s.n_lines, sizeof *s.lines, line_order);
+    sort_items(arena, s.lines, s.n_lines, sizeof *s.lines, line_order);
     *lines = arena_array(arena, s.n_lines, sizeof **lines);
     *n = s.n_lines;
     for (size_t i = 0; i < s.n_lines; i++) {

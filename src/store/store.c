@@ -2,19 +2,15 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "store/commit_queue.h"
 #include "store/driver.h"
 #include "store/labels.h"
-
-// A tenant with requests that wait or are being committed.
-struct waiting_tenant {
-    char name[151];
-    size_t bytes, n;
-    size_t taken; // bytes, into the batch that is being made
-    struct waiting_tenant *next;
-};
+#include "store/request.h"
 
 struct store {
     const struct store_driver *driver;
@@ -26,12 +22,11 @@ struct store {
     bool has_committer, has_maintainer;
     // All of these under lock.
     bool stopping;
-    struct store_request *first, **last;
-    size_t n_waiting, expected; // expected: of the last commit, who may well come again
-    struct waiting_tenant *tenants;
-    size_t n_tenants;
+    struct commit_queue queue;
+    size_t expected;     // requests of the last commit: they may well come again
     int64_t last_commit; // when it began
     struct store_counters counters;
+    struct budget care_budget; // of reading stats for the counters, which closing ends
 };
 
 enum { MIB = 1 << 20 };
@@ -73,110 +68,12 @@ static void wait_for_company(struct store *s)
     int64_t most = s->options.commit_nanos, t = now(CLOCK_MONOTONIC);
     int64_t until = t + most, least = s->last_commit + most * 2 / 5;
     while (most > 0 && !s->stopping && t < until) {
-        bool all = s->n_waiting >= s->expected;
+        bool all = s->queue.n_waiting >= s->expected;
         if (all && t >= least)
             break;
         wait_until(s, &s->work, all && least < until ? least : until);
         t = now(CLOCK_MONOTONIC);
     }
-}
-
-// The tenant with a name; NULL: nothing of it waits. lock is held.
-static struct waiting_tenant *find_tenant(struct store *s, struct str name)
-{
-    struct waiting_tenant *t = s->tenants;
-    while (t && !str_eq(str_from(t->name), name))
-        t = t->next;
-    return t;
-}
-
-// The same, made if there is none. NULL: no memory.
-static struct waiting_tenant *use_tenant(struct store *s, struct str name)
-{
-    struct waiting_tenant *t = find_tenant(s, name);
-    if (t || !(t = calloc(1, sizeof *t)))
-        return t;
-    memcpy(t->name, name.p, name.n);
-    t->next = s->tenants;
-    s->tenants = t;
-    s->n_tenants++;
-    return t;
-}
-
-static void forget_request(struct store *s, struct store_request *r)
-{
-    struct waiting_tenant *t = r->tenant;
-    t->bytes -= r->bytes;
-    if (--t->n)
-        return;
-    for (struct waiting_tenant **at = &s->tenants; *at; at = &(*at)->next)
-        if (*at == t) {
-            *at = t->next;
-            break;
-        }
-    s->n_tenants--;
-    free(t);
-}
-
-// What is committed together, in bytes of what waits: who comes after it waits for about so much.
-enum { BATCH_BYTES = 16 << 20 };
-
-// The requests of the next commit, at most `most`. Each tenant has its share of it, so that one
-// with much to store does not hold up the others. lock is held.
-static size_t take_batch(struct store *s, struct store_request **requests, size_t most)
-{
-    size_t n = 0, bytes = 0, share = BATCH_BYTES / (s->n_tenants ? s->n_tenants : 1);
-    struct store_request **at = &s->first;
-    for (struct waiting_tenant *t = s->tenants; t; t = t->next)
-        t->taken = 0;
-    while (*at && n < most && bytes < BATCH_BYTES) {
-        struct store_request *r = *at;
-        if (r->tenant->taken && r->tenant->taken + r->bytes > share) {
-            at = &r->next;
-            continue;
-        }
-        r->tenant->taken += r->bytes;
-        bytes += r->bytes;
-        requests[n++] = r;
-        *at = r->next;
-    }
-    for (s->last = &s->first; *s->last; s->last = &(*s->last)->next)
-        ;
-    s->n_waiting -= n;
-    return n;
-}
-
-// How long a request comes again and again before it fails.
-#define LATER_NANOS (INT64_C(10) * 1000000000)
-
-// Puts requests that come again to the front of the queue and out of requests; returns how many
-// are left. lock is held.
-static size_t queue_again(struct store *s, struct store_request **requests, size_t n)
-{
-    struct store_request *again = NULL, **last = &again;
-    size_t left = 0;
-    int64_t t = now(CLOCK_MONOTONIC);
-    for (size_t i = 0; i < n; i++) {
-        struct store_request *r = requests[i];
-        if (r->code != STORE_LATER || (r->later && t - r->later > LATER_NANOS)) {
-            r->code = r->code == STORE_LATER ? STORE_BUSY : r->code;
-            requests[left++] = r;
-            continue;
-        }
-        r->later = r->later ? r->later : t;
-        r->code = 0;
-        r->profiles = r->samples = r->repeated = 0;
-        *last = r;
-        last = &r->next;
-        s->n_waiting++;
-    }
-    if (again) {
-        *last = s->first;
-        s->first = again;
-        for (s->last = last; *s->last; s->last = &(*s->last)->next)
-            ;
-    }
-    return left;
 }
 
 static void finish(struct store *s, struct store_request **requests, size_t n, int64_t nanos)
@@ -186,8 +83,7 @@ static void finish(struct store *s, struct store_request **requests, size_t n, i
     s->counters.commit_nanos += (uint64_t)nanos;
     for (size_t i = 0; i < n; i++) {
         struct store_request *r = requests[i];
-        s->counters.waiting_bytes -= r->bytes;
-        forget_request(s, r);
+        commit_queue_forget(&s->queue, r);
         if (r->code)
             s->counters.failed += r->n;
         else {
@@ -210,27 +106,27 @@ static void *commit_loop(void *arg)
     pthread_setname_np(pthread_self(), "store-commit");
     pthread_mutex_lock(&s->lock);
     for (;;) {
-        while (!s->first && !s->stopping)
+        while (!s->queue.first && !s->stopping)
             pthread_cond_wait(&s->work, &s->lock);
-        if (!s->first)
+        if (!s->queue.first)
             break;
         // What did not fit into the last commit has waited.
         if (!left_over)
             wait_for_company(s);
-        struct store_request **requests = malloc(s->n_waiting * sizeof *requests);
+        struct store_request **requests = malloc(s->queue.n_waiting * sizeof *requests);
         struct store_request *only[1];
-        size_t most = requests ? s->n_waiting : 1;
+        size_t most = requests ? s->queue.n_waiting : 1;
         if (!requests)
             requests = only;
-        size_t n = take_batch(s, requests, most);
-        left_over = s->first != NULL;
+        size_t n = commit_queue_take(&s->queue, requests, most);
+        left_over = s->queue.first != NULL;
         int64_t start = now(CLOCK_MONOTONIC);
         s->expected = n;
         s->last_commit = start;
         pthread_mutex_unlock(&s->lock);
         s->driver->commit(s->state, requests, n);
         pthread_mutex_lock(&s->lock);
-        size_t done = queue_again(s, requests, n);
+        size_t done = commit_queue_return(&s->queue, requests, n, now(CLOCK_MONOTONIC));
         left_over |= done < n;
         pthread_mutex_unlock(&s->lock);
         finish(s, requests, done, now(CLOCK_MONOTONIC) - start);
@@ -244,10 +140,30 @@ static void *commit_loop(void *arg)
     return NULL;
 }
 
+// What the counters say of days and bytes is read from disk, or from another machine: who asks for
+// counters must not wait for it. Returns when to do it again: it takes a hundredth of the time.
+static int64_t refresh_stats(struct store *s)
+{
+    struct store_stats stats;
+    struct err e;
+    int64_t began = now(CLOCK_MONOTONIC);
+    int code = store_stats(s, STR(""), &s->care_budget, &stats, &e);
+    pthread_mutex_lock(&s->lock);
+    if (!code) {
+        s->counters.bytes = stats.bytes;
+        s->counters.days = stats.days;
+        s->counters.damaged_days = stats.damaged_days;
+    }
+    pthread_mutex_unlock(&s->lock);
+    int64_t end = now(CLOCK_MONOTONIC);
+    return end + (end - began) * 100;
+}
+
 static void *maintain_loop(void *arg)
 {
     struct store *s = arg;
     pthread_setname_np(pthread_self(), "store-maintain");
+    int64_t refresh = refresh_stats(s);
     pthread_mutex_lock(&s->lock);
     while (!s->stopping) {
         int64_t until = now(CLOCK_MONOTONIC) + s->options.maintain_nanos;
@@ -259,6 +175,8 @@ static void *maintain_loop(void *arg)
         struct err e;
         if (s->driver->maintain(s->state, false, &e))
             s->options.note(s->options.note_ctx, e.message);
+        if (now(CLOCK_MONOTONIC) >= refresh)
+            refresh = refresh_stats(s);
         pthread_mutex_lock(&s->lock);
     }
     pthread_mutex_unlock(&s->lock);
@@ -280,7 +198,7 @@ struct store *store_open(const char *where, const struct store_options *options,
     o->uptime = o->uptime ? o->uptime : o->clock ? o->clock : boot_clock;
     o->clock = o->clock ? o->clock : wall_clock;
     o->note = o->note ? o->note : no_note;
-    s->last = &s->first;
+    commit_queue_init(&s->queue, o->memory / 8 * 3);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -316,6 +234,7 @@ void store_close(struct store *s)
         return;
     pthread_mutex_lock(&s->lock);
     s->stopping = true;
+    s->care_budget.cancelled = true;
     pthread_cond_broadcast(&s->work);
     pthread_cond_broadcast(&s->care);
     pthread_mutex_unlock(&s->lock);
@@ -386,7 +305,7 @@ static int check_put(const struct store_put *put, struct err *e)
         return STORE_BAD_INPUT;
     }
     // The end of its day must be a time as well.
-    if (put->time <= 0 || put->time > INT64_MAX - INT64_C(2) * 86400 * 1000000000) {
+    if (put->time <= 0 || put->time > INT64_MAX - 2 * DAY_NANOS) {
         err_set(e, "a profile's time is %lld: nanoseconds since 1970 are expected",
                 (long long)put->time);
         return STORE_BAD_INPUT;
@@ -394,107 +313,37 @@ static int check_put(const struct store_put *put, struct err *e)
     return 0;
 }
 
-// About what a profile holds in memory, what its decoder left behind included. Parts of one profile
-// share its tables: they count once.
-static size_t weight(const struct model_profile *p, const struct model_profile *before)
-{
-    size_t n = 1024 + p->n_samples * (24 + 8 * (size_t)p->n_types);
-    if (!before || before->strings != p->strings || before->locations != p->locations)
-        n += (size_t)p->n_locations * 192 + (size_t)p->n_functions * 128 + p->strings->n * 160;
-    for (size_t i = 0; i < p->n_samples; i++)
-        n += 6 * (size_t)p->stack_len[i];
-    return n;
-}
-
-// Whether n puts of so many bytes are too much beside what waits; then e is filled. A tenant that
-// has less than its share of the limit is never refused because of what the others have: together
-// they hold twice the limit at most. lock is held.
-static bool is_over_budget(struct store *s, struct str tenant, size_t bytes, size_t n,
-                           struct err *e)
-{
-    size_t limit = s->options.memory / 8 * 3;
-    uint64_t waiting = s->counters.waiting_bytes;
-    if (!waiting || waiting + bytes <= limit)
-        return false;
-    const struct waiting_tenant *t = find_tenant(s, tenant);
-    size_t own = t ? t->bytes : 0, share = limit / (s->n_tenants + (t ? 0 : 1));
-    if (s->n_tenants > (t ? 1 : 0) && own + bytes <= share && waiting + bytes <= 2 * limit)
-        return false;
-    s->counters.refused += n;
-    err_set(e,
-            "profiles of %llu bytes wait to be stored and %zu more would be above the limit of "
-            "%zu: try again in a second",
-            (unsigned long long)waiting, bytes, limit);
-    return true;
-}
-
 int store_expect(struct store *s, struct str tenant, size_t bytes, struct err *e)
 {
     pthread_mutex_lock(&s->lock);
-    bool over = is_over_budget(s, tenant, bytes < SIZE_MAX / 4 ? bytes * 4 : bytes, 1, e);
+    bool over =
+        commit_queue_is_full(&s->queue, tenant, bytes < SIZE_MAX / 4 ? bytes * 4 : bytes, e);
+    s->counters.refused += over;
     pthread_mutex_unlock(&s->lock);
     return over ? STORE_BUSY : 0;
-}
-
-// Each day is a file that stays open until the commit.
-static int check_days(const struct store_put *puts, size_t n, struct err *e)
-{
-    const int64_t day = INT64_C(86400) * 1000000000;
-    int64_t days[STORE_PUT_DAYS];
-    size_t n_days = 0;
-    for (size_t i = 0; i < n; i++) {
-        size_t at = 0;
-        while (at < n_days && days[at] != puts[i].time / day)
-            at++;
-        if (at == STORE_PUT_DAYS) {
-            err_set(e, "the request has profiles of more than %d days; limit %d", STORE_PUT_DAYS,
-                    STORE_PUT_DAYS);
-            return STORE_BAD_INPUT;
-        }
-        if (at == n_days)
-            days[n_days++] = puts[i].time / day;
-    }
-    return 0;
 }
 
 int store_submit(struct store *s, const struct store_put *puts, size_t n, store_done_fn *done,
                  void *ctx, struct err *e)
 {
-    size_t bytes = 0;
-    int bad_days = check_days(puts, n, e);
-    if (bad_days)
-        return bad_days;
-    for (size_t i = 0; i < n; i++) {
-        int code = check_put(&puts[i], e);
-        if (code)
-            return code;
-        bytes += weight(puts[i].profile, i ? puts[i - 1].profile : NULL);
-    }
-    struct store_request *r = calloc(1, sizeof *r);
-    if (!r) {
-        err_set(e, "no memory for another profile");
-        return STORE_BUSY;
-    }
-    *r = (struct store_request){.puts = puts, .n = n, .done = done, .ctx = ctx, .bytes = bytes};
-    struct str tenant = n ? puts[0].tenant : STR("");
+    struct store_request *first;
+    int code = 0;
+    for (size_t i = 0; i < n && !code; i++)
+        code = check_put(&puts[i], e);
+    if (!code)
+        code = request_new(puts, n, done, ctx, &first, e);
+    if (code)
+        return code;
     pthread_mutex_lock(&s->lock);
-    bool refused = is_over_budget(s, tenant, bytes, n, e);
-    if (!refused && !(r->tenant = use_tenant(s, tenant)))
-        refused = err_set(e, "no memory for another profile");
-    if (refused) {
-        pthread_mutex_unlock(&s->lock);
-        free(r);
-        return STORE_BUSY;
-    }
-    r->tenant->n++;
-    r->tenant->bytes += bytes;
-    s->counters.waiting_bytes += bytes;
-    *s->last = r;
-    s->last = &r->next;
-    if (++s->n_waiting == 1 || s->n_waiting == s->expected)
+    size_t before = s->queue.n_waiting;
+    code = commit_queue_add(&s->queue, n ? puts[0].tenant : STR(""), first, e);
+    s->counters.refused += code ? n : 0;
+    if (!code && (!before || (before < s->expected && s->queue.n_waiting >= s->expected)))
         pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
-    return 0;
+    if (code)
+        request_free(first);
+    return code;
 }
 
 struct waiter {
@@ -533,6 +382,17 @@ int store_put(struct store *s, const struct store_put *puts, size_t n, struct er
 }
 
 // --- the driver's ---
+
+void store_warn(struct store_answer *answer, const char *format, ...)
+{
+    va_list args;
+    answer->damaged_days++;
+    if (answer->n_warnings == sizeof answer->warnings / sizeof *answer->warnings)
+        return;
+    va_start(args, format);
+    vsnprintf(answer->warnings[answer->n_warnings++], sizeof answer->warnings[0], format, args);
+    va_end(args);
+}
 
 static int check_select(const struct store_select *select, bool typed, struct err *e)
 {
@@ -584,18 +444,20 @@ bool store_type_is_gauge(struct str type_id)
            (str_starts(id.type, STR("inuse_")) || str_starts(id.type, STR("goroutine")));
 }
 
-int store_stats(struct store *s, struct str tenant, struct store_stats *stats, struct err *e)
+int store_stats(struct store *s, struct str tenant, struct budget *budget,
+                struct store_stats *stats, struct err *e)
 {
     *stats = (struct store_stats){0};
     if (tenant.n && !is_tenant(tenant))
         return bad_tenant(tenant, e);
-    return s->driver->stats(s->state, tenant, stats, e);
+    return s->driver->stats(s->state, tenant, budget, stats, e);
 }
 
 void store_counters(struct store *s, struct store_counters *counters)
 {
     pthread_mutex_lock(&s->lock);
     *counters = s->counters;
+    counters->waiting_bytes = s->queue.bytes;
     pthread_mutex_unlock(&s->lock);
     s->driver->counters(s->state, counters);
 }

@@ -23,7 +23,7 @@ enum store_code {
     STORE_BUSY = -3,      // over the memory budget: 429, try again later
     STORE_FULL = -4,      // no space, or the disk does not take writes: 503
     STORE_CORRUPT = -5,   // a day cannot be read; the others can
-    STORE_FORMAT = -6,    // a day is in a format that this version does not read; the same
+    STORE_FORMAT = -6,    // the same: its format is unknown. Of a put: no retry helps, 400
 };
 
 struct store;
@@ -71,7 +71,8 @@ struct store_put {
     // be there. The labels of above that are the store's must not.
     const struct store_label *labels;
     size_t n_labels;
-    int64_t time; // of the profile's start, > 0; its day is where it is kept
+    int64_t time;    // of the profile's start, > 0; its day is where it is kept
+    bool is_untimed; // the sender gave no usable time: time is when it came, and not part of its id
     int64_t duration;
     // Every sample type, the period and the stacks are kept. Of the samples' labels only span_id
     // and trace_id (strings of up to 16 and 32 hexadecimal digits) are: see store_split for the
@@ -86,7 +87,9 @@ enum { STORE_PUT_DAYS = 40 }; // days that the puts of one call may have
 
 // Stores all of puts or none, and returns once they are durable. Puts of many callers share one
 // commit. STORE_BUSY at once if what waits would go beyond the budget. (Puts of different days are
-// different files: there a crash between the two may keep one of them, unacknowledged.)
+// different files: there a crash between the two may keep one of them, unacknowledged. Puts of more
+// than two days, or more than 500 puts, are stored in parts: if one fails, which the result tells,
+// the others are kept.)
 int store_put(struct store *store, const struct store_put *puts, size_t n, struct err *e);
 
 // The same without waiting: done is called once, by a thread of the store, when the puts are
@@ -209,8 +212,9 @@ struct store_stats {
     uint64_t bytes;         // on disk
     uint32_t days, damaged_days;
 };
-// Of a tenant; of all with an empty one.
-int store_stats(struct store *store, struct str tenant, struct store_stats *stats, struct err *e);
+// Of a tenant; of all with an empty one. The budget ends it early; may be NULL.
+int store_stats(struct store *store, struct str tenant, struct budget *budget,
+                struct store_stats *stats, struct err *e);
 
 // Since store_open; for /metrics.
 struct store_counters {
@@ -221,6 +225,8 @@ struct store_counters {
     uint64_t cache_bytes;     // now
     uint64_t days_dropped, hours_closed;
     uint64_t close_failures; // hours of a service that could not be closed, each time
+    uint64_t bytes;          // as of store_stats, at some time in the last minutes
+    uint32_t days, damaged_days;
     // Of a store that is elsewhere.
     bool remote, remote_up;                           // up: it took the last batch
     uint64_t spool_bytes, spool_limit, spool_batches; // acknowledged, and not there yet

@@ -258,58 +258,46 @@ static void begin_stage(struct symbols *stage)
         symbols_index(stage);
 }
 
+// The id of what find looks for in s: in the base, else in the stage, where push puts it if it is
+// new. Ids of the stage come after those of the base.
+#define STAGE(stage, count, find, push)                \
+    ({                                                 \
+        const struct symbols *s = (stage)->base;       \
+        uint32_t first_ = s->n.count, known_ = (find); \
+        if (known_ == MODEL_NONE) {                    \
+            begin_stage(stage);                        \
+            s = (stage);                               \
+            known_ = (find);                           \
+            if (known_ == MODEL_NONE) {                \
+                known_ = s->n.count;                   \
+                (push);                                \
+            }                                          \
+            known_ += first_;                          \
+        }                                              \
+        known_;                                        \
+    })
+
 uint32_t stage_string(struct symbols *stage, struct str text, uint64_t hash)
 {
-    uint32_t known = find_string(stage->base, text, hash), first = stage->base->n.strings;
-    if (known != MODEL_NONE)
-        return known;
-    begin_stage(stage);
-    known = find_string(stage, text, hash);
-    if (known != MODEL_NONE)
-        return first + known;
-    push_string(stage, text, hash);
-    return first + stage->n.strings - 1;
+    return STAGE(stage, strings, find_string(s, text, hash), push_string(stage, text, hash));
 }
 
 uint32_t stage_function(struct symbols *stage, const struct symbols_function *f, uint64_t hash)
 {
-    uint32_t known = find_function(stage->base, f, hash), first = stage->base->n.functions;
-    if (known != MODEL_NONE)
-        return known;
-    begin_stage(stage);
-    known = find_function(stage, f, hash);
-    if (known != MODEL_NONE)
-        return first + known;
-    push_function(stage, f, hash);
-    return first + stage->n.functions - 1;
+    return STAGE(stage, functions, find_function(s, f, hash), push_function(stage, f, hash));
 }
 
 uint32_t stage_mapping(struct symbols *stage, const struct symbols_mapping *m)
 {
     uint64_t hash = hash_mapping(m);
-    uint32_t known = find_mapping(stage->base, m, hash), first = stage->base->n.mappings;
-    if (known != MODEL_NONE)
-        return known;
-    begin_stage(stage);
-    known = find_mapping(stage, m, hash);
-    if (known != MODEL_NONE)
-        return first + known;
-    push_mapping(stage, m, hash);
-    return first + stage->n.mappings - 1;
+    return STAGE(stage, mappings, find_mapping(s, m, hash), push_mapping(stage, m, hash));
 }
 
 uint32_t stage_location(struct symbols *stage, const struct symbols_location *l,
                         const struct symbols_line *lines, uint64_t hash)
 {
-    uint32_t known = find_location(stage->base, l, lines, hash), first = stage->base->n.locations;
-    if (known != MODEL_NONE)
-        return known;
-    begin_stage(stage);
-    known = find_location(stage, l, lines, hash);
-    if (known != MODEL_NONE)
-        return first + known;
-    push_location(stage, *l, lines, hash);
-    return first + stage->n.locations - 1;
+    return STAGE(stage, locations, find_location(s, l, lines, hash),
+                 push_location(stage, *l, lines, hash));
 }
 
 uint32_t stage_node(struct symbols *stage, uint32_t parent, uint32_t location)

@@ -27,6 +27,15 @@ enum {
     SYMBOLS_FIXED = 16, // no file: start is part of the identity
 };
 
+static inline uint32_t symbols_flags(const struct model_mapping *m)
+{
+    return (m->has_functions ? SYMBOLS_HAS_FUNCTIONS : 0u) |
+           (m->has_filenames ? SYMBOLS_HAS_FILENAMES : 0u) |
+           (m->has_line_numbers ? SYMBOLS_HAS_LINE_NUMBERS : 0u) |
+           (m->has_inline_frames ? SYMBOLS_HAS_INLINE_FRAMES : 0u) |
+           (m->file || m->build_id ? 0u : SYMBOLS_FIXED);
+}
+
 struct symbols_function {
     int64_t start_line;
     uint32_t name, system_name, filename;
@@ -85,8 +94,10 @@ struct symbols {
     uint32_t mask;                // of slots
     struct symbols_stack *stacks; // a cache: each has two places, next to each other
     uint32_t n_stacks, stack_mask;
-    uint64_t seed[4]; // of their hashes
-    int64_t chunk;    // the last one that was read or saved
+    uint64_t seed[4];      // of their hashes
+    int64_t chunk;         // the last one that was read or saved
+    struct budget *budget; // of who reads a chunk now: ends symbols_unpack; may be NULL
+    size_t steps;          // since it was looked at
 };
 
 // limit: of its arena, 0: none. NULL if there is no memory.
@@ -103,9 +114,22 @@ size_t symbols_weight(const struct symbols_counts *n, size_t text);
 bool symbols_unsaved(const struct symbols *s);
 void symbols_pack(const struct symbols *s, struct symbols_counts from, ZSTD_CCtx *zstd, int level,
                   struct pack *to);
-// Appends a chunk. 0; 1: it does not continue what is there. Else s is of no use any more:
-// STORE_BUSY if memory ran out, STORE_CORRUPT if the chunk is damaged.
+// Appends a chunk. 0; 1: it does not continue what is there; SYMBOLS_CANCELED: the budget ended,
+// and s is as before. Else s is of no use any more: STORE_BUSY if memory ran out, STORE_CORRUPT if
+// the chunk is damaged.
+enum { SYMBOLS_CANCELED = 2 };
 int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct err *e);
+
+// Ids in symbols of what a profile has, plus one; 0: not used so far. They are kept for the next
+// profile with the same tables: a part of store_split costs what it has, not what all parts have.
+// Zeroed before the first use. The owner sets of to NULL before symbols or profile are freed.
+struct symbols_ids {
+    const struct symbols *of; // NULL: none
+    const void *tables[5];    // of the profile
+    uint32_t *all;            // strings, functions, mappings and locations
+    size_t n, cap;
+};
+void symbols_ids_fini(struct symbols_ids *ids);
 
 // The values of a profile at the nodes of their stacks, in arena (scratch). Sorted by span and
 // trace, then node; equal ones are added up. false: with its symbols s would weigh more than its
@@ -118,13 +142,15 @@ struct symbols_values {
     uint64_t *spans;            // NULL: no sample has one; 0: this one has none
     struct store_trace *traces; // the same; only where there are spans as well
 };
-bool symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
-                 struct symbols_values *values);
+bool symbols_add(struct symbols *s, const struct model_profile *p, struct symbols_ids *ids,
+                 struct arena *scratch, struct symbols_values *values);
 
-// The key of the label that holds span ids, MODEL_NONE if a profile has none; and the id that a
-// sample has under it: its hexadecimal digits; 0: there is none.
-uint32_t symbols_span_key(const struct model_profile *p);
-uint64_t symbols_span(const struct model_profile *p, size_t sample, uint32_t key);
-// The traces of the samples, from the label trace_id of 32 hexadecimal digits, or fewer; NULL:
-// there is none.
-struct store_trace *symbols_traces(const struct model_profile *p, struct arena *arena);
+// The samples of a profile that have a value, with the requests that they were taken in: from the
+// labels span_id and trace_id, of up to 16 and 32 hexadecimal digits.
+struct symbols_samples {
+    uint32_t n;
+    uint32_t *samples;          // their numbers
+    uint64_t *spans;            // of each; NULL: none has a span or a trace
+    struct store_trace *traces; // by the number of the sample; NULL: none has one
+};
+void symbols_samples(const struct model_profile *p, struct arena *arena, struct symbols_samples *s);

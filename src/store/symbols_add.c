@@ -4,7 +4,7 @@
 
 #include "store/symbols_stage.h"
 
-// Ids of s for those of a profile that are used, plus one; 0: not used.
+// strings to locations: of struct symbols_ids.
 struct translation {
     struct symbols *s;
     struct symbols stage; // what is new
@@ -13,11 +13,17 @@ struct translation {
     uint32_t *strings, *functions, *mappings, *locations;
 };
 
-// What is used, in the order of its first use.
+// What is used and has no id yet, in the order of its first use.
 struct used {
     uint32_t *items;
     size_t n;
 };
+
+// Room for so many of a table of n_table.
+static struct used new_used(struct arena *arena, size_t most, size_t n_table)
+{
+    return (struct used){arena_raw(arena, most < n_table ? most : n_table, sizeof(uint32_t)), 0};
+}
 
 static void use(struct used *used, uint32_t *ids, uint32_t id)
 {
@@ -30,25 +36,43 @@ static void use(struct used *used, uint32_t *ids, uint32_t id)
 // Each kind of thing is looked up in two passes: first all hashes, and their places are fetched,
 // then all places. Memory is waited for once, not once a thing.
 
+// The profile has found its strings by the same hashes. To look all of them up is faster than to
+// hash many of them.
+static void hash_strings(const struct translation *t, const struct used *used, uint64_t *hash)
+{
+    const struct model_strings *strings = t->p->strings;
+    const struct hash_table *index = &strings->index;
+    if (used->n > index->mask / 16) {
+        uint32_t *all = arena_raw(t->arena, strings->n, sizeof *all);
+        for (uint32_t i = 0; i <= index->mask; i++)
+            if (index->slots[i].item)
+                all[index->slots[i].item - 1] = index->slots[i].hash;
+        for (size_t i = 0; i < used->n; i++)
+            hash[i] = (uint64_t)all[used->items[i]] << 32;
+    } else {
+        for (size_t i = 0; i < used->n; i++) {
+            struct str text = strings->items[used->items[i]];
+            hash[i] = hash_bytes(text.p, text.n, 0);
+        }
+    }
+}
+
 static void add_strings(struct translation *t, const struct used *used)
 {
-    uint64_t *hash = arena_array(t->arena, used->n, sizeof *hash);
-    for (size_t i = 0; i < used->n; i++) {
-        struct str text = model_str(t->p, used->items[i]);
-        if (i + 8 < used->n)
-            __builtin_prefetch(model_str(t->p, used->items[i + 8]).p);
-        hash[i] = hash_bytes(text.p, text.n, 0);
-        hash_prefetch(&t->s->string_index, hash[i]);
-    }
+    uint64_t *hash = arena_raw(t->arena, used->n, sizeof *hash);
+    hash_strings(t, used, hash);
     for (size_t i = 0; i < used->n; i++)
-        t->strings[used->items[i]] =
-            stage_string(&t->stage, model_str(t->p, used->items[i]), hash[i]) + 1;
+        hash_prefetch(&t->s->string_index, hash[i]);
+    for (size_t i = 0; i < used->n; i++) {
+        uint32_t id = used->items[i];
+        t->strings[id] = stage_string(&t->stage, model_str(t->p, id), hash[i]) + 1;
+    }
 }
 
 static void add_functions(struct translation *t, const struct used *used)
 {
-    uint64_t *hash = arena_array(t->arena, used->n, sizeof *hash);
-    struct symbols_function *made = arena_array(t->arena, used->n, sizeof *made);
+    uint64_t *hash = arena_raw(t->arena, used->n, sizeof *hash);
+    struct symbols_function *made = arena_raw(t->arena, used->n, sizeof *made);
     for (size_t i = 0; i < used->n; i++) {
         const struct model_function *f = &t->p->functions[used->items[i]];
         made[i] =
@@ -65,26 +89,21 @@ static void add_mappings(struct translation *t, const struct used *used)
 {
     for (size_t i = 0; i < used->n; i++) {
         const struct model_mapping *m = &t->p->mappings[used->items[i]];
-        uint32_t flags = (m->has_functions ? SYMBOLS_HAS_FUNCTIONS : 0) |
-                         (m->has_filenames ? SYMBOLS_HAS_FILENAMES : 0) |
-                         (m->has_line_numbers ? SYMBOLS_HAS_LINE_NUMBERS : 0) |
-                         (m->has_inline_frames ? SYMBOLS_HAS_INLINE_FRAMES : 0) |
-                         (m->file || m->build_id ? 0 : SYMBOLS_FIXED);
         struct symbols_mapping made = {m->start,
                                        m->limit - m->start,
                                        m->offset,
                                        t->strings[m->file] - 1,
                                        t->strings[m->build_id] - 1,
-                                       flags};
+                                       symbols_flags(m)};
         t->mappings[used->items[i]] = stage_mapping(&t->stage, &made) + 1;
     }
 }
 
 static void add_locations(struct translation *t, const struct used *used, size_t n_lines)
 {
-    uint64_t *hash = arena_array(t->arena, used->n, sizeof *hash);
-    struct symbols_location *made = arena_array(t->arena, used->n, sizeof *made);
-    struct symbols_line *lines = arena_array(t->arena, n_lines, sizeof *lines), *to = lines;
+    uint64_t *hash = arena_raw(t->arena, used->n, sizeof *hash);
+    struct symbols_location *made = arena_raw(t->arena, used->n, sizeof *made);
+    struct symbols_line *lines = arena_raw(t->arena, n_lines, sizeof *lines), *to = lines;
     for (size_t i = 0; i < used->n; i++) {
         const struct model_location *l = &t->p->locations[used->items[i]];
         const struct model_line *from = t->p->lines + l->first_line;
@@ -112,18 +131,19 @@ static void add_symbols(struct translation *t, const struct used *locations)
 {
     const struct model_profile *p = t->p;
     struct arena *a = t->arena;
-    struct used functions = {arena_array(a, p->n_functions, sizeof(uint32_t)), 0};
-    struct used mappings = {arena_array(a, p->n_mappings, sizeof(uint32_t)), 0};
-    struct used strings = {arena_array(a, p->strings->n, sizeof(uint32_t)), 0};
     size_t n_lines = 0;
+    for (size_t i = 0; i < locations->n; i++)
+        n_lines += p->locations[locations->items[i]].n_lines;
+    struct used functions = new_used(a, n_lines, p->n_functions);
+    struct used mappings = new_used(a, locations->n, p->n_mappings);
     for (size_t i = 0; i < locations->n; i++) {
         const struct model_location *l = &p->locations[locations->items[i]];
-        n_lines += l->n_lines;
         for (uint32_t j = l->first_line; j < l->first_line + l->n_lines; j++)
             use(&functions, t->functions, p->lines[j].function);
         if (l->mapping != MODEL_NONE)
             use(&mappings, t->mappings, l->mapping);
     }
+    struct used strings = new_used(a, 3 * functions.n + 2 * mappings.n, p->strings->n);
     for (size_t i = 0; i < functions.n; i++) {
         const struct model_function *f = &p->functions[functions.items[i]];
         use(&strings, t->strings, f->name);
@@ -140,7 +160,7 @@ static void add_symbols(struct translation *t, const struct used *locations)
     add_locations(t, locations, n_lines);
 }
 
-uint64_t symbols_span(const struct model_profile *p, size_t sample, uint32_t key)
+static uint64_t span_of(const struct model_profile *p, size_t sample, uint32_t key)
 {
     uint32_t n;
     const struct model_label *labels = model_labels(p, sample, &n);
@@ -153,7 +173,7 @@ uint64_t symbols_span(const struct model_profile *p, size_t sample, uint32_t key
 }
 
 // profile_id is what older tracing packages call it.
-uint32_t symbols_span_key(const struct model_profile *p)
+static uint32_t find_span_key(const struct model_profile *p)
 {
     if (!p->label_set)
         return MODEL_NONE;
@@ -161,7 +181,7 @@ uint32_t symbols_span_key(const struct model_profile *p)
     return key != MODEL_NONE ? key : model_find_string(p->strings, STR("profile_id"));
 }
 
-struct store_trace *symbols_traces(const struct model_profile *p, struct arena *arena)
+static struct store_trace *read_traces(const struct model_profile *p, struct arena *arena)
 {
     uint32_t key = p->label_set ? model_find_string(p->strings, STR("trace_id")) : MODEL_NONE;
     if (key == MODEL_NONE)
@@ -179,6 +199,64 @@ struct store_trace *symbols_traces(const struct model_profile *p, struct arena *
             any |= traces[i].high || traces[i].low;
     }
     return any ? traces : NULL;
+}
+
+void symbols_samples(const struct model_profile *p, struct arena *arena, struct symbols_samples *s)
+{
+    uint32_t span_key = find_span_key(p);
+    *s = (struct symbols_samples){.samples = arena_raw(arena, p->n_samples, sizeof *s->samples),
+                                  .traces = read_traces(p, arena)};
+    if (span_key != MODEL_NONE || s->traces)
+        s->spans = arena_array(arena, p->n_samples, sizeof *s->spans);
+    bool any = s->traces != NULL;
+    for (size_t i = 0; i < p->n_samples; i++) {
+        const int64_t *values = model_values(p, i);
+        uint32_t c = 0;
+        while (c < p->n_types && values[c] == 0)
+            c++;
+        if (c == p->n_types)
+            continue;
+        if (span_key != MODEL_NONE)
+            any |= (s->spans[s->n] = span_of(p, i, span_key)) != 0;
+        s->samples[s->n++] = (uint32_t)i;
+    }
+    if (!any)
+        s->spans = NULL;
+}
+
+// Those of a profile that is the first with its tables, in their order.
+static struct used find_locations(const struct translation *t,
+                                  const struct symbols_samples *samples)
+{
+    const struct model_profile *p = t->p;
+    uint8_t *is_used = arena_array(t->arena, p->n_locations, sizeof *is_used);
+    struct used used = new_used(t->arena, p->n_locations, p->n_locations);
+    for (size_t i = 0; i < samples->n; i++) {
+        const uint32_t *stack = model_stack(p, samples->samples[i]);
+        for (uint32_t d = 0, depth = p->stack_len[samples->samples[i]]; d < depth; d++)
+            is_used[stack[d]] = 1;
+    }
+    for (uint32_t i = 0; i < p->n_locations; i++)
+        if (is_used[i])
+            used.items[used.n++] = i;
+    return used;
+}
+
+// Those of another one: without a look at what it does not use.
+static struct used find_more_locations(const struct translation *t,
+                                       const struct symbols_samples *samples)
+{
+    const struct model_profile *p = t->p;
+    size_t n = 0;
+    for (size_t i = 0; i < samples->n; i++)
+        n += p->stack_len[samples->samples[i]];
+    struct used used = new_used(t->arena, n, p->n_locations);
+    for (size_t i = 0; i < samples->n; i++) {
+        const uint32_t *stack = model_stack(p, samples->samples[i]);
+        for (uint32_t d = 0, depth = p->stack_len[samples->samples[i]]; d < depth; d++)
+            use(&used, t->locations, stack[d]);
+    }
+    return used;
 }
 
 struct row {
@@ -231,8 +309,8 @@ static bool walk_stacks(struct translation *t, struct row *const *rows, size_t n
 {
     const struct model_profile *p = t->p;
     struct symbols *s = t->s;
-    uint32_t *location = arena_array(t->arena, n, sizeof *location);
-    struct row **deeper = arena_array(t->arena, n, sizeof *deeper);
+    uint32_t *location = arena_raw(t->arena, n, sizeof *location);
+    struct row **deeper = arena_raw(t->arena, n, sizeof *deeper);
     if (n)
         memcpy(deeper, rows, n * sizeof *deeper);
     for (uint32_t d = 0; n; d++) {
@@ -283,18 +361,21 @@ static bool find_stacks(struct translation *t, struct row *rows, size_t n,
 {
     const struct model_profile *p = t->p;
     struct symbols *s = t->s;
-    struct symbols_stack *wanted = arena_array(t->arena, n, sizeof *wanted);
-    *unknown = (struct unknown_stacks){arena_array(t->arena, n, sizeof *unknown->rows), wanted, 0};
+    const uint32_t *ids = t->locations;
+    struct symbols_stack *wanted = arena_raw(t->arena, n, sizeof *wanted);
+    *unknown = (struct unknown_stacks){arena_raw(t->arena, n, sizeof *unknown->rows), wanted, 0};
     for (size_t i = 0; i < n; i++) {
         const uint32_t *stack = model_stack(p, rows[i].sample);
         uint32_t depth = p->stack_len[rows[i].sample];
         uint64_t a = s->seed[0] + depth, b = s->seed[1];
-        for (uint32_t d = 0; d < depth; d += 2) {
-            uint64_t two = t->locations[stack[d]];
-            if (d + 1 < depth)
-                two |= (uint64_t)t->locations[stack[d + 1]] << 32;
+        for (; depth >= 2; depth -= 2, stack += 2) {
+            uint64_t two = ids[stack[0]] | (uint64_t)ids[stack[1]] << 32;
             a = hash_fold(a ^ two, s->seed[2]);
             b = hash_fold(b + two, s->seed[3]);
+        }
+        if (depth) {
+            a = hash_fold(a ^ ids[*stack], s->seed[2]);
+            b = hash_fold(b + ids[*stack], s->seed[3]);
         }
         wanted[i] = (struct symbols_stack){a, b, 0};
         __builtin_prefetch(&s->stacks[a & s->stack_mask]);
@@ -331,61 +412,80 @@ static void remember_stacks(struct symbols *s, const struct unknown_stacks *unkn
     }
 }
 
-bool symbols_add(struct symbols *s, const struct model_profile *p, struct arena *scratch,
-                 struct symbols_values *v)
+// Whether they are new: without ids. Else they are those of s and of a profile with the tables of
+// p.
+static bool prepare_ids(struct symbols_ids *ids, const struct symbols *s,
+                        const struct model_profile *p, struct arena *scratch)
+{
+    size_t n = p->strings->n + p->n_functions + p->n_mappings + p->n_locations;
+    const void *tables[] = {p->strings, p->functions, p->mappings, p->locations, p->lines};
+    _Static_assert(sizeof tables == sizeof ids->tables, "");
+    if (ids->of == s && ids->n == n && memcmp(ids->tables, tables, sizeof tables) == 0)
+        return false;
+    ids->n = n;
+    memcpy(ids->tables, tables, sizeof tables);
+    if (n > ids->cap) {
+        free(ids->all);
+        ids->all = calloc(n, sizeof *ids->all);
+        ids->cap = ids->all ? n : 0;
+        if (!ids->all)
+            arena_fail(scratch, "no memory to store a profile");
+    } else if (n) {
+        memset(ids->all, 0, n * sizeof *ids->all);
+    }
+    return true;
+}
+
+void symbols_ids_fini(struct symbols_ids *ids)
+{
+    free(ids->all);
+    *ids = (struct symbols_ids){0};
+}
+
+bool symbols_add(struct symbols *s, const struct model_profile *p, struct symbols_ids *ids,
+                 struct arena *scratch, struct symbols_values *v)
 {
     if (!s->indexed)
         symbols_index(s);
     prepare_stacks(s);
+    bool is_new = prepare_ids(ids, s, p, scratch);
+    ids->of = NULL; // unless all of what follows succeeds
     struct translation t = {
         .s = s, .p = p, .arena = scratch, .stage = {.arena = scratch, .base = s}};
-    t.strings = arena_array(scratch, p->strings->n, sizeof *t.strings);
-    t.functions = arena_array(scratch, p->n_functions, sizeof *t.functions);
-    t.mappings = arena_array(scratch, p->n_mappings, sizeof *t.mappings);
-    t.locations = arena_array(scratch, p->n_locations, sizeof *t.locations);
-    struct used used = {arena_array(scratch, p->n_locations, sizeof *used.items), 0};
-    struct row *rows = arena_array(scratch, p->n_samples, sizeof *rows);
+    t.strings = ids->all;
+    t.functions = t.strings + p->strings->n;
+    t.mappings = t.functions + p->n_functions;
+    t.locations = t.mappings + p->n_mappings;
+    struct symbols_samples samples;
+    symbols_samples(p, scratch, &samples);
+    const size_t n_rows = samples.n;
+    const struct store_trace *traces = samples.traces;
+    const bool any_span = samples.spans != NULL;
+    struct row *rows = arena_raw(scratch, n_rows, sizeof *rows);
     uint32_t max = 0;
-    uint32_t span_key = symbols_span_key(p);
-    struct store_trace *traces = symbols_traces(p, scratch);
-    bool any_span = traces != NULL;
-    size_t n_rows = 0;
-    for (size_t i = 0; i < p->n_samples; i++) {
-        const int64_t *values = model_values(p, i);
-        uint32_t c = 0;
-        while (c < p->n_types && values[c] == 0)
-            c++;
-        if (c == p->n_types)
-            continue;
-        uint64_t span = span_key == MODEL_NONE ? 0 : symbols_span(p, i, span_key);
-        any_span |= span != 0;
-        const uint32_t *stack = model_stack(p, i);
-        for (uint32_t d = 0; d < p->stack_len[i]; d++)
-            t.locations[stack[d]] = 1;
-        rows[n_rows++] = (struct row){span, 0, (uint32_t)i};
-    }
-    for (uint32_t i = 0; i < p->n_locations; i++)
-        if (t.locations[i])
-            used.items[used.n++] = i;
-    add_symbols(&t, &used);
+    for (size_t i = 0; i < n_rows; i++)
+        rows[i] = (struct row){any_span ? samples.spans[i] : 0, 0, samples.samples[i]};
+    struct used used = is_new ? find_locations(&t, &samples) : find_more_locations(&t, &samples);
+    if (used.n)
+        add_symbols(&t, &used);
     struct unknown_stacks unknown;
     if (stage_is_over(&t.stage) || !find_stacks(&t, rows, n_rows, &unknown))
         return false;
     for (size_t i = 0; i < n_rows; i++)
         max = rows[i].node > max ? rows[i].node : max;
     if (any_span)
-        qsort_r(rows, n_rows, sizeof *rows, compare_rows, traces);
+        qsort_r(rows, n_rows, sizeof *rows, compare_rows, samples.traces);
     else
-        rows = sort_rows(rows, arena_array(scratch, n_rows, sizeof *rows), n_rows, max);
+        rows = sort_rows(rows, arena_raw(scratch, n_rows, sizeof *rows), n_rows, max);
     uint32_t n = 0;
     for (size_t i = 0; i < n_rows; i++)
         n += i == 0 || rows[i].node != rows[i - 1].node ||
              compare_requests(&rows[i], &rows[i - 1], traces);
     *v = (struct symbols_values){.n = n, .k = p->n_types};
-    v->nodes = arena_array(scratch, n, sizeof *v->nodes);
+    v->nodes = arena_raw(scratch, n, sizeof *v->nodes);
     v->values = arena_array(scratch, (size_t)n * v->k, sizeof *v->values);
-    v->spans = any_span ? arena_array(scratch, n, sizeof *v->spans) : NULL;
-    v->traces = traces ? arena_array(scratch, n, sizeof *v->traces) : NULL;
+    v->spans = any_span ? arena_raw(scratch, n, sizeof *v->spans) : NULL;
+    v->traces = traces ? arena_raw(scratch, n, sizeof *v->traces) : NULL;
     uint32_t to = UINT32_MAX;
     for (size_t i = 0; i < n_rows; i++) {
         if (i == 0 || rows[i].node != rows[i - 1].node ||
@@ -404,5 +504,6 @@ bool symbols_add(struct symbols *s, const struct model_profile *p, struct arena 
     // Last: nothing of above has changed s.
     stage_append(s, &t.stage);
     remember_stacks(s, &unknown);
+    ids->of = s;
     return true;
 }

@@ -116,6 +116,18 @@ static void *room(struct symbols *s, void *items, size_t n, int slot, size_t siz
     return items;
 }
 
+// Jumps out of s->arena when the reader's budget has ended.
+static void spend(struct symbols *s)
+{
+    if (!s->budget || ++s->steps & 16383)
+        return;
+    struct err why;
+    if (budget_check(s->budget) == BUDGET_OK)
+        return;
+    budget_explain(s->budget, &why);
+    arena_fail(s->arena, "%s", why.message);
+}
+
 static void read_strings(struct symbols *s, uint32_t n, struct unpack *text, struct unpack *table)
 {
     size_t size = (size_t)(text->end - text->p);
@@ -123,6 +135,7 @@ static void read_strings(struct symbols *s, uint32_t n, struct unpack *text, str
     s->strings = room(s, s->strings, n, 0, sizeof *s->strings);
     for (uint32_t i = s->n.strings; i < n; i++) {
         uint64_t length = unpack_varint(table);
+        spend(s);
         if (length > size)
             length = unpack_fail(table);
         s->strings[i] = (struct str){at, (size_t)length};
@@ -139,6 +152,7 @@ static void read_tables(struct symbols *s, struct symbols_counts n, struct unpac
     s->functions = room(s, s->functions, n.functions, 1, sizeof *s->functions);
     for (uint32_t i = s->n.functions; i < n.functions; i++) {
         struct symbols_function *f = &s->functions[i];
+        spend(s);
         f->name = read_near(b, &name, n.strings);
         f->system_name = read_near(b, &system_name, n.strings);
         f->filename = read_near(b, &file, n.strings);
@@ -160,6 +174,7 @@ static void read_tables(struct symbols *s, struct symbols_counts n, struct unpac
     uint32_t line = s->n.lines;
     for (uint32_t i = s->n.locations; i < n.locations; i++) {
         struct symbols_location *l = &s->locations[i];
+        spend(s);
         l->mapping = read_near(&streams[SHAPE], &mapping, n.mappings + 1);
         l->address = address += (uint64_t)unpack_signed(&streams[ADDRESS]);
         uint64_t bits = unpack_varint(&streams[SHAPE]);
@@ -169,6 +184,7 @@ static void read_tables(struct symbols *s, struct symbols_counts n, struct unpac
             bits = unpack_fail(&streams[SHAPE]);
         l->n_lines = (uint32_t)(bits >> 1);
         for (uint32_t j = 0; j < l->n_lines; j++, line++) {
+            spend(s);
             s->lines[line].function = read_near(&streams[FUNCTION], &function, n.functions);
             s->lines[line].line = unpack_signed(&streams[LINE]);
             s->lines[line].column = unpack_signed(&streams[COLUMN]);
@@ -185,6 +201,7 @@ static void read_nodes(struct symbols *s, struct symbols_counts n, struct unpack
     s->nodes = room(s, s->nodes, n.nodes, 5, sizeof *s->nodes);
     for (uint32_t i = s->n.nodes; i < n.nodes; i++) {
         uint64_t up = unpack_varint(parents);
+        spend(s);
         if (up == 0 || up > i)
             up = unpack_fail(parents) + 1;
         s->nodes[i].parent = i - (uint32_t)up;
@@ -215,6 +232,7 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
     struct unpack streams[N_STREAMS];
     struct symbols_counts from, to;
     volatile int result = STORE_CORRUPT;
+    const size_t text_before = s->text;
     if (!read_counts(&b, &from) || !read_counts(&b, &to)) {
         err_set(e, "a chunk of symbols is damaged in its first bytes");
         return STORE_CORRUPT;
@@ -234,7 +252,9 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
     struct arena_trap trap;
     if (ARENA_TRY(s->arena, trap)) {
         arena_caught(s->arena, e);
-        result = STORE_BUSY;
+        bool canceled = s->budget && budget_check(s->budget) != BUDGET_OK;
+        s->text = text_before;
+        result = canceled ? SYMBOLS_CANCELED : STORE_BUSY;
         goto out;
     }
     for (int i = 0; i < N_STREAMS; i++)

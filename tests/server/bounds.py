@@ -182,10 +182,18 @@ def numbers(s):
     same('render of large values', s.ask('GET', '/render', query={'query': CPU + '{service_name="large"}', 'from': T - 60, 'until': T + 60}).status, 200)
 
 
+def metrics(s):
+    """/metrics opens no day: it costs about what any other answer costs."""
+    s.push([({'__name__': 'process_cpu', 'service_name': 'old'}, cpu_profile({('main',): 1}, T - d * 86400)) for d in range(25)])
+    plain, _ = cost(s, lambda: [s.ask('GET', '/api/v1/status/buildinfo') for _ in range(100)])
+    seconds, answers = cost(s, lambda: [s.ask('GET', '/metrics') for _ in range(100)])
+    check('/metrics with many days', all(r.status == 200 for r in answers) and seconds < 3 * plain + 0.1 * SLOWNESS, f'{seconds:.2f} s, others {plain:.2f} s')
+
+
 def main(kiln):
     with temporary() as folder:
         s = Server(kiln, folder)
-        for part_of in floods, json_bombs, spans, expressions, numbers:
+        for part_of in floods, json_bombs, spans, expressions, numbers, metrics:
             part_of(s)
         same('the server goes on', s.ask('GET', '/healthz').status, 200)
         same('it ends', s.stop(), 0)

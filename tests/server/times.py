@@ -49,6 +49,10 @@ def window(kiln, folder):
     same('what is there', (total(s, 'window'), total(s, 'mixed')), (3, 0))
     ingest = lambda when: s.ask('POST', '/ingest', b'main;a 5\n', query={'name': 'legacy.cpu', 'from': when, 'until': when + 10}).status
     same('/ingest', (ingest(NOW - DAY), ingest(NOW - 40 * DAY), ingest(NOW + 7200)), (200, 400, 400))
+    for what, when in ('now', NOW), ('no time', 0), ('1970', 5):
+        service = 'again ' + what
+        got = [s.push([(labels(service), cpu_profile(STACKS, when), 'the same id')]).status for _ in range(3)]
+        same(f'a profile of {what} that is sent again', (got, total(s, service)), ([200] * 3, 1))
     same('backfill', push(s, 'old', NOW - 400 * DAY, query='?backfill=1')[0], 200)
     same('backfill: it is there', total(s, 'old'), 1)
     same('backfill is not for the future', push(s, 'old', NOW + 7200, query='?backfill=1')[0], 400)

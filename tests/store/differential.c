@@ -76,7 +76,7 @@ static void settle(int which)
     struct store_stats stats;
     struct err e;
     for (int i = 0; i < 60; i++) {
-        if (store_stats(stores[which], STR(""), &stats, &e))
+        if (store_stats(stores[which], STR(""), NULL, &stats, &e))
             die("stats", &e);
         store_counters(stores[which], &counters);
         if (!counters.spool_bytes)
@@ -536,7 +536,7 @@ static void ask(struct store *store, enum question what, const struct store_sele
         out_printf(&to->text, "%zu addresses, %" PRIu64 "\n", n, sum);
         break;
     default:
-        to->code = store_stats(store, select->tenant, &stats, &e);
+        to->code = store_stats(store, select->tenant, NULL, &stats, &e);
         out_printf(&to->text, "any %d, oldest %" PRId64 ", newest %" PRId64 "\n", stats.any,
                    stats.oldest, stats.newest);
     }

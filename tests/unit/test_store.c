@@ -1,62 +1,16 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "store_fixture.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "query/query.h"
-#include "store_profiles.h"
 
-#define SECOND INT64_C(1000000000)
 // Days that may be open: 32, and those of one more request.
 enum { COMMIT_DAYS_MAX = 32 + STORE_PUT_DAYS };
-#define T0 (INT64_C(20000) * 86400 * SECOND) // the start of a day
 
-static const struct profile_shape SHAPE = {300, 2000, 24, 120, 0x555500000000};
-static const struct str CPU = {"process_cpu:cpu:nanoseconds:cpu:nanoseconds", 43};
 static const struct str SAMPLES = {"process_cpu:samples:count:cpu:nanoseconds", 41};
 static const struct str INUSE = {"memory:inuse_space:bytes:space:bytes", 36};
-
-static char notes[4096];
-
-static void note(void *ctx, const char *text)
-{
-    snprintf(notes, sizeof notes, "%s", text);
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    return remove(path);
-}
-
-struct fixture {
-    char dir[128];
-    struct store *store;
-    struct store_options options;
-    struct arena *arena;
-};
-
-static void reopen(struct fixture *f)
-{
-    // tests/clickhouse runs the same over ClickHouse, each test with a database of its own.
-    const char *clickhouse = getenv("KILN_TEST_CLICKHOUSE");
-    char where[300];
-    struct err e;
-    store_close(f->store);
-    f->options.directory = f->dir;
-    snprintf(where, sizeof where, clickhouse ? "%s/t%s" : "%s%s", clickhouse ? clickhouse : f->dir,
-             clickhouse ? strrchr(f->dir, '-') + 1 : "");
-    f->store = store_open(where, &f->options, &e);
-    if (!f->store)
-        fail_msg("%s", e.message);
-}
 
 // Of files, which ClickHouse looks after itself.
 static void only_embedded(void)
@@ -65,36 +19,8 @@ static void only_embedded(void)
         skip();
 }
 
-static int set_up(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    snprintf(f->dir, sizeof f->dir, "/tmp/kiln-store-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
-    f->options = (struct store_options){.commit_nanos = -1, .maintain_nanos = -1, .note = note};
-    f->arena = arena_new(0);
-    reopen(f);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    store_close(f->store);
-    arena_free(f->arena);
-    nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(f);
-    return 0;
-}
-
-static void must(int code, const struct err *e)
-{
-    if (code)
-        fail_msg("%d: %s", code, e->message);
-}
-
-static void put(struct fixture *f, const char *service, const char *pod, int64_t time,
-                enum profile_kind kind, uint64_t seed, struct str id)
+static void put_timed(struct fixture *f, const char *service, const char *pod, int64_t time,
+                      bool is_untimed, enum profile_kind kind, uint64_t seed, struct str id)
 {
     struct err e;
     struct store_label labels[] = {
@@ -106,11 +32,18 @@ static void put(struct fixture *f, const char *service, const char *pod, int64_t
                           .labels = labels,
                           .n_labels = 3,
                           .time = time,
+                          .is_untimed = is_untimed,
                           .duration = 10 * SECOND,
                           .profile = profile_make(arena, &SHAPE, kind, seed),
                           .id = id};
     must(store_put(f->store, &p, 1, &e), &e);
     arena_free(arena);
+}
+
+static void put(struct fixture *f, const char *service, const char *pod, int64_t time,
+                enum profile_kind kind, uint64_t seed, struct str id)
+{
+    put_timed(f, service, pod, time, false, kind, seed, id);
 }
 
 static struct store_select everything(struct str type)
@@ -295,6 +228,35 @@ static void test_ids_are_stored_once(void **state)
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 4);
 }
 
+// A profile without a time gets another one whenever it is sent.
+static void test_ids_of_profiles_without_a_time(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 3; i++)
+        put_timed(f, "api", "a", T0 + i * SECOND, true, PROFILE_CPU, 1, STR("id-1"));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 1);
+    put_timed(f, "api", "a", T0 + 3 * SECOND, true, PROFILE_CPU, 1, STR("id-2"));
+    put_timed(f, "api", "b", T0 + 3 * SECOND, true, PROFILE_CPU, 1, STR("id-1"));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 3);
+    // With a time it is another profile.
+    put(f, "api", "a", T0 + 3 * SECOND, PROFILE_CPU, 1, STR("id-1"));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 4);
+    only_embedded();
+    // Over midnight; and a deletion forgets these ids, too.
+    put_timed(f, "web", "a", T0 + DAY - SECOND, true, PROFILE_CPU, 1, STR("id-1"));
+    reopen(f);
+    for (int i = 0; i < 2; i++)
+        put_timed(f, "web", "a", T0 + DAY + i * SECOND, true, PROFILE_CPU, 1, STR("id-1"));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 5);
+    uint64_t n;
+    struct err e;
+    must(store_delete_service(f->store, STR("anonymous"), STR("web"), &n, &e), &e);
+    assert_int_equal(n, 1);
+    put_timed(f, "web", "a", T0 + DAY + SECOND, true, PROFILE_CPU, 1, STR("id-1"));
+    assert_int_equal(merge(f, everything(CPU))->n_profiles, 5);
+    check_store(f);
+}
+
 static void test_series_and_labels(void **state)
 {
     struct fixture *f = *state;
@@ -454,6 +416,73 @@ static void test_spans(void **state)
     check_store(f);
 }
 
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+// Stores a profile with so many series, which share 50 functions, and with so many strings that
+// nothing refers to. CPU seconds.
+static double put_series(struct fixture *f, int n_series, int n_strings, int64_t time)
+{
+    struct err e;
+    struct arena *arena = arena_new(0);
+    struct model_builder b;
+    struct store_part *parts;
+    size_t n_parts;
+    model_build(&b, arena);
+    model_build_type(&b, STR("cpu"), STR("nanoseconds"));
+    b.p->period_type = (struct model_value_type){model_build_string(&b, STR("cpu")),
+                                                 model_build_string(&b, STR("nanoseconds"))};
+    for (int i = 0; i < n_strings; i++)
+        model_build_string(&b, str_from(arena_printf(arena, "unused-%d", i)));
+    for (int i = 0; i < n_series; i++) {
+        struct str name = str_from(arena_printf(arena, "f%d", i * 7 % 50));
+        uint32_t stack[2] = {model_build_named_location(&b, name),
+                             model_build_named_location(&b, STR("main"))};
+        model_build_label(&b, STR("k"), str_from(arena_printf(arena, "v%d", i)));
+        model_build_sample(&b, stack, 2, &(int64_t){1});
+    }
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("api")}};
+    must(store_split(b.p, labels, 2, arena, &parts, &n_parts, &e), &e);
+    assert_int_equal(n_parts, n_series);
+    struct store_put *puts = arena_array(arena, n_parts, sizeof *puts);
+    for (size_t i = 0; i < n_parts; i++)
+        puts[i] = (struct store_put){.tenant = STR("anonymous"),
+                                     .labels = parts[i].labels,
+                                     .n_labels = parts[i].n_labels,
+                                     .time = time,
+                                     .duration = SECOND,
+                                     .profile = parts[i].profile};
+    double start = cpu_seconds();
+    must(store_put(f->store, puts, n_parts, &e), &e);
+    double took = cpu_seconds() - start;
+    arena_free(arena);
+    return took;
+}
+
+// A series costs what it has, not what all series of its profile have.
+static void test_many_series(void **state)
+{
+    enum { SERIES = 1500 };
+    struct fixture *f = *state;
+    only_embedded();
+    double few = put_series(f, SERIES, 0, T0), many = put_series(f, SERIES, 400000, T0 + SECOND);
+    assert_true(many < few * 4);
+    struct store_stacks *stacks = merge(f, everything(CPU));
+    assert_int_equal(stacks->n_profiles, 2 * SERIES);
+    char *text = folded(f, stacks), *line = text;
+    size_t n = 0;
+    for (; (line = strchr(line, '\n')); line++)
+        n++;
+    assert_int_equal(n, 50);
+    assert_non_null(strstr(text, "main;f49; 60\n"));
+    check_store(f);
+}
+
 static void test_a_service_can_be_deleted(void **state)
 {
     struct fixture *f = *state;
@@ -492,7 +521,7 @@ static void test_retention(void **state)
     f->options.keep_nanos = 5 * 86400 * SECOND;
     reopen(f);
     must(store_maintain(f->store, false, &e), &e);
-    must(store_stats(f->store, STR("anonymous"), &stats, &e), &e);
+    must(store_stats(f->store, STR("anonymous"), NULL, &stats, &e), &e);
     assert_int_equal(stats.days, 7);
     assert_int_equal(stats.oldest, T0 + 4 * 86400 * SECOND);
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 7);
@@ -500,7 +529,7 @@ static void test_retention(void **state)
     f->options.keep_bytes = stats.bytes / 2;
     reopen(f);
     must(store_maintain(f->store, false, &e), &e);
-    must(store_stats(f->store, STR(""), &stats, &e), &e);
+    must(store_stats(f->store, STR(""), NULL, &stats, &e), &e);
     assert_in_range(stats.days, 2, 5);
     only_embedded();
     // Nothing is ever free enough: all but today go.
@@ -508,7 +537,7 @@ static void test_retention(void **state)
     f->options.keep_free = UINT64_MAX;
     reopen(f);
     must(store_maintain(f->store, false, &e), &e);
-    must(store_stats(f->store, STR(""), &stats, &e), &e);
+    must(store_stats(f->store, STR(""), NULL, &stats, &e), &e);
     assert_int_equal(stats.days, 1);
     assert_int_equal(merge(f, everything(CPU))->n_profiles, 1);
 }
@@ -674,7 +703,7 @@ static uint32_t days_after_care(struct fixture *f)
     struct store_stats stats;
     // ClickHouse gets everything first.
     must(store_maintain(f->store, getenv("KILN_TEST_CLICKHOUSE") != NULL, &e), &e);
-    must(store_stats(f->store, STR(""), &stats, &e), &e);
+    must(store_stats(f->store, STR(""), NULL, &stats, &e), &e);
     return stats.days;
 }
 
@@ -717,6 +746,27 @@ static void test_retention_and_a_clock_ahead(void **state)
     fake_uptime += day;
     fake_now += day;
     assert_int_equal(days_after_care(f), 1);
+}
+
+// A clock that is ahead while hours are closed does not make the store forget ids.
+static void test_ids_and_a_clock_ahead(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    fake_uptime = DAY;
+    f->options.clock = fake_clock;
+    f->options.uptime = uptime_clock;
+    const int64_t ahead[] = {3600 * SECOND * 20, DAY, 3 * DAY};
+    for (int i = 0; i < 3; i++) {
+        fake_now = T0 + 3600 * SECOND * 12;
+        reopen(f);
+        for (int j = 0; j < 3; j++) {
+            put(f, "api", "a", T0 + i * SECOND, PROFILE_CPU, 1, STR("id-1"));
+            assert_int_equal(merge(f, everything(CPU))->n_profiles, i + 1);
+            fake_now = T0 + 3600 * SECOND * 12 + (j == 0 ? ahead[i] : 0);
+            must(store_maintain(f->store, false, &e), &e);
+        }
+    }
 }
 
 // Without new profiles nothing grows older.
@@ -829,6 +879,44 @@ static void test_many_days(void **state)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
+static void put_tenant(struct fixture *f, int tenant, int64_t time)
+{
+    struct err e;
+    struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                   {STR("service_name"), STR("api")}};
+    const struct profile_shape tiny = {4, 2, 4, 1, 0x400000};
+    struct store_put p = {.tenant = str_from(arena_printf(f->arena, "tenant-%d", tenant)),
+                          .labels = labels,
+                          .n_labels = 2,
+                          .time = time,
+                          .profile = profile_make(f->arena, &tiny, PROFILE_CPU, 1)};
+    must(store_put(f->store, &p, 1, &e), &e);
+}
+
+// The days of all tenants that send stay open: closing and opening one takes a dozen syncs. Memory
+// and descriptors limit how many.
+static void test_many_tenants(void **state)
+{
+    only_embedded();
+    enum { TENANTS = 100 };
+    struct fixture *f = *state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (limit.rlim_max < 4096)
+        skip();
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &(struct rlimit){4096, limit.rlim_max}), 0);
+    size_t before = open_files();
+    for (int i = 0; i < TENANTS; i++)
+        put_tenant(f, i, T0);
+    assert_in_range(open_files(), before + 3 * TENANTS, before + 3 * TENANTS + 20);
+    f->options.memory = 2 << 20;
+    reopen(f);
+    for (int i = 0; i < TENANTS; i++)
+        put_tenant(f, i, T0 + SECOND);
+    assert_in_range(open_files(), before, before + 120);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 static void test_bad_puts(void **state)
 {
     struct fixture *f = *state;
@@ -935,6 +1023,43 @@ static void test_many_services(void **state)
     store_counters(f->store, &counters);
     assert_in_range(counters.cache_bytes, 1, f->options.memory);
     check_store(f);
+}
+
+static int count_puts(void *ctx, const struct store_put *puts, size_t n, struct err *e)
+{
+    *(size_t *)ctx += n;
+    return 0;
+}
+
+// An export has every one of them, however many there are.
+static void test_each_of_many_services(void **state)
+{
+    enum { SERVICES = 5000, AT_ONCE = 100 };
+    struct fixture *f = *state;
+    struct err e;
+    only_embedded();
+    const struct profile_shape tiny = {4, 2, 4, 1, 0x400000};
+    struct model_profile *profile = profile_make(f->arena, &tiny, PROFILE_CPU, 1);
+    for (int i = 0; i < SERVICES; i += AT_ONCE) {
+        struct store_label labels[AT_ONCE][2];
+        struct store_put puts[AT_ONCE];
+        char names[AT_ONCE][16];
+        for (int j = 0; j < AT_ONCE; j++) {
+            snprintf(names[j], sizeof names[j], "service-%d", i + j);
+            labels[j][0] = (struct store_label){STR("__name__"), STR("process_cpu")};
+            labels[j][1] = (struct store_label){STR("service_name"), str_from(names[j])};
+            puts[j] = (struct store_put){.tenant = STR("anonymous"),
+                                         .labels = labels[j],
+                                         .n_labels = 2,
+                                         .time = T0,
+                                         .duration = 10 * SECOND,
+                                         .profile = profile};
+        }
+        must(store_put(f->store, puts, AT_ONCE, &e), &e);
+    }
+    size_t found = 0;
+    must(store_each(f->store, count_puts, &found, &e), &e);
+    assert_int_equal(found, SERVICES);
 }
 
 static void test_a_damaged_day(void **state)
@@ -1179,9 +1304,11 @@ int main(int argc, char **argv)
         TEST(test_ranges),
         TEST(test_gauges_are_averaged),
         TEST(test_ids_are_stored_once),
+        TEST(test_ids_of_profiles_without_a_time),
         TEST(test_series_and_labels),
         TEST(test_time_series),
         TEST(test_spans),
+        TEST(test_many_series),
         TEST(test_a_service_can_be_deleted),
         TEST(test_retention),
         TEST(test_means_are_exact),
@@ -1189,13 +1316,16 @@ int main(int argc, char **argv)
         TEST(test_deleted_ids_are_forgotten),
         TEST(test_dropped_days_are_written_again),
         TEST(test_retention_and_a_clock_ahead),
+        TEST(test_ids_and_a_clock_ahead),
         TEST(test_retention_keeps_the_newest),
         TEST(test_many_days),
+        TEST(test_many_tenants),
         TEST(test_backup),
         TEST(test_one_process_at_a_time),
         TEST(test_bad_puts),
         TEST(test_memory_is_bounded),
         TEST(test_many_services),
+        TEST(test_each_of_many_services),
         TEST(test_a_damaged_day),
         TEST(test_damaged_bodies),
         TEST(test_names_that_come_late),

@@ -1,83 +1,19 @@
 // A service within a day is the unit of failure: what is too large, damaged or of another format
 // does not keep the rest from being stored, closed and read.
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "store_fixture.h"
 
-#include <ftw.h>
 #include <pthread.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/out.h"
 #include "store/sqlite.h"
-#include "store_profiles.h"
 
-#define SECOND INT64_C(1000000000)
-#define T0 (INT64_C(20000) * 86400 * SECOND) // the start of a day: 2024-10-04
-#define DAY (86400 * SECOND)
-
-static const struct profile_shape SHAPE = {300, 2000, 24, 120, 0x555500000000};
-static const struct str CPU = {"process_cpu:cpu:nanoseconds:cpu:nanoseconds", 43};
 static const struct str TENANT = {"anonymous", 9};
 
-static char notes[4096];
-
-static void note(void *ctx, const char *text)
+static void reopen_with(struct fixture *f, size_t memory)
 {
-    snprintf(notes, sizeof notes, "%s", text);
-}
-
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-    return remove(path);
-}
-
-struct fixture {
-    char dir[128];
-    struct store *store;
-    struct store_options options;
-    struct arena *arena;
-};
-
-static void reopen(struct fixture *f, size_t memory)
-{
-    struct err e;
-    store_close(f->store);
     f->options.memory = memory;
-    f->store = store_open(f->dir, &f->options, &e);
-    if (!f->store)
-        fail_msg("%s", e.message);
-}
-
-static int set_up(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    snprintf(f->dir, sizeof f->dir, "/tmp/kiln-store-XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
-    f->options = (struct store_options){.commit_nanos = -1, .maintain_nanos = -1, .note = note};
-    f->arena = arena_new(0);
-    reopen(f, 0);
-    *state = f;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *f = *state;
-    store_close(f->store);
-    arena_free(f->arena);
-    nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    free(f);
-    return 0;
-}
-
-static void must(int code, const struct err *e)
-{
-    if (code)
-        fail_msg("%d: %s", code, e->message);
+    reopen(f);
 }
 
 static struct store_label *labels_of(struct arena *arena, const char *service)
@@ -182,10 +118,10 @@ static void change(struct fixture *f, const char *day, const char *sql)
     snprintf(path, sizeof path, "%s/tenants/anonymous/%s.db", f->dir, day);
     store_close(f->store);
     f->store = NULL;
-    must(db_open(&db, path, DB_WRITE, "", INT32_MAX, &e), &e);
+    must(db_open(&db, path, DB_WRITE, NULL, &e), &e);
     must(db_exec(&db, sql, &e), &e);
     db_close(&db);
-    reopen(f, f->options.memory);
+    reopen(f);
 }
 
 static bool exists(struct fixture *f, const char *name)
@@ -210,7 +146,7 @@ static void test_closing_in_little_memory(void **state)
     struct fixture *f = *state;
     struct err e;
     enum { N = 4000, TOGETHER = 100 };
-    reopen(f, 4 << 20);
+    reopen_with(f, 4 << 20);
     struct arena *arena = arena_new(0);
     struct model_profile *all = profile_all(arena, &SHAPE);
     for (int i = 0; i < N; i += TOGETHER) {
@@ -250,7 +186,7 @@ static void test_closing_spans(void **state)
 {
     struct fixture *f = *state;
     struct err e;
-    reopen(f, 1 << 20);
+    reopen_with(f, 1 << 20);
     uint64_t wanted = 7;
     int64_t right = 0;
     for (int i = 0; i < 60; i++) {
@@ -367,14 +303,14 @@ static void test_lower_memory(void **state)
     struct fixture *f = *state;
     struct err e;
     struct total total;
-    reopen(f, 64 << 20);
+    reopen_with(f, 64 << 20);
     for (unsigned i = 0; i < 4; i++)
         must(put_fat(f, "fat", i, 15000, &e), &e);
     must(put(f, TENANT, "quiet", T0, 1, &e), &e);
     int64_t fat = total_of(f, TENANT, "fat").value, quiet = total_of(f, TENANT, "quiet").value;
     static const size_t sizes[] = {32 << 20, 8 << 20, 1 << 20, 64 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        reopen(f, sizes[i]);
+        reopen_with(f, sizes[i]);
         assert_true(total_of(f, TENANT, "quiet").value == quiet);
         int code = ask(f, TENANT, "fat", &total, &e);
         if (code) {
@@ -403,13 +339,49 @@ static void test_lower_memory(void **state)
     assert_true(total_of(f, TENANT, "fat").value == fat);
 }
 
+static void collect(void *ctx, const char *text)
+{
+    struct out *out = ctx;
+    out_text(out, text);
+    out_char(out, '\n');
+}
+
+// A service that does not fit the memory, and damage, do not keep the rest from being checked.
+static void test_check_goes_on(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct out out;
+    reopen_with(f, 64 << 20);
+    must(put_fat(f, "fat", 0, 15000, &e), &e);
+    for (int i = 0; i < 3; i++) {
+        must(put(f, TENANT, i ? "quiet" : "symbols", T0 + i, 1, &e), &e);
+        must(put(f, TENANT, "later", T0 + DAY + i, 1, &e), &e);
+    }
+    change(f, "2024-10-04",
+           "UPDATE symbol SET body=x'0100' WHERE service=(SELECT id FROM service WHERE "
+           "name='symbols');"
+           "UPDATE fresh SET body=x'07ff' WHERE service=(SELECT id FROM service WHERE "
+           "name='quiet')");
+    change(f, "2024-10-05", "UPDATE fresh SET body=x'07ff'");
+    reopen_with(f, 1 << 20);
+    out_init_arena(&out, f->arena);
+    assert_int_equal(store_check(f->store, collect, &out, &e), STORE_CORRUPT);
+    out_char(&out, 0);
+    const char *expected[] = {"\"fat\" was not checked", "limits.memory", "\"symbols\" is damaged",
+                              "2024-10-04.db: service", "2024-10-05.db: service"};
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        if (!strstr(out.p, expected[i]))
+            fail_msg("%s is not in:\n%s", expected[i], out.p);
+}
+
 // Symbols up to the brim, then a restart with the same limits.
 static void test_full_symbols_are_read_again(void **state)
 {
     struct fixture *f = *state;
     struct err e;
     unsigned n = 2000, i = 0;
-    reopen(f, 8 << 20);
+    reopen_with(f, 8 << 20);
     while (n >= 20)
         if (put_fat(f, "fat", i++, n, &e))
             n /= 2;
@@ -417,7 +389,7 @@ static void test_full_symbols_are_read_again(void **state)
     for (int k = 0; k < 3; k++) {
         must(put_fat(f, "fat", 0, 2000, &e), &e);
         assert_int_equal(put_fat(f, "fat", 1000, 2000, &e), STORE_BUSY);
-        reopen(f, f->options.memory);
+        reopen(f);
     }
     assert_false(exists(f, "2024-10-04.db.damaged-1"));
 }
@@ -442,14 +414,14 @@ static void test_neighbors_in_a_commit(void **state)
     struct fixture *f = *state;
     struct err e;
     enum { N = 30 };
-    reopen(f, 16 << 20);
+    reopen_with(f, 16 << 20);
     struct store_put puts[N];
     struct result results[N] = {{0}};
     unsigned n = 0;
     while (!put_fat(f, "fat", n, 1000, &e))
         n++;
     f->options.commit_nanos = 200000000;
-    reopen(f, f->options.memory);
+    reopen(f);
     struct model_profile *huge = fat_profile(f->arena, n + 1, 3000);
     struct model_profile *known = fat_profile(f->arena, 0, 100);
     for (int i = 0; i < N; i++) {
@@ -462,7 +434,7 @@ static void test_neighbors_in_a_commit(void **state)
         while (store_submit(f->store, &puts[i], 1, keep_result, &results[i], &e) == STORE_BUSY)
             usleep(1000);
     }
-    reopen(f, f->options.memory);
+    reopen(f);
     int stored = 0;
     for (int i = 0; i < N; i++) {
         assert_int_equal(results[i].done, 1);
@@ -507,7 +479,7 @@ static void test_days_of_other_formats(void **state)
     for (int i = 0; i < 4; i++)
         must(put(f, TENANT, "a", T0 + i * DAY, 1, &e), &e);
     change(f, "2024-10-04", "PRAGMA user_version=1");
-    change(f, "2024-10-05", "PRAGMA user_version=3");
+    change(f, "2024-10-05", "PRAGMA user_version=99; PRAGMA journal_mode=DELETE");
     struct total total = total_of(f, TENANT, NULL);
     assert_int_equal(total.n, 2);
     assert_int_equal(total.answer.damaged_days, 2);
@@ -532,13 +504,305 @@ static void test_days_of_other_formats(void **state)
     assert_int_equal(put(f, TENANT, "a", T0 + DAY, 1, &e), STORE_FORMAT);
     must(put(f, TENANT, "a", T0 + 2 * DAY, 1, &e), &e);
     assert_false(exists(f, "2024-10-04.db.damaged-1") || exists(f, "2024-10-05.db.damaged-1"));
+    assert_false(exists(f, "2024-10-05.db-wal"));
     must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
     assert_int_equal(store_check(f->store, note, NULL, &e), STORE_CORRUPT);
-    change(f, "2024-10-05", "PRAGMA user_version=2");
+    change(f, "2024-10-05", "PRAGMA user_version=3");
     assert_int_equal(total_of(f, TENANT, NULL).n, 1);
 }
 
-// --- readers ---
+static int put_with_id(struct fixture *f, int64_t time, const char *id, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct store_put p =
+        put_of(arena, TENANT, "a", time, profile_make(arena, &SHAPE, PROFILE_CPU, 1));
+    p.id = str_from(id);
+    int code = store_put(f->store, &p, 1, e);
+    arena_free(arena);
+    return code;
+}
+
+// What version 2 kept of the id of a put of service "a" that was deleted once.
+static void old_ids(char *sql, size_t size, struct arena *arena, int64_t start, const char *id)
+{
+    struct pack b = {.arena = arena};
+    int64_t deletions = (INT64_C(1) << 40) + 1, hour = time(NULL) / 3600;
+    labels_pack(&b, labels_of(arena, "a"), 2);
+    struct id of = id_hash((struct id){(uint64_t)start, (uint64_t)deletions}, b.p, b.n);
+    snprintf(sql, size, "INSERT INTO seen VALUES(%lld,%lld),(%lld,%lld)",
+             (long long)id_hash((struct id){1, 0}, "a", 1).a, (long long)deletions,
+             (long long)id_hash(of, id, strlen(id)).a, (long long)hour);
+}
+
+static const char MAKE_OLD[] =
+    "CREATE TABLE series_3 AS SELECT * FROM series; DROP TABLE series; DROP TABLE seen;"
+    "DROP TABLE IF EXISTS seen_2;"
+    "CREATE TABLE series(id INTEGER PRIMARY KEY, service INTEGER NOT NULL, kind INTEGER NOT NULL,"
+    " hash INTEGER NOT NULL, labels BLOB NOT NULL);"
+    "INSERT INTO series SELECT id, service, kind, id * 12345, labels FROM series_3;"
+    "DROP TABLE series_3; CREATE INDEX series_hash ON series(service, hash);"
+    "CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL); PRAGMA user_version=2";
+
+static int64_t number_of(struct fixture *f, const char *sql)
+{
+    char path[256];
+    struct db db;
+    struct err e;
+    snprintf(path, sizeof path, "%s/tenants/anonymous/2024-10-04.db", f->dir);
+    must(db_open(&db, path, DB_READ, NULL, &e), &e);
+    int64_t n = db_number(&db, sql, -1);
+    db_close(&db);
+    return n;
+}
+
+// A day of version 2 is read as it is, and migrated by whoever writes to it.
+static void test_older_days_are_migrated(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    char sql[300];
+    uint64_t n;
+    for (int written = 0; written < 2; written++) {
+        must(put_with_id(f, T0, "one", &e), &e);
+        must(put(f, TENANT, "b", T0 + SECOND, 2, &e), &e);
+        int64_t value = total_of(f, TENANT, NULL).value;
+        change(f, "2024-10-04", MAKE_OLD);
+        old_ids(sql, sizeof sql, f->arena, T0, "one");
+        change(f, "2024-10-04", sql);
+        struct total total = total_of(f, TENANT, NULL);
+        assert_int_equal(total.n, 2);
+        assert_int_equal(total.answer.damaged_days, 0);
+        assert_true(total.value == value);
+        must(store_check(f->store, note, NULL, &e), &e);
+        assert_int_equal(number_of(f, "PRAGMA user_version"), 2);
+        if (written)
+            must(put_with_id(f, T0, "one", &e), &e);
+        else
+            must(store_maintain(f->store, false, &e), &e);
+        assert_int_equal(number_of(f, "PRAGMA user_version"), 3);
+        assert_int_equal(number_of(f, "SELECT sum(length(hash)) FROM series"), 32);
+        // Ids are known from before.
+        must(put_with_id(f, T0, "one", &e), &e);
+        assert_int_equal(total_of(f, TENANT, NULL).n, 2);
+        assert_true(total_of(f, TENANT, NULL).value == value);
+        // The same series, not another one with the same labels.
+        must(put_with_id(f, T0, "two", &e), &e);
+        must(put_with_id(f, T0, "two", &e), &e);
+        assert_int_equal(total_of(f, TENANT, "a").n, 2);
+        assert_int_equal(number_of(f, "SELECT count(*) FROM series"), 2);
+        // A deletion forgets both kinds of ids.
+        must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+        assert_int_equal(n, 2);
+        must(put_with_id(f, T0, "one", &e), &e);
+        must(put_with_id(f, T0, "two", &e), &e);
+        must(put_with_id(f, T0, "one", &e), &e);
+        assert_int_equal(total_of(f, TENANT, "a").n, 2);
+        must(store_maintain(f->store, true, &e), &e);
+        must(store_check(f->store, note, NULL, &e), &e);
+        assert_int_equal(total_of(f, TENANT, NULL).n, 3);
+        must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+        must(store_delete_service(f->store, TENANT, STR("b"), &n, &e), &e);
+    }
+}
+
+// --- days that are locked, migrated or deleted from ---
+
+// Locks a day as another program does. sqlite3_close unlocks it.
+static sqlite3 *lock_day(struct fixture *f, const char *day)
+{
+    char path[256];
+    sqlite3 *handle;
+    snprintf(path, sizeof path, "%s/tenants/anonymous/%s.db", f->dir, day);
+    assert_int_equal(sqlite3_open(path, &handle), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(handle, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    return handle;
+}
+
+// A day that is locked, and not open yet, keeps nobody but those who write to it.
+static void test_a_locked_day_is_opened_later(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct result result = {0};
+    must(put(f, TENANT, "a", T0, 1, &e), &e);
+    reopen(f);
+    sqlite3 *lock = lock_day(f, "2024-10-04");
+    struct store_put p =
+        put_of(f->arena, TENANT, "a", T0 + SECOND, profile_make(f->arena, &SHAPE, PROFILE_CPU, 2));
+    must(store_submit(f->store, &p, 1, keep_result, &result, &e), &e);
+    for (int i = 0; i < 20; i++) {
+        must(put(f, STR("other"), "a", T0 + i * SECOND, 1, &e), &e);
+        must(put(f, TENANT, "a", T0 + DAY + i * SECOND, 1, &e), &e);
+    }
+    assert_int_equal(__atomic_load_n(&result.done, __ATOMIC_SEQ_CST), 0);
+    sqlite3_close(lock);
+    must(put(f, TENANT, "a", T0 + 2 * SECOND, 3, &e), &e);
+    reopen(f);
+    assert_int_equal(result.done, 1);
+    assert_int_equal(result.code, 0);
+    assert_int_equal(total_of(f, TENANT, NULL).n, 23);
+    assert_int_equal(number_of(f, "PRAGMA auto_vacuum"), 2);
+}
+
+// The driver in place of the store.
+static struct lite *open_driver(struct fixture *f, const struct store_driver **driver)
+{
+    void *d;
+    struct err e;
+    struct store_options options = f->options;
+    options.memory = 16 << 20;
+    options.clock = options.uptime = budget_now;
+    store_close(f->store);
+    f->store = NULL;
+    must(store_sqlite_open(f->dir, &options, driver, &d, &e), &e);
+    return d;
+}
+
+// While a day is migrated the committer goes on with the others.
+static void test_migration_holds_up_nobody(void **state)
+{
+    struct fixture *f = *state;
+    const struct store_driver *driver;
+    struct err e;
+    must(put(f, TENANT, "a", T0, 1, &e), &e);
+    change(f, "2024-10-04", MAKE_OLD);
+    struct lite *lite = open_driver(f, &driver);
+    struct model_profile *profile = profile_make(f->arena, &SHAPE, PROFILE_CPU, 1);
+    struct store_put puts[] = {put_of(f->arena, TENANT, "a", T0 + SECOND, profile),
+                               put_of(f->arena, TENANT, "a", T0 + DAY, profile),
+                               put_of(f->arena, STR("other"), "a", T0, profile)};
+    struct store_request requests[3] = {{0}}, *all[3];
+    for (int i = 0; i < 3; i++) {
+        requests[i] = (struct store_request){.puts = &puts[i], .n = 1};
+        all[i] = &requests[i];
+    }
+    pthread_mutex_lock(&lite->migration);
+    sqlite_commit(lite, all, 3);
+    assert_int_equal(requests[0].code, STORE_LATER);
+    must(requests[1].code, &requests[1].error);
+    must(requests[2].code, &requests[2].error);
+    assert_int_equal(number_of(f, "PRAGMA user_version"), 2);
+    pthread_mutex_unlock(&lite->migration);
+    while (requests[0].code == STORE_LATER) {
+        usleep(1000);
+        sqlite_commit(lite, all, 1);
+    }
+    must(requests[0].code, &requests[0].error);
+    assert_int_equal(number_of(f, "PRAGMA user_version"), 3);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM fresh"), 2);
+    driver->close(lite);
+}
+
+// A deletion that the end of the process interrupts: nobody sees the rest, and maintenance deletes
+// it.
+static void test_an_interrupted_deletion(void **state)
+{
+    struct fixture *f = *state;
+    const struct store_driver *driver;
+    struct err e;
+    uint64_t n;
+    for (int i = 0; i < 5; i++)
+        must(put(f, TENANT, i % 2 ? "b" : "a", T0 + i * SECOND, (uint64_t)i, &e), &e);
+    must(store_maintain(f->store, true, &e), &e);
+    must(put(f, TENANT, "a", T0, 9, &e), &e);
+    int64_t services = number_of(f, "SELECT count(*) FROM service");
+    struct lite *lite = open_driver(f, &driver);
+    lite->stopping = true;
+    assert_int_equal(sqlite_delete_service(lite, TENANT, STR("a"), &n, &e), STORE_BUSY);
+    driver->close(lite);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM service"), services);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM fresh"), 1);
+    reopen(f);
+    assert_int_equal(total_of(f, TENANT, NULL).n, 2);
+    assert_int_equal(total_of(f, TENANT, "a").n, 0);
+    must(store_check(f->store, note, NULL, &e), &e);
+    // The name is free, and what has it now stays.
+    must(put(f, TENANT, "a", T0, 7, &e), &e);
+    assert_int_equal(total_of(f, TENANT, "a").n, 1);
+    must(store_maintain(f->store, false, &e), &e);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM service"), 2);
+    assert_int_equal(number_of(f, "SELECT count(DISTINCT service) FROM symbol"), 2);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM series"), 2);
+    assert_int_equal(total_of(f, TENANT, NULL).n, 3);
+    must(store_check(f->store, note, NULL, &e), &e);
+}
+
+static void *put_again_and_again(void *arg)
+{
+    struct fixture *f = arg;
+    struct err e;
+    for (uint64_t i = 0; i < 300; i++)
+        must(put(f, TENANT, "a", T0 + (int64_t)i * SECOND, i % 5, &e), &e);
+    return NULL;
+}
+
+// Every profile that is put while its service is deleted is either deleted, and counted, or kept.
+static void test_put_while_deleting(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    uint64_t n, removed = 0;
+    pthread_t thread, closer;
+    struct closer c = {.f = f};
+    assert_int_equal(pthread_create(&thread, NULL, put_again_and_again, f), 0);
+    assert_int_equal(pthread_create(&closer, NULL, close_again_and_again, &c), 0);
+    for (int i = 0; i < 10; i++) {
+        must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+        removed += n;
+    }
+    pthread_join(thread, NULL);
+    c.stop = true;
+    pthread_join(closer, NULL);
+    assert_int_equal(removed + total_of(f, TENANT, "a").n, 300);
+    must(store_check(f->store, note, NULL, &e), &e);
+    must(store_delete_service(f->store, TENANT, STR("a"), &n, &e), &e);
+    assert_int_equal(removed + n, 300);
+    assert_int_equal(number_of(f, "SELECT (SELECT count(*) FROM fresh) + (SELECT count(*) FROM "
+                                  "block) + (SELECT count(*) FROM symbol)"),
+                     0);
+}
+
+// --- disks ---
+
+// SQLite's default file system, except that no shared memory can be made while no_shared_memory is
+// set: what readers of a day without a log see on a full disk.
+static _Atomic bool no_shared_memory;
+static sqlite3_vfs *real_files;
+static sqlite3_io_methods methods;
+static int (*real_map)(sqlite3_file *, int, int, int, void volatile **);
+
+static int failing_map(sqlite3_file *file, int region, int size, int extend, void volatile **map)
+{
+    return no_shared_memory ? SQLITE_IOERR_SHMSIZE : real_map(file, region, size, extend, map);
+}
+
+static int open_failing(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out)
+{
+    int rc = real_files->xOpen(real_files, name, file, flags, out);
+    if (rc == SQLITE_OK && file->pMethods->iVersion >= 2 && file->pMethods->xShmMap) {
+        methods = *file->pMethods;
+        real_map = methods.xShmMap;
+        methods.xShmMap = failing_map;
+        file->pMethods = &methods;
+    }
+    return rc;
+}
+
+static void use_failing_files(bool on)
+{
+    static sqlite3_vfs failing;
+    if (!real_files) {
+        real_files = sqlite3_vfs_find(NULL);
+        failing = *real_files;
+        failing.zName = "failing";
+        failing.xOpen = open_failing;
+    }
+    no_shared_memory = false;
+    if (on)
+        sqlite3_vfs_register(&failing, 1);
+    else
+        sqlite3_vfs_unregister(&failing);
+}
 
 static void put_into(void *driver, struct arena *arena, uint64_t seed)
 {
@@ -549,21 +813,64 @@ static void put_into(void *driver, struct arena *arena, uint64_t seed)
     must(r.code, &r.error);
 }
 
+// A connection that was made while the disk was full cannot see the log that comes later.
+static void test_readers_of_a_full_disk(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    use_failing_files(true);
+    must(put(f, TENANT, "a", T0, 1, &e), &e);
+    reopen(f);
+    no_shared_memory = true;
+    assert_int_equal(total_of(f, TENANT, NULL).n, 1);
+    no_shared_memory = false;
+    for (uint64_t i = 2; i < 5; i++) {
+        must(put(f, TENANT, "a", T0 + (int64_t)i * SECOND, i, &e), &e);
+        assert_int_equal(total_of(f, TENANT, NULL).n, i);
+    }
+    use_failing_files(false);
+}
+
+// A file that changes under a reader that could not lock it is no damage, and nothing that was read
+// is used.
+static void test_changes_under_a_reader(void **state)
+{
+    struct fixture *f = *state;
+    const struct store_driver *driver;
+    struct err e;
+    struct reader *reader;
+    use_failing_files(true);
+    must(put(f, TENANT, "api", T0, 1, &e), &e);
+    struct lite *lite = open_driver(f, &driver);
+    for (uint64_t written = 0; written < 3; written++) {
+        no_shared_memory = true;
+        must(reader_take(lite, TENANT, day_of(T0), &reader, &e), &e);
+        no_shared_memory = false;
+        assert_true(reader->db.without_log);
+        if (written)
+            put_into(lite, f->arena, written);
+        if (written == 2) // The log goes into the file.
+            day_close(lite, lite->days);
+        assert_int_equal(reader_give(lite, reader, 0, &e), written ? STORE_FULL : 0);
+        while (lite->days)
+            day_close(lite, lite->days);
+    }
+    driver->close(lite);
+    use_failing_files(false);
+    reopen(f);
+    assert_int_equal(total_of(f, TENANT, NULL).n, 3);
+}
+
+// --- readers ---
+
 // Who reads symbols keeps them as they are, and nobody waits for him: neither other readers nor
 // those who need newer ones.
 static void test_readers_share_symbols(void **state)
 {
     struct fixture *f = *state;
     const struct store_driver *driver;
-    void *d;
     struct err e;
-    struct store_options options = f->options;
-    options.memory = 16 << 20;
-    options.clock = options.uptime = budget_now;
-    store_close(f->store);
-    f->store = NULL;
-    must(store_sqlite_open(f->dir, &options, &driver, &d, &e), &e);
-    struct lite *lite = d;
+    struct lite *lite = open_driver(f, &driver);
     ZSTD_DCtx *zstd = ZSTD_createDCtx();
     struct reader *reader;
     struct reader_symbols *held[4];
@@ -571,7 +878,7 @@ static void test_readers_share_symbols(void **state)
     for (int i = 0; i < 2; i++) {
         must(reader_take(lite, TENANT, day_of(T0), &reader, &e), &e);
         must(reader_symbols_take(lite, reader, 1, zstd, &held[i], &e), &e);
-        reader_give(lite, reader);
+        must(reader_give(lite, reader, 0, &e), &e);
     }
     assert_ptr_equal(held[0], held[1]);
     uint32_t before = held[0]->symbols->n.nodes;
@@ -579,7 +886,7 @@ static void test_readers_share_symbols(void **state)
         put_into(lite, f->arena, (uint64_t)i);
         must(reader_take(lite, TENANT, day_of(T0), &reader, &e), &e);
         must(reader_symbols_take(lite, reader, 1, zstd, &held[i], &e), &e);
-        reader_give(lite, reader);
+        must(reader_give(lite, reader, 0, &e), &e);
         assert_true(held[i]->symbols->n.nodes > held[i - 1]->symbols->n.nodes);
     }
     assert_int_equal(held[0]->symbols->n.nodes, before);
@@ -593,8 +900,8 @@ static void test_readers_share_symbols(void **state)
     assert_null(lite->symbols->next);
     assert_int_equal(lite->read_symbols, lite->symbols->size);
     ZSTD_freeDCtx(zstd);
-    driver->close(d);
-    reopen(f, 0);
+    driver->close(lite);
+    reopen(f);
 }
 
 // --- time ---
@@ -696,10 +1003,18 @@ int main(int argc, char **argv)
         TEST(test_one_hour_cannot_be_closed),
         TEST(test_read_and_put_while_closing),
         TEST(test_lower_memory),
+        TEST(test_check_goes_on),
         TEST(test_full_symbols_are_read_again),
         TEST(test_neighbors_in_a_commit),
         TEST(test_damaged_symbols_of_a_service),
         TEST(test_days_of_other_formats),
+        TEST(test_older_days_are_migrated),
+        TEST(test_a_locked_day_is_opened_later),
+        TEST(test_migration_holds_up_nobody),
+        TEST(test_an_interrupted_deletion),
+        TEST(test_put_while_deleting),
+        TEST(test_readers_of_a_full_disk),
+        TEST(test_changes_under_a_reader),
         TEST(test_readers_share_symbols),
         TEST(test_packing_spans_is_quick),
         TEST(test_deep_and_flat_stacks),

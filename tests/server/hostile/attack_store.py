@@ -1,15 +1,17 @@
 """What services, days, clocks and disks do to the store."""
 import glob
+import gzip
 import json
 import os
 import random
 import shutil
 import sqlite3
 import subprocess
+import threading
 import time
 
 from clients import push_body
-from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, bearer, labels_of
+from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, at_once, bearer, labels_of
 from faults import BROKEN, FULL, READ_ONLY, Faults
 from harness import Profile, cpu_profile, field, message, packed, temporary, until
 from scenario import Skip, scenario
@@ -251,6 +253,57 @@ def other_formats(ctx):
         ctx.check('a backup has the other days', r.returncode in (0, 1) and set(days[2:]) <= set(copied), (r.returncode, r.stderr[-200:], copied))
 
 
+def series_profile(n, strings):
+    """n series, made by a text label of the samples, and strings that nothing refers to."""
+    p = Profile([('samples', 'count'), ('cpu', 'nanoseconds')], ('cpu', 'nanoseconds', 10**7), time=time.time_ns(), duration=10**10)
+    m = p.mapping(0x400000, 0x500000, 0, '/bin/app', 'abcdef')
+    at = p.location([(p.function('f', 'a.c'), 1, 0)], m, 0x400010)
+    for i in range(n):
+        p.sample([at], [1, 10**7], [('k', f'v{i}')])
+    for i in range(strings):
+        p.string(f'{i:x}')
+    return p.bytes()
+
+
+@scenario('many series')
+def many_series(ctx):
+    """One push of many series, of a profile with many strings or of many services, is stored between the pushes of others."""
+    zipped = {**PROTO, **bearer(BAD), 'Content-Encoding': 'gzip'}
+    strings = gzip.compress(push_body(labels_of('strings'), series_profile(3000, 200000)), 1)
+    series = gzip.compress(push_body(labels_of('series'), series_profile(30000, 0)), 1)
+    one = cpu_profile({('main', 'f'): 1}, time.time())
+    services = gzip.compress(b''.join(push_body(labels_of(f's{i}'), one) for i in range(10000)), 1)
+    with Crowd(ctx) as c:
+        for what, body in ('strings', strings), ('series', series), ('services', services):
+            with c.attack(what, least=2):
+                status, data = c.server.post(PUSH, body, zipped)
+            ctx.check(f'{what}: stored', status == 200, (status, data[:200]))
+        ctx.same('all series are there', c.server.total('series', bearer(BAD)), 30000 * 10**7)
+        ctx.check('memory', c.server.peak() < ctx.memory, f'{c.server.peak()} MiB')
+
+
+@scenario('pushes of old days')
+def old_days(ctx):
+    """Pushes of one day each into 31 days, at the same time: others wait for a few of them at most."""
+    with Crowd(ctx, {'past': '0'}) as c:
+        statuses = set()
+
+        def send(day):
+            body = push_body(labels_of('old'), cpu_profile({('main', 'f'): 1}, time.time() - 86400 * day))
+            statuses.add(c.server.post(PUSH, body, {**PROTO, **bearer(BAD)})[0])
+
+        def send_all(first):
+            end, day = time.monotonic() + 4, first
+            while time.monotonic() < end:
+                send(day % 31)
+                day += 7
+        for day in range(31):  # A new file takes a dozen syncs.
+            send(day)
+        with c.attack('31 days', least=4):
+            at_once([lambda k=k: send_all(k) for k in range(24)])
+        ctx.same('statuses', statuses, {200})
+
+
 @scenario('slow disk')
 def slow_disk(ctx):
     """While a sync takes a second, nobody waits but those who push."""
@@ -290,3 +343,61 @@ def bad_disk(ctx):
                 ctx.check(f'{what}: goes on', until(lambda: push()[0] == 200, 10))
                 stored += 1
             ctx.same('what was acknowledged', s.total('x', h), stored * 10**7)
+
+
+OLD_FORMAT = '''
+CREATE TABLE series_3 AS SELECT * FROM series; DROP TABLE series; DROP TABLE seen;
+CREATE TABLE series(id INTEGER PRIMARY KEY, service INTEGER NOT NULL, kind INTEGER NOT NULL, hash INTEGER NOT NULL, labels BLOB NOT NULL);
+WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c WHERE x < 150000)
+    INSERT INTO series(service, kind, hash, labels) SELECT service, kind, random(), labels || randomblob(300) FROM c, series_3 WHERE x;
+DROP TABLE series_3; CREATE INDEX series_hash ON series(service, hash);
+CREATE TABLE seen(id INTEGER PRIMARY KEY, hour INTEGER NOT NULL); PRAGMA user_version=2;
+'''
+
+
+@scenario('days of one tenant')
+def days_of_one_tenant(ctx):
+    """A locked day, a day of the old format and a long deletion of one tenant: the others do not wait."""
+    with Crowd(ctx) as c:
+        s, h, now = c.server, {**PROTO, **bearer(BAD)}, time.time()
+        folder = f'{c.folder.name}/data/tenants/bad'
+        path = lambda d: f'{folder}/{time.strftime("%Y-%m-%d", time.gmtime(now - d * 86400))}.db'
+        push = lambda d: s.post(PUSH, push_body(labels_of('x'), cpu_profile({('main', 'f'): 1}, now - d * 86400)), h)
+        ctx.same('setup', push(0)[0], 200)
+        source = sqlite3.connect(path(0), timeout=10)
+
+        def copy_day(d, script=''):
+            """A day that the server has not opened."""
+            made = sqlite3.connect(path(d) + '.new')
+            source.backup(made)
+            made.executescript('PRAGMA journal_mode=DELETE; PRAGMA synchronous=OFF;' + script)
+            made.close()
+            os.rename(path(d) + '.new', path(d))
+        copy_day(5)
+        lock = sqlite3.connect(path(5), isolation_level=None)
+        lock.execute('PRAGMA journal_mode=WAL')
+        lock.execute('BEGIN IMMEDIATE')
+        results = []
+        pushes = [threading.Thread(target=lambda: results.append(push(5))) for _ in range(3)]
+        with c.attack('a locked day', least=3):
+            for t in pushes:
+                t.start()
+        lock.execute('ROLLBACK')
+        for t in pushes:
+            t.join()
+        ctx.check('pushes into it are stored afterwards', [r[0] for r in results] == [200] * 3, results)
+        copy_day(6, OLD_FORMAT)
+        with c.attack('a day of the old format', least=1):
+            status, data = push(6)
+        ctx.check('is migrated', status == 200, (status, data[:200]))
+        db = sqlite3.connect(path(6), timeout=10)
+        ctx.same('to the new one', db.execute('PRAGMA user_version').fetchone()[0], 3)
+        db.close()
+        source.execute('WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c WHERE x<60000) '
+                       'INSERT INTO fresh SELECT service, hour, series, time + x, 0, head, body || randomblob(600) FROM fresh, c')
+        source.commit()
+        source.close()
+        with c.attack('a deletion', least=1):
+            status, data = s.post('/api/v1/services/delete?service_name=x', b'{}', {**JSON, **bearer(BAD)})
+        ctx.check('deletes', status == 200 and json.loads(data)['removed'] >= 60001, (status, data[:200]))
+        ctx.same('everything', s.services(bearer(BAD), span=10 * 86400), [])

@@ -25,7 +25,7 @@ SERVICE = 'well-behaved'
 TIMEOUT = 30
 # Seconds between two requests of a kind. A fresh client opens a connection for each request, as
 # the health checks of orchestrators do.
-EVERY = {'push': 0.2, 'query': 0.2, 'ready': 0.05, 'healthz': 0.05, 'fresh': 0.2, 'echo': 0.05}
+EVERY = {'push': 0.2, 'query': 0.2, 'ready': 0.05, 'healthz': 0.05, 'metrics': 0.1, 'fresh': 0.2, 'echo': 0.05}
 
 
 def push_body(labels, profile, identifier=None):
@@ -46,6 +46,8 @@ def request_of(kind, token, number):
         body = json.dumps({'profileTypeID': CPU, 'labelSelector': '{service_name="%s"}' % SERVICE,
                            'start': now - 3600000, 'end': now + 60000}).encode()
         return 'POST', MERGE, body, {**headers, 'Content-Type': 'application/json'}
+    if kind == 'metrics':
+        return 'GET', '/metrics', None, headers
     return 'GET', '/healthz' if kind == 'healthz' else '/ready', None, {}
 
 

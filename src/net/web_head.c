@@ -1,0 +1,117 @@
+// Heads that two readers could take for different requests (request smuggling): a proxy in front of
+// this server, or libmicrohttpd itself.
+#include <strings.h>
+
+#include "net/web_server.h"
+
+// --- what libmicrohttpd found ---
+
+struct framing {
+    unsigned lengths, encodings, hosts, malformed;
+};
+
+// RFC 9110, 5.6.2
+static bool is_token(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (p[i] <= ' ' || p[i] == 0x7f || strchr("\"(),/:;<=>?@[\\]{}", p[i]))
+            return false;
+    return n > 0;
+}
+
+// A tab may be in a value, other control characters may not.
+static bool is_field_value(const char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (((unsigned char)p[i] < ' ' && p[i] != '\t') || p[i] == 0x7f)
+            return false;
+    return true;
+}
+
+static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, const char *name,
+                                     size_t n_name, const char *value, size_t n_value)
+{
+    struct framing *f = context;
+    (void)kind;
+    f->malformed += !is_token(name, n_name) || (value && !is_field_value(value, n_value));
+    f->lengths += strcasecmp(name, "Content-Length") == 0;
+    f->encodings += strcasecmp(name, "Transfer-Encoding") == 0;
+    f->hosts += strcasecmp(name, "Host") == 0;
+    return MHD_YES;
+}
+
+// --- what it passed over ---
+
+// libmicrohttpd 0.9 takes a header without a name for the end of the head, a NUL for the end of a
+// value, and LF for CRLF; 1.0 refuses them (MHD_OPTION_STRICT_FOR_CLIENT). It parses heads where
+// they were received: it replaces the colon, CR and LF by NULs, and what it reports points there.
+// So what it found is compared with the bytes: they must be the version, CRLF, then of each header
+// its name, a colon, blanks, its value and CRLF, and another CRLF at the end.
+static bool parses_in_place(void)
+{
+    static const char *const versions[] = {"0.9.75", "0.9.76", "0.9.77"};
+    for (size_t i = 0; i < sizeof versions / sizeof *versions; i++)
+        if (strcmp(web_library.get_version(), versions[i]) == 0)
+            return true;
+    return false;
+}
+
+struct head_bytes {
+    const char *at, *end; // what was not compared yet
+    bool differs;
+};
+
+static void skip_line_end(struct head_bytes *h)
+{
+    h->differs |= h->end - h->at < 2 || h->at[0] || h->at[1];
+    h->at += h->differs ? 0 : 2;
+}
+
+// The next bytes are these n, at this very place.
+static void skip_text(struct head_bytes *h, const char *text, size_t n)
+{
+    h->differs |= text != h->at || n > (size_t)(h->end - h->at);
+    h->at += h->differs ? 0 : n;
+}
+
+static enum MHD_Result compare_header(void *context, enum MHD_ValueKind kind, const char *name,
+                                      size_t n_name, const char *value, size_t n_value)
+{
+    struct head_bytes *h = context;
+    (void)kind;
+    skip_text(h, name, n_name);
+    h->differs |= h->at == h->end || *h->at;
+    if (!h->differs)
+        h->at++;
+    while (!h->differs && h->at < h->end && (*h->at == ' ' || *h->at == '\t'))
+        h->at++;
+    skip_text(h, value, n_value);
+    skip_line_end(h);
+    return h->differs ? MHD_NO : MHD_YES;
+}
+
+static bool differs_from_bytes(struct web_request *r, const char *method, const char *version)
+{
+    const union MHD_ConnectionInfo *info =
+        web_library.get_connection_info(r->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    size_t n = info ? info->header_size : 0;
+    if (version < method || version >= method + n) // there is none
+        return true;
+    struct head_bytes h = {.at = version, .end = method + n};
+    skip_text(&h, version, strnlen(version, (size_t)(h.end - version)));
+    skip_line_end(&h);
+    web_library.get_connection_values_n(r->connection, MHD_HEADER_KIND, compare_header, &h);
+    skip_line_end(&h);
+    return h.differs || h.at != h.end;
+}
+
+bool web_head_is_ambiguous(struct web_request *r, const char *method, const char *version)
+{
+    struct framing f = {0, 0, 0, 0};
+    web_library.get_connection_values_n(r->connection, MHD_HEADER_KIND, count_framing, &f);
+    struct str encoding = web_header(&r->x, "Transfer-Encoding");
+    bool unknown = encoding.p && !(encoding.n == 7 && strncasecmp(encoding.p, "chunked", 7) == 0);
+    return f.malformed || f.lengths > 1 || f.encodings > 1 || f.hosts > 1 ||
+           (f.lengths && f.encodings) || unknown ||
+           (parses_in_place() && differs_from_bytes(r, method, version));
+}

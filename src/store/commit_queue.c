@@ -1,0 +1,243 @@
+#include "store/commit_queue.h"
+
+#include <stdlib.h>
+
+// A tenant with requests that wait or are being committed.
+struct waiting_tenant {
+    char name[151];
+    size_t bytes, n;
+    size_t taken;   // cost, into the batch that is being made
+    int64_t newest; // day that waits, of whole requests
+    uint64_t turn;  // when it was last its turn
+    struct waiting_tenant *next;
+};
+
+// The tenant with a name; NULL: nothing of it waits.
+static struct waiting_tenant *find_tenant(const struct commit_queue *q, struct str name)
+{
+    struct waiting_tenant *t = q->tenants;
+    while (t && !str_eq(str_from(t->name), name))
+        t = t->next;
+    return t;
+}
+
+// The same, made if there is none. NULL: no memory.
+static struct waiting_tenant *use_tenant(struct commit_queue *q, struct str name)
+{
+    struct waiting_tenant *t = find_tenant(q, name);
+    if (t || !(t = calloc(1, sizeof *t)))
+        return t;
+    memcpy(t->name, name.p, name.n);
+    t->next = q->tenants;
+    q->tenants = t;
+    q->n_tenants++;
+    return t;
+}
+
+void commit_queue_forget(struct commit_queue *q, const struct store_request *r)
+{
+    struct waiting_tenant *t = r->tenant;
+    q->bytes -= r->bytes;
+    t->bytes -= r->bytes;
+    if (--t->n)
+        return;
+    for (struct waiting_tenant **at = &q->tenants; *at; at = &(*at)->next)
+        if (*at == t) {
+            *at = t->next;
+            break;
+        }
+    q->n_tenants--;
+    free(t);
+}
+
+void commit_queue_init(struct commit_queue *q, size_t limit)
+{
+    *q = (struct commit_queue){.limit = limit};
+    q->last = &q->first;
+}
+
+// --- what is committed together ---
+
+// What is committed together, in bytes of what waits: who comes after it waits for about so much. A
+// put takes time however small it is.
+enum { BATCH_COST = 16 << 20, PUT_COST = 32 << 10 };
+
+static size_t cost_of(const struct store_request *r)
+{
+    return r->bytes + r->n * PUT_COST;
+}
+
+static void begin_batch(struct commit_queue *q)
+{
+    for (struct waiting_tenant *t = q->tenants; t; t = t->next) {
+        t->taken = 0;
+        t->newest = INT64_MIN;
+    }
+    for (const struct store_request *r = q->first; r; r = r->next)
+        if (!r->is_part && r->last_day > r->tenant->newest)
+            r->tenant->newest = r->last_day;
+}
+
+// Whether a request waits for its tenant's turn: each further day would be one more file to sync.
+static bool takes_turns(const struct store_request *r)
+{
+    return r->is_part || r->first_day < r->tenant->newest - 1;
+}
+
+static bool has_others(const struct commit_queue *q)
+{
+    const struct store_request *r = q->first;
+    while (r && takes_turns(r))
+        r = r->next;
+    return r;
+}
+
+// The first request of the tenant whose turn it is; NULL: there is none.
+static const struct store_request *find_turn(const struct commit_queue *q)
+{
+    const struct store_request *found = NULL;
+    for (const struct store_request *r = q->first; r; r = r->next)
+        if (takes_turns(r) && (!found || r->tenant->turn < found->tenant->turn))
+            found = r;
+    return found;
+}
+
+static size_t take_out(struct store_request **at, struct store_request **requests, size_t n)
+{
+    requests[n] = *at;
+    *at = (*at)->next;
+    return n + 1;
+}
+
+// Each tenant has its share, so that one with much to store does not hold up the others: their
+// first request is taken if it is within the share, however much was taken before it.
+static size_t take_shares(struct commit_queue *q, struct store_request **requests, size_t most)
+{
+    size_t n = 0, cost = 0, share = BATCH_COST / (q->n_tenants ? q->n_tenants : 1);
+    struct store_request **at = &q->first;
+    while (*at && n < most) {
+        struct store_request *r = *at;
+        size_t after = r->tenant->taken + cost_of(r);
+        if (takes_turns(r) || (after > share && (r->tenant->taken || cost >= BATCH_COST))) {
+            at = &r->next;
+            continue;
+        }
+        r->tenant->taken = after;
+        cost += cost_of(r);
+        n = take_out(at, requests, n);
+    }
+    return n;
+}
+
+static bool is_day_of(int64_t day, const struct store_request *r)
+{
+    return day == r->first_day || day == r->last_day;
+}
+
+// Of one tenant, and of the days of one request.
+static size_t take_turn(struct commit_queue *q, const struct store_request *like,
+                        struct store_request **requests, size_t most)
+{
+    size_t n = 0, cost = 0;
+    const struct store_request days = *like;
+    struct waiting_tenant *tenant = like->tenant;
+    for (struct store_request **at = &q->first; *at && n < most && cost < BATCH_COST;) {
+        struct store_request *r = *at;
+        if (r->tenant != tenant || !takes_turns(r) || !is_day_of(r->first_day, &days) ||
+            !is_day_of(r->last_day, &days) || (cost && cost + cost_of(r) > BATCH_COST)) {
+            at = &r->next;
+            continue;
+        }
+        cost += cost_of(r);
+        n = take_out(at, requests, n);
+    }
+    tenant->turn = ++q->turns;
+    return n;
+}
+
+size_t commit_queue_take(struct commit_queue *q, struct store_request **requests, size_t most)
+{
+    begin_batch(q);
+    const struct store_request *turn = q->turn_next || !has_others(q) ? find_turn(q) : NULL;
+    size_t n = turn ? take_turn(q, turn, requests, most) : take_shares(q, requests, most);
+    q->turn_next = !turn;
+    for (q->last = &q->first; *q->last; q->last = &(*q->last)->next)
+        ;
+    q->n_waiting -= n;
+    return n;
+}
+
+// How long a request comes again and again before it fails.
+#define LATER_NANOS (INT64_C(10) * 1000000000)
+
+size_t commit_queue_return(struct commit_queue *q, struct store_request **requests, size_t n,
+                           int64_t now)
+{
+    struct store_request *again = NULL, **last = &again;
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct store_request *r = requests[i];
+        if (r->code != STORE_LATER || (r->later && now - r->later > LATER_NANOS)) {
+            r->code = r->code == STORE_LATER ? STORE_BUSY : r->code;
+            requests[left++] = r;
+            continue;
+        }
+        r->later = r->later ? r->later : now;
+        r->code = 0;
+        r->profiles = r->samples = r->repeated = 0;
+        *last = r;
+        last = &r->next;
+        q->n_waiting++;
+    }
+    if (again && !q->turn_next) {
+        *last = NULL;
+        *q->last = again;
+        q->last = last;
+    } else if (again) {
+        *last = q->first;
+        q->first = again;
+        for (q->last = last; *q->last; q->last = &(*q->last)->next)
+            ;
+    }
+    return left;
+}
+
+bool commit_queue_is_full(const struct commit_queue *q, struct str tenant, size_t bytes,
+                          struct err *e)
+{
+    size_t limit = q->limit, waiting = q->bytes;
+    if (waiting <= limit / 2 || waiting + bytes <= limit)
+        return false;
+    const struct waiting_tenant *t = find_tenant(q, tenant);
+    if ((t ? t->bytes : 0) + bytes <= limit / (q->n_tenants + (t ? 0 : 1)))
+        return false;
+    err_set(e,
+            "profiles of %zu bytes wait to be stored and %zu more would be above the limit of "
+            "%zu: try again in a second",
+            waiting, bytes, limit);
+    return true;
+}
+
+int commit_queue_add(struct commit_queue *q, struct str tenant, struct store_request *first,
+                     struct err *e)
+{
+    size_t bytes = 0;
+    for (struct store_request *r = first; r; r = r->next)
+        bytes += r->bytes;
+    if (commit_queue_is_full(q, tenant, bytes, e))
+        return STORE_BUSY;
+    struct waiting_tenant *t = use_tenant(q, tenant);
+    if (!t) {
+        err_set(e, "no memory for another profile");
+        return STORE_BUSY;
+    }
+    t->bytes += bytes;
+    q->bytes += bytes;
+    *q->last = first;
+    for (; *q->last; q->last = &(*q->last)->next) {
+        (*q->last)->tenant = t;
+        t->n++;
+        q->n_waiting++;
+    }
+    return 0;
+}

@@ -1,0 +1,259 @@
+// Deleting a service. Its row in each day is marked first, in one small transaction a day: from
+// then on nobody reads it, and pushes of the same name begin a new service. Then its rows are
+// deleted in slices, by a connection of its own, so that commits to the day come in between. What
+// is left when the process ends is deleted by maintenance.
+//
+// So a profile whose commit comes before its day is marked is deleted, and a later one is kept. A
+// request is in one transaction of each day: its profiles of a day share one fate.
+#include <stdlib.h>
+#include <time.h>
+
+#include "store/sqlite.h"
+
+// A slice is one of these, bound to the service's id. Rows that refer to others go first.
+static const char *const slices[] = {
+    "DELETE FROM fresh WHERE (service, hour, series, time, seq) IN (SELECT service, hour, series, "
+    "time, seq FROM fresh WHERE service=? LIMIT 1000)",
+    "DELETE FROM block WHERE id IN (SELECT id FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 "
+    "LIMIT 3)",
+    "DELETE FROM series WHERE id IN (SELECT id FROM series WHERE service=? LIMIT 1000)",
+    "DELETE FROM symbol WHERE (service, seq) IN (SELECT service, seq FROM symbol WHERE service=? "
+    "ORDER BY seq DESC LIMIT 16)",
+};
+enum { FRESH_SLICE, BLOCK_SLICE, N_SLICES = sizeof slices / sizeof *slices };
+static const char PROFILES_OF_SLICE[] =
+    "SELECT sum(items * (level=1)) FROM (SELECT items, level FROM block WHERE id BETWEEN ?1*128 "
+    "AND ?1*128+127 LIMIT 3)";
+// Between slices, for the committer, which looks every few milliseconds.
+enum { PAUSE_NANOS = 5000000 };
+
+// The number in the first row; 0: there is none.
+static int number_of(struct db *db, const char *sql, int64_t id, int64_t *number, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(db, sql, &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, id);
+    int rc = sqlite3_step(q);
+    *number = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
+    sqlite3_reset(q);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : db_error(db, rc, "read", e);
+}
+
+static int find_service(struct db *db, struct str name, int64_t *service, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(db, "SELECT id FROM service WHERE name=?", &code, e);
+    if (!q)
+        return code;
+    db_bind_str(q, 1, name);
+    int rc = sqlite3_step(q);
+    *service = rc == SQLITE_ROW ? sqlite3_column_int64(q, 0) : 0;
+    sqlite3_reset(q);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : db_error(db, rc, "read", e);
+}
+
+static int run_with_id(struct db *db, const char *sql, int64_t id, int64_t *changes, struct err *e)
+{
+    int code = 0;
+    sqlite3_stmt *q = db_prepare(db, sql, &code, e);
+    if (!q)
+        return code;
+    sqlite3_bind_int64(q, 1, id);
+    code = db_run(db, q, e);
+    *changes = code ? 0 : sqlite3_changes(db->handle);
+    return code;
+}
+
+// Deletes a slice, in a transaction of the caller; at last the service itself, which *done tells.
+static int delete_slice(struct db *db, int64_t service, bool *done, int64_t *profiles,
+                        struct err *e)
+{
+    int64_t changes = 0, in_blocks = 0;
+    int code = number_of(db, PROFILES_OF_SLICE, service, &in_blocks, e);
+    *profiles = 0;
+    for (int i = 0; i < N_SLICES && !code && !changes; i++) {
+        code = run_with_id(db, slices[i], service, &changes, e);
+        if (changes && i <= BLOCK_SLICE)
+            *profiles = i == FRESH_SLICE ? changes : in_blocks;
+    }
+    *done = !code && !changes;
+    return *done ? run_with_id(db, "DELETE FROM service WHERE id=?", service, &changes, e) : code;
+}
+
+// Deletes the rows of a service that is marked. resumed: by maintenance, which leaves services to
+// those who delete them now.
+static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int64_t number,
+                       int64_t service, bool resumed, uint64_t *n, struct err *e)
+{
+    int64_t profiles = 0;
+    for (bool done = false; !done;) {
+        if (lite->stopping) {
+            err_set(e, "the server stops: it goes on with deleting when it is started again");
+            return STORE_BUSY;
+        }
+        int code = lite_begin(lite, db, tenant, number, e);
+        if (!code && resumed && lite->n_deleting) {
+            db_rollback(db);
+            return 0;
+        }
+        if (!code)
+            code = delete_slice(db, service, &done, &profiles, e);
+        // Before: who has packed an hour of it must not write it after that. And after: the id may
+        // be given to another service.
+        if (done)
+            reader_forget(lite);
+        if (!code)
+            code = db_exec(db, "COMMIT", e);
+        if (code) {
+            db_rollback(db);
+            return code;
+        }
+        if (done)
+            reader_forget(lite);
+        *n += (uint64_t)profiles;
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NANOS}, NULL);
+    }
+    return 0;
+}
+
+int delete_rest(struct lite *lite, struct db *db, struct str tenant, int64_t number, uint64_t *n,
+                struct err *e)
+{
+    int64_t service = 0;
+    for (;;) {
+        int code = number_of(db, "SELECT min(id) FROM service WHERE id>? AND " DEAD_SERVICE,
+                             service, &service, e);
+        if (code || !service)
+            return code;
+        code = delete_rows(lite, db, tenant, number, service, true, n, e);
+        if (code)
+            return code;
+    }
+}
+
+// The committer's connection to a day, if it is open, knows nothing of the day's services any more.
+static void forget_services(struct lite *lite, struct str tenant, int64_t number)
+{
+    pthread_mutex_lock(&lite->write);
+    for (struct day *d = lite->days; d; d = d->next)
+        if (d->number == number && str_eq(str_from(d->tenant), tenant)) {
+            day_drop_symbols(lite, d);
+            day_forget_series(d);
+        }
+    pthread_mutex_unlock(&lite->write);
+}
+
+// service: its id, 0 if there is none.
+static int mark_service(struct lite *lite, struct db *db, struct str tenant, int64_t number,
+                        struct str name, int64_t *service, struct err *e)
+{
+    int64_t changes;
+    int code = lite_begin(lite, db, tenant, number, e);
+    if (!code)
+        code = find_service(db, name, service, e);
+    if (!code && *service)
+        code = run_with_id(db, "UPDATE service SET name=CAST(id AS BLOB) WHERE id=?", *service,
+                           &changes, e);
+    if (!code && *service)
+        code = seen_forget_service(db, name, e);
+    if (!code && *service) {
+        // While the day is locked: the committer learns nothing before the commit.
+        forget_services(lite, tenant, number);
+        reader_forget(lite);
+    }
+    if (!code)
+        code = db_exec(db, "COMMIT", e);
+    if (code)
+        db_rollback(db);
+    return code;
+}
+
+// Marks the service in a day, if the day has it.
+static int mark_in_day(struct lite *lite, struct str tenant, int64_t number, struct str name,
+                       int64_t *service, struct err *e)
+{
+    struct reader *reader;
+    struct db db;
+    *service = 0;
+    int code = reader_take(lite, tenant, number, &reader, e);
+    if (code || !reader)
+        return code;
+    code = find_service(&reader->db, name, service, e);
+    code = reader_give(lite, reader, code, e);
+    if (code || !*service)
+        return code;
+    *service = 0;
+    code = day_connect(lite, tenant, number, &db, e);
+    if (code)
+        return code;
+    code = mark_service(lite, &db, tenant, number, name, service, e);
+    if (code)
+        *service = 0;
+    db_close(&db);
+    return code;
+}
+
+static int delete_in_day(struct lite *lite, struct str tenant, int64_t number, int64_t service,
+                         uint64_t *n, struct err *e)
+{
+    struct db db;
+    int code = day_connect(lite, tenant, number, &db, e);
+    if (code)
+        return code;
+    code = delete_rows(lite, &db, tenant, number, service, false, n, e);
+    if (!code)
+        hours_tidy(lite, &db, true);
+    db_close(&db);
+    return code;
+}
+
+// A day that fails does not keep the others: *failed is the first failure, which e describes.
+static void note_failure(struct lite *lite, int code, const struct err *why, int *failed,
+                         struct err *e)
+{
+    if (lite_is_unreadable(code)) {
+        lite_note(lite, "%s", why->message);
+    } else if (code && !*failed) {
+        *failed = code;
+        *e = *why;
+    }
+}
+
+int sqlite_delete_service(void *driver, struct str tenant, struct str service, uint64_t *n,
+                          struct err *e)
+{
+    struct lite *lite = driver;
+    struct arena *arena = arena_new(0);
+    struct err why;
+    int64_t *days, *services;
+    size_t n_days = 0;
+    int failed = 0;
+    *n = 0;
+    int code = arena ? day_list(lite, tenant, 0, INT64_MAX, arena, &days, &n_days, e)
+                     : err_set(e, "no memory");
+    services = code ? NULL : calloc(n_days + 1, sizeof *services);
+    if (!services) {
+        arena_free(arena);
+        return code ? code : err_set(e, "no memory");
+    }
+    lite->n_deleting++;
+    // All days are marked before anything that takes time.
+    for (size_t i = 0; i < n_days; i++)
+        note_failure(lite, mark_in_day(lite, tenant, days[i], service, &services[i], &why), &why,
+                     &failed, e);
+    for (size_t i = 0; i < n_days; i++)
+        if (services[i])
+            note_failure(lite, delete_in_day(lite, tenant, days[i], services[i], n, &why), &why,
+                         &failed, e);
+    lite->n_deleting--;
+    if (failed) { // maintenance looks for what is marked
+        pthread_mutex_lock(&lite->write);
+        lite->all_days_seen = false;
+        pthread_mutex_unlock(&lite->write);
+    }
+    free(services);
+    arena_free(arena);
+    return failed;
+}
