@@ -1,7 +1,10 @@
 #include "cli/commands.h"
 
+#include <glob.h>
 #include <stdio.h>
+#include <unistd.h>
 
+#include "cli/diff.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/source.h"
@@ -128,12 +131,15 @@ const struct command commands[] = {
     {.name = "diff",
      .arguments = "BEFORE AFTER",
      .summary = "What changed between two profiles, and what is only noise",
-     .about = "Compares two profiles function by function. Every change has a 95 % interval\n"
-              "that follows from the number of samples behind it; * marks changes whose\n"
-              "interval does not contain zero. Of functions that did not change, about one in\n"
-              "twenty is marked by chance. Sorted by the size of the change.",
+     .about = "Compares two profiles function by function, or two sets of profiles if a quoted\n"
+              "pattern names several files. * marks functions that changed beyond noise, compared\n"
+              "with the rest of the program; ^ marks callers that changed because of those. At\n"
+              "most one mark in twenty is false on average. docs/diff.md describes the model.\n"
+              "Sorted by the size of the change.",
      .examples = EXAMPLES(
          "kiln diff old.pb.gz new.pb.gz", "absolute values",
+         "kiln diff 'old/*.pb.gz' 'new/*.pb.gz'",
+         "means of several runs, whose differences are noise",
          "kiln diff --normalise old.pb.gz new.pb.gz", "shares, for different durations or loads",
          "kiln diff --significant --cum old.pb.gz new.pb.gz", "only what is beyond noise",
          "kiln diff --format=csv old.pb.gz new.pb.gz", "for a spreadsheet"),
@@ -394,6 +400,60 @@ int call_load_both(struct call *call, struct model_profile *sides[2], struct err
     call->arguments = arguments;
     call->n_arguments = 2;
     return model_make_compatible(sides, 2, call->arena, e);
+}
+
+// The files that a pattern matches, sorted; anything else stands for itself.
+static int expand(const char *argument, glob_t *files, struct err *e)
+{
+    int result = 0;
+    *files = (glob_t){0};
+    if (strpbrk(argument, "*?[") && access(argument, F_OK) && !strstr(argument, "://"))
+        result = glob(argument, 0, NULL, files);
+    if (result == GLOB_NOMATCH)
+        return err_set(e, "no file matches %s", argument);
+    return result ? err_set(e, "cannot expand %s: out of memory or not readable", argument) : 0;
+}
+
+// The profiles that one argument stands for, added to those of sides.
+static int load_side(struct call *call, const char *argument, struct diff_sides *sides, size_t *n,
+                     size_t *cap, struct err *e)
+{
+    glob_t files;
+    int result = expand(argument, &files, e);
+    size_t count = files.gl_pathc ? files.gl_pathc : 1, had = sides->n[0] + sides->n[1];
+    const char **arguments = call->arguments;
+    for (size_t i = 0; result == 0 && i < count; i++) {
+        const char *name =
+            files.gl_pathc ? arena_printf(call->arena, "%s", files.gl_pathv[i]) : argument;
+        call->arguments = &name;
+        call->n_arguments = 1;
+        struct model_profile *p = call_load(call, 0, e);
+        if (!p) {
+            result = -1;
+            break;
+        }
+        sides->profiles = arena_push(call->arena, sides->profiles, had + i, cap, sizeof p);
+        sides->profiles[had + i] = p;
+        ++*n;
+    }
+    globfree(&files);
+    call->arguments = arguments;
+    call->n_arguments = 2;
+    return result;
+}
+
+int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e)
+{
+    size_t cap = 0;
+    if (call->n_arguments != 2)
+        return err_set(e, "%s compares two sides: kiln %s %s", call->command->name,
+                       call->command->name, call->command->arguments);
+    *sides = (struct diff_sides){0};
+    for (int i = 0; i < 2; i++)
+        if (load_side(call, call->arguments[i], sides, &sides->n[i], &cap, e))
+            return -1;
+    return model_make_compatible((struct model_profile **)sides->profiles,
+                                 sides->n[0] + sides->n[1], call->arena, e);
 }
 
 static int run(struct call *call, int argc, char **argv, struct err *e)

@@ -97,5 +97,8 @@ int call_sources(struct call *call, size_t first, struct err *e);
 struct model_profile *call_load(struct call *call, size_t first, struct err *e);
 // The profiles that the two arguments name, made comparable.
 int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e);
+// The same where each of the two arguments may be a pattern that matches several files.
+struct diff_sides;
+int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e);
 // Notes about filters, for view_prepare and view_filter: "kiln: ..." on standard error.
 void call_note(const char *text);

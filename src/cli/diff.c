@@ -13,7 +13,7 @@
 #include "model/units.h"
 
 struct shown {
-    const struct diff_row *row;
+    const struct stats_function *row;
     struct diff_change flat, cum;
 };
 
@@ -23,7 +23,7 @@ struct table {
     bool by_cum;
     struct shown *rows; // sorted
     size_t n;           // shown
-    size_t n_changed, n_significant;
+    size_t n_all, n_changed, n_marked, n_callers;
     struct str unit; // what values are printed in
     const struct terminal *t;
     struct out *out;
@@ -47,15 +47,17 @@ static int compare(const void *a, const void *b, void *by_cum)
 // All rows with their changes, the largest first; only those that were asked for.
 static void sort_rows(struct table *t, struct arena *arena)
 {
-    const struct diff *d = t->d;
-    t->rows = arena_array(arena, d->n + 1, sizeof *t->rows);
-    for (size_t i = 0; i < d->n; i++) {
-        struct shown s = {&d->rows[i], diff_change(d, d->rows[i].flat),
-                          diff_change(d, d->rows[i].cum)};
-        const struct diff_change *c = key(&s, t->by_cum);
-        t->n_changed += c->change != 0;
-        t->n_significant += c->significant;
-        if (!t->call->significant || c->significant)
+    const struct stats_functions *f = &t->d->functions;
+    t->rows = arena_array(arena, f->n + 1, sizeof *t->rows);
+    t->n_all = f->n;
+    for (size_t i = 0; i < f->n; i++) {
+        const struct stats_function *row = &f->rows[i];
+        struct shown s = {row, diff_change(t->d, &row->self), diff_change(t->d, &row->total)};
+        bool is_marked = s.flat.mark == STATS_CHANGED || s.cum.mark == STATS_CHANGED;
+        t->n_changed += key(&s, t->by_cum)->change != 0;
+        t->n_marked += is_marked;
+        t->n_callers += !is_marked && s.cum.mark == STATS_CALLEE;
+        if (!t->call->significant || is_marked)
             t->rows[t->n++] = s;
     }
     qsort_r(t->rows, t->n, sizeof *t->rows, compare, &t->by_cum);
@@ -114,19 +116,37 @@ static void put_value(const struct table *t, const char *sign, double value, enu
 
 static void put_change(const struct table *t, const struct diff_change *c)
 {
-    enum style style = !c->significant ? STYLE_DIM : c->change > 0 ? STYLE_MORE : STYLE_LESS;
+    enum style style = c->mark == STATS_NOISE ? STYLE_DIM : c->change > 0 ? STYLE_MORE : STYLE_LESS;
+    const char *mark = c->mark == STATS_CHANGED ? " *" : c->mark == STATS_CALLEE ? " ^" : "  ";
     put_value(t, "", c->before, STYLE_NONE, 11);
     put_value(t, "", c->after, STYLE_NONE, 11);
     put_value(t, c->change > 0 ? "+" : "", c->change, style, 11);
     put_value(t, "±", two_digits(c->half_width), STYLE_DIM, 10);
-    terminal_put(t->t, t->out, c->significant ? STR(" *") : STR("  "), style, 0);
+    terminal_put(t->t, t->out, str_from(mark), style, 0);
+}
+
+// What the marks are based on, where a reader could expect something else.
+static void put_model(const struct table *t)
+{
+    const struct stats_fit *fit = &t->d->functions.fit;
+    size_t n[2] = {fit->n_profiles[0], fit->n_profiles[1]};
+    double scale = fit->scale * (double)n[0] / (double)n[1];
+    if (n[0] + n[1] > 2)
+        out_printf(t->out, "Means of %zu and %zu profiles; their differences count as noise.\n",
+                   n[0], n[1]);
+    else if (fit->sampling_only)
+        out_text(t->out, "Noise is that of sampling; several profiles per side would show more.\n");
+    if (!t->d->is_weighed && !t->d->is_heap)
+        out_text(t->out, "The profiles lack sample weights: each count is taken for a sample.\n");
+    if (fabs(log(scale)) > 0.05 && t->d->functions.total_changed)
+        out_printf(t->out, "Most functions changed by a factor of %.3g; others are marked.\n",
+                   scale);
 }
 
 static void put_summary(const struct table *t)
 {
     const struct diff *d = t->d;
-    struct diff_change c =
-        diff_change(&(struct diff){.total = {d->total[0], d->total[1]}}, d->total);
+    struct diff_change c = diff_total(d);
     char before[256], after[256], change[256], width[256];
     struct table automatic = *t;
     automatic.unit = STR("auto");
@@ -136,16 +156,34 @@ static void put_summary(const struct table *t)
     label(&automatic, width, sizeof width, two_digits(c.half_width));
     out_printf(t->out, "%.*s: %s before, %s after; change %s%s ± %s, %s\n", (int)d->type.n,
                d->type.p, before, after, c.change > 0 ? "+" : "", change, width,
-               c.significant ? "beyond noise" : "within noise");
-    double a = (double)d->duration[0], b = (double)d->duration[1];
+               c.mark ? "beyond noise" : "within noise");
+    double a = d->duration[0], b = d->duration[1];
     if (d->normalised)
         out_text(t->out, "Shares are compared: before is scaled to the total of after.\n");
     else if (a > 0 && b > 0 && fabs(a - b) > 0.1 * fmax(a, b))
         out_printf(t->out,
-                   "The profiles took %.3g s and %.3g s: --normalise compares shares instead.\n",
-                   a / 1e9, b / 1e9);
-    out_printf(t->out, "%zu of %zu changed, %zu beyond noise (*)\n", t->n_changed, d->n,
-               t->n_significant);
+                   "The profiles took %.3g s and %.3g s: --normalise compares shares instead.\n", a,
+                   b);
+    put_model(t);
+    out_printf(t->out, "%zu of %zu changed, %zu beyond noise (*)", t->n_changed, t->n_all,
+               t->n_marked);
+    if (t->n_callers)
+        out_printf(t->out, ", %zu more because of those (^)", t->n_callers);
+    out_char(t->out, '\n');
+}
+
+// With the culprit, if there is room for it.
+static void put_name(const struct table *t, const struct shown *s, size_t width)
+{
+    const struct str name = s->row->name;
+    terminal_put(t->t, t->out, name, STYLE_NONE, width);
+    if (s->cum.mark != STATS_CALLEE)
+        return;
+    struct str because = t->d->functions.rows[s->row->total.because].name;
+    if (width == 0 || name.n + because.n + 13 <= width) {
+        out_text(t->out, "  because of ");
+        terminal_put(t->t, t->out, because, STYLE_NONE, 0);
+    }
 }
 
 static void put_table(const struct table *t)
@@ -176,10 +214,7 @@ static void put_table(const struct table *t)
         if (measures > 1)
             put_change(t, t->by_cum ? &s->flat : &s->cum);
         out_char(t->out, ' ');
-        terminal_put(t->t, t->out, s->row->name, STYLE_NONE,
-                     columns == 0          ? 0
-                     : columns > used + 12 ? columns - used
-                                           : 12);
+        put_name(t, s, columns == 0 ? 0 : columns > used + 12 ? columns - used : 12);
         out_char(t->out, '\n');
     }
     if (i < t->n && unchanged == 0) {
@@ -192,13 +227,20 @@ static void put_table(const struct table *t)
 
 // --- for programs ---
 
-static void put_json_change(struct out *out, const char *name, const struct diff_change *c)
+static void put_json_change(const struct table *t, const char *name, const struct diff_change *c,
+                            const struct stats_measure *m)
 {
-    out_printf(out,
+    out_printf(t->out,
                "\"%s\": {\"before\": %.17g, \"after\": %.17g, \"change\": %.17g, "
-               "\"interval\": [%.17g, %.17g], \"significant\": %s}",
+               "\"interval\": [%.17g, %.17g], \"p\": %.6g, \"q\": %.6g, \"significant\": %s",
                name, c->before, c->after, c->change, c->change - c->half_width,
-               c->change + c->half_width, c->significant ? "true" : "false");
+               c->change + c->half_width, m->change.p, m->q,
+               c->mark == STATS_CHANGED ? "true" : "false");
+    if (c->mark == STATS_CALLEE) {
+        out_text(t->out, ", \"because_of\": ");
+        json_write_string(t->out, t->d->functions.rows[m->because].name);
+    }
+    out_char(t->out, '}');
 }
 
 static void put_json(const struct table *t)
@@ -209,16 +251,27 @@ static void put_json(const struct table *t)
     json_write_string(out, d->type);
     out_text(out, ", \"unit\": ");
     json_write_string(out, d->unit);
-    out_printf(out, ", \"normalised\": %s, \"total\": {\"before\": %.17g, \"after\": %.17g},\n",
-               d->normalised ? "true" : "false", d->total[0].value, d->total[1].value);
+    struct diff_change total = diff_total(d);
+    const struct stats_fit *fit = &d->functions.fit;
+    out_printf(
+        out,
+        ", \"normalised\": %s, \"total\": {\"before\": %.17g, \"after\": %.17g, "
+        "\"interval\": [%.17g, %.17g], \"p\": %.6g, \"significant\": %s},\n"
+        "\"model\": {\"profiles\": [%zu, %zu], \"scale\": %.6g, \"dispersion\": %.6g, "
+        "\"level\": %.6g, \"sampling_only\": %s, \"weights_known\": %s},\n",
+        d->normalised ? "true" : "false", total.before, total.after,
+        total.change - total.half_width, total.change + total.half_width, d->functions.total.p,
+        total.mark ? "true" : "false", fit->n_profiles[0], fit->n_profiles[1],
+        fit->scale * (double)fit->n_profiles[0] / (double)fit->n_profiles[1], fit->dispersion,
+        STATS_LEVEL, fit->sampling_only ? "true" : "false", d->is_weighed ? "true" : "false");
     out_text(out, "\"rows\": [");
     for (size_t i = 0; i < t->n; i++) {
         out_text(out, i ? ",\n{\"name\": " : "\n{\"name\": ");
         json_write_string(out, t->rows[i].row->name);
         out_text(out, ", ");
-        put_json_change(out, "flat", &t->rows[i].flat);
+        put_json_change(t, "flat", &t->rows[i].flat, &t->rows[i].row->self);
         out_text(out, ", ");
-        put_json_change(out, "cum", &t->rows[i].cum);
+        put_json_change(t, "cum", &t->rows[i].cum, &t->rows[i].row->total);
         out_char(out, '}');
     }
     out_text(out, "\n]}\n");
@@ -227,7 +280,7 @@ static void put_json(const struct table *t)
 static void put_csv_change(struct out *out, const struct diff_change *c)
 {
     out_printf(out, ",%.17g,%.17g,%.17g,%.17g,%.17g,%d", c->before, c->after, c->change,
-               c->change - c->half_width, c->change + c->half_width, c->significant);
+               c->change - c->half_width, c->change + c->half_width, c->mark == STATS_CHANGED);
 }
 
 static void put_csv(const struct table *t)
@@ -270,12 +323,11 @@ static int write_table(struct table *t, struct err *e)
 
 int command_diff(struct call *call, struct err *e)
 {
-    struct model_profile *sides[2];
-    if (call_load_both(call, sides, e))
+    struct diff_sides sides;
+    if (call_load_sides(call, &sides, e))
         return -1;
-    struct diff d;
-    const struct model_profile *const both[2] = {sides[0], sides[1]};
-    if (diff_count(&d, both, &call->config, call->normalise, call->arena, call_note, e))
+    struct diff d = {.normalised = call->normalise};
+    if (diff_count(&d, &sides, &call->config, call->arena, call_note, e))
         return -1;
     struct terminal terminal =
         *call->config.output ? (struct terminal){0} : terminal_stdout(call->colour);

@@ -6,123 +6,127 @@
 #include "model/events.h"
 #include "report/graph.h"
 
-static struct diff_number weigh(const struct model_events *ev, const int64_t *values)
-{
-    return (struct diff_number){(double)values[ev->type], model_variance(ev, values)};
-}
-
-// --- rows by name ---
-
-struct counter {
-    struct diff *d;
-    struct arena *arena;
-    size_t cap;
-    struct hash_table index;
+// One profile, ready to be counted.
+struct side {
+    struct report report;
+    struct graph *graph;
+    uint32_t *row_of_node;
+    struct model_events events;
 };
 
-static uint32_t row_of(struct counter *c, struct str name)
-{
-    uint64_t hash = hash_bytes(name.p, name.n, 0);
-    for (struct hash_probe at = hash_find(&c->index, hash); hash_hit(&c->index, &at);
-         hash_next(&c->index, &at))
-        if (str_eq(c->d->rows[at.item].name, name))
-            return at.item;
-    c->d->rows = arena_push(c->arena, c->d->rows, c->d->n, &c->cap, sizeof *c->d->rows);
-    c->d->rows[c->d->n] = (struct diff_row){.name = name};
-    hash_add(&c->index, c->arena, hash, (uint32_t)c->d->n);
-    return (uint32_t)c->d->n++;
-}
+struct counter {
+    struct arena *arena;
+    struct side *sides;
+    size_t n;
+    uint32_t *rows; // of the frames of a sample
+    size_t cap_rows;
+};
 
-static void add(struct diff_number *to, struct diff_number n)
+static void name_rows(struct counter *c, struct side *side, struct stats_functions *f)
 {
-    to->value += n.value;
-    to->variance += n.variance;
-}
-
-static void count_side(struct counter *c, struct report *r, int side)
-{
-    const struct model_profile *p = r->p;
-    struct graph *g = graph_new_nodes(r);
-    struct model_events ev = model_events(p, r->o.type);
-    uint32_t *row_of_node = arena_array(c->arena, g->n_nodes + 1, sizeof *row_of_node);
+    struct graph *g = graph_new_nodes(&side->report);
+    side->graph = g;
+    side->events = model_events(side->report.p, side->report.o.type);
+    side->row_of_node = arena_array(c->arena, g->n_nodes + 1, sizeof *side->row_of_node);
     for (size_t i = 0; i < g->n_nodes; i++)
-        row_of_node[i] = row_of(c, node_printable_name(g, &g->nodes[i].info));
-    size_t *seen = arena_array(c->arena, c->d->n + 1, sizeof *seen);
+        side->row_of_node[i] = stats_functions_row(f, node_printable_name(g, &g->nodes[i].info));
+}
+
+static void count_samples(struct counter *c, size_t profile, struct stats_functions *f)
+{
+    const struct side *side = &c->sides[profile];
+    const struct model_profile *p = side->report.p;
+    const struct graph *g = side->graph;
     for (size_t s = 0; s < p->n_samples; s++) {
-        struct diff_number n = weigh(&ev, model_values(p, s));
+        struct stats_cell cell = {(double)model_values(p, s)[side->events.type],
+                                  model_variance(&side->events, p, s)};
         const uint32_t *frames = model_stack(p, s);
-        uint32_t len = n.value != 0 ? p->stack_len[s] : 0;
-        for (uint32_t i = 0; i < len; i++) {
+        size_t n = 0;
+        if (cell.value == 0)
+            continue;
+        for (uint32_t i = 0; i < p->stack_len[s]; i++)
             for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++) {
-                uint32_t row = row_of_node[g->location_nodes[k]];
-                if (i == 0 && k == g->first_node[frames[0]])
-                    add(&c->d->rows[row].flat[side], n);
-                if (seen[row] == s + 1)
-                    continue;
-                seen[row] = s + 1;
-                add(&c->d->rows[row].cum[side], n);
+                c->rows = arena_push(c->arena, c->rows, n, &c->cap_rows, sizeof *c->rows);
+                c->rows[n++] = side->row_of_node[g->location_nodes[k]];
             }
-        }
+        stats_functions_add(f, profile, c->rows, n, cell);
     }
 }
 
-struct diff_number diff_total(const struct model_profile *p, uint32_t type)
+static void count_all(void *context, struct stats_functions *f)
 {
-    struct model_events ev = model_events(p, type);
-    struct diff_number total = {0};
-    for (size_t s = 0; s < p->n_samples; s++)
-        add(&total, weigh(&ev, model_values(p, s)));
-    return total;
+    struct counter *c = context;
+    for (size_t i = 0; i < c->n; i++)
+        count_samples(c, i, f);
 }
 
-int diff_count(struct diff *d, const struct model_profile *const sides[2],
-               const struct config *config, bool normalised, struct arena *arena,
-               void (*notes)(const char *text), struct err *e)
+static bool is_heap(const struct model_profile *p)
 {
-    struct report reports[2];
-    for (int side = 0; side < 2; side++)
-        if (view_prepare(&reports[side], sides[side], view_command_find("top"), NULL, config, arena,
-                         notes, e))
-            return -1;
+    return str_eq(model_str(p, p->period_type.unit), STR("bytes"));
+}
+
+int diff_count(struct diff *d, const struct diff_sides *sides, const struct config *config,
+               struct arena *arena, void (*notes)(const char *text), struct err *e)
+{
+    struct counter c = {.arena = arena, .n = sides->n[0] + sides->n[1]};
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    *d = (struct diff){
-        .type = reports[1].o.type_name, .unit = reports[1].o.unit, .normalised = normalised};
-    struct counter counter = {.d = d, .arena = arena};
-    hash_init(&counter.index, arena, 256);
-    for (int side = 0; side < 2; side++) {
-        count_side(&counter, &reports[side], side);
-        d->total[side] = diff_total(sides[side], reports[side].o.type);
-        d->duration[side] = sides[side]->duration_nanos;
+    c.sides = arena_array(arena, c.n + 1, sizeof *c.sides);
+    arena_try_end(arena);
+    for (size_t i = 0; i < c.n; i++)
+        if (view_prepare(&c.sides[i].report, sides->profiles[i], view_command_find("top"), NULL,
+                         config, arena, notes, e))
+            return -1;
+    const struct report_options *o = &c.sides[c.n - 1].report.o;
+    d->type = o->type_name;
+    d->unit = o->unit;
+    d->is_weighed = true;
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    stats_functions_init(&d->functions, sides->n, arena);
+    for (size_t i = 0; i < c.n; i++) {
+        const struct model_profile *p = sides->profiles[i];
+        int side = i >= sides->n[0];
+        name_rows(&c, &c.sides[i], &d->functions);
+        d->duration[side] += (double)p->duration_nanos / 1e9 / (double)sides->n[side];
+        d->is_weighed &= p->is_weighed || p->n_samples == 0;
+        d->is_heap |= is_heap(p);
     }
+    // Memory in use does not grow and shrink with the load.
+    d->functions.absolute = d->absolute || str_starts(d->type, STR("inuse_"));
+    d->functions.each = count_all;
+    d->functions.context = &c;
+    stats_functions_compare(&d->functions, STATS_LEVEL);
     arena_try_end(arena);
     return 0;
 }
 
-// --- changes ---
-
-static struct diff_number share(struct diff_number n, struct diff_number total)
+struct diff_change diff_change(const struct diff *d, const struct stats_measure *measure)
 {
-    if (total.value == 0)
-        return (struct diff_number){0, 0};
-    double p = n.value / total.value, rest = fmax(total.variance - n.variance, 0);
-    return (struct diff_number){p, ((1 - p) * (1 - p) * n.variance + p * p * rest) /
-                                       (total.value * total.value)};
+    const struct stats_change *s = &measure->change;
+    const struct stats_fit *fit = &d->functions.fit;
+    double ratio = 1, width = s->half_width;
+    if (d->normalised) {
+        double before = fit->totals[0] / (double)fit->n_profiles[0];
+        double after = fit->totals[1] / (double)fit->n_profiles[1];
+        ratio = before != 0 ? after / before : 0;
+        width = stats_share_half_width(fit, s);
+    }
+    struct diff_change c = {
+        .before = s->before * ratio, .after = s->after, .half_width = width, .mark = measure->mark};
+    c.change = c.after - c.before;
+    return c;
 }
 
-struct diff_change diff_change(const struct diff *d, const struct diff_number *number)
+struct diff_change diff_total(const struct diff *d)
 {
-    struct diff_number sides[2] = {number[0], number[1]};
-    double scale = 1;
-    if (d->normalised) {
-        scale = d->total[1].value;
-        for (int i = 0; i < 2; i++)
-            sides[i] = share(number[i], d->total[i]);
-    }
-    struct diff_change c = {.before = sides[0].value * scale, .after = sides[1].value * scale};
-    c.change = c.after - c.before;
-    c.half_width = 1.96 * sqrt(sides[0].variance + sides[1].variance) * fabs(scale);
-    c.significant = fabs(c.change) > c.half_width;
-    return c;
+    const struct stats_change *s = &d->functions.total;
+    return (struct diff_change){
+        .before = s->before,
+        .after = s->after,
+        .change = s->after - s->before,
+        .half_width = s->half_width,
+        .mark = d->functions.total_changed ? STATS_CHANGED : STATS_NOISE,
+    };
 }

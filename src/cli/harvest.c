@@ -289,6 +289,17 @@ static int read_heap(struct harvest *h, const struct journal_part *part, bool al
     return put(&h->heap, arena, p, e);
 }
 
+// Malloced; NULL with e filled.
+static uint8_t *read_data(const struct harvest *h, size_t index, size_t n, struct err *e)
+{
+    uint8_t *data = malloc(n + !n);
+    if (data && read_at(h->fd, data, n, part_at(index)))
+        return data;
+    free(data);
+    err_set(e, "out of memory");
+    return NULL;
+}
+
 static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
 {
     struct journal_part part;
@@ -298,13 +309,13 @@ static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
         return -1;
     size_t n = atomic_load(&part.used);
     uint64_t n_rings = 0;
-    uint8_t *data = malloc(n + !n);
+    uint8_t *data = read_data(h, index, n, e);
     struct arena *arena = arena_new(0);
     struct model_profile *p = NULL;
     int result = 0;
-    if (!data || !arena || !read_at(h->fd, data, n, part_at(index))) {
+    if (!arena) {
         err_set(e, "out of memory");
-    } else {
+    } else if (data) {
         p = codec_read_journal(arena, data, n, !alive, &n_rings, e);
         if (p && name_jitted(p, &part, alive, arena, e))
             p = NULL;
@@ -353,6 +364,31 @@ void harvest_count(struct harvest *h, struct harvest_totals *totals)
         totals->alive++;
         totals->threads += part.counts.threads;
     }
+}
+
+size_t harvest_living(const struct harvest *h, size_t *parts, size_t max)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < h->file->n_parts && n < max; i++)
+        if (atomic_load(&h->file->owner[i]))
+            parts[n++] = i;
+    return n;
+}
+
+struct model_profile *harvest_peek(const struct harvest *h, size_t part, struct arena *arena,
+                                   struct err *e)
+{
+    struct journal_part head;
+    uint64_t n_rings;
+    if (!read_head(h, part, &head)) {
+        err_set(e, "the process has written nothing yet");
+        return NULL;
+    }
+    size_t n = atomic_load(&head.used);
+    uint8_t *data = read_data(h, part, n, e);
+    struct model_profile *p = data ? codec_read_journal(arena, data, n, false, &n_rings, e) : NULL;
+    free(data);
+    return p;
 }
 
 static int read_living(struct harvest *h, struct err *e)

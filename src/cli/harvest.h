@@ -34,6 +34,12 @@ struct harvest_totals {
 int harvest_dead(struct harvest *h, struct err *e);
 // What is known now, of living processes as of some 250 ms ago.
 void harvest_count(struct harvest *h, struct harvest_totals *totals);
+// Parts of processes that may be alive, at most max of them: returns how many. From any thread.
+size_t harvest_living(const struct harvest *h, size_t *parts, size_t max);
+// The CPU profile of a part as of some 250 ms ago, in arena. NULL with e
+// filled: there is none. From any thread.
+struct model_profile *harvest_peek(const struct harvest *h, size_t part, struct arena *arena,
+                                   struct err *e);
 // Everything, also of those alive, as one profile in arena. nanos: CPU time of the program if it
 // alone was profiled, so that what no sample covers is added; 0: unknown. NULL with e filled:
 // nothing was there.

@@ -66,13 +66,13 @@ static int choose_types(const struct call *call, const struct model_profile *p, 
 
 // --- rows ---
 
-static const struct diff_row *find_row(const struct diff *d, const struct hash_table *index,
-                                       struct str name)
+static const struct stats_function *find_row(const struct diff *d, const struct hash_table *index,
+                                             struct str name)
 {
     uint64_t hash = hash_bytes(name.p, name.n, 0);
     for (struct hash_probe at = hash_find(index, hash); hash_hit(index, &at); hash_next(index, &at))
-        if (str_eq(d->rows[at.item].name, name))
-            return &d->rows[at.item];
+        if (str_eq(d->functions.rows[at.item].name, name))
+            return &d->functions.rows[at.item];
     return NULL;
 }
 
@@ -88,22 +88,22 @@ static void rank(struct leaks *l, struct arena *arena)
 {
     bool cum = strcmp(l->call->config.sort, "cum") == 0;
     struct hash_table index;
-    hash_init(&index, arena, l->objects.n + 1);
-    for (size_t i = 0; i < l->objects.n; i++) {
-        struct str name = l->objects.rows[i].name;
+    hash_init(&index, arena, l->objects.functions.n + 1);
+    for (size_t i = 0; i < l->objects.functions.n; i++) {
+        struct str name = l->objects.functions.rows[i].name;
         hash_add(&index, arena, hash_bytes(name.p, name.n, 0), (uint32_t)i);
     }
-    l->rows = arena_array(arena, l->bytes.n + 1, sizeof *l->rows);
-    for (size_t i = 0; i < l->bytes.n; i++) {
-        const struct diff_row *row = &l->bytes.rows[i];
+    l->rows = arena_array(arena, l->bytes.functions.n + 1, sizeof *l->rows);
+    for (size_t i = 0; i < l->bytes.functions.n; i++) {
+        const struct stats_function *row = &l->bytes.functions.rows[i];
         struct leak leak = {.name = row->name,
-                            .bytes = diff_change(&l->bytes, cum ? row->cum : row->flat)};
-        const struct diff_row *objects = find_row(&l->objects, &index, row->name);
+                            .bytes = diff_change(&l->bytes, cum ? &row->total : &row->self)};
+        const struct stats_function *objects = find_row(&l->objects, &index, row->name);
         if (objects)
-            leak.objects = diff_change(&l->objects, cum ? objects->cum : objects->flat);
-        if (leak.bytes.change <= 0 || (l->call->significant && !leak.bytes.significant))
+            leak.objects = diff_change(&l->objects, cum ? &objects->total : &objects->self);
+        if (leak.bytes.change <= 0 || (l->call->significant && !leak.bytes.mark))
             continue;
-        l->n_significant += leak.bytes.significant;
+        l->n_significant += leak.bytes.mark != STATS_NOISE;
         l->rows[l->n++] = leak;
     }
     qsort(l->rows, l->n, sizeof *l->rows, by_growth);
@@ -129,7 +129,7 @@ static void put_value(const struct leaks *l, const struct diff *d, const char *s
 
 static void put_change(const struct leaks *l, const struct diff *d, const struct diff_change *c)
 {
-    enum style style = c->significant ? STYLE_MORE : STYLE_DIM;
+    enum style style = c->mark ? STYLE_MORE : STYLE_DIM;
     put_value(l, d, "", c->before, STYLE_NONE);
     put_value(l, d, "", c->after, STYLE_NONE);
     put_value(l, d, c->change > 0 ? "+" : "", c->change, style);
@@ -137,7 +137,7 @@ static void put_change(const struct leaks *l, const struct diff *d, const struct
 
 static void put_total(const struct leaks *l, const struct diff *d)
 {
-    struct diff_change c = diff_change(d, d->total);
+    struct diff_change c = diff_total(d);
     char before[64], after[64], change[64], noise[64];
     label(d, c.before, before, sizeof before);
     label(d, c.after, after, sizeof after);
@@ -145,7 +145,7 @@ static void put_total(const struct leaks *l, const struct diff *d)
     label(d, c.half_width, noise, sizeof noise);
     out_printf(l->out, "%.*s: %s before, %s after; change %s%s ± %s, %s\n", (int)d->type.n,
                d->type.p, before, after, c.change > 0 ? "+" : "", change, noise,
-               c.significant ? "beyond noise" : "within noise");
+               c.mark ? "beyond noise" : "within noise");
 }
 
 static void put_head(const struct leaks *l)
@@ -177,7 +177,7 @@ static void put_text(const struct leaks *l)
         const struct leak *row = &l->rows[i];
         put_change(l, &l->bytes, &row->bytes);
         put_value(l, &l->bytes, "±", row->bytes.half_width, STYLE_DIM);
-        out_text(l->out, row->bytes.significant ? " *" : "  ");
+        out_text(l->out, row->bytes.mark ? " *" : "  ");
         if (l->has_objects) {
             put_change(l, &l->objects, &row->objects);
             out_char(l->out, ' ');
@@ -200,7 +200,7 @@ static void put_json_change(struct out *out, const char *name, const struct diff
                ", \"%s\": {\"before\": %.17g, \"after\": %.17g, \"growth\": %.17g, "
                "\"interval\": [%.17g, %.17g], \"significant\": %s}",
                name, c->before, c->after, c->change, c->change - c->half_width,
-               c->change + c->half_width, c->significant ? "true" : "false");
+               c->change + c->half_width, c->mark ? "true" : "false");
 }
 
 static void put_json(const struct leaks *l)
@@ -210,7 +210,7 @@ static void put_json(const struct leaks *l)
     out_text(l->out, ", \"unit\": ");
     json_write_string(l->out, l->bytes.unit);
     out_printf(l->out, ", \"total\": {\"before\": %.17g, \"after\": %.17g},\n\"rows\": [",
-               l->bytes.total[0].value, l->bytes.total[1].value);
+               diff_total(&l->bytes).before, diff_total(&l->bytes).after);
     for (size_t i = 0; i < l->n; i++) {
         out_text(l->out, i ? ",\n{\"name\": " : "\n{\"name\": ");
         json_write_string(l->out, l->rows[i].name);
@@ -236,7 +236,7 @@ static void put_csv(const struct leaks *l)
         }
         out_printf(l->out, "\",%.17g,%.17g,%.17g,%.17g,%.17g,%d,%.17g,%.17g,%.17g\n", b->before,
                    b->after, b->change, b->change - b->half_width, b->change + b->half_width,
-                   b->significant, o->before, o->after, o->change);
+                   b->mark != STATS_NOISE, o->before, o->after, o->change);
     }
 }
 
@@ -297,10 +297,11 @@ static bool is_graph(const char *output)
 static int count(struct leaks *l, struct diff *d, struct model_profile *const sides[2],
                  const char *type, struct err *e)
 {
-    const struct model_profile *const both[2] = {sides[0], sides[1]};
+    const struct model_profile *both[2] = {sides[0], sides[1]};
     struct config config = l->call->config;
     config.sample_index = type;
-    return diff_count(d, both, &config, false, l->call->arena, call_note, e);
+    d->absolute = true;
+    return diff_count(d, &(struct diff_sides){both, {1, 1}}, &config, l->call->arena, call_note, e);
 }
 
 int command_leaks(struct call *call, struct err *e)

@@ -1,8 +1,13 @@
 #include <fcntl.h>
 #include <locale.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -26,12 +31,8 @@ static void take_standard_descriptors(void)
         close(fd);
 }
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-    take_standard_descriptors();
-    arena_on_exhaustion(end_for_want_of_memory);
-    setlocale(LC_CTYPE, "");
-    mapped_file_guard();
     if (argc < 2) {
         help_overview(stderr);
         return 2;
@@ -47,4 +48,55 @@ int main(int argc, char **argv)
     }
     const struct command *command = command_find(name);
     return command ? command_main(command, argc - 1, argv + 1) : help_unknown(name);
+}
+
+static struct {
+    int argc, status;
+    char **argv;
+    ucontext_t back, context;
+} large;
+
+static void run_on_large_stack(void)
+{
+    large.status = run_command(large.argc, large.argv);
+}
+
+// A program that `kiln run` starts may need a small stack, and kiln has the same limit.
+static bool has_small_stack(void)
+{
+    enum { ENOUGH = 1 << 20 };
+    struct rlimit limit;
+    return getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur < ENOUGH;
+}
+
+static int run_by_context(int argc, char **argv)
+{
+    enum { STACK = 8 << 20 };
+    void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    pthread_attr_t attributes;
+    if (stack == MAP_FAILED || getcontext(&large.context))
+        return run_command(argc, argv);
+    // Threads have the limit as their default.
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, STACK);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
+    large.argc = argc;
+    large.argv = argv;
+    large.context.uc_stack.ss_sp = stack;
+    large.context.uc_stack.ss_size = STACK;
+    large.context.uc_link = &large.back;
+    makecontext(&large.context, run_on_large_stack, 0);
+    swapcontext(&large.back, &large.context);
+    return large.status;
+}
+
+int main(int argc, char **argv)
+{
+    take_standard_descriptors();
+    arena_on_exhaustion(end_for_want_of_memory);
+    setlocale(LC_CTYPE, "");
+    mapped_file_guard();
+    return has_small_stack() ? run_by_context(argc, argv) : run_command(argc, argv);
 }

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/program.h"
@@ -14,6 +15,7 @@
 #include "cli/harvest.h"
 #include "cli/progress.h"
 #include "cli/run_heap.h"
+#include "cli/run_names.h"
 #include "cli/supervise.h"
 #include "net/post.h"
 #include "report/flame.h"
@@ -28,6 +30,7 @@ struct run {
     char **program;
     char library[PATH_MAX], malloc_library[PATH_MAX + 16];
     struct harvest *harvest;
+    struct run_names *names;
     struct supervise child;
 };
 
@@ -298,11 +301,8 @@ static void note(void *context, const char *text)
 static struct model_profile *write_profile(const struct run *run, struct model_profile *p,
                                            const char *output, struct arena *arena, struct err *e)
 {
-    struct symbol_profile_options names = {
-        .files = {.own_process = true, .cxx = demangle_cxx_iberty},
-        .binary_path = getenv("PPROF_BINARY_PATH"),
-        .note = note,
-    };
+    struct symbol_profile_options names = run_names_options(run->names);
+    names.note = note;
     if (p)
         p = symbol_symbolize(p, &names, arena, e);
     if (!p)
@@ -459,20 +459,45 @@ static int profile(struct run *run)
         fail(&e);
         status = error == ENOENT ? NOT_FOUND : error ? NOT_EXECUTABLE : 2;
     } else {
+        run->names = *run->output || *run->cpu_output ? run_names_start(run->harvest) : NULL;
         attend(run);
+        run_names_stop(run->names);
         int written = collect(run);
         hint_at_children(run);
         status = supervise_status(&run->child);
         status = status ? status : written;
     }
+    run_names_free(run->names);
     harvest_free(run->harvest);
     return status;
+}
+
+// Whether the file can be written at the end: what is said now spares a run that is for nothing.
+static int check_writable(const char *output, struct err *e)
+{
+    char directory[PATH_MAX] = ".";
+    struct stat st;
+    const char *slash = strrchr(output, '/');
+    if (stat(output, &st) == 0) {
+        if (S_ISDIR(st.st_mode))
+            return err_set(e, "%s: Is a directory; -o wants the name of a file", output);
+        return faccessat(AT_FDCWD, output, W_OK, AT_EACCESS)
+                   ? err_set(e, "%s: %s", output, strerror(errno))
+                   : 0;
+    }
+    if (slash)
+        snprintf(directory, sizeof directory, "%.*s/.", (int)(slash - output), output);
+    return faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS)
+               ? err_set(e, "%s: cannot be created: %s", output, strerror(errno))
+               : 0;
 }
 
 static int check_output(const char *output, struct err *e)
 {
     struct file_format format;
-    return is_picture(output) ? 0 : file_format_of(output, "", &format, e);
+    if (!is_picture(output) && file_format_of(output, "", &format, e))
+        return -1;
+    return strcmp(output, "-") == 0 ? 0 : check_writable(output, e);
 }
 
 // The tags as the library reads them.

@@ -78,6 +78,18 @@ int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), v
     return -1;
 }
 
+// What /proc says of a process, behind its name, which may contain anything. NULL: it is gone.
+static char *read_stat(pid_t pid, char *text, size_t size)
+{
+    snprintf(text, size, "/proc/%d/stat", (int)pid);
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return strrchr(text, ')');
+}
+
 // Reads how the program's CPU time divides between itself and its children. Only the entry of a
 // zombie says it: wait4 reports the sum.
 static void read_cpu_times(struct supervise *s)
@@ -87,14 +99,7 @@ static void read_cpu_times(struct supervise *s)
     if (clock_getcpuclockid(s->child, &clock) == 0 && clock_gettime(clock, &t) == 0)
         s->own_nanos = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     enum { OWN_FIELD = 14, CHILDREN_FIELD = 16, LAST_FIELD = 17 }; // numbered as in proc(5)
-    char path[40], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)s->child);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    char *at = strrchr(text, ')'); // the name before it may contain anything
+    char text[1024], *at = read_stat(s->child, text, sizeof text);
     double ticks = (double)sysconf(_SC_CLK_TCK);
     for (int field = 3; at && field <= LAST_FIELD && (at = strchr(at, ' ')); field++, at++)
         if (field >= OWN_FIELD)
@@ -138,10 +143,22 @@ static void see_child(struct supervise *s)
     s->orphans = s->ended && got == 0;
 }
 
-// The terminal sends its signals to the program, too; those sent by somebody are meant for it.
+// Whether the program or a descendant of it is the process.
+static bool is_of_program(const struct supervise *s, pid_t pid)
+{
+    enum { MOST_GENERATIONS = 64 };
+    for (int i = 0; i < MOST_GENERATIONS && pid > 1 && pid != s->child; i++) {
+        char text[1024], *at = read_stat(pid, text, sizeof text);
+        pid = at && strlen(at) > 4 ? (pid_t)strtol(at + 4, NULL, 10) : 0; // ") S PARENT"
+    }
+    return pid == s->child;
+}
+
+// The terminal sends its signals to the program, too, and so does the program to its process group;
+// those that others send are meant for the program.
 static void pass_on(struct supervise *s, const siginfo_t *info)
 {
-    if (info->si_code != SI_KERNEL && !s->ended)
+    if (info->si_code != SI_KERNEL && !s->ended && !is_of_program(s, info->si_pid))
         kill(s->child, info->si_signo);
 }
 

@@ -4,7 +4,6 @@
 #include "cli/view.h"
 #include "cli/viewer.h"
 #include "codec/codec.h"
-#include "model/events.h"
 
 enum { MOST_NODES = 500000, MOST_PATH = 2048 };
 
@@ -34,8 +33,7 @@ static enum report_flame_by by_of(const char *granularity)
                                                    : REPORT_FLAME_FUNCTIONS;
 }
 
-static struct report_flame *make(struct viewer_query *q, bool all,
-                                 const struct model_profile **shown, struct err *e)
+static struct report_flame *make(struct viewer_query *q, bool all, struct err *e)
 {
     const struct viewer *viewer = q->viewer;
     const struct model_profile *sides[2] = {NULL, viewer->p};
@@ -66,43 +64,17 @@ static struct report_flame *make(struct viewer_query *q, bool all,
         o.max_nodes = n < MOST_NODES ? (uint32_t)n : MOST_NODES;
         o.min_share = 1e-9;
     }
-    shown[0] = sides[0];
-    shown[1] = sides[1];
     return report_flame_new(q->arena, sides[1], &o, e);
-}
-
-// How much one event weighs on the average, on each side: from it follows what of a change
-// may be noise.
-static void write_events(struct viewer_query *q, const struct report_flame *flame,
-                         const struct model_profile *const sides[2])
-{
-    out_text(q->out, ",\"events\":[");
-    for (uint32_t t = 0; sides[0] && t < flame->n_types; t++) {
-        out_text(q->out, t ? ",[" : "[");
-        for (int i = 0; i < 2; i++) {
-            struct err e;
-            char name[256];
-            size_t n = flame->types[t].type.n < sizeof name ? flame->types[t].type.n : 0;
-            memcpy(name, flame->types[t].type.p, n);
-            int type = model_type_index(sides[i], (struct str){name, n}, &e);
-            double weight = type >= 0 ? model_event_weight(sides[i], (uint32_t)type) : 0;
-            out_printf(q->out, i ? ",%.9g" : "%.9g", weight);
-        }
-        out_char(q->out, ']');
-    }
-    out_char(q->out, ']');
 }
 
 int viewer_flame(struct viewer_query *q, struct err *e)
 {
-    const struct model_profile *sides[2];
-    struct report_flame *flame = make(q, true, sides, e);
+    struct report_flame *flame = make(q, true, e);
     if (!flame)
         return -1;
     struct report_flame_style style = {.title = q->viewer->title};
     out_char(q->out, '{');
     viewer_write_notes(q->out);
-    write_events(q, flame, sides);
     out_text(q->out, ",\"flame\":");
     report_flame_json(flame, &style, q->out);
     out_char(q->out, '}');
@@ -112,13 +84,12 @@ int viewer_flame(struct viewer_query *q, struct err *e)
 int viewer_export(struct viewer_query *q, struct err *e)
 {
     const char *format = viewer_parameter(q, "format", e);
-    const struct model_profile *sides[2];
     if (!format)
         return -1;
     bool html = strcmp(format, "html") == 0;
     if (!html && strcmp(format, "svg") != 0)
         return err_set(e, "format: \"%s\" is neither svg nor html", format);
-    struct report_flame *flame = make(q, html, sides, e);
+    struct report_flame *flame = make(q, html, e);
     if (!flame)
         return -1;
     struct report_flame_style style = {.title = q->viewer->title};

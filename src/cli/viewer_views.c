@@ -115,31 +115,35 @@ static int top_of_one(struct viewer_query *q, struct err *e)
 static void write_changes(struct out *out, const struct diff *d, const char *key, bool cum)
 {
     out_printf(out, ",\"%s\":[", key);
-    for (size_t i = 0; i < d->n; i++) {
-        struct diff_change c = diff_change(d, cum ? d->rows[i].cum : d->rows[i].flat);
+    for (size_t i = 0; i < d->functions.n; i++) {
+        const struct stats_function *row = &d->functions.rows[i];
+        struct diff_change c = diff_change(d, cum ? &row->total : &row->self);
         out_printf(out, "%s[%.0f,%.0f,%.0f,%d]", i ? "," : "", c.before, c.after, c.half_width,
-                   c.significant);
+                   c.mark != STATS_NOISE);
     }
     out_char(out, ']');
 }
 
 static int top_of_two(struct viewer_query *q, struct err *e)
 {
-    struct diff d;
-    if (diff_count(&d, q->viewer->sides, &q->config, q->config.normalize, q->arena, viewer_note, e))
+    struct diff d = {.normalised = q->config.normalize};
+    const struct model_profile *both[2] = {q->viewer->sides[0], q->viewer->sides[1]};
+    struct diff_sides sides = {both, {1, 1}};
+    if (diff_count(&d, &sides, &q->config, q->arena, viewer_note, e))
         return -1;
     out_char(q->out, '{');
     viewer_write_notes(q->out);
     out_text(q->out, ",\"names\":[");
-    for (size_t i = 0; i < d.n; i++) {
+    for (size_t i = 0; i < d.functions.n; i++) {
         out_text(q->out, i ? "," : "");
-        json_write_string(q->out, d.rows[i].name);
+        json_write_string(q->out, d.functions.rows[i].name);
     }
     out_text(q->out, "],\"type\":");
     json_write_string(q->out, d.type);
     out_text(q->out, ",\"unit\":");
     json_write_string(q->out, d.unit);
-    out_printf(q->out, ",\"totals\":[%.0f,%.0f]", d.total[0].value, d.total[1].value);
+    struct diff_change total = diff_total(&d);
+    out_printf(q->out, ",\"totals\":[%.0f,%.0f]", total.before, total.after);
     write_changes(q->out, &d, "flat", false);
     write_changes(q->out, &d, "cum", true);
     out_char(q->out, '}');

@@ -1,7 +1,10 @@
-// Whole-body decompression into a private mapping.
+// Whole-body decompression into a private mapping, and compression. libdeflate is twice as fast as
+// zlib, but cannot be interrupted: what takes it long and has a budget goes through zlib, which
+// looks at the deadline now and then.
 #pragma once
 
 #include "base/arena.h"
+#include "base/out.h"
 #include "base/str.h"
 
 #include <stdbool.h>
@@ -25,3 +28,7 @@ enum { COMPRESS_SMALL = 1 << 20 };
 int compress_inflate_small(const uint8_t *data, size_t n, struct arena *arena,
                            struct str *inflated);
 void compress_bytes_fini(struct compress_bytes *bytes);
+
+// Appends data as gzip of one member. budget may be NULL.
+int compress_gzip(const void *data, size_t n, struct budget *budget, struct out *out,
+                  struct err *e);

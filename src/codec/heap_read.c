@@ -38,12 +38,12 @@ static const void *record_at(const struct reader *r, uint32_t number, size_t byt
     return (const char *)r->blocks[block] + at;
 }
 
-static const struct heap_module *module_at(const struct reader *r, uint32_t module)
+static const struct module_record *module_at(const struct reader *r, uint32_t module)
 {
     size_t left;
     if (module >= r->n_modules)
         return NULL;
-    const struct heap_module *m =
+    const struct module_record *m =
         record_at(r, atomic_load(&r->head->modules[module]), sizeof *m, &left);
     if (!m)
         return NULL;
@@ -53,7 +53,7 @@ static const struct heap_module *module_at(const struct reader *r, uint32_t modu
 
 static uint32_t mapping_of(struct reader *r, uint32_t module)
 {
-    const struct heap_module *m = module_at(r, module);
+    const struct module_record *m = module_at(r, module);
     if (!m)
         return MODEL_NONE;
     if (!r->mapping[module]) {
@@ -74,7 +74,7 @@ static uint32_t mapping_of(struct reader *r, uint32_t module)
 static uint32_t find_module(const struct reader *r, uint64_t pc)
 {
     for (uint32_t i = r->n_modules; i-- > 0;) {
-        const struct heap_module *m = module_at(r, i);
+        const struct module_record *m = module_at(r, i);
         if (m && pc >= m->start && pc < m->end)
             return i;
     }

@@ -14,13 +14,14 @@
 #include <stdatomic.h>
 
 #include "capture/capture.h"
+#include "capture/module_record.h"
 #include "capture/ring.h"
 #include "codec/codec.h"
 
 #define JOURNAL_MAGIC UINT64_C(0x6e75526e6c694b01)
 
 enum {
-    JOURNAL_VERSION = 2,
+    JOURNAL_VERSION = 3,
     JOURNAL_PARTS = 4096,
     JOURNAL_NOTES = 32,
     JOURNAL_FILE_SIZE = 1 << 20, // where the first part begins
@@ -101,9 +102,7 @@ struct journal_record {
 // Numbered from 0 as they come.
 struct journal_module {
     struct journal_record head;
-    uint64_t start, end, file_offset;
-    uint32_t n_path, n_build_id;
-    char text[]; // the path, then the build id
+    struct module_record module;
 };
 
 // The labels of a set: for each two lengths (uint32_t) and the bytes of key and value, all of it
@@ -125,10 +124,10 @@ enum { JOURNAL_NO_MODULE = UINT16_MAX };
 
 struct journal_stack {
     struct journal_record head;
-    _Atomic uint64_t ticks, nanos;
-    uint32_t thread, label; // thread: its serial number
-    uint64_t ids[3];        // struct capture_ids; all zero: none
-    uint8_t kind;           // enum capture_kind
+    _Atomic uint64_t ticks, nanos, squares; // squares: of capture_squares
+    uint32_t thread, label;                 // thread: its serial number
+    uint64_t ids[3];                        // struct capture_ids; all zero: none
+    uint8_t kind;                           // enum capture_kind
     uint8_t truncated;
     uint16_t n;
     uint32_t unused;

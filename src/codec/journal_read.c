@@ -87,19 +87,20 @@ static bool next_record(struct block *block, struct journal_record *head, const 
 
 static void add_module(struct reader *r, const uint8_t *record, size_t size)
 {
-    struct journal_module m;
+    struct journal_module read;
     struct module module = {0};
-    memset(&m, 0, sizeof m);
-    memcpy(&m, record, size < sizeof m ? size : sizeof m);
-    size_t room = size > sizeof m ? size - sizeof m : 0;
+    memset(&read, 0, sizeof read);
+    memcpy(&read, record, size < sizeof read ? size : sizeof read);
+    const struct module_record *m = &read.module;
+    size_t room = size > sizeof read ? size - sizeof read : 0;
     // One that makes no sense keeps its number: the stacks count on it.
-    if (m.n_path <= room && m.n_build_id <= room - m.n_path && m.start < m.end) {
-        module.start = m.start;
-        module.end = m.end;
-        module.file_offset = m.file_offset;
-        module.path = (struct str){(const char *)record + sizeof m, m.n_path};
-        module.build_id = record + sizeof m + m.n_path;
-        module.n_build_id = m.n_build_id;
+    if (m->n_path <= room && m->n_build_id <= room - m->n_path && m->start < m->end) {
+        module.start = m->start;
+        module.end = m->end;
+        module.file_offset = m->file_offset;
+        module.path = (struct str){(const char *)record + sizeof read, m->n_path};
+        module.build_id = record + sizeof read + m->n_path;
+        module.n_build_id = m->n_build_id;
     }
     r->modules =
         arena_push(r->arena, r->modules, r->n_modules, &r->cap_modules, sizeof *r->modules);
@@ -199,7 +200,7 @@ static void build_labels(struct reader *r, uint32_t set)
 // --- samples ---
 
 struct sample {
-    uint64_t ticks, nanos;
+    uint64_t ticks, nanos, squares; // squares 0: every tick is an event
     uint32_t label;
     struct thread thread;
     uint64_t ids[3];
@@ -250,7 +251,8 @@ static void add_sample(struct reader *r, const struct sample *s)
     }
     build_labels(r, s->label);
     int64_t values[2] = {(int64_t)s->ticks, (int64_t)s->nanos};
-    model_build_sample(&r->b, frames, n, values);
+    model_build_weighed_sample(&r->b, frames, n, values,
+                               (double)(s->squares ? s->squares : s->ticks));
 }
 
 static void add_stack(struct reader *r, const uint8_t *record, size_t size)
@@ -264,6 +266,7 @@ static void add_stack(struct reader *r, const uint8_t *record, size_t size)
     add_sample(r, &(struct sample){
                       .ticks = atomic_load(&stack.ticks),
                       .nanos = atomic_load(&stack.nanos),
+                      .squares = atomic_load(&stack.squares),
                       .label = stack.label,
                       .thread = find_thread(r, stack.thread),
                       .ids = {stack.ids[0], stack.ids[1], stack.ids[2]},
@@ -287,6 +290,7 @@ static void add_ring_record(struct reader *r, const struct thread *thread, const
     struct sample sample = {
         .ticks = raw.ticks,
         .nanos = raw.ns,
+        .squares = (uint64_t)raw.ticks * raw.ticks,
         .label = raw.label,
         .thread = *thread,
         .ids = {raw.ids.trace[0], raw.ids.trace[1], raw.ids.span},
@@ -408,7 +412,7 @@ struct model_profile *codec_journal_rest(struct arena *arena, const struct model
     build_types(&b, like->period);
     uint32_t frame = model_build_named_location(&b, STR("[program start and exit]"));
     int64_t values[2] = {(nanos + like->period / 2) / like->period, nanos};
-    model_build_sample(&b, &frame, 1, values);
+    model_build_weighed_sample(&b, &frame, 1, values, (double)values[0]);
     b.p->time_nanos = like->time_nanos;
     b.p->duration_nanos = like->duration_nanos;
     return b.p;

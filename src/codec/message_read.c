@@ -46,13 +46,18 @@ bool message_is_utf8(struct str s)
 {
     for (size_t i = 0; i < s.n;) {
         uint64_t eight;
-        if (s.n - i >= sizeof eight) {
-            memcpy(&eight, s.p + i, sizeof eight);
+        if (s.n >= sizeof eight) {
+            // The last ones overlap with those before.
+            bool last = s.n - i < sizeof eight;
+            memcpy(&eight, last ? s.p + s.n - sizeof eight : s.p + i, sizeof eight);
             if (!(eight & 0x8080808080808080u)) {
+                if (last)
+                    return true;
                 i += sizeof eight;
                 continue;
             }
-        } else if (!(s.p[i] & 0x80)) {
+        }
+        if (!(s.p[i] & 0x80)) {
             i++;
             continue;
         }

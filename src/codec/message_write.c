@@ -133,7 +133,7 @@ void message_write_proto(const struct message *m, const void *object, struct out
             proto_put_varint(out, key);
             proto_put_varint(out, values_size(f, &v));
         }
-        for (size_t k = 0; k < v.n; k++) {
+        for (size_t k = 0; k < v.n && !out->error; k++) {
             if (!is_packed(f))
                 proto_put_varint(out, key);
             put_value(f, v.items + k * v.size, out);
@@ -220,7 +220,7 @@ void message_write_json(const struct message *m, const void *object, struct out 
         json_write_key(out, f->json, &first);
         if (f->repeated)
             out_char(out, '[');
-        for (size_t k = 0; k < v.n; k++) {
+        for (size_t k = 0; k < v.n && !out->error; k++) {
             if (k)
                 out_char(out, ',');
             write_value(f, v.items + k * v.size, out);

@@ -349,7 +349,7 @@ static int read_profile(struct otlp *o, const struct otlp_raw_profile *raw,
         name_fields(o, &samples[i]);
         if (sample_service(o, &samples[i], &service))
             return -1;
-        arena_check_at(o->arena, i);
+        arena_spend(o->arena, 1);
         size_t at_group = o->n;
         uint64_t hash = hash_bytes(service.p, service.n, 0);
         for (struct hash_probe at = hash_find(&index, hash); hash_hit(&index, &at);

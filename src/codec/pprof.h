@@ -3,6 +3,12 @@
 
 #include "codec/codec.h"
 
+// A field that only kiln writes and reads, outside of the numbers that pprof uses: other tools skip
+// it. In Profile: 1 if the profiler knows the weights of its events (struct model_profile,
+// is_weighed). In Sample: the sum of their squares, in periods; left out where every event weighs
+// one period.
+enum { PPROF_SQUARES = 1000 };
+
 // PPROF_NOT: these bytes are no pprof protobuf, another format may read them.
 // PPROF_BAD: they are one, and it is broken.
 enum pprof_result { PPROF_OK, PPROF_NOT, PPROF_BAD };

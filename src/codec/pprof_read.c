@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "codec/proto.h"
+#include "model/events.h"
 #include "model/builder.h"
 
 enum { RELEASE_STEP = 8 << 20, RECENT_SETS = 4096, GUESS_MOST = 2048 };
@@ -28,6 +29,7 @@ struct reader {
 
     uint32_t *frames; // of the next sample
     bool dangling;    // a frame's location is not in the profile
+    uint64_t squares; // of the sample; 0: those of events that weigh one period
     struct model_label *labels;
     size_t n_labels, cap_labels;
     uint32_t *recent; // label sets by hash
@@ -53,10 +55,18 @@ static uint32_t raw_index(uint64_t v)
 }
 
 // Reads varint fields of a submessage into slots[field]; fields beyond are skipped.
-static bool read_scalars(struct proto_span s, uint64_t *slots, uint64_t n_slots)
+static inline bool read_scalars(struct proto_span s, uint64_t *slots, uint64_t n_slots)
 {
     struct proto_field f;
     while (s.p < s.end) {
+        // A varint with a field number of less than 16.
+        uint8_t key = *s.p;
+        if (!(key & 0x87) && key && key < n_slots * 8) {
+            s.p++;
+            if (!proto_varint(&s, &slots[key >> 3]))
+                return false;
+            continue;
+        }
         if (!proto_next(&s, &f))
             return false;
         if (f.number == 0 || f.number >= n_slots)
@@ -197,8 +207,11 @@ static enum pprof_result read_tables(struct reader *r, struct pending *pending)
         const uint8_t *at = s.p;
         if (!proto_next(&s, &f))
             return not_pprof(r, at, "no protobuf field");
-        if (f.number == 0 || f.number > 15)
+        arena_spend(r->arena, 1 + (f.number == 4 ? (size_t)(s.p - at) / 16 : 0));
+        if (f.number == 0 || f.number > 15) {
+            p->is_weighed |= f.number == PPROF_SQUARES && f.value == 1;
             continue;
+        }
         if (f.number == 9 && p->time_nanos != 0) {
             err_set(r->e, "concatenated profiles detected: split the file at byte %zu or earlier",
                     (size_t)(at - r->data));
@@ -276,14 +289,14 @@ static void guess_tables(struct reader *r, struct pending *pending)
 {
     struct model_profile *p = r->p;
     size_t n = r->size / 64 < GUESS_MOST ? r->size / 64 + 8 : GUESS_MOST;
-    r->cap_locations = r->cap_lines = r->cap_functions = r->cap_raw = n;
-    pending->cap_location_mappings = pending->cap_line_functions = n;
-    p->locations = arena_array(r->arena, n, sizeof *p->locations);
-    p->lines = arena_array(r->arena, n, sizeof *p->lines);
-    p->functions = arena_array(r->arena, n, sizeof *p->functions);
-    r->raw_strings = arena_array(r->arena, n, sizeof *r->raw_strings);
-    pending->location_mappings = arena_array(r->arena, n, sizeof *pending->location_mappings);
-    pending->line_functions = arena_array(r->arena, n, sizeof *pending->line_functions);
+    r->cap_locations = r->cap_functions = r->cap_raw = pending->cap_location_mappings = n;
+    r->cap_lines = pending->cap_line_functions = n * 2;
+    p->locations = arena_raw(r->arena, n, sizeof *p->locations);
+    p->lines = arena_raw(r->arena, n * 2, sizeof *p->lines);
+    p->functions = arena_raw(r->arena, n, sizeof *p->functions);
+    r->raw_strings = arena_raw(r->arena, n, sizeof *r->raw_strings);
+    pending->location_mappings = arena_raw(r->arena, n, sizeof *pending->location_mappings);
+    pending->line_functions = arena_raw(r->arena, n * 2, sizeof *pending->line_functions);
 }
 
 static void intern_strings(struct reader *r)
@@ -291,11 +304,12 @@ static void intern_strings(struct reader *r)
     size_t total = 0;
     for (size_t i = 0; i < r->n_raw; i++)
         total += r->raw_strings[i].n;
-    char *text = arena_alloc(r->arena, total ? total : 1);
+    char *text = arena_raw(r->arena, total ? total : 1, 1);
     model_strings_expect(r->p->strings, r->n_raw);
-    r->string_ids = arena_array(r->arena, r->n_raw ? r->n_raw : 1, sizeof *r->string_ids);
+    r->string_ids = arena_raw(r->arena, r->n_raw ? r->n_raw : 1, sizeof *r->string_ids);
     for (size_t i = 0; i < r->n_raw; i++) {
         struct str s = r->raw_strings[i];
+        arena_spend(r->arena, 1 + s.n / 1024);
         if (s.n)
             memcpy(text, s.p, s.n);
         r->string_ids[i] = model_intern_borrowed(r->p->strings, (struct str){text, s.n});
@@ -353,10 +367,11 @@ static struct id_index index_ids(struct arena *arena, const uint64_t *ids, uint3
     }
     if (largest < index.n_dense)
         index.n_dense = largest + 1;
-    index.dense = arena_array(arena, index.n_dense, sizeof *index.dense);
+    index.dense = arena_raw(arena, index.n_dense, sizeof *index.dense);
     memset(index.dense, 0xff, index.n_dense * sizeof *index.dense);
     hash_init(&index.sparse, arena, largest >= index.n_dense ? n : 0);
     for (uint32_t i = 0; i < n; i++) {
+        arena_spend(arena, 1);
         if (ids[i] < index.n_dense)
             index.dense[ids[i]] = i;
         else
@@ -379,12 +394,12 @@ static inline uint32_t find_id(const struct id_index *index, uint64_t id)
     return id < index->n_dense ? index->dense[id] : find_sparse(index, id);
 }
 
-#define COLLECT_IDS(arena, items, n)                                        \
-    ({                                                                      \
-        uint64_t *ids_ = arena_array((arena), (n) ? (n) : 1, sizeof *ids_); \
-        for (uint32_t i_ = 0; i_ < (n); i_++)                               \
-            ids_[i_] = (items)[i_].id;                                      \
-        ids_;                                                               \
+#define COLLECT_IDS(arena, items, n)                                      \
+    ({                                                                    \
+        uint64_t *ids_ = arena_raw((arena), (n) ? (n) : 1, sizeof *ids_); \
+        for (uint32_t i_ = 0; i_ < (n); i_++)                             \
+            ids_[i_] = (items)[i_].id;                                    \
+        ids_;                                                             \
     })
 
 static enum pprof_result resolve_ids(struct reader *r, const struct pending *pending)
@@ -398,6 +413,7 @@ static enum pprof_result resolve_ids(struct reader *r, const struct pending *pen
         if (pending->location_mappings[i])
             p->locations[i].mapping = find_id(&mappings, pending->location_mappings[i]);
     for (uint32_t i = 0; i < p->n_lines; i++) {
+        arena_spend(r->arena, 1);
         uint64_t id = pending->line_functions[i];
         p->lines[i].function = id ? find_id(&functions, id) : MODEL_NONE;
         if (p->lines[i].function == MODEL_NONE) {
@@ -522,6 +538,7 @@ static bool read_sample(struct reader *r, const struct id_index *locations, stru
     int64_t *values = p->values + sample * p->n_types;
     *n_values = 0;
     r->n_labels = 0;
+    r->squares = 0;
     while (s.p < s.end) {
         struct proto_field f;
         if (!proto_next(&s, &f))
@@ -556,9 +573,26 @@ static bool read_sample(struct reader *r, const struct id_index *locations, stru
         } else if (f.number == 3) {
             if (f.wire != WIRE_BYTES || !read_label(r, f.span))
                 return false;
+        } else if (f.number == PPROF_SQUARES && f.wire == WIRE_VARINT) {
+            r->squares = f.value;
         }
     }
     return true;
+}
+
+// The column exists from the first sample on whose events weigh more than one period.
+static void set_squares(struct reader *r, size_t sample)
+{
+    struct model_profile *p = r->p;
+    if (!p->is_weighed || (!p->squares && !r->squares))
+        return;
+    if (!p->squares) {
+        double *squares = arena_array(r->arena, r->n_samples, sizeof *squares);
+        for (size_t i = 0; i < sample; i++)
+            squares[i] = model_periods(p, i);
+        p->squares = squares;
+    }
+    p->squares[sample] = r->squares ? (double)r->squares : model_periods(p, sample);
 }
 
 // Sets are looked for among those met recently only: a full table would cost cache misses
@@ -593,11 +627,11 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
     struct id_index locations =
         index_ids(r->arena, COLLECT_IDS(r->arena, p->locations, p->n_locations), p->n_locations);
     p->values =
-        arena_array(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
-    p->stacks = arena_array(r->arena, r->n_samples, sizeof *p->stacks);
-    p->stack_len = arena_array(r->arena, r->n_samples, sizeof *p->stack_len);
+        arena_raw(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
+    p->stacks = arena_raw(r->arena, r->n_samples, sizeof *p->stacks);
+    p->stack_len = arena_raw(r->arena, r->n_samples, sizeof *p->stack_len);
     // A frame takes a byte at least; what is not touched takes no memory.
-    r->frames = arena_array(r->arena, r->sample_bytes, sizeof *r->frames);
+    r->frames = arena_raw(r->arena, r->sample_bytes, sizeof *r->frames);
 
     struct proto_span s = {r->data, r->data + r->size};
     const uint8_t *released = s.p;
@@ -609,7 +643,7 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
             continue;
         size_t sample = p->n_samples;
         uint32_t *stack = r->frames;
-        arena_check_at(r->arena, sample);
+        arena_spend(r->arena, 1 + (size_t)(f.span.end - f.span.p) / 8);
         uint32_t n_values;
         if (!read_sample(r, &locations, f.span, sample, &n_values)) {
             err_set(r->e, "malformed profile: sample %zu at byte %zu cannot be decoded", sample,
@@ -630,6 +664,7 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
         p->stack_len[sample] = (uint32_t)(r->frames - stack);
         p->n_samples++;
         set_labels(r, sample);
+        set_squares(r, sample);
         if (disposable && s.p - released >= RELEASE_STEP) {
             size_t n = (size_t)(s.p - released) & ~(size_t)(RELEASE_STEP - 1);
             madvise((void *)released, n, MADV_DONTNEED);

@@ -1,8 +1,11 @@
 // Writes the protobuf exactly as google/pprof encodes it: fields in order, repeated
 // numbers packed from three on, strings numbered by first use.
-#include "codec/codec.h"
+#include <math.h>
 
+#include "codec/codec.h"
+#include "codec/pprof.h"
 #include "codec/proto.h"
+#include "model/events.h"
 
 struct writer {
     const struct model_profile *p;
@@ -57,6 +60,7 @@ static void number_strings(struct writer *w)
         bool *seen = arena_array(w->arena, p->n_label_sets, sizeof *seen);
         for (size_t i = 0; i < p->n_samples; i++) {
             uint32_t set = p->label_set[i];
+            arena_spend(w->arena, 1 + (seen[set] ? 0 : p->label_sets[set].n));
             if (!seen[set])
                 use_label_set(w, &p->label_sets[set]);
             seen[set] = true;
@@ -67,6 +71,7 @@ static void number_strings(struct writer *w)
         use(w, p->mappings[i].build_id);
     }
     for (uint32_t i = 0; i < p->n_functions; i++) {
+        arena_spend(w->arena, 1);
         use(w, p->functions[i].name);
         use(w, p->functions[i].system_name);
         use(w, p->functions[i].filename);
@@ -182,6 +187,16 @@ static void put_values(struct writer *w, size_t sample)
         proto_put_varint(&w->scratch, (uint64_t)values[i]);
 }
 
+// Only where events weigh more than one period.
+static void put_squares(struct writer *w, size_t sample)
+{
+    if (!w->p->squares)
+        return;
+    double squares = round(w->p->squares[sample]);
+    if (squares != round(model_periods(w->p, sample)))
+        put(&w->scratch, PPROF_SQUARES, (uint64_t)fmin(fmax(squares, 1), 0x1p62));
+}
+
 static void put_mapping(struct writer *w, const struct model_mapping *m)
 {
     struct out *s = &w->scratch;
@@ -250,19 +265,26 @@ static void put_profile(struct writer *w)
     for (uint32_t i = 0; i < p->n_types; i++)
         put_value_type(w, 1, p->types[i]);
     for (size_t i = 0; i < p->n_samples; i++) {
+        arena_spend(w->arena, 1 + p->stack_len[i] + p->n_types / 8);
         put_frames(w, i);
         put_values(w, i);
         put_labels(w, i);
+        put_squares(w, i);
         put_scratch(w, 2);
     }
     for (uint32_t i = 0; i < p->n_mappings; i++)
         put_mapping(w, &p->mappings[i]);
-    for (uint32_t i = 0; i < p->n_locations; i++)
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        arena_spend(w->arena, 1 + p->locations[i].n_lines);
         put_location(w, &p->locations[i]);
-    for (uint32_t i = 0; i < p->n_functions; i++)
+    }
+    for (uint32_t i = 0; i < p->n_functions; i++) {
+        arena_spend(w->arena, 1);
         put_function(w, &p->functions[i]);
+    }
     for (uint32_t i = 0; i < w->n_strings; i++) {
         struct str s = model_str(p, w->order[i]);
+        arena_spend(w->arena, 1 + s.n / 1024);
         put_header(w->out, 6, s.n);
         out_str(w->out, s);
     }
@@ -276,6 +298,7 @@ static void put_profile(struct writer *w)
     put_comments(w);
     put(w->out, 14, number(w, p->default_type));
     put_opt(w->out, 15, number(w, p->doc_url));
+    put_opt(w->out, PPROF_SQUARES, p->is_weighed);
 }
 
 int codec_write_pprof(const struct model_profile *p, struct out *out, struct err *e)
@@ -294,8 +317,10 @@ int codec_write_pprof(const struct model_profile *p, struct out *out, struct err
     w.numbers = arena_array(arena, p->strings->n, sizeof *w.numbers);
     w.order = arena_array(arena, p->strings->n, sizeof *w.order);
     w.ids = arena_array(arena, p->n_locations, sizeof *w.ids);
-    for (uint32_t i = 0; i < p->n_locations; i++)
+    for (uint32_t i = 0; i < p->n_locations; i++) {
+        arena_spend(arena, 1);
         w.ids[i] = encode_varint(p->locations[i].id);
+    }
     number_strings(&w);
     put_profile(&w);
     arena_try_end(arena);

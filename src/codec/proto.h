@@ -20,18 +20,25 @@ struct proto_field {
 // At most ten bytes; what does not fit into 64 bits is cut off, as in Go.
 static inline bool proto_varint(struct proto_span *s, uint64_t *value)
 {
-    uint64_t v = 0;
-    const uint8_t *p = s->p;
-    for (unsigned shift = 0; shift < 70 && p < s->end; shift += 7) {
-        uint8_t byte = *p++;
-        v |= (uint64_t)(byte & 0x7f) << (shift & 63);
-        if (byte < 0x80) {
-            s->p = p;
-            *value = v;
-            return true;
+    const uint8_t *p = s->p, *end = s->end;
+    if (p == end)
+        return false;
+    uint64_t v = *p++;
+    // Most have one byte.
+    if (v >= 0x80) {
+        v &= 0x7f;
+        for (unsigned shift = 7;; shift += 7) {
+            if (p == end || shift == 70)
+                return false;
+            uint64_t byte = *p++;
+            v |= (byte & 0x7f) << (shift & 63);
+            if (byte < 0x80)
+                break;
         }
     }
-    return false;
+    s->p = p;
+    *value = v;
+    return true;
 }
 
 // Takes the next field off s; false on malformed input. Call while s->p < s->end.
@@ -42,6 +49,7 @@ static inline bool proto_next(struct proto_span *s, struct proto_field *f)
         return false;
     f->number = key >> 3;
     f->value = 0;
+    f->span = (struct proto_span){s->p, s->p};
     f->wire = (int)(key & 7);
     switch (f->wire) {
     case WIRE_VARINT:

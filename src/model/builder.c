@@ -154,6 +154,7 @@ static void merge_runs(const struct model_strings *s, const struct model_label *
         size_t middle = start + width < n ? start + width : n;
         size_t end = middle + width < n ? middle + width : n, a = start, b = middle;
         for (size_t i = start; i < end; i++) {
+            arena_spend(s->arena, 1);
             bool second = a == middle || (b < end && label_before(s, &from[b], &from[a]));
             to[i] = from[second ? b++ : a++];
         }
@@ -265,4 +266,14 @@ void model_build_sample(struct model_builder *b, const uint32_t *frames, size_t 
         b->n_pending = 0;
     }
     p->n_samples = n + 1;
+}
+
+void model_build_weighed_sample(struct model_builder *b, const uint32_t *frames, size_t n_frames,
+                                const int64_t *values, double squares)
+{
+    struct model_profile *p = b->p;
+    PUSH(b, p->squares, p->n_samples, cap_squares);
+    p->squares[p->n_samples] = squares;
+    p->is_weighed = true;
+    model_build_sample(b, frames, n_frames, values);
 }

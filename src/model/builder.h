@@ -9,7 +9,7 @@ struct model_builder {
     struct arena *arena;
     size_t cap_types, cap_mappings, cap_functions, cap_locations, cap_lines, cap_label_sets,
         cap_labels, cap_comments;
-    size_t cap_samples, cap_values, cap_lens, cap_label_column;
+    size_t cap_samples, cap_values, cap_lens, cap_label_column, cap_squares;
     struct hash_table functions, locations, label_sets;
     // The sample under construction.
     struct model_label *pending;
@@ -49,6 +49,10 @@ void model_build_number_label(struct model_builder *b, struct str key, int64_t v
                               struct str unit);
 void model_build_sample(struct model_builder *b, const uint32_t *frames, size_t n_frames,
                         const int64_t *values);
+// The same for a profiler that knows the weights of its events (struct model_profile, squares): all
+// samples of a profile are built with one or the other.
+void model_build_weighed_sample(struct model_builder *b, const uint32_t *frames, size_t n_frames,
+                                const int64_t *values, double squares);
 
 // A label set that is not looked for among those there are. labels are sorted.
 uint32_t model_build_new_label_set(struct model_builder *b, const struct model_label *labels,

@@ -42,11 +42,33 @@ struct model_events model_events(const struct model_profile *p, uint32_t type)
     return ev;
 }
 
-double model_variance(const struct model_events *ev, const int64_t *values)
+double model_periods(const struct model_profile *p, size_t sample)
 {
+    const int64_t *values = model_values(p, sample);
+    for (uint32_t t = 0; t < p->n_types && p->period > 0; t++)
+        if (p->types[t].type == p->period_type.type && p->types[t].unit == p->period_type.unit)
+            return fabs((double)values[t]) / (double)p->period;
+    for (uint32_t t = 0; t < p->n_types; t++)
+        if (str_eq(model_str(p, p->types[t].unit), STR("count")))
+            return fabs((double)values[t]);
+    return 1;
+}
+
+double model_squares(const struct model_profile *p, size_t sample)
+{
+    return p->squares ? p->squares[sample] : model_periods(p, sample);
+}
+
+double model_variance(const struct model_events *ev, const struct model_profile *p, size_t sample)
+{
+    const int64_t *values = model_values(p, sample);
     double v = (double)values[ev->type], n = 1, unseen = 1;
     if (v == 0)
         return 0;
+    if (p->is_weighed) {
+        double periods = model_periods(p, sample), squares = model_squares(p, sample);
+        return periods > 0 ? v * v * squares / (periods * periods) : v * v;
+    }
     if (ev->count != MODEL_NONE) {
         n = fabs((double)values[ev->count]);
         if (ev->rate > 0 && n > 0) {
@@ -66,9 +88,8 @@ double model_event_weight(const struct model_profile *p, uint32_t type)
     struct model_events ev = model_events(p, type);
     double value = 0, variance = 0;
     for (size_t s = 0; s < p->n_samples; s++) {
-        const int64_t *values = model_values(p, s);
-        value += (double)values[type];
-        variance += model_variance(&ev, values);
+        value += (double)model_values(p, s)[type];
+        variance += model_variance(&ev, p, s);
     }
     return value != 0 ? variance / value : 0;
 }

@@ -1,5 +1,10 @@
-// How many events the values of a sample stand for: what sampling alone may change in them follows
+// How many events the values of a sample stand for: how much sampling alone may change them follows
 // from that (docs/diff.md).
+//
+// A profiler that records the weight of each event says so (struct model_profile, is_weighed): one
+// recorded stack that stands for four ticks of the timer is one event of weight 4, and adds 16 to
+// the variance instead of 4. The profiles of other tools lack this; each count is taken for an
+// event.
 #pragma once
 
 #include "model/profile.h"
@@ -13,7 +18,12 @@ struct model_events {
 };
 
 struct model_events model_events(const struct model_profile *p, uint32_t type);
-// What a sample with these values adds to the variance of a sum.
-double model_variance(const struct model_events *ev, const int64_t *values);
+// What a sample adds to the variance of a sum of values of that type.
+double model_variance(const struct model_events *ev, const struct model_profile *p, size_t sample);
 // The average weight of an event: the variance of the whole profile by its value; 0 without one.
 double model_event_weight(const struct model_profile *p, uint32_t type);
+
+// The number of periods that a sample of a profile with is_weighed stands for, and the sum of the
+// squared weights of its events, in periods.
+double model_periods(const struct model_profile *p, size_t sample);
+double model_squares(const struct model_profile *p, size_t sample);

@@ -73,8 +73,10 @@ static bool is_wanted(const uint8_t *verdicts, const uint32_t *frames, uint32_t 
 static void hide_frames(struct model_profile *to, const bool *hidden, bool *keep)
 {
     size_t total = 0;
-    for (size_t i = 0; i < to->n_samples; i++)
+    for (size_t i = 0; i < to->n_samples; i++) {
+        arena_spend(to->arena, 1);
         total += keep[i] ? to->stack_len[i] : 0;
+    }
     uint32_t *frames = arena_array(to->arena, total + 1, sizeof *frames);
     uint32_t **stacks = arena_array(to->arena, to->n_samples + 1, sizeof *stacks);
     uint32_t *len = arena_array(to->arena, to->n_samples + 1, sizeof *len);
@@ -82,6 +84,7 @@ static void hide_frames(struct model_profile *to, const bool *hidden, bool *keep
         if (!keep[i])
             continue;
         const uint32_t *stack = model_stack(to, i);
+        arena_spend(to->arena, to->stack_len[i]);
         stacks[i] = frames;
         for (uint32_t k = 0; k < to->stack_len[i]; k++)
             if (!hidden[stack[k]])
@@ -110,6 +113,7 @@ struct model_profile *model_filter_frames(const struct model_profile *p, struct 
         own_locations(to);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         const struct model_location *l = &p->locations[i];
+        arena_spend(arena, 1 + l->n_lines);
         if (ignore && location_matches(p, l, ignore)) {
             verdicts[i] = IGNORED;
             matched[1] = true;
@@ -132,8 +136,10 @@ struct model_profile *model_filter_frames(const struct model_profile *p, struct 
         any_hidden |= hidden[i];
     }
     bool *keep = arena_array(arena, p->n_samples + 1, sizeof *keep);
-    for (size_t i = 0; i < p->n_samples; i++)
+    for (size_t i = 0; i < p->n_samples; i++) {
+        arena_spend(arena, 1 + p->stack_len[i]);
         keep[i] = is_wanted(verdicts, model_stack(p, i), p->stack_len[i]);
+    }
     if (any_hidden)
         hide_frames(to, hidden, keep);
     return model_select_samples(to, keep, arena);
@@ -169,6 +175,7 @@ struct model_profile *model_show_from(const struct model_profile *p, struct mode
     bool *roots = arena_array(arena, p->n_locations + 1, sizeof *roots);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
+        arena_spend(arena, 1 + l->n_lines);
         roots[i] = mapping_matches(p, l, regex);
         for (uint32_t k = l->n_lines; !roots[i] && k-- > 0;) {
             if (function_matches(p, l->first_line + k, regex)) {
@@ -181,6 +188,7 @@ struct model_profile *model_show_from(const struct model_profile *p, struct mode
     bool *keep = arena_array(arena, p->n_samples + 1, sizeof *keep);
     for (size_t i = 0; i < p->n_samples; i++) {
         const uint32_t *frames = model_stack(p, i);
+        arena_spend(arena, 1 + p->stack_len[i]);
         for (uint32_t k = p->stack_len[i]; !keep[i] && k-- > 0;) {
             if (roots[frames[k]]) {
                 to->stack_len[i] = k + 1;
@@ -239,6 +247,7 @@ struct model_profile *model_prune_from(const struct model_profile *p, struct mod
     bool *from_here = arena_array(arena, p->n_locations + 1, sizeof *from_here);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
+        arena_spend(arena, 1 + l->n_lines);
         for (uint32_t k = 0; k < l->n_lines && !from_here[i]; k++) {
             if (prunes(&pruner, p, l->first_line + k)) {
                 from_here[i] = true;
@@ -249,6 +258,7 @@ struct model_profile *model_prune_from(const struct model_profile *p, struct mod
     }
     for (size_t i = 0; i < p->n_samples; i++) {
         const uint32_t *frames = model_stack(p, i);
+        arena_spend(arena, 1 + p->stack_len[i]);
         for (uint32_t k = 0; k < p->stack_len[i]; k++) {
             if (from_here[frames[k]]) {
                 cut_leaves(to, i, k);
@@ -287,6 +297,7 @@ struct model_profile *model_drop_uninteresting(const struct model_profile *p, st
     uint8_t *prune = arena_array(arena, p->n_locations + 1, sizeof *prune);
     for (uint32_t i = 0; i < p->n_locations; i++) {
         struct model_location *l = &to->locations[i];
+        arena_spend(arena, 1 + l->n_lines);
         for (uint32_t k = l->n_lines; prune[i] == KEPT && k-- > 0;) {
             if (!prunes(&pruner, p, l->first_line + k))
                 continue;
@@ -300,6 +311,7 @@ struct model_profile *model_drop_uninteresting(const struct model_profile *p, st
     for (size_t i = 0; i < p->n_samples; i++) {
         const uint32_t *frames = model_stack(p, i);
         bool found_user = false;
+        arena_spend(arena, 1 + p->stack_len[i]);
         for (uint32_t k = p->stack_len[i]; k-- > 0;) {
             if (prune[frames[k]] == KEPT) {
                 found_user = true;

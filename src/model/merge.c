@@ -1,5 +1,6 @@
 #include "model/transform.h"
 
+#include "model/events.h"
 #include "model/units.h"
 
 struct model_merger {
@@ -8,7 +9,8 @@ struct model_merger {
     bool take;
     struct hash_table mappings, functions, locations, label_sets, samples;
     size_t cap_mappings, cap_functions, cap_locations, cap_lines, cap_label_sets, cap_labels;
-    size_t cap_samples, cap_lens, cap_values, cap_label_column, cap_comments;
+    size_t cap_samples, cap_lens, cap_values, cap_label_column, cap_squares, cap_comments;
+    bool is_weighed; // all profiles so far
 
     // For the profile being added: its index -> ours plus one; 0 not mapped yet.
     const struct model_profile *from;
@@ -190,6 +192,7 @@ static bool is_zero(const struct model_profile *p, size_t sample)
 static uint32_t *take_stack(struct model_merger *m, uint32_t *from, uint32_t n)
 {
     uint32_t *to = m->in_place ? from : arena_array(m->arena, n, sizeof *to);
+    arena_spend(m->arena, n);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t location = m->location_of[from[i]];
         to[i] = location ? location - 1 : merge_location(m, from[i]);
@@ -201,6 +204,7 @@ static uint32_t *take_stack(struct model_merger *m, uint32_t *from, uint32_t n)
 struct merged_sample {
     uint32_t *stack;
     const int64_t *values;
+    double squares;
     uint32_t n, labels;
     uint64_t hash;
 };
@@ -214,6 +218,10 @@ static struct merged_sample take_sample(struct model_merger *m, size_t sample)
         .n = n,
         .labels = merge_label_set(m, sample),
     };
+    if (m->is_weighed) {
+        double periods = (double)m->from->period / (double)m->to->period;
+        x.squares = model_squares(m->from, sample) * periods * periods;
+    }
     x.hash = hash_bytes(x.stack, n * sizeof *x.stack, x.labels);
     hash_prefetch(&m->samples, x.hash);
     return x;
@@ -230,6 +238,8 @@ static void add_sample(struct model_merger *m, const struct merged_sample *x)
             memcmp(model_stack(to, k), x->stack, x->n * sizeof *x->stack) == 0) {
             for (uint32_t t = 0; t < types; t++)
                 to->values[k * types + t] = units_add(to->values[k * types + t], x->values[t]);
+            if (m->is_weighed)
+                to->squares[k] += x->squares;
             return;
         }
     }
@@ -246,6 +256,10 @@ static void add_sample(struct model_merger *m, const struct merged_sample *x)
         PUSH(m, to->values, k * types + t, cap_values);
         to->values[k * types + t] = x->values[t];
     }
+    if (m->is_weighed) {
+        PUSH(m, to->squares, k, cap_squares);
+        to->squares[k] = x->squares;
+    }
     hash_add(&m->samples, m->arena, x->hash, (uint32_t)k);
     to->n_samples++;
 }
@@ -254,9 +268,8 @@ static void add_sample(struct model_merger *m, const struct merged_sample *x)
 static void merge_samples(struct model_merger *m)
 {
     struct merged_sample samples[12];
-    for (size_t i = 0, steps = 0; i < m->from->n_samples;) {
+    for (size_t i = 0; i < m->from->n_samples;) {
         size_t n = 0;
-        arena_check_at(m->arena, steps++);
         for (; n < sizeof samples / sizeof *samples && i < m->from->n_samples; i++)
             if (!is_zero(m->from, i))
                 samples[n++] = take_sample(m, i);
@@ -292,11 +305,16 @@ static void merge_header(struct model_merger *m)
     if (to->time_nanos == 0 || p->time_nanos < to->time_nanos)
         to->time_nanos = p->time_nanos;
     to->duration_nanos = units_add(to->duration_nanos, p->duration_nanos);
-    if (to->period == 0 || to->period < p->period)
+    m->is_weighed &= p->is_weighed && p->period > 0;
+    if (to->period == 0 || to->period < p->period) {
+        double periods = (double)to->period / (double)p->period;
+        for (size_t i = 0; m->is_weighed && i < to->n_samples; i++)
+            to->squares[i] *= periods * periods;
         to->period = p->period;
+    }
     for (uint32_t i = 0; i < p->n_comments; i++) {
         uint32_t comment = merge_string(m, p->comments[i]);
-        arena_check(m->arena);
+        arena_spend(m->arena, 1 + to->n_comments / 8);
         uint32_t k = 0;
         while (k < to->n_comments && to->comments[k] != comment)
             k++;
@@ -326,7 +344,8 @@ struct model_merger *model_merger_new(const struct model_profile *first, size_t 
                                       struct arena *arena)
 {
     struct model_merger *m = arena_alloc(arena, sizeof *m);
-    *m = (struct model_merger){.arena = arena, .to = model_profile_new(arena), .take = true};
+    *m = (struct model_merger){
+        .arena = arena, .to = model_profile_new(arena), .take = true, .is_weighed = true};
     hash_init(&m->mappings, arena, first->n_mappings);
     hash_init(&m->functions, arena, first->n_functions);
     hash_init(&m->locations, arena, first->n_locations);
@@ -353,6 +372,9 @@ struct model_profile *model_merger_finish(struct model_merger *m)
     struct model_profile *to = m->to;
     if (to->n_label_sets == 1)
         to->label_set = NULL;
+    to->is_weighed = m->is_weighed && to->n_samples > 0;
+    if (!to->is_weighed)
+        to->squares = NULL;
     for (size_t i = 0; i < to->n_samples; i++) {
         if (is_zero(to, i)) {
             m = model_merger_new(to, 1, m->arena);

@@ -92,6 +92,12 @@ struct model_profile {
     uint32_t *stack_len;
     uint32_t *label_set; // NULL: no sample has labels
 
+    // What the profiler knows about the events behind the values; see model/events.h. squares is
+    // the sum of the squared weights of each sample's events, in periods; NULL with is_weighed:
+    // every event weighs one period. Without is_weighed nothing is known.
+    bool is_weighed;
+    double *squares;
+
     uint32_t drop_frames, keep_frames, default_type, doc_url;
     struct model_value_type period_type;
     int64_t time_nanos, duration_nanos, period;

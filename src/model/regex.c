@@ -7,17 +7,26 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-// Steps count from each place of the text where a match may begin. Where there is a budget, others
-// wait: a server.
+// PCRE2 counts steps from each place of the text where a match may begin, and a step may read the
+// text to its end. Where there is a budget, others wait (a server), and the deadline must be
+// noticed: a call of PCRE2 gets so many places and steps that it reads FAST_BYTES at the most.
+// Expressions that need more are compiled again with callouts, which look at the deadline.
 enum {
     STEPS_FEW = 2000, // patterns that need more are tried without backtracking
+    STEPS_LEAST = 20,
     STEPS_MOST = 2000000,
     STEPS_MOST_BUDGET = 50000,
     HEAP_KIB = 256 << 10, // for the points to backtrack to
     HEAP_KIB_BUDGET = 16 << 10,
-    WORKSPACE = 1000, // of matching without backtracking: room for some 160 states
-    BYTES_BETWEEN_CHECKS = 1 << 16,
-    PLACES_BETWEEN_CHECKS = 16,
+    // Of matching without backtracking: room for some 320 states, half of them callouts.
+    WORKSPACE = 2000,
+    FAST_BYTES = 16 << 20,
+    PLACES_BYTES = 16 << 10,
+    // A call may search all of the text for the first byte of a match: one place for each would be
+    // quadratic.
+    PLACES_LEAST = 16,
+    PATTERN_MOST_BUDGET = 64 << 10,
+    CALLOUT_BYTES = 64, // read within a step of arena_spend
 };
 
 struct model_regex {
@@ -27,7 +36,8 @@ struct model_regex {
     pcre2_code *code;
     pcre2_match_data *data;
     pcre2_match_context *limits;
-    int *workspace; // set once a text took more than a few steps
+    int *workspace; // set once a text took more than a few steps: code has callouts then
+    size_t read;    // bytes that may have been read since the deadline was looked at
     bool multiline;
     uint8_t *known; // per string id: 0 not tried, 1 no, 2 yes
     size_t n_known;
@@ -42,8 +52,17 @@ static void leave_to_arena(void *p, void *arena)
 {
 }
 
-static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, int *code,
-                           struct arena *arena)
+static pcre2_compile_context *compile_context(struct arena *arena)
+{
+    pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
+    pcre2_compile_context *how = pcre2_compile_context_create(memory);
+    pcre2_set_newline(how, PCRE2_NEWLINE_LF);
+    pcre2_set_parens_nest_limit(how, 4000);
+    return how;
+}
+
+static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, uint32_t options,
+                           int *code, struct arena *arena)
 {
     struct out out;
     PCRE2_SIZE at;
@@ -52,7 +71,7 @@ static pcre2_code *compile(struct str pattern, pcre2_compile_context *how, int *
     struct str text = out_result(&out);
     return pcre2_compile((PCRE2_SPTR)text.p, text.n,
                          PCRE2_UTF | PCRE2_DOLLAR_ENDONLY | PCRE2_ALT_CIRCUMFLEX |
-                             PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT,
+                             PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT | options,
                          code, &at, how);
 }
 
@@ -68,7 +87,7 @@ static struct str unknown_property(struct str pattern, pcre2_compile_context *ho
         bool is_property = (pattern.p[at + 1] | 32) == 'p';
         size_t end = is_property ? regex_property(pattern, at, &name) : SIZE_MAX;
         struct str property = str_from_to(pattern, at, end == SIZE_MAX ? at : end);
-        if (end != SIZE_MAX && !compile(property, how, &code, arena))
+        if (end != SIZE_MAX && !compile(property, how, 0, &code, arena))
             return property;
         at++;
     }
@@ -91,15 +110,18 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
     struct model_regex *regex = arena_alloc(arena, sizeof *regex);
     *regex = (struct model_regex){.arena = arena, .name = name};
     regex->pattern = (struct str){arena_copy(arena, pattern.p, pattern.n), pattern.n};
+    if (arena_budget(arena) && pattern.n > PATTERN_MOST_BUDGET) {
+        err_set(e, "parsing %s regexp: it has %zu bytes; limit %d", name, pattern.n,
+                PATTERN_MOST_BUDGET);
+        return NULL;
+    }
     pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
-    pcre2_compile_context *how = pcre2_compile_context_create(memory);
-    pcre2_set_newline(how, PCRE2_NEWLINE_LF);
-    pcre2_set_parens_nest_limit(how, 4000);
+    pcre2_compile_context *how = compile_context(arena);
     struct str where;
     int code = 0;
     const char *wrong = regex_syntax_error(regex->pattern, &where);
     if (!wrong)
-        regex->code = compile(regex->pattern, how, &code, arena);
+        regex->code = compile(regex->pattern, how, 0, &code, arena);
     if (!wrong && code == PCRE2_ERROR_UNKNOWN_UNICODE_PROPERTY) {
         wrong = "invalid character class range";
         where = unknown_property(regex->pattern, how, arena);
@@ -118,26 +140,61 @@ struct model_regex *model_regex_new(struct arena *arena, const char *name, struc
     regex->data = pcre2_match_data_create(1, memory);
     regex->limits = pcre2_match_context_create(memory);
     regex->multiline = is_multiline(regex->pattern);
-    pcre2_set_match_limit(regex->limits, STEPS_FEW);
     pcre2_set_heap_limit(regex->limits, arena_budget(arena) ? HEAP_KIB_BUDGET : HEAP_KIB);
     return regex;
 }
 
-// PCRE2 may look at all the rest of the text from each place: with a budget, long texts are tried
-// in parts, so that the deadline is noticed. Returns where the part ends that begins at from.
+// Where the part of the text ends that the next call tries, which begins at from; and how many
+// steps it may take. With a budget, long texts are tried in parts.
 static size_t limit_part(struct model_regex *regex, struct str text, size_t from)
 {
-    size_t left = text.n - from;
-    size_t bytes = regex->workspace ? BYTES_BETWEEN_CHECKS / 8 : BYTES_BETWEEN_CHECKS;
-    size_t places = bytes / (left + 1) + (regex->workspace ? 1 : PLACES_BETWEEN_CHECKS);
-    bool last = places > left || !arena_budget(regex->arena);
+    size_t left = text.n - from + 1, places = PLACES_BYTES / left + PLACES_LEAST;
+    bool last = places >= left || regex->workspace || !arena_budget(regex->arena);
     pcre2_set_offset_limit(regex->limits, last ? PCRE2_UNSET : from + places - 1);
+    if (regex->workspace)
+        return SIZE_MAX;
+    size_t steps = FAST_BYTES / left / (places < left ? places : left);
+    pcre2_set_match_limit(regex->limits, !arena_budget(regex->arena) || steps > STEPS_FEW
+                                             ? STEPS_FEW
+                                         : steps < STEPS_LEAST ? STEPS_LEAST
+                                                               : (uint32_t)steps);
     if (last)
         return SIZE_MAX;
     size_t end = from + places;
     while (end < text.n && (text.p[end] & 0xc0) == 0x80)
         end++;
     return end;
+}
+
+// Before each item of the expression, which may read the text to its end.
+static int look_at_budget(pcre2_callout_block *at, void *context)
+{
+    struct model_regex *regex = context;
+    regex->read += at->subject_length - at->current_position + CALLOUT_BYTES;
+    if (regex->read < (size_t)CALLOUT_BYTES << 12)
+        return 0;
+    regex->read = 0;
+    return budget_yield(arena_budget(regex->arena)) == BUDGET_OK ? 0 : PCRE2_ERROR_CALLOUT;
+}
+
+// From now on without backtracking first, and with many steps. false: with callouts the expression
+// would be larger than PCRE2 allows.
+static bool take_longer(struct model_regex *regex)
+{
+    struct arena *arena = regex->arena;
+    int code;
+    regex->workspace = arena_array(arena, WORKSPACE, sizeof *regex->workspace);
+    pcre2_set_match_limit(regex->limits, arena_budget(arena) ? STEPS_MOST_BUDGET : STEPS_MOST);
+    pcre2_set_offset_limit(regex->limits, PCRE2_UNSET);
+    if (!arena_budget(arena))
+        return true;
+    pcre2_code *slow =
+        compile(regex->pattern, compile_context(arena), PCRE2_AUTO_CALLOUT, &code, arena);
+    if (!slow)
+        return false;
+    regex->code = slow;
+    pcre2_set_callout(regex->limits, look_at_budget, regex);
+    return true;
 }
 
 static bool is_limit(int r)
@@ -154,17 +211,13 @@ static int match_part(struct model_regex *regex, struct str text, size_t from)
     if (!regex->workspace)
         r = pcre2_match(regex->code, subject, text.n, from, PCRE2_NO_UTF_CHECK, regex->data,
                         regex->limits);
-    if (!is_limit(r))
+    if (!is_limit(r) || (!regex->workspace && !take_longer(regex)))
         return r;
-    uint32_t most = arena_budget(regex->arena) ? STEPS_MOST_BUDGET : STEPS_MOST;
-    if (!regex->workspace)
-        regex->workspace = arena_array(regex->arena, WORKSPACE, sizeof *regex->workspace);
-    pcre2_set_match_limit(regex->limits, most);
     if (!regex->multiline)
         r = pcre2_dfa_match(regex->code, subject, text.n, from,
                             PCRE2_NO_UTF_CHECK | PCRE2_DFA_SHORTEST, regex->data, regex->limits,
                             regex->workspace, WORKSPACE);
-    if (r >= 0 || r == PCRE2_ERROR_NOMATCH)
+    if (r >= 0 || r == PCRE2_ERROR_NOMATCH || r == PCRE2_ERROR_CALLOUT)
         return r;
     return pcre2_match(regex->code, subject, text.n, from, PCRE2_NO_UTF_CHECK, regex->data,
                        regex->limits);
@@ -181,7 +234,11 @@ bool model_regex_match(struct model_regex *regex, struct str text)
         arena_check(regex->arena);
         end = limit_part(regex, text, from);
         r = match_part(regex, text, from);
+        if (regex->workspace) // with callouts, of all that is left of the text
+            break;
     }
+    if (r == PCRE2_ERROR_CALLOUT)
+        arena_check(regex->arena);
     if (r < 0 && r != PCRE2_ERROR_NOMATCH)
         arena_refuse(regex->arena, "the %s regexp `%.*s` takes too long on `%.*s`; simplify it",
                      regex->name, (int)(regex->pattern.n < 200 ? regex->pattern.n : 200),

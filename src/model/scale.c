@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "model/events.h"
 #include "model/units.h"
 
 static bool same_type(const struct model_profile *a, struct model_value_type x,
@@ -26,6 +27,8 @@ struct model_profile *model_select_samples(const struct model_profile *p, const 
     to->stack_len = arena_array(arena, n, sizeof *to->stack_len);
     if (p->label_set)
         to->label_set = arena_array(arena, n, sizeof *to->label_set);
+    if (p->squares)
+        to->squares = arena_array(arena, n, sizeof *to->squares);
     for (size_t i = 0, k = 0; i < p->n_samples; i++) {
         if (!keep[i])
             continue;
@@ -34,9 +37,27 @@ struct model_profile *model_select_samples(const struct model_profile *p, const 
         to->stack_len[k] = p->stack_len[i];
         if (p->label_set)
             to->label_set[k] = p->label_set[i];
+        if (p->squares)
+            to->squares[k] = p->squares[i];
         k++;
     }
     return to;
+}
+
+// Events keep their number and weigh ratio times as much. Columns are scaled alike where it
+// matters; where they are not, that of the period's type counts.
+static void scale_squares(struct model_profile *to, const struct model_profile *p,
+                          const double *ratios, struct arena *arena)
+{
+    double ratio = p->n_types ? ratios[0] : 1;
+    for (uint32_t t = 0; t < p->n_types; t++)
+        if (p->types[t].type == p->period_type.type)
+            ratio = ratios[t];
+    if (!p->is_weighed)
+        return;
+    to->squares = arena_array(arena, p->n_samples + 1, sizeof *to->squares);
+    for (size_t i = 0; i < p->n_samples; i++)
+        to->squares[i] = model_squares(p, i) * ratio * ratio;
 }
 
 struct model_profile *model_scale(const struct model_profile *p, const double *ratios,
@@ -50,6 +71,7 @@ struct model_profile *model_scale(const struct model_profile *p, const double *r
         return to;
     to->values = arena_array(arena, p->n_samples * p->n_types, sizeof *to->values);
     bool *keep = arena_array(arena, p->n_samples, sizeof *keep);
+    scale_squares(to, p, ratios, arena);
     for (size_t i = 0; i < p->n_samples; i++) {
         for (uint32_t t = 0; t < p->n_types; t++) {
             int64_t v = model_values(p, i)[t];

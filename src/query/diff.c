@@ -1,5 +1,4 @@
-#include <stdlib.h>
-
+#include "base/sort.h"
 #include "query/names.h"
 
 static uint32_t *names_in(const struct query_tree *t, struct model_strings *names)
@@ -37,12 +36,6 @@ static int by_name(const void *a, const void *b, void *ctx)
     const struct pair_node *nodes = ((void **)ctx)[1];
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return str_cmp(names[nodes[x].name], names[nodes[y].name]);
-}
-
-static int descending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x > y ? -1 : x < y;
 }
 
 struct drawing {
@@ -111,12 +104,12 @@ static void draw_all(struct drawing *d, uint32_t n)
 {
     struct box *stack = arena_array(d->arena, (size_t)n * 2 + 2, sizeof *stack);
     struct box *siblings = arena_array(d->arena, (size_t)n + 1, sizeof *siblings);
-    size_t at = 0, n_drawn = 0;
+    size_t at = 0;
     stack[at++] = (struct box){.self = {d->nodes[0].self[0], d->nodes[0].self[1]},
                                .total = {d->total[0][0], d->total[1][0]}};
     while (at) {
         struct box b = stack[--at];
-        arena_check_at(d->arena, n_drawn++);
+        arena_spend(d->arena, 1);
         draw(d, &b);
         if (b.node == UINT32_MAX)
             continue;
@@ -124,6 +117,7 @@ static void draw_all(struct drawing *d, uint32_t n)
         struct box rest = {.node = UINT32_MAX, .depth = b.depth + 1};
         size_t m = 0;
         for (uint32_t c = d->children.first[b.node]; c; c = d->children.next[c]) {
+            arena_spend(d->arena, 1);
             int64_t left = d->total[0][c], right = d->total[1][c];
             if (left < d->least && right < d->least) {
                 rest.total[0] = query_add(rest.total[0], left);
@@ -155,14 +149,13 @@ static int64_t pair_threshold(int64_t *const total[2], uint32_t n, int64_t max_n
 {
     if (max_nodes == 0)
         max_nodes = QUERY_MAX_NODES;
-    if (max_nodes < 0 || (int64_t)n <= max_nodes)
+    if (max_nodes < 0)
         return INT64_MIN;
     // The root counts here.
     int64_t *larger = arena_array(arena, n, sizeof *larger);
     for (uint32_t i = 0; i < n; i++)
         larger[i] = total[0][i] > total[1][i] ? total[0][i] : total[1][i];
-    qsort(larger, n, sizeof *larger, descending);
-    return larger[max_nodes - 1];
+    return query_threshold(larger, n, max_nodes, arena);
 }
 
 static void diff(const struct query_tree *const trees[2], int64_t max_nodes, struct arena *arena,
@@ -183,7 +176,7 @@ static void diff(const struct query_tree *const trees[2], int64_t max_nodes, str
         uint32_t *to = arena_array(arena, t->n_nodes, sizeof *to);
         nodes[0].self[side] = t->self[0];
         for (uint32_t i = 1; i < t->n_nodes; i++) {
-            arena_check_at(arena, i);
+            arena_spend(arena, 1);
             to[i] = pair_child(nodes, &n, &index, arena, to[t->parent[i]], name[t->name[i]]);
             nodes[to[i]].self[side] = t->self[i];
         }
@@ -193,6 +186,7 @@ static void diff(const struct query_tree *const trees[2], int64_t max_nodes, str
     for (int side = 0; side < 2; side++) {
         total[side] = arena_array(arena, n, sizeof(int64_t));
         for (uint32_t i = n; i-- > 0;) {
+            arena_spend(arena, 1);
             total[side][i] = query_add(total[side][i], nodes[i].self[side]);
             if (i)
                 total[side][nodes[i].parent] =
@@ -204,11 +198,12 @@ static void diff(const struct query_tree *const trees[2], int64_t max_nodes, str
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     void *ctx[2] = {names->items, nodes};
-    qsort_r(order + 1, n - 1, sizeof *order, by_name, ctx);
+    sort_items_by(arena, order + 1, n - 1, sizeof *order, by_name, ctx);
     struct children children = {arena_array(arena, n, sizeof(uint32_t)),
                                 arena_array(arena, n, sizeof(uint32_t))};
     for (uint32_t i = n; i-- > 1;) {
         uint32_t node = order[i];
+        arena_spend(arena, 1);
         children.next[node] = children.first[nodes[node].parent];
         children.first[nodes[node].parent] = node;
     }

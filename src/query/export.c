@@ -1,9 +1,7 @@
-#include <stdlib.h>
-
 #include "model/builder.h"
 #include "model/transform.h"
 #include "model/units.h"
-#include "query/query.h"
+#include "query/names.h"
 
 int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct arena *arena,
                      struct out *out, struct err *e)
@@ -15,11 +13,14 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ar
     }
     const struct query_tree *t = query_truncate(tree, max_nodes, arena);
     uint32_t *children = arena_array(arena, t->n_nodes, sizeof *children);
-    for (uint32_t i = 1; i < t->n_nodes; i++)
+    for (uint32_t i = 1; i < t->n_nodes; i++) {
+        arena_spend(arena, 1);
         children[t->parent[i]]++;
+    }
     // Nodes stand depth first: this is the order of the format. A tree of nothing has no root.
     for (uint32_t i = 0; t->n_nodes > 1 && i < t->n_nodes; i++) {
         struct str name = i ? t->names[t->name[i]] : STR("");
+        arena_spend(arena, 1);
         uint64_t numbers[3] = {name.n, (uint64_t)t->self[i], children[i]};
         for (int j = 0; j < 3; j++) {
             uint64_t v = numbers[j];
@@ -32,12 +33,6 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ar
     }
     arena_try_end(arena);
     return 0;
-}
-
-static int descending(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x > y ? -1 : x < y;
 }
 
 // The functions of the stacks as a tree: what is cut is decided by functions, not by lines.
@@ -77,25 +72,22 @@ static void grow_functions(struct functions *f, const struct store_stacks *s, st
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         const struct model_location *l = &s->symbols->locations[s->location[i]];
         uint32_t node = f->of[s->parent[i]];
-        arena_check_at(arena, i);
+        arena_spend(arena, 1 + l->n_lines);
         for (uint32_t j = l->n_lines; j-- > 0;)
             node = function_child(f, arena, node, s->symbols->lines[l->first_line + j].function);
         f->of[i] = node;
         f->total[node] = (int64_t)((uint64_t)f->total[node] + (uint64_t)s->self[i]);
     }
-    for (uint32_t i = f->n; i-- > 1;)
+    for (uint32_t i = f->n; i-- > 1;) {
+        arena_spend(arena, 1);
         f->total[f->parent[i]] =
             (int64_t)((uint64_t)f->total[f->parent[i]] + (uint64_t)f->total[i]);
+    }
 }
 
 static int64_t threshold(const struct functions *f, int64_t max_nodes, struct arena *arena)
 {
-    if (max_nodes <= 0 || (int64_t)f->n - 1 <= max_nodes)
-        return INT64_MIN;
-    int64_t *sorted = arena_array(arena, f->n, sizeof *sorted);
-    memcpy(sorted, f->total + 1, (f->n - 1) * sizeof *sorted);
-    qsort(sorted, f->n - 1, sizeof *sorted, descending);
-    return sorted[max_nodes - 1];
+    return max_nodes > 0 ? query_threshold(f->total + 1, f->n - 1, max_nodes, arena) : INT64_MIN;
 }
 
 // How many functions at the leaf's end are below least; -1: all of them. *depth: of how many.
@@ -183,17 +175,19 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
         copier.mapping[i] = model_build_mapping(&b, m);
     }
     uint32_t *path = NULL;
-    size_t cap = 0, steps = 0;
+    size_t cap = 0;
     for (uint32_t i = 1; i < s->n_nodes; i++) {
+        arena_spend(arena, 1);
         if (!s->self[i])
             continue;
         uint32_t n = 0, cut = 0;
         for (uint32_t node = i; node; node = s->parent[node]) {
-            arena_check_at(arena, steps++);
+            arena_spend(arena, 1);
             path = arena_push(arena, path, n, &cap, sizeof *path);
             path[n++] = s->location[node];
         }
         if (least != INT64_MIN) {
+            arena_spend(arena, n);
             int64_t depth, functions_cut = below(&functions, functions.of[i], least, &depth);
             if (functions_cut < 0) {
                 lost = units_add(lost, s->self[i]);

@@ -10,13 +10,17 @@ struct levels {
 static void make_levels(struct levels *l, const uint32_t *depth, uint32_t n_nodes)
 {
     uint32_t deepest = 0;
-    for (uint32_t i = 0; i < n_nodes; i++)
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        arena_spend(l->arena, 1);
         deepest = depth[i] > deepest ? depth[i] : deepest;
+    }
     l->n = (size_t)deepest + 1;
     l->items = arena_array(l->arena, l->n, sizeof *l->items);
     size_t *count = arena_array(l->arena, l->n, sizeof *count);
-    for (uint32_t i = 0; i < n_nodes; i++)
+    for (uint32_t i = 0; i < n_nodes; i++) {
+        arena_spend(l->arena, 1);
         count[depth[i]]++;
+    }
     for (size_t i = 0; i < l->n; i++)
         l->items[i].values = arena_array(l->arena, count[i] * l->width, sizeof(int64_t));
 }
@@ -24,8 +28,10 @@ static void make_levels(struct levels *l, const uint32_t *depth, uint32_t n_node
 static uint32_t *depths(const struct query_tree *t, struct arena *arena)
 {
     uint32_t *depth = arena_array(arena, t->n_nodes, sizeof *depth);
-    for (uint32_t i = 1; i < t->n_nodes; i++)
+    for (uint32_t i = 1; i < t->n_nodes; i++) {
+        arena_spend(arena, 1);
         depth[i] = depth[t->parent[i]] + 1;
+    }
     return depth;
 }
 
@@ -51,6 +57,7 @@ int query_flame(const struct query_tree *tree, int64_t max_nodes, struct arena *
     *flame = (struct query_flame){.total = t->total[0]};
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         int64_t start = i ? next[t->parent[i]] : 0;
+        arena_spend(arena, 1);
         struct query_level *level = &levels.items[depth[i]];
         int64_t *to = level->values + level->n;
         if (i)

@@ -1,15 +1,17 @@
 #include <stdlib.h>
 
+#include "base/sort.h"
 #include "query/query.h"
 
-static void sort_once(struct str *items, size_t *n)
+static void sort_once(struct str *items, size_t *n, struct arena *arena)
 {
     size_t kept = 0;
-    if (*n)
-        qsort(items, *n, sizeof *items, str_compare);
-    for (size_t i = 0; i < *n; i++)
+    sort_items(arena, items, *n, sizeof *items, str_compare);
+    for (size_t i = 0; i < *n; i++) {
+        arena_spend(arena, 1);
         if (kept == 0 || !str_eq(items[kept - 1], items[i]))
             items[kept++] = items[i];
+    }
     *n = kept;
 }
 
@@ -34,7 +36,7 @@ static int collect(struct store *store, const struct store_select *select, const
         all += series[i].n_labels;
     *items = arena_array(arena, all, sizeof **items);
     for (size_t i = 0; i < n_series; i++) {
-        arena_check_at(arena, i);
+        arena_spend(arena, 1 + series[i].n_labels);
         for (size_t j = 0; j < series[i].n_labels; j++) {
             const struct store_label *l = &series[i].labels[j];
             if (!name)
@@ -43,7 +45,7 @@ static int collect(struct store *store, const struct store_select *select, const
                 (*items)[(*n)++] = l->value;
         }
     }
-    sort_once(*items, n);
+    sort_once(*items, n, arena);
     arena_try_end(arena);
     return 0;
 }
@@ -112,13 +114,13 @@ static int services_with(struct store *store, const struct store_select *select,
     *services = arena_array(arena, n_series, sizeof **services);
     for (size_t i = 0; i < n_series; i++) {
         bool any = false;
-        arena_check_at(arena, i);
+        arena_spend(arena, 1 + series[i].n_labels);
         for (size_t j = 0; j < series[i].n_labels; j++)
             any |= is_wanted(series[i].labels[j].name, names, n_names);
         if (any)
             (*services)[(*n)++] = service_of(&series[i]);
     }
-    sort_once(*services, n);
+    sort_once(*services, n, arena);
     return 0;
 }
 
@@ -141,7 +143,7 @@ int query_label_sets(struct store *store, const struct store_select *select,
     struct str *sorted = arena_array(arena, n_names, sizeof *sorted);
     if (n_names) {
         memcpy(sorted, names, n_names * sizeof *sorted);
-        sort_once(sorted, &n_names);
+        sort_once(sorted, &n_names, arena);
     }
     struct str *services = NULL;
     size_t n_services = 0, n_made = 0;
@@ -151,7 +153,7 @@ int query_label_sets(struct store *store, const struct store_select *select,
     for (size_t i = 0; !code && i < n_series; i++) {
         struct store_label *labels = arena_array(arena, series[i].n_labels, sizeof *labels);
         size_t m = 0;
-        arena_check_at(arena, i);
+        arena_spend(arena, 1 + series[i].n_labels);
         for (size_t j = 0; j < series[i].n_labels; j++)
             if (is_wanted(series[i].labels[j].name, sorted, n_names))
                 labels[m++] = series[i].labels[j];
@@ -161,11 +163,12 @@ int query_label_sets(struct store *store, const struct store_select *select,
             made[n_made++] = (struct store_series){labels, m, series[i].type};
     }
     size_t kept = 0;
-    if (n_made)
-        qsort(made, n_made, sizeof *made, set_order);
-    for (size_t i = 0; i < n_made; i++)
+    sort_items(arena, made, n_made, sizeof *made, set_order);
+    for (size_t i = 0; i < n_made; i++) {
+        arena_spend(arena, 1 + made[i].n_labels);
         if (kept == 0 || set_order(&made[kept - 1], &made[i]) != 0)
             made[kept++] = made[i];
+    }
     *sets = made;
     *n = kept;
     arena_try_end(arena);

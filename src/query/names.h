@@ -1,4 +1,4 @@
-// What flame graphs and their differences share.
+// What trees, flame graphs and their differences share.
 #pragma once
 
 #include "query/query.h"
@@ -8,6 +8,9 @@ static inline int64_t query_add(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
+
+// The largest of the values but max - 1; INT64_MIN if there are no more than max. max > 0.
+int64_t query_threshold(const int64_t *values, size_t n, int64_t max, struct arena *arena);
 
 // Only the names that are used, "total" first.
 struct query_names {

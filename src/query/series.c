@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/sort.h"
 #include "query/query.h"
 
 struct cell {
@@ -89,6 +90,7 @@ static void add_line(struct group *g, const struct store_line *line, struct aren
 {
     for (size_t i = 0; i < line->n_points; i++) {
         const struct store_point *p = &line->points[i];
+        arena_spend(arena, 1);
         g->ordered &= !g->n || g->cells[g->n - 1].index < p->index;
         g->cells = arena_push(arena, g->cells, g->n, &g->cap, sizeof *g->cells);
         g->cells[g->n++] = (struct cell){p->index, p->sum, p->sum / (double)p->n, p->n};
@@ -96,14 +98,15 @@ static void add_line(struct group *g, const struct store_line *line, struct aren
     }
 }
 
-static void join_cells(struct group *g)
+static void join_cells(struct group *g, struct arena *arena)
 {
     size_t n = 0;
     if (g->ordered)
         return;
-    qsort(g->cells, g->n, sizeof *g->cells, cell_order);
+    sort_items(arena, g->cells, g->n, sizeof *g->cells, cell_order);
     for (size_t i = 0; i < g->n; i++) {
         struct cell *c = &g->cells[i];
+        arena_spend(arena, 1);
         if (n && g->cells[n - 1].index == c->index) {
             g->cells[n - 1].sum += c->sum;
             g->cells[n - 1].mean += c->mean;
@@ -126,6 +129,7 @@ static void finish(const struct group *groups, size_t n, const struct store_sele
         series[i].points = arena_array(arena, g->n, sizeof *series[i].points);
         for (size_t j = 0; j < g->n; j++) {
             const struct cell *c = &g->cells[j];
+            arena_spend(arena, 1);
             double value = o->aggregation == QUERY_AVERAGE ? c->sum / (double)c->n
                            : gauge                         ? c->mean
                                                            : c->sum;
@@ -159,7 +163,7 @@ int query_series(struct store *store, const struct store_select *select,
         size_t n_labels, at = SIZE_MAX;
         struct store_label *labels = group_labels(&lines[i].series, options, arena, &n_labels);
         uint64_t hash = labels_hash(labels, n_labels);
-        arena_check_at(arena, i);
+        arena_spend(arena, 1);
         for (struct hash_probe p = hash_find(&index, hash); hash_hit(&index, &p);
              hash_next(&index, &p))
             if (compare_labels(labels, n_labels, groups[p.item].labels, groups[p.item].n_labels) ==
@@ -175,11 +179,10 @@ int query_series(struct store *store, const struct store_select *select,
         add_line(&groups[at], &lines[i], arena);
     }
     for (size_t i = 0; i < n_groups; i++) {
-        arena_check_at(arena, i);
-        join_cells(&groups[i]);
+        arena_spend(arena, 1);
+        join_cells(&groups[i], arena);
     }
-    if (n_groups)
-        qsort(groups, n_groups, sizeof *groups, options->limit ? sum_order : group_order);
+    sort_items(arena, groups, n_groups, sizeof *groups, options->limit ? sum_order : group_order);
     if (options->limit && n_groups > options->limit)
         n_groups = options->limit;
     *series = arena_array(arena, n_groups, sizeof **series);
@@ -283,7 +286,7 @@ int query_exemplars(struct store *store, const struct store_select *select,
     for (size_t i = 0; i < n_lines; i++) {
         size_t n_labels, at = n;
         struct store_label *labels = group_labels(&lines[i].series, options, arena, &n_labels);
-        arena_check_at(arena, i);
+        arena_spend(arena, 1);
         for (struct hash_probe p = hash_find(&index, labels_hash(labels, n_labels));
              at == n && hash_hit(&index, &p); hash_next(&index, &p))
             if (compare_labels(labels, n_labels, series[p.item].labels, series[p.item].n_labels) ==
@@ -291,6 +294,7 @@ int query_exemplars(struct store *store, const struct store_select *select,
                 at = p.item;
         for (size_t k = 0; at < n && k < lines[i].n_points; k++) {
             const struct store_point *p = &lines[i].points[k];
+            arena_spend(arena, 1);
             int64_t steps = p->index / options->step + (p->index % options->step > 0);
             int64_t time =
                 (int64_t)((uint64_t)select->start + (uint64_t)steps * (uint64_t)options->step);
@@ -332,15 +336,16 @@ int query_select_profile(struct store *store, struct store_select *select, struc
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    while (at < n && series_hash(&series[at]) != hash)
-        at++;
+    for (; at < n && series_hash(&series[at]) != hash; at++)
+        arena_spend(arena, 1 + series[at].n_labels);
     *found = at < n;
     // Its labels, and none of those that others of that moment have: each name once.
     struct str *others = NULL;
     size_t n_others = 0, cap = 0, n_own = *found ? series[at].n_labels : 0;
     for (size_t i = 0; *found && i < n; i++) {
-        arena_check_at(arena, i);
+        arena_spend(arena, 1);
         for (size_t k = 0; i != at && k < series[i].n_labels; k++) {
+            arena_spend(arena, 1 + n_own / 8);
             struct str name = series[i].labels[k].name;
             if (is_private(name) || has_label(&series[at], name))
                 continue;
@@ -348,8 +353,7 @@ int query_select_profile(struct store *store, struct store_select *select, struc
             others[n_others++] = name;
         }
     }
-    if (n_others)
-        qsort(others, n_others, sizeof *others, str_compare);
+    sort_items(arena, others, n_others, sizeof *others, str_compare);
     struct store_matcher *matchers =
         arena_array(arena, select->n_matchers + n_own + n_others, sizeof *matchers);
     if (select->n_matchers)

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
-#include "query/query.h"
+#include "base/sort.h"
+#include "query/names.h"
 
 // Grows in the order of discovery; sorted afterwards.
 struct grown {
@@ -107,23 +108,28 @@ static struct query_tree *arrange(struct arena *arena, uint32_t n, const uint32_
     uint32_t *rank = arena_array(arena, n_names, sizeof *rank);
     for (uint32_t i = 0; i < n_names; i++)
         order[i] = i;
-    qsort_r(order, n_names, sizeof *order, by_name, names);
+    sort_items_by(arena, order, n_names, sizeof *order, by_name, names);
     for (uint32_t i = 0; i < n_names; i++)
         rank[order[i]] = i;
     // Nodes by descending rank of their names, put in front of their parents' lists one by one:
     // lists are then in ascending order.
     uint32_t *count = arena_array(arena, (size_t)n_names + 1, sizeof *count);
     uint32_t *by_rank = arena_array(arena, n, sizeof *by_rank);
-    for (uint32_t i = 1; i < n; i++)
+    for (uint32_t i = 1; i < n; i++) {
+        arena_spend(arena, 1);
         count[n_names - 1 - rank[name[i]] + 1]++;
+    }
     for (uint32_t i = 0; i < n_names; i++)
         count[i + 1] += count[i];
-    for (uint32_t i = 1; i < n; i++)
+    for (uint32_t i = 1; i < n; i++) {
+        arena_spend(arena, 1);
         by_rank[count[n_names - 1 - rank[name[i]]]++] = i;
+    }
     uint32_t *first = arena_array(arena, n, sizeof *first);
     uint32_t *next = arena_array(arena, n, sizeof *next);
     for (uint32_t i = 0; i + 1 < n; i++) {
         uint32_t node = by_rank[i];
+        arena_spend(arena, 1);
         next[node] = first[parent[node]];
         first[parent[node]] = node;
     }
@@ -134,6 +140,7 @@ static struct query_tree *arrange(struct arena *arena, uint32_t n, const uint32_
     t->total = arena_array(arena, n, sizeof *t->total);
     uint32_t *to = arena_array(arena, n, sizeof *to), at = 0;
     for (uint32_t node = 0, made = 0;;) {
+        arena_spend(arena, 1);
         to[node] = made;
         t->parent[made] = to[parent[node]];
         t->name[made] = name[node];
@@ -150,9 +157,11 @@ static struct query_tree *arrange(struct arena *arena, uint32_t n, const uint32_
             break;
         node = next[at];
     }
-    for (uint32_t i = n; i-- > 1;)
+    for (uint32_t i = n; i-- > 1;) {
+        arena_spend(arena, 1);
         t->total[t->parent[i]] =
             (int64_t)((uint64_t)t->total[t->parent[i]] + (uint64_t)t->total[i]);
+    }
     return t;
 }
 
@@ -173,7 +182,7 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
         uint32_t lines = l->n_lines ? l->n_lines : tells_place(s->symbols, l);
         met[i] = met[parent];
         out[i] = out[parent];
-        arena_check_at(g->arena, i);
+        arena_spend(g->arena, 1 + lines);
         for (uint32_t j = lines; j-- > 0 && !out[i];) {
             uint32_t name = name_of(&naming, s->location[i], j);
             if (met[i] < n_keep) {
@@ -198,10 +207,13 @@ static void drop_empty(struct grown *g)
     bool *used = arena_array(g->arena, g->n, sizeof *used);
     uint32_t *to = arena_array(g->arena, g->n, sizeof *to);
     used[0] = true;
-    for (uint32_t i = g->n; i-- > 1;)
+    for (uint32_t i = g->n; i-- > 1;) {
+        arena_spend(g->arena, 1);
         if (g->self[i] || used[i])
             used[i] = used[g->parent[i]] = true;
+    }
     for (uint32_t i = 0; i < g->n; i++) {
+        arena_spend(g->arena, 1);
         if (!used[i])
             continue;
         to[i] = n;
@@ -244,15 +256,20 @@ static int descending(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
+int64_t query_threshold(const int64_t *values, size_t n, int64_t max, struct arena *arena)
+{
+    if ((int64_t)n <= max)
+        return INT64_MIN;
+    int64_t *sorted = arena_array(arena, n, sizeof *sorted);
+    memcpy(sorted, values, n * sizeof *sorted);
+    sort_items(arena, sorted, n, sizeof *sorted, descending);
+    return sorted[max - 1];
+}
+
 // The smallest total that may stay; max_nodes > 0.
 static int64_t threshold(const struct query_tree *t, int64_t max_nodes, struct arena *arena)
 {
-    if ((int64_t)t->n_nodes - 1 <= max_nodes)
-        return INT64_MIN;
-    int64_t *totals = arena_array(arena, t->n_nodes, sizeof *totals);
-    memcpy(totals, t->total + 1, (t->n_nodes - 1) * sizeof *totals);
-    qsort(totals, t->n_nodes - 1, sizeof *totals, descending);
-    return totals[max_nodes - 1];
+    return query_threshold(t->total + 1, t->n_nodes - 1, max_nodes, arena);
 }
 
 // Without the nodes below least, whose totals go to a child "other" of their parent. Functions
@@ -263,8 +280,8 @@ static struct query_tree *cut(const struct query_tree *t, int64_t least, bool ga
     struct str *names = arena_array(arena, (size_t)t->n_names + 1, sizeof *names);
     memcpy(names, t->names, t->n_names * sizeof *names);
     uint32_t n_names = t->n_names, other = 0;
-    while (other < n_names && !str_eq(names[other], STR("other")))
-        other++;
+    for (; other < n_names && !str_eq(names[other], STR("other")); other++)
+        arena_spend(arena, 1);
     if (other == n_names)
         names[n_names++] = STR("other");
     uint32_t *parent = arena_array(arena, (size_t)t->n_nodes * 2, sizeof *parent);
@@ -277,6 +294,7 @@ static struct query_tree *cut(const struct query_tree *t, int64_t least, bool ga
     self[0] = t->self[0];
     for (uint32_t i = 1; i < t->n_nodes; i++) {
         uint32_t up = t->parent[i];
+        arena_spend(arena, 1);
         to[i] = UINT32_MAX;
         if (up && to[up] == UINT32_MAX)
             continue;

@@ -1,6 +1,6 @@
 #include "report/flame_grow.h"
 
-#include <stdlib.h>
+#include "base/sort.h"
 
 enum {
     FRAME_ALL,
@@ -72,6 +72,7 @@ static void finish_nodes(struct report_flame *f, struct flame_growth *g, uint32_
             continue;
         }
         uint32_t id = pending[--n_pending];
+        arena_spend(g->scratch, 1 + flame_columns(g) / 8);
         const struct flame_branch *b = &g->branches[id];
         uint8_t flags = !b->n_inlined          ? 0
                         : b->n_inlined == b->n ? REPORT_FLAME_INLINED
@@ -86,7 +87,8 @@ static void finish_nodes(struct report_flame *f, struct flame_growth *g, uint32_
         for (uint32_t c = b->first; c != MODEL_NONE; c = g->branches[c].next)
             if (g->branches[c].kept)
                 pending[n_pending++] = c;
-        qsort_r(pending + first, n_pending - first, sizeof *pending, compare_names, g);
+        sort_items_by(g->scratch, pending + first, n_pending - first, sizeof *pending,
+                      compare_names, g);
         for (size_t i = first, j = n_pending; i + 1 < j; i++) {
             uint32_t swap = pending[i];
             pending[i] = pending[--j];
@@ -95,13 +97,15 @@ static void finish_nodes(struct report_flame *f, struct flame_growth *g, uint32_
     }
 }
 
-static void finish_selves(struct report_flame *f)
+static void finish_selves(struct report_flame *f, struct arena *scratch)
 {
     size_t columns = f->n_columns;
     memcpy(f->self, f->total, f->n_nodes * columns * sizeof *f->self);
-    for (uint32_t i = 1; i < f->n_nodes; i++)
+    for (uint32_t i = 1; i < f->n_nodes; i++) {
+        arena_spend(scratch, 1 + columns / 8);
         for (size_t c = 0; c < columns; c++)
             f->self[f->parent[i] * columns + c] -= f->total[i * columns + c];
+    }
     for (uint32_t i = 1; i < f->n_nodes; i++)
         if (f->flags[i] & REPORT_FLAME_OTHER)
             for (size_t c = 0; c < columns; c++)
@@ -133,6 +137,7 @@ static void count_functions(struct report_flame *f, struct flame_growth *g, uint
     size_t n = 0;
     for (uint32_t key = 0; key < n_keys; key++) {
         double share = 0;
+        arena_spend(g->scratch, 1 + columns / 8);
         for (size_t c = 0; c < columns; c++)
             if (g->stacks.sums[c] &&
                 (double)total[key * columns + c] > share * (double)g->stacks.sums[c])
@@ -140,11 +145,12 @@ static void count_functions(struct report_flame *f, struct flame_growth *g, uint
         if (!frame_of_key[key] && share >= g->min_share)
             extras[n++] = (struct extra){share, key};
     }
-    qsort(extras, n, sizeof *extras, compare_extras);
+    sort_items(g->scratch, extras, n, sizeof *extras, compare_extras);
     for (size_t i = 0; i < n && i < TABLE_EXTRA; i++)
         frame_of(f, g, frame_of_key, extras[i].key);
 
     for (uint32_t key = 0; key < n_keys; key++) {
+        arena_spend(g->scratch, 1 + columns / 8);
         size_t to = frame_of_key[key] * columns;
         if (!to)
             continue;
@@ -256,12 +262,14 @@ static struct report_flame *finish(struct flame_growth *g, struct arena *arena, 
     f->n_frames = FIRST_FRAME;
     uint32_t *frame_of_key = arena_array(g->scratch, g->stacks.n_keys, sizeof *frame_of_key);
     finish_nodes(f, g, n_nodes, frame_of_key);
-    finish_selves(f);
+    finish_selves(f, g->scratch);
     if (options->functions) {
         f->frame_self = arena_array(arena, max_frames * columns, sizeof *f->frame_self);
         f->frame_total = arena_array(arena, max_frames * columns, sizeof *f->frame_total);
         count_functions(f, g, frame_of_key);
     }
+    if (f->diff)
+        flame_find_changes(f, &g->stacks, options, arena, g->scratch);
     finish_groups(f, arena, g->scratch, options->by_module);
     sum_groups(f);
     finish_texts(f, arena, g->scratch);
@@ -274,10 +282,11 @@ static void find_path(struct flame_growth *g, const struct report_flame_options 
     g->path = arena_array(g->scratch, g->n_path + 1, sizeof *g->path);
     for (size_t i = 0; i < g->n_path; i++) {
         g->path[i] = MODEL_NONE;
-        arena_check(g->scratch);
-        for (uint32_t k = 0; k < g->stacks.n_keys && g->path[i] == MODEL_NONE; k++)
+        for (uint32_t k = 0; k < g->stacks.n_keys && g->path[i] == MODEL_NONE; k++) {
+            arena_spend(g->scratch, 1);
             if (str_eq(g->stacks.keys[k].name, options->path[i]))
                 g->path[i] = k;
+        }
     }
 }
 

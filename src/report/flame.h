@@ -17,7 +17,7 @@
 // A diff has two columns for each sample type: left, the base, and right, the profile. A
 // frame is as wide as both together, so that what vanished remains visible; normalised, the
 // left side is first scaled to the total of the right one. Its colour is the change
-// relative to the larger side: green less, red more, grey the same.
+// relative to the larger side: green less, red more. Changes within noise are grey.
 #pragma once
 
 #include "base/out.h"
@@ -44,9 +44,10 @@ struct report_flame_options {
     bool by_module;                   // colour by module even where a name tells its package
     const struct model_profile *base; // for a diff; NULL: none
     bool normalise;                   // a diff of shares instead of absolute values
-    double min_share;                 // 0: what would be 0.1 px of REPORT_FLAME_WIDTH
-    uint32_t max_nodes;               // not counting "other"; 0: REPORT_FLAME_HTML_NODES
-    enum report_flame_by by;          // what a frame is
+    double event_weights[2]; // of a diff: the average weight of an event; 0: from the profiles
+    double min_share;        // 0: what would be 0.1 px of REPORT_FLAME_WIDTH
+    uint32_t max_nodes;      // not counting "other"; 0: REPORT_FLAME_HTML_NODES
+    enum report_flame_by by; // what a frame is
     // Only what is below the node that these frames lead to from the root, which then is the
     // root and what shares refer to: for what was merged into "other".
     const struct str *path;
@@ -80,6 +81,14 @@ struct report_flame_type {
     int64_t negative; // what was not drawn, as a value above zero; both sides of a diff
 };
 
+// What is needed to tell a change from noise (docs/diff.md); all 0: it cannot be told.
+struct report_flame_noise {
+    double weight[2];   // of an event, by side
+    double scale;       // of what did not change, right by left
+    double dispersion;  // between the sides, beyond sampling: a squared coefficient of variation
+    double uncertainty; // the variance of the scale's logarithm
+};
+
 // Nodes are in depth-first order, the root first; a node's children follow it.
 struct report_flame {
     bool diff, reverse, normalise;
@@ -92,6 +101,9 @@ struct report_flame {
 
     uint32_t n_types, n_columns; // n_columns: n_types, or twice as many in a diff: left, right
     struct report_flame_type *types;
+
+    struct report_flame_noise *noise; // by type; NULL unless diff
+    bool *changed; // which nodes of a diff changed beyond noise, in the first type; NULL: unknown
 
     struct report_flame_frame *frames;
     uint32_t n_frames;

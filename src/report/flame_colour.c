@@ -45,6 +45,8 @@ uint32_t flame_shade(struct str name)
 
 uint32_t flame_colour(const struct report_flame *flame, uint32_t node)
 {
+    if (flame->changed && !flame->changed[node])
+        return diff_step(0);
     if (flame->diff)
         return diff_step(report_flame_change(flame, node));
     if (node == 0 || flame->flags[node] & REPORT_FLAME_OTHER)

@@ -144,6 +144,21 @@ static void write_frames(const struct report_flame *f, struct out *out)
     out_char(out, ']');
 }
 
+static void write_noise(const struct report_flame *f, struct out *out)
+{
+    out_text(out, ",\"noise\":[");
+    for (uint32_t t = 0; f->noise && t < f->n_types; t++) {
+        const struct report_flame_noise *n = &f->noise[t];
+        out_text(out, t ? "," : "");
+        if (n->weight[0] > 0)
+            out_printf(out, "[%.9g,%.9g,%.9g,%.9g,%.9g]", n->weight[0], n->weight[1], n->scale,
+                       n->dispersion, n->uncertainty);
+        else
+            out_text(out, "null");
+    }
+    out_char(out, ']');
+}
+
 void report_flame_json(const struct report_flame *f, const struct report_flame_style *style,
                        struct out *out)
 {
@@ -164,6 +179,7 @@ void report_flame_json(const struct report_flame *f, const struct report_flame_s
         out_char(out, ']');
     }
     out_char(out, ']');
+    write_noise(f, out);
     write_frames(f, out);
     out_printf(out, ",\"nodes\":%u,\"tree\":\"", f->n_nodes);
     write_tree(f, out);

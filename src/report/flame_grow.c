@@ -130,6 +130,7 @@ static void partition(struct flame_growth *g, uint32_t from, uint32_t to, size_t
     }
     for (uint32_t i = from; i < to; i++) {
         const struct flame_cursor *c = &g->cursors[i];
+        arena_spend(g->scratch, 1);
         if (c->key == MODEL_NONE)
             continue;
         struct flame_branch *child = &g->branches[g->child_of_key[c->key]];
@@ -150,7 +151,7 @@ static void open_branch(struct flame_growth *g, uint32_t id)
     bool ended = false;
     for (uint32_t i = from; i < to; i++) {
         struct flame_cursor *c = &g->cursors[i];
-        arena_check_at(g->scratch, g->n_steps++);
+        arena_spend(g->scratch, 1 + flame_columns(g) / 8);
         if (i + AHEAD < to) {
             // Stacks and values lie far apart: each step would wait for memory. (A function
             // that does nothing else would be dropped by GCC 12 as having no effect.)
@@ -174,9 +175,11 @@ static void open_branch(struct flame_growth *g, uint32_t id)
         g->branches[child].n_inlined += taken & 1;
         add_sample(g, c, child);
     }
-    for (size_t i = first_child; i < g->n_branches; i++)
+    for (size_t i = first_child; i < g->n_branches; i++) {
+        arena_spend(g->scratch, 1 + flame_columns(g) / 8);
         g->branches[i].share =
             g->branches[id].depth < FLAME_MAX_DEPTH ? share_of(g, (uint32_t)i) : -1;
+    }
 
     if (g->n_branches == first_child + 1 && !ended) {
         g->branches[first_child].from = from;
@@ -188,6 +191,7 @@ static void open_branch(struct flame_growth *g, uint32_t id)
     // The small ones are dropped at once: there may be very many of them.
     size_t n = first_child;
     for (size_t i = first_child; i < g->n_branches; i++) {
+        arena_spend(g->scratch, 1 + flame_columns(g) / 8);
         if (g->branches[i].share < g->min_share) {
             merge_into_other(g, (uint32_t)i);
             continue;
@@ -230,7 +234,7 @@ static void start_cursors(struct flame_growth *g)
         const struct flame_side *side = &g->stacks.sides[s];
         for (size_t i = 0; i < side->p->n_samples; i++) {
             uint32_t len = side->p->stack_len[i];
-            arena_check_at(g->scratch, i);
+            arena_spend(g->scratch, 1 + g->n_path + flame_columns(g) / 8);
             struct flame_cursor cursor = {
                 .at = model_stack(side->p, i) + (g->reverse || !len ? 0 : len - 1),
                 .left = len,
@@ -262,8 +266,10 @@ uint32_t flame_grow(struct flame_growth *g)
         g->branches[id].kept = true;
         open_branch(g, id);
     }
-    while (g->n_heap)
+    while (g->n_heap) {
+        arena_spend(g->scratch, 1 + flame_columns(g) / 8);
         merge_into_other(g, g->heap[--g->n_heap]);
+    }
     for (size_t i = 0; i < g->n_branches; i++)
         n_others += g->branches[i].kept && g->branches[i].merged;
     return n_nodes + n_others;

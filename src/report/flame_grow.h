@@ -44,7 +44,6 @@ struct flame_growth {
     size_t n_branches, cap_branches, cap_totals, cap_other;
     uint32_t *heap;
     size_t n_heap, cap_heap;
-    size_t n_steps; // of samples down the tree
 
     // The children of the branch that is being opened.
     uint32_t *child_of_key, *opened; // opened: the branch, + 1, that the entry belongs to

@@ -102,6 +102,7 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
     uint32_t *function_key = arena_array(keys->arena, p->n_functions, sizeof *function_key);
     for (uint32_t i = 0; i < p->n_functions && by == REPORT_FLAME_FUNCTIONS; i++) {
         struct str name = function_name(p, &p->functions[i]);
+        arena_spend(keys->arena, 1);
         function_key[i] = name.n ? key_of(keys, name) : MODEL_NONE;
     }
 
@@ -117,6 +118,7 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
     for (uint32_t i = 0; i < p->n_locations; i++) {
         const struct model_location *l = &p->locations[i];
         struct str module = module_of(p, l);
+        arena_spend(keys->arena, 1 + l->n_lines);
         side->first_step[i] = at;
         uint32_t unknown = MODEL_NONE;
         for (uint32_t k = l->n_lines ? l->n_lines : 1; k-- > 0;) {
@@ -200,6 +202,7 @@ static bool sum_columns(struct flame_stacks *stacks, struct arena *arena, struct
         for (uint32_t t = 0; t < stacks->n_types; t++) {
             __int128 above = 0, below = stacks->negative[t];
             for (size_t i = 0; i < side->p->n_samples; i++) {
+                arena_spend(arena, 1);
                 int64_t v = model_values(side->p, i)[side->value[t]];
                 *(v > 0 ? &above : &below) += v > 0 ? v : -(__int128)v;
             }
@@ -246,7 +249,7 @@ void flame_stacks_count(const struct flame_stacks *stacks, struct arena *arena, 
         const struct flame_side *side = &stacks->sides[s];
         for (size_t i = 0; i < side->p->n_samples; i++) {
             memset(row, 0, columns * sizeof *row);
-            arena_check_at(arena, i);
+            arena_spend(arena, 1 + (1 + columns / 8) * side->p->stack_len[i]);
             if (!flame_add_sample(side, n_types, stride, i, row) || !side->p->stack_len[i])
                 continue;
             const uint32_t *stack = model_stack(side->p, i);

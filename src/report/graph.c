@@ -371,19 +371,21 @@ static void connect_some(struct connector *c, const bool *interest, bool outgoin
                 outermost[i] = node;
         }
     }
-    for (size_t s = 0, steps = 0; s < p->n_samples; s++) {
+    for (size_t s = 0; s < p->n_samples; s++) {
         struct weight w = sample_weight(g, s);
         if (w.value == 0 && w.divisor == 0)
             continue;
         const uint32_t *frames = model_stack(p, s);
         uint32_t n = p->stack_len[s];
         for (uint32_t i = n; i-- > 0;) {
-            arena_check_at(g->arena, steps++);
+            arena_spend(g->arena, 1);
             if (!interesting[frames[i]])
                 continue;
             uint32_t parent = MODEL_NONE;
-            for (uint32_t up = i + 1; up < n && parent == MODEL_NONE; up++)
+            for (uint32_t up = i + 1; up < n && parent == MODEL_NONE; up++) {
+                arena_spend(g->arena, 1);
                 parent = innermost[frames[up]];
+            }
             uint32_t first = g->first_node[frames[i]], last = g->first_node[frames[i] + 1] - 1;
             for (uint32_t k = last + 1; k-- > first;) {
                 uint32_t node = g->location_nodes[k];
@@ -396,8 +398,10 @@ static void connect_some(struct connector *c, const bool *interest, bool outgoin
             }
             uint32_t child = MODEL_NONE;
             if (outgoing && interest[parent])
-                for (uint32_t down = i; down-- > 0 && child == MODEL_NONE;)
+                for (uint32_t down = i; down-- > 0 && child == MODEL_NONE;) {
+                    arena_spend(g->arena, 1);
                     child = outermost[frames[down]];
+                }
             if (child != MODEL_NONE && child != parent)
                 add_to_edge(c, parent, child, s, w, false, false);
         }
@@ -419,7 +423,7 @@ void graph_connect(struct graph *g)
     struct connector c;
     connector_init(&c, g);
     for (size_t s = 0; s < g->p->n_samples; s++) {
-        arena_check_at(g->arena, s);
+        arena_spend(g->arena, 1 + g->p->stack_len[s]);
         connect_sample(&c, s);
     }
 }

@@ -13,7 +13,10 @@ static void write_profile(struct report *r, const struct model_profile *p, struc
 
 void report_proto(struct report *r, struct out *out)
 {
-    const struct model_profile *p = r->p;
+    struct model_profile *p = model_profile_derive(r->p, r->arena);
+    // google/pprof drops what it does not know.
+    p->is_weighed = false;
+    p->squares = NULL;
     if (r->o.ratio > 0 && r->o.ratio != 1) {
         struct model_profile *scaled = model_profile_derive(p, r->arena);
         size_t n = p->n_samples * p->n_types;

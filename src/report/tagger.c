@@ -156,7 +156,7 @@ static void tag_stacks(struct tagger *t)
     for (size_t s = 0; s < p->n_samples; s++) {
         struct weight w = sample_weight(g, s);
         const struct tag_set *set = tagger_set(t, s);
-        arena_check_at(g->arena, s);
+        arena_spend(g->arena, 1 + p->stack_len[s]);
         if ((w.value == 0 && w.divisor == 0) || brings_nothing(set))
             continue;
         const uint32_t *frames = model_stack(p, s);

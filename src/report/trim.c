@@ -246,7 +246,7 @@ static bool is_redundant(struct graph *g, uint32_t edge, uint32_t *queue, uint32
     visited[g->edges[edge].dst] = round;
     while (head < tail) {
         uint32_t node = queue[head++];
-        arena_check_at(g->arena, (size_t)round + head);
+        arena_spend(g->arena, 1 + g->in_first[node + 1] - g->in_first[node]);
         for (uint32_t i = g->in_first[node]; i < g->in_first[node + 1]; i++) {
             const struct edge *e = &g->edges[g->in[i]];
             if (e->dead || g->in[i] == edge || visited[e->src] == round)

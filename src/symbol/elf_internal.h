@@ -29,6 +29,8 @@ struct elf {
     unsigned lookups;
     struct elf_order *order;
     uint32_t n_order;
+    uint32_t *files; // symbols that name the file of those behind them, in order; with the above
+    uint32_t n_files;
 };
 
 // Takes malloced bytes.

@@ -77,20 +77,57 @@ static inline bool wanted(const struct elf *elf, const Elf64_Sym *s)
     return !is_marker(elf, s);
 }
 
+// The last file before a symbol, which all local symbols behind it are of. 0: none.
+static uint32_t file_before(const struct elf *elf, uint32_t symbol)
+{
+    if (!elf->files) {
+        while (symbol > 0 && ELF64_ST_TYPE(symbol_get(elf, symbol).st_info) != STT_FILE)
+            symbol--;
+        return symbol;
+    }
+    size_t low = 0, high = elf->n_files;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (elf->files[middle] < symbol)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? elf->files[low - 1] : 0;
+}
+
 static void fill(const struct elf *elf, uint32_t i, struct elf_symbol *out)
 {
     Elf64_Sym s = symbol_get(elf, i);
     const char *name = bytes_string(elf->strings, s.st_name);
     *out = (struct elf_symbol){s.st_value, s.st_size, name ? name : "", NULL};
-    if (ELF64_ST_BIND(s.st_info) != STB_LOCAL)
-        return;
-    while (i-- > 0) {
-        s = symbol_get(elf, i);
-        if (ELF64_ST_TYPE(s.st_info) == STT_FILE) {
-            out->file = bytes_string(elf->strings, s.st_name);
-            return;
+    uint32_t file = ELF64_ST_BIND(s.st_info) == STB_LOCAL ? file_before(elf, i) : 0;
+    if (file)
+        out->file = bytes_string(elf->strings, symbol_get(elf, file).st_name);
+}
+
+static void forget_files(struct elf *elf)
+{
+    free(elf->files);
+    elf->files = NULL;
+    elf->n_files = 0;
+}
+
+// False: out of memory, and none is known.
+static bool note_file(struct elf *elf, uint32_t symbol)
+{
+    // There is room up to the next power of two.
+    if ((elf->n_files & (elf->n_files - 1)) == 0) {
+        size_t room = elf->n_files ? (size_t)elf->n_files * 2 : 1;
+        uint32_t *more = realloc(elf->files, room * sizeof *more);
+        if (!more) {
+            forget_files(elf);
+            return false;
         }
+        elf->files = more;
     }
+    elf->files[elf->n_files++] = symbol;
+    return true;
 }
 
 static void sort(struct elf *elf)
@@ -99,8 +136,12 @@ static void sort(struct elf *elf)
     if (!pairs)
         return;
     size_t n = 0;
+    // One at 0, where no symbol is: there is a table of files even if there are none.
+    bool noted = note_file(elf, 0);
     for (uint32_t i = 1; i < elf->n_symbols; i++) {
         Elf64_Sym s = symbol_get(elf, i);
+        if (noted && ELF64_ST_TYPE(s.st_info) == STT_FILE)
+            noted = note_file(elf, i);
         if (wanted(elf, &s))
             pairs[n++] = (struct radix_pair){
                 s.st_value, i, s.st_size < UINT32_MAX ? (uint32_t)s.st_size : UINT32_MAX};
@@ -108,6 +149,7 @@ static void sort(struct elf *elf)
     }
     if (!radix_sort(pairs, n)) {
         free(pairs);
+        forget_files(elf);
         return;
     }
     // Of those at one address the largest, of several such the last.
@@ -128,7 +170,7 @@ static void sort(struct elf *elf)
     if (!elf->order)
         elf->order = (struct elf_order *)pairs;
     elf->n_order = (uint32_t)kept;
-    elf->memory += (kept + 1) * sizeof *elf->order;
+    elf->memory += (kept + 1) * sizeof *elf->order + 2 * elf->n_files * sizeof *elf->files;
 }
 
 void elf_expect_lookups(struct elf *elf)
@@ -142,6 +184,7 @@ void elf_symbols_free(struct elf *elf)
 {
     free(elf->order);
     elf->order = NULL;
+    forget_files(elf);
 }
 
 static uint32_t scan_for(struct elf *elf, uint64_t addr)

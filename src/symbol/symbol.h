@@ -53,8 +53,8 @@ void symbol_free(struct symbol_file *file);
 int symbol_lookup(struct symbol_file *file, uint64_t vaddr, struct symbol_frame *frames, int max);
 
 // The same for many, which are visited in the order of their addresses: call gets each once,
-// with its place in addrs. Frames live until call returns.
-typedef void symbol_each_fn(void *ctx, size_t i, const struct symbol_frame *frames, int n);
+// with its place in addrs, until it returns false. Frames live until call returns.
+typedef bool symbol_each_fn(void *ctx, size_t i, const struct symbol_frame *frames, int n);
 int symbol_lookup_many(struct symbol_file *file, const uint64_t *addrs, size_t n,
                        symbol_each_fn *call, void *ctx, struct err *e);
 

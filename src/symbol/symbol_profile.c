@@ -310,7 +310,7 @@ static void symbolize_all(struct work *w)
                 missing = true;
             continue;
         }
-        if (is_unsymbolizable(file) && !w->options->open)
+        if (is_unsymbolizable(file) && !w->options->open_special)
             continue;
         if (m->build_id == 0 && is_url(file))
             continue;

@@ -17,6 +17,7 @@ struct symbol_profile_options {
     // path either. May be NULL.
     struct symbol_file *(*open)(void *ctx, struct str file, const struct model_mapping *mapping,
                                 const struct symbol_options *options, bool *refuse);
+    bool open_special; // open is also called for [vdso] and the like
     // Takes the file when all was looked up in it. NULL: symbol_free.
     void (*close)(void *ctx, const struct model_mapping *mapping, struct symbol_file *file);
     void *open_ctx; // for both

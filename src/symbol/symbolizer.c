@@ -439,7 +439,9 @@ int symbol_lookup_many(struct symbol_file *f, const uint64_t *addrs, size_t n, s
     }
     struct symbol_frame frames[SYMBOL_FRAMES_MAX];
     for (size_t i = 0; i < n; i++)
-        call(ctx, order[i].item, frames, symbol_lookup(f, order[i].key, frames, SYMBOL_FRAMES_MAX));
+        if (!call(ctx, order[i].item, frames,
+                  symbol_lookup(f, order[i].key, frames, SYMBOL_FRAMES_MAX)))
+            break;
     free(order);
     return 0;
 }

@@ -7,6 +7,9 @@ import * as graph from "../../src/report/flame/graph.js";
 import * as table from "../../src/report/flame/table.js";
 import * as transform from "../../src/report/flame/transform.js";
 
+// What changes are told from: struct report_flame_noise of src/report/flame.h.
+export type Noise = [leftWeight: number, rightWeight: number, scale: number, dispersion: number, uncertainty: number];
+
 export interface FlameData {
   title: string;
   diff: number;
@@ -21,7 +24,7 @@ export interface FlameData {
   short: number[];
   texts: string[];
   functions: string;
-  events?: [number, number][] | null;
+  noise: (Noise | null)[];
 }
 
 export interface Tree {
@@ -132,7 +135,8 @@ export const formatValue = core.formatValue as (value: number, unit: string) => 
 export const formatPercent = core.formatPercent as (share: number) => string;
 export const signed = core.signed as (value: number, text: string) => string;
 export const halfWidth = core.halfWidth as unknown as
-  (values: [number, number], totals: [number, number], events: [number, number], normalise: boolean) => number;
+  (values: [number, number], totals: [number, number], noise: Noise, normalise: boolean) => number;
+export const markChanges = core.markChanges as unknown as (left: ArrayLike<number>, right: ArrayLike<number>, n: number, noise: Noise) => Uint8Array;
 export const flameGraph = graph.flameGraph as unknown as Make;
 export const copyText = graph.copyText as (text: string) => void;
 export const functionValues = table.functionValues as unknown as (data: FlameData) => { self: Float64Array[]; total: Float64Array[]; count: number };

@@ -26,8 +26,7 @@ interface FlameAnswer {
 }
 
 async function readFlame(answer: Response): Promise<FlameAnswer> {
-  const { notes, events, flame } = await answer.json() as { notes: string[]; events: [number, number][]; flame: FlameData };
-  flame.events = events.length ? events : null;
+  const { notes, flame } = await answer.json() as { notes: string[]; flame: FlameData };
   return { notes, tree: decode(flame) };
 }
 

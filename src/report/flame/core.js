@@ -72,18 +72,61 @@ export function reader(bytes) {
   };
 }
 
-// Widths and positions as shares of the root, for one sample type. byModule: what colours tell.
 // Half the width of the 95 % interval of a change, from the average weight of an event on each side;
 // normalised, in units of the right one.
-export function halfWidth(values, totals, events, normalise) {
+export function halfWidth(values, totals, noise, normalise) {
   const spread = (i) => {
-    const [value, all, weight] = [values[i], totals[i], events[i]];
-    if (!normalise || !all) return value * weight;
-    const p = value / all;
-    return (((1 - p) * (1 - p) * value + p * p * (all - value)) * weight * totals[1] * totals[1]) / (all * all);
+    const [value, all, weight] = [values[i], totals[i], noise[i]];
+    const sampled = value * weight + noise[3] * value * value;
+    return !normalise || !all ? sampled : (sampled * (1 - value / all) * totals[1] * totals[1]) / (all * all);
   };
-  return 1.96 * Math.sqrt(spread(0) + spread(1));
+  return 1.96 * Math.sqrt(Math.max(0, spread(0) + spread(1)));
 }
+
+// The probability of a normal variable to be at least that far from zero (Press et al., erfc).
+export function twoSided(z) {
+  const x = Math.abs(z) / Math.SQRT2;
+  const t = 1 / (1 + x / 2);
+  const terms = [-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.27886807, -1.13520398, 1.48851587, -0.82215223, 0.17087277];
+  return t * Math.exp(-x * x + terms.reduceRight((sum, term) => sum * t + term, 0));
+}
+
+// Two-sided mid-p value of b successes among n trials of that probability.
+export function binomialTwoSided(n, b, share) {
+  let term = (1 - share) ** n;
+  let upper = 0;
+  for (let k = 0; k <= n; k++) {
+    upper += k > b ? term : k === b ? term / 2 : 0;
+    term *= ((n - k) / (k + 1)) * (share / (1 - share));
+  }
+  return Math.min(1, 2 * Math.min(upper, 1 - upper));
+}
+
+// How likely chance alone makes this change; src/stats/compare.c has the same test.
+export function chance(left, right, [w0, w1, scale, dispersion, uncertainty]) {
+  const [a, b] = [left / w0, right / w1];
+  const n = a + b;
+  const ratio = (scale * w0) / w1;
+  const share = ratio / (1 + ratio);
+  if (!(n > 0)) return 1;
+  const spread = 1 + (dispersion * (scale * scale * left * left + right * right)) / (scale * scale * left * w0 + right * w1);
+  const own = (spread * (1 / (1 - share) + 1 / share)) / n;
+  const shrink = own / (own + uncertainty) / spread;
+  if (n * shrink < 60) return binomialTwoSided(Math.round(n * shrink), Math.round(b * shrink), share);
+  return twoSided(((b - n * share) * Math.sqrt(shrink)) / Math.sqrt(n * share * (1 - share)));
+}
+
+// Which of n changes are beyond noise: at most one in twenty of them is false on average
+// (Benjamini and Hochberg).
+export function markChanges(left, right, n, noise) {
+  const p = Float64Array.from({ length: n }, (_, i) => chance(left[i], right[i], noise));
+  const order = Float64Array.from(p).sort();
+  let cutoff = -1;
+  for (let i = n - 1; i >= 0 && cutoff < 0; i--) if (order[i] * n <= 0.05 * (i + 1)) cutoff = order[i];
+  return Uint8Array.from(p, (value) => (value <= cutoff ? 1 : 0));
+}
+
+// Widths and positions as shares of the root, for one sample type. byModule: what colours tell.
 
 export function measure(tree, type, normalise, byModule = false) {
   const { n, data } = tree;
@@ -109,9 +152,10 @@ export function measure(tree, type, normalise, byModule = false) {
     return l || r ? (r - l) / Math.max(l, r) : 0;
   };
   const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change, normalise };
-  const events = data.events && data.events[type];
-  sizes.noise = (i) => !right || !events ? 0 : halfWidth([left[i], right[i]], [left[0], right[0]], events, normalise);
-  sizes.isNoise = (i) => sizes.noise(i) > 0 && Math.abs(right[i] - left[i] * scale) <= sizes.noise(i);
+  const noise = right && data.noise && data.noise[type];
+  const marks = noise && markChanges(left, right, n, noise);
+  sizes.noise = (i) => (noise ? halfWidth([left[i], right[i]], [left[0], right[0]], noise, normalise) : 0);
+  sizes.isNoise = (i) => Boolean(marks && !marks[i]);
   sizes.byModule = byModule;
   sizes.colour = new Uint8Array(n);
   for (let i = 0; i < n; i++) sizes.colour[i] = colourOf(tree, sizes, i);
@@ -132,9 +176,7 @@ export function diffStep(change) {
 // The number of the node's colour: of the custom properties --d0.. in a diff, else --c0..
 export function colourOf(tree, sizes, i) {
   if (sizes.right) {
-    const step = diffStep(sizes.change(i));
-    // What noise alone can explain is pale.
-    return sizes.isNoise(i) ? Math.max(3, Math.min(5, step)) : step;
+    return diffStep(sizes.isNoise(i) ? 0 : sizes.change(i));
   }
   if (tree.frame[i] < 2) return GREY;
   const frame = tree.frame[i];
@@ -238,7 +280,7 @@ export function describe(tree, sizes, i, zoomed) {
     rows.push(["Change", signed(d, value(Math.abs(d))),
       l ? signed(d, formatPercent(Math.abs(d) / (l * sizes.scale))) : r ? "new" : ""]);
     if (sizes.noise(i)) {
-      rows.push(["Noise", "\u00b1" + value(sizes.noise(i)), sizes.isNoise(i) ? "may explain it" : "does not explain it"]);
+      rows.push(["Noise", "\u00b1" + value(sizes.noise(i)), sizes.isNoise(i) ? "within noise" : "beyond noise"]);
     }
     if (!data.reverse && !tree.isOther(i)) {
       rows.push(["Self", value(column(0)) + " \u2192 " + value(column(1))]);

@@ -164,7 +164,12 @@ export function flameGraph(parts, data, hooks = {}) {
       }
       ramp.append("more");
       legend.append(ramp);
-      if (t.data.events) legend.append(element("span", "pale: noise may explain it", "key"));
+      const noise = t.data.noise?.[sizes.type];
+      if (noise) {
+        const factor = noise[2] * (state.normalise ? sizes.left[0] / sizes.right[0] : 1);
+        legend.append(element("span", "gray: within noise", "key"));
+        if (Math.abs(Math.log(factor)) > 0.05) legend.append(element("span", `most functions changed by a factor of ${factor.toPrecision(2)}; others are colored`, "key"));
+      }
       legend.append(element("span", state.normalise
         ? "change of the share; the left side is scaled to the total of the right"
         : "change of the value", "key"));

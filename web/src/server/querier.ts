@@ -67,8 +67,7 @@ export interface Drawn {
   tree: Tree;
 }
 export async function readDrawn(answer: Response): Promise<Drawn> {
-  const { types, type, notes, events, flame } = await answer.json() as Omit<Drawn, "tree"> & { events: [number, number][]; flame: FlameData };
-  flame.events = events.length ? events : null;
+  const { types, type, notes, flame } = await answer.json() as Omit<Drawn, "tree"> & { flame: FlameData };
   return { types, type, notes, tree: decode(flame) };
 }
 

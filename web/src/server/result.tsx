@@ -1,6 +1,6 @@
 // A tree, as flame graph, table, call graph, callers and callees: what every page of the server ends in.
 import { useMemo, useState } from "preact/hooks";
-import { type Action, functionValues, graft, halfWidth, matcher, type Tree } from "../component";
+import { type Action, functionValues, graft, halfWidth, markChanges, matcher, type Tree } from "../component";
 import { FRAME_FILTERS } from "../filters";
 import { CallGraph } from "../graph";
 import { graphOf, peekOf } from "../graphs";
@@ -24,12 +24,16 @@ function topOf(tree: Tree, all: boolean): Top {
     // Normalised, the left side is scaled to the total of the right one, as the flame graph does it.
     const [l, r] = [tree.total[0][0], tree.total[1][0]];
     const scale = data.normalise && l && r ? r / l : 1;
-    const events = data.events?.[0];
-    const side = (of: Float64Array[]) => rows.map((f): [number, number, number, number] => {
-      const half = events ? halfWidth([of[0][f], of[1][f]], [l, r], events, Boolean(data.normalise)) : 0;
-      const before = Math.round(of[0][f] * scale);
-      return [before, of[1][f], half, Math.abs(of[1][f] - before) > half ? 1 : 0];
-    });
+    const noise = data.noise[0];
+    const side = (of: Float64Array[]) => {
+      const [left, right] = of.slice(0, 2).map((values) => rows.map((f) => values[f]));
+      const marks = noise && markChanges(left, right, rows.length, noise);
+      return rows.map((_, i): [number, number, number, number] => {
+        const half = noise ? halfWidth([left[i], right[i]], [l, r], noise, Boolean(data.normalise)) : 0;
+        const before = Math.round(left[i] * scale);
+        return [before, right[i], half, marks ? marks[i] : Number(before !== right[i])];
+      });
+    };
     const [type, unit] = data.types[0];
     return { notes: [], names, type, unit, totals: [l, r], flat: side(self), cum: side(total) };
   }

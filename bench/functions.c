@@ -1,0 +1,59 @@
+// A program with 60 functions whose shares of the CPU time are known, for bench/diff.
+//
+// usage: functions SECONDS [FUNCTION FACTOR]      FUNCTION does FACTOR times its work
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static volatile uint64_t sink;
+
+#define EACH_DIGIT(F, tens) \
+    F(tens##0)              \
+    F(tens##1)              \
+    F(tens##2) F(tens##3) F(tens##4) F(tens##5) F(tens##6) F(tens##7) F(tens##8) F(tens##9)
+#define EACH(F)      \
+    EACH_DIGIT(F, 1) \
+    EACH_DIGIT(F, 2) EACH_DIGIT(F, 3) EACH_DIGIT(F, 4) EACH_DIGIT(F, 5) EACH_DIGIT(F, 6)
+
+#define DEFINE(n)                                                   \
+    __attribute__((noinline)) static void work_##n(uint64_t rounds) \
+    {                                                               \
+        for (uint64_t i = 0; i < rounds; i++)                       \
+            sink = sink * 6364136223846793005u + n;                 \
+    }
+EACH(DEFINE)
+
+#define NAME(n) work_##n,
+static void (*const functions[])(uint64_t) = {EACH(NAME)};
+enum { N = sizeof functions / sizeof *functions };
+
+static double cpu_seconds(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+// Shares from 10 % down to 0.1 %: each is 0.925 times the one before.
+static uint64_t rounds_of(size_t function, double all)
+{
+    double share = 0.0757;
+    for (size_t i = 0; i < function; i++)
+        share *= 0.925;
+    return (uint64_t)(share * all);
+}
+
+int main(int argc, char **argv)
+{
+    double seconds = argc > 1 ? strtod(argv[1], NULL) : 1,
+           factor = argc > 3 ? strtod(argv[3], NULL) : 1;
+    size_t slow = argc > 3 ? strtoul(argv[2], NULL, 10) : N;
+    double begin = cpu_seconds(), all = 1e5;
+    // The same work in each run: 1e5 rounds take some 100 microseconds.
+    for (long turn = 0; turn < (long)(seconds * 8000); turn++)
+        for (size_t i = 0; i < N; i++)
+            functions[i]((uint64_t)((double)rounds_of(i, all) * (i == slow ? factor : 1)));
+    printf("%.3f\n", cpu_seconds() - begin);
+    return 0;
+}

@@ -1,0 +1,478 @@
+#include "stats/compare.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/sort.h"
+#include "stats/distribution.h"
+
+enum {
+    MIN_EVENTS = 10,     // effective ones that a row needs to say something about the dispersion
+    MIN_ROWS = 10,       // such rows that are needed to estimate it
+    MAX_CANDIDATES = 64, // for the scale
+};
+
+// Where the influence of a single row on the dispersion ends, in variances: changed rows are few
+// and far out.
+#define BOUND 4.0
+
+// A row summed over the profiles of each side.
+struct summary {
+    double value[2], variance[2], squares[2];
+};
+
+static struct summary summarize(const struct stats_fit *fit, const struct stats_cell *cells)
+{
+    struct summary s = {0};
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < fit->n_profiles[side]; i++, cells++) {
+            s.value[side] += cells->value;
+            s.variance[side] += cells->variance;
+            s.squares[side] += cells->value * cells->value;
+        }
+    return s;
+}
+
+// The weight of one event; a side without events is assumed to be sampled like the other.
+static void event_weights(const struct summary *s, double weight[2])
+{
+    for (int side = 0; side < 2; side++)
+        weight[side] = s->value[side] > 0 ? s->variance[side] / s->value[side] : 0;
+    for (int side = 0; side < 2; side++)
+        if (!(weight[side] > 0))
+            weight[side] = weight[!side];
+}
+
+// --- one row against a scale ---
+
+struct scaled {
+    double events[2]; // effective, seen
+    double share;     // of the second side, if nothing changed
+    double expected[2];
+};
+
+static struct scaled scale_events(const struct summary *s, double scale)
+{
+    double weight[2];
+    struct scaled e = {0};
+    event_weights(s, weight);
+    if (!(weight[0] > 0))
+        return e;
+    for (int side = 0; side < 2; side++)
+        e.events[side] = fmax(s->value[side], 0) / weight[side];
+    // With x events of weight w0 on the first side one expects scale * x * w0 / w1 on the second.
+    double ratio = scale * weight[0] / weight[1], n = e.events[0] + e.events[1];
+    e.share = ratio / (1 + ratio);
+    e.expected[0] = n * (1 - e.share);
+    e.expected[1] = n * e.share;
+    return e;
+}
+
+// The squared distance from the scale, in sampling variances.
+static double distance(const struct summary *s, double scale)
+{
+    struct scaled e = scale_events(s, scale);
+    double n = e.events[0] + e.events[1], off = e.events[1] - e.expected[1];
+    return n > 0 ? off * off / (n * e.share * (1 - e.share)) : 0;
+}
+
+static double effective_events(const struct summary *s)
+{
+    struct scaled e = scale_events(s, 1);
+    return e.events[0] + e.events[1];
+}
+
+// How much a squared coefficient of variation of 1 between profiles adds, in sampling variances.
+static double leverage(const struct summary *s, double scale)
+{
+    double sampling = scale * scale * s->variance[0] + s->variance[1];
+    return sampling > 0 ? (scale * scale * s->squares[0] + s->squares[1]) / sampling : 0;
+}
+
+static double spread(const struct stats_fit *fit, const struct summary *s)
+{
+    return 1 + fit->dispersion * leverage(s, fit->scale);
+}
+
+// --- scale ---
+
+struct fitting {
+    struct stats_fit *fit;
+    const struct summary *parts;
+    size_t n;
+};
+
+// How many rows agree with a scale; each counts for at most 1.
+static double agreement(const struct fitting *f, double scale)
+{
+    double sum = 0;
+    for (size_t i = 0; i < f->n; i++)
+        if (effective_events(&f->parts[i]) >= MIN_EVENTS / 2)
+            sum += exp(-distance(&f->parts[i], scale) / spread(f->fit, &f->parts[i]) / 2);
+    return sum;
+}
+
+static double ratio_of(double before, double after)
+{
+    return before > 0 && after > 0 ? after / before : 0;
+}
+
+static int by_events(const void *a, const void *b)
+{
+    double x = effective_events(a), y = effective_events(b);
+    return x != y ? (x < y ? 1 : -1) : 0;
+}
+
+// The candidate that most rows agree with. Equal profiles (1), equal time (the totals), and the
+// rows' own ratios are tried in this order; a later one must be clearly better.
+static double choose_scale(const struct fitting *f, const struct summary *largest, size_t n)
+{
+    double best = 1, best_agreement = agreement(f, 1) * 1.1;
+    for (size_t i = 0; i <= n; i++) {
+        const struct stats_fit *fit = f->fit;
+        double scale = i == 0 ? ratio_of(fit->totals[0], fit->totals[1])
+                              : ratio_of(largest[i - 1].value[0], largest[i - 1].value[1]);
+        double found = scale > 0 ? agreement(f, scale) : 0;
+        if (found > best_agreement) {
+            best = scale;
+            best_agreement = i == 0 ? found * 1.1 : found;
+        }
+    }
+    return best;
+}
+
+// The ratio of the sums of all rows that are near the scale: as precise as the data allows, and
+// changed rows do not count.
+static void refine_scale(const struct fitting *f)
+{
+    struct stats_fit *fit = f->fit;
+    for (int round = 0; round < 4; round++) {
+        double sum[2] = {0}, events[2] = {0};
+        for (size_t i = 0; i < f->n; i++) {
+            const struct summary *part = &f->parts[i];
+            double dispersed = spread(fit, part);
+            if (distance(part, fit->scale) / dispersed > 9)
+                continue;
+            struct scaled e = scale_events(part, fit->scale);
+            for (int side = 0; side < 2; side++) {
+                sum[side] += part->value[side];
+                events[side] += e.events[side] / dispersed;
+            }
+        }
+        double scale = ratio_of(sum[0], sum[1]);
+        if (!(scale > 0))
+            return;
+        fit->scale = scale;
+        fit->agreed[0] = events[0];
+        fit->agreed[1] = events[1];
+    }
+}
+
+// --- dispersion ---
+
+// What a row says about the dispersion: a sum of squares in sampling variances, which is
+// chi-squared with `freedom` degrees if the dispersion is 0.
+struct evidence {
+    double squares, leverage;
+};
+
+// Of a chi-squared X with d degrees of freedom: E[min(X / d, BOUND)], and the median of X / d.
+static double bounded_mean(size_t freedom)
+{
+    static const double means[] = {1, 0.9205, 0.9817, 0.9947};
+    return freedom < sizeof means / sizeof *means ? means[freedom] : 1;
+}
+
+static double median(size_t freedom)
+{
+    double root = 1 - 2 / (9 * (double)freedom);
+    return freedom == 1 ? 0.4549 : root * root * root;
+}
+
+struct evidence_rows {
+    struct evidence *items;
+    size_t n, freedom;
+};
+
+static double scaled_squares(const struct evidence_rows *rows, size_t i, double dispersion)
+{
+    return rows->items[i].squares / (double)rows->freedom /
+           (1 + dispersion * rows->items[i].leverage);
+}
+
+// Above 0 if the dispersion is too small. Robust: holds even if almost half of the rows changed.
+static double median_excess(const struct evidence_rows *rows, double dispersion)
+{
+    double above = 0;
+    for (size_t i = 0; i < rows->n; i++)
+        above += scaled_squares(rows, i, dispersion) > median(rows->freedom);
+    return above - (double)rows->n / 2;
+}
+
+// The same, more precise, for rows without outliers.
+static double mean_excess(const struct evidence_rows *rows, double dispersion)
+{
+    double sum = 0;
+    for (size_t i = 0; i < rows->n; i++)
+        sum += fmin(scaled_squares(rows, i, dispersion), BOUND) - bounded_mean(rows->freedom);
+    return sum;
+}
+
+static double solve_dispersion(const struct evidence_rows *rows,
+                               double (*excess)(const struct evidence_rows *, double))
+{
+    if (excess(rows, 0) <= 0)
+        return 0;
+    double low = 0, high = 1e-6;
+    while (excess(rows, high) > 0 && high < 1e6)
+        high *= 4;
+    for (int i = 0; i < 60; i++) {
+        double middle = (low + high) / 2;
+        if (excess(rows, middle) > 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+static double estimate_dispersion(struct evidence_rows *rows)
+{
+    double d = (double)rows->freedom, first = solve_dispersion(rows, median_excess);
+    size_t n = 0;
+    // Three standard deviations of a chi-squared variable, or of a normal one with one degree.
+    double limit = rows->freedom == 1 ? 9 : d + 3 * sqrt(2 * d);
+    for (size_t i = 0; i < rows->n; i++)
+        if (rows->items[i].squares <= limit * (1 + first * rows->items[i].leverage))
+            rows->items[n++] = rows->items[i];
+    rows->n = n;
+    return solve_dispersion(rows, mean_excess);
+}
+
+// The sum of squared differences between the profiles of each side, in sampling variances. Every
+// profile is expected to have the row's share of its own total.
+static double residual_squares(const struct stats_fit *fit, const struct stats_cell *cells,
+                               const struct summary *s)
+{
+    double weight[2], sum = 0;
+    const double *total = fit->profile_totals;
+    event_weights(s, weight);
+    for (int side = 0; side < 2; side++) {
+        double share = fit->totals[side] > 0 ? s->value[side] / fit->totals[side] : 0;
+        for (size_t i = 0; i < fit->n_profiles[side]; i++, cells++, total++) {
+            double expected = share * *total, off = cells->value - expected;
+            // The total contains the row: the difference varies by (1 - share) less.
+            if (expected > 0 && share < 1)
+                sum += off * off / (expected * weight[side] * (1 - share));
+        }
+    }
+    return sum;
+}
+
+// How much single rows deviate from the common dispersion, as degrees of freedom that the common
+// value is worth (Smyth 2004: moments of the logarithm).
+static double prior_freedom(const struct evidence *rows, size_t n, size_t freedom,
+                            double dispersion)
+{
+    double d = (double)freedom, center = stats_digamma(d / 2) - log(d / 2);
+    double limit = 4 * sqrt(stats_trigamma(d / 2)), sum = 0, squares = 0;
+    for (size_t i = 0; i < n; i++) {
+        double variance = 1 + dispersion * rows[i].leverage;
+        double e = log(fmax(rows[i].squares / d / variance, 1e-12)) - center;
+        e = fmax(fmin(e, limit), -limit);
+        sum += e;
+        squares += e * e;
+    }
+    double mean = sum / (double)n;
+    double inverse = squares / (double)n - mean * mean - stats_trigamma(d / 2);
+    return 2 * stats_trigamma_inverse(inverse);
+}
+
+static void fit_dispersion(const struct fitting *f, const struct stats_rows *rows,
+                           struct arena *arena)
+{
+    struct stats_fit *fit = f->fit;
+    size_t k = fit->n_profiles[0] + fit->n_profiles[1], n = 0;
+    size_t freedom = fit->residual_freedom ? fit->residual_freedom : 1;
+    double least = fit->residual_freedom ? 3 * (double)k : MIN_EVENTS;
+    struct evidence *evidence = arena_array(arena, f->n + 1, sizeof *evidence);
+    for (size_t i = 0; i < f->n; i++) {
+        const struct summary *part = &f->parts[i];
+        if (effective_events(part) < least)
+            continue;
+        evidence[n++] = (struct evidence){
+            .squares = fit->residual_freedom ? residual_squares(fit, rows->cells + i * k, part)
+                                             : distance(part, fit->scale),
+            .leverage = leverage(part, fit->scale),
+        };
+    }
+    fit->sampling_only = !fit->residual_freedom && n < MIN_ROWS;
+    if (fit->sampling_only)
+        return;
+    struct evidence_rows all = {evidence, n, freedom};
+    fit->dispersion = estimate_dispersion(&all);
+    n = all.n;
+    if (!fit->residual_freedom)
+        fit->freedom = (double)n;
+    else
+        fit->freedom = n < MIN_ROWS ? 4 : prior_freedom(evidence, n, freedom, fit->dispersion);
+}
+
+static void settle_freedom(struct stats_fit *fit)
+{
+    fit->row_freedom = fit->freedom + (double)fit->residual_freedom;
+    fit->critical = stats_t_quantile_two_sided(0.05, fit->row_freedom);
+}
+
+void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_fit *fit)
+{
+    size_t k = rows->n_profiles[0] + rows->n_profiles[1];
+    *fit = (struct stats_fit){.n_profiles = {rows->n_profiles[0], rows->n_profiles[1]},
+                              .scale = 1,
+                              .freedom = INFINITY,
+                              .profile_totals = arena_array(arena, k + 1, sizeof(double))};
+    for (int side = 0; side < 2; side++)
+        fit->residual_freedom += rows->n_profiles[side] ? rows->n_profiles[side] - 1 : 0;
+    struct summary *parts = arena_array(arena, rows->n + 1, sizeof *parts);
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct stats_cell *cells = rows->cells + i * k;
+        parts[i] = summarize(fit, cells);
+        fit->totals[0] += parts[i].value[0];
+        fit->totals[1] += parts[i].value[1];
+        for (size_t j = 0; j < k; j++)
+            fit->profile_totals[j] += cells[j].value;
+    }
+    // A single row has no rest to be compared with.
+    if (rows->absolute || rows->n < 2) {
+        fit->agreed[0] = fit->agreed[1] = INFINITY;
+        fit->sampling_only = true;
+        fit->residual_freedom = 0;
+        settle_freedom(fit);
+        return;
+    }
+    struct summary *largest = arena_array(arena, rows->n + 1, sizeof *largest);
+    memcpy(largest, parts, rows->n * sizeof *parts);
+    sort_items(arena, largest, rows->n, sizeof *largest, by_events);
+    size_t n = rows->n < MAX_CANDIDATES ? rows->n : MAX_CANDIDATES;
+    struct fitting f = {fit, parts, rows->n};
+    // The scale decides which rows changed, and the dispersion which distances matter.
+    for (int round = 0; round < 2; round++) {
+        fit->scale = choose_scale(&f, largest, n);
+        refine_scale(&f);
+        fit_dispersion(&f, rows, arena);
+    }
+    refine_scale(&f);
+    settle_freedom(fit);
+}
+
+// --- tests ---
+
+// The dispersion of one row: its own residuals and the common value, weighted by their degrees of
+// freedom.
+static double row_spread(const struct stats_fit *fit, const struct stats_cell *cells,
+                         const struct summary *s)
+{
+    double common = spread(fit, s);
+    if (!fit->residual_freedom || isinf(fit->freedom))
+        return common;
+    double own = residual_squares(fit, cells, s);
+    return fmax((fit->freedom * common + own) / fit->row_freedom, 1);
+}
+
+// The variance of the mean of one side's profiles, from their differences or from sampling.
+static double mean_variance(const struct stats_cell *cells, size_t n, double spread)
+{
+    double sum = 0, squares = 0, sampling = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += cells[i].value;
+        sampling += cells[i].variance * spread;
+    }
+    for (size_t i = 0; i < n; i++)
+        squares += (cells[i].value - sum / (double)n) * (cells[i].value - sum / (double)n);
+    double k = (double)n, between = n > 1 ? squares / (k - 1) / k : 0;
+    return fmax(sampling / (k * k), between);
+}
+
+static struct stats_change change_of(const struct stats_fit *fit, const struct stats_cell *cells,
+                                     const struct summary *s, double spread, double critical)
+{
+    double k[2] = {fmax((double)fit->n_profiles[0], 1), fmax((double)fit->n_profiles[1], 1)};
+    double variance = mean_variance(cells, fit->n_profiles[0], spread) +
+                      mean_variance(cells + fit->n_profiles[0], fit->n_profiles[1], spread);
+    struct stats_change change = {
+        .before = s->value[0] / k[0],
+        .after = s->value[1] / k[1],
+        .p = 1,
+        .critical = critical,
+    };
+    change.half_width = change.critical * sqrt(variance);
+    for (int side = 0; side < 2; side++)
+        change.deviation[side] = sqrt(s->variance[side] * spread) / k[side];
+    return change;
+}
+
+double stats_share_half_width(const struct stats_fit *fit, const struct stats_change *change)
+{
+    double ratio = ratio_of(fit->totals[0] / (double)fit->n_profiles[0],
+                            fit->totals[1] / (double)fit->n_profiles[1]);
+    double sum = 0;
+    for (int side = 0; side < 2; side++) {
+        double total = fit->totals[side] / (double)fit->n_profiles[side];
+        double share = total > 0 ? (side ? change->after : change->before) / total : 0;
+        double deviation = change->deviation[side] * (side ? 1 : ratio);
+        sum += deviation * deviation * fmax(1 - share, 0);
+    }
+    return change->critical * sqrt(sum);
+}
+
+// Few events, or nearly all on one side: the normal distribution would be wrong about the tails,
+// which only matter where something seems to have changed.
+static double tail(const struct stats_fit *fit, const struct scaled *e, double shrink)
+{
+    double n = e->events[0] + e->events[1], expected = fmin(e->expected[0], e->expected[1]);
+    double z = (e->events[1] - e->expected[1]) * sqrt(shrink / (n * e->share * (1 - e->share)));
+    if (fabs(z) < 2)
+        return stats_normal_two_sided(z);
+    if (expected * shrink < 500) {
+        double p = stats_binomial_two_sided(e->events[0] * shrink, e->events[1] * shrink, e->share);
+        if (isinf(fit->row_freedom))
+            return p;
+        z = stats_normal_quantile_two_sided(p);
+    }
+    return stats_t_two_sided(z, fit->row_freedom);
+}
+
+struct stats_change stats_test(const struct stats_fit *fit, const struct stats_cell *cells)
+{
+    struct summary s = summarize(fit, cells);
+    double dispersed = row_spread(fit, cells, &s);
+    struct stats_change change = change_of(fit, cells, &s, dispersed, fit->critical);
+    struct scaled e = scale_events(&s, fit->scale);
+    if (!(e.share > 0) || !(e.share < 1) || !(fit->agreed[0] > 0) || !(fit->agreed[1] > 0))
+        return change;
+    // The scale is an estimate, too: its variance adds to that of the row's own ratio.
+    double own = dispersed * (1 / e.expected[0] + 1 / e.expected[1]);
+    double shrink = own / (own + 1 / fit->agreed[0] + 1 / fit->agreed[1]) / dispersed;
+    change.p = tail(fit, &e, shrink);
+    return change;
+}
+
+struct stats_change stats_test_total(const struct stats_rows *rows, const struct stats_fit *fit,
+                                     struct arena *arena)
+{
+    size_t k = fit->n_profiles[0] + fit->n_profiles[1];
+    struct stats_cell *total = arena_array(arena, k + 1, sizeof *total);
+    for (size_t j = 0; j < k; j++) {
+        total[j] = (struct stats_cell){.value = fit->profile_totals[j]};
+        for (size_t i = 0; i < rows->n; i++)
+            total[j].variance += rows->cells[i * k + j].variance;
+    }
+    struct summary s = summarize(fit, total);
+    double freedom = fit->residual_freedom ? (double)fit->residual_freedom : INFINITY;
+    struct stats_change change =
+        change_of(fit, total, &s, 1, stats_t_quantile_two_sided(0.05, freedom));
+    double deviation = change.half_width / change.critical;
+    if (deviation > 0)
+        change.p = stats_t_two_sided((change.after - change.before) / deviation, freedom);
+    return change;
+}

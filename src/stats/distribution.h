@@ -1,0 +1,24 @@
+// Tail probabilities and quantiles of the distributions that the tests in this module use.
+#pragma once
+
+// P(|Z| >= |z|) of a standard normal variable.
+double stats_normal_two_sided(double z);
+// The z with that two-sided probability; 0 for p >= 1, and finite for p = 0.
+double stats_normal_quantile_two_sided(double p);
+// P(|T| >= |t|) of Student's t; freedom may be INFINITY (the normal distribution).
+double stats_t_two_sided(double t, double freedom);
+// The t with that two-sided probability.
+double stats_t_quantile_two_sided(double p, double freedom);
+
+// The regularized incomplete beta function I_x(a, b), a and b > 0, x in [0, 1].
+double stats_beta(double a, double b, double x);
+
+// Two-sided mid-p value of the hypothesis that each of `a + b` events falls on the second side with
+// probability `share`, given that a fell on the first and b on the second. Counts need not be
+// integers: effective counts are not.
+double stats_binomial_two_sided(double a, double b, double share);
+
+double stats_digamma(double x);  // x > 0
+double stats_trigamma(double x); // x > 0
+// The x with that trigamma; INFINITY for y <= 0.
+double stats_trigamma_inverse(double y);

@@ -1,0 +1,275 @@
+#include "stats/functions.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/sort.h"
+
+// Stacks that contain the same changed rows, summed per profile.
+struct group {
+    uint64_t hash;
+    uint32_t *rows; // those with a changed total, sorted
+    uint32_t n;
+    uint32_t culprit; // + 1; 0: its change is not explained
+    struct stats_cell *cells;
+};
+
+struct stats_groups {
+    struct group *items;
+    size_t n, cap;
+    struct hash_table index;
+    uint32_t *buffer; // for the rows of a sample
+};
+
+void stats_functions_init(struct stats_functions *f, const size_t n_profiles[2],
+                          struct arena *arena)
+{
+    *f = (struct stats_functions){.arena = arena, .n_profiles = {n_profiles[0], n_profiles[1]}};
+    hash_init(&f->index, arena, 256);
+}
+
+uint32_t stats_functions_row(struct stats_functions *f, struct str name)
+{
+    uint64_t hash = hash_bytes(name.p, name.n, 0);
+    for (struct hash_probe at = hash_find(&f->index, hash); hash_hit(&f->index, &at);
+         hash_next(&f->index, &at))
+        if (str_eq(f->rows[at.item].name, name))
+            return at.item;
+    f->rows = arena_push(f->arena, f->rows, f->n, &f->cap, sizeof *f->rows);
+    f->rows[f->n] = (struct stats_function){.name = name};
+    hash_add(&f->index, f->arena, hash, (uint32_t)f->n);
+    return (uint32_t)f->n++;
+}
+
+static size_t profiles_of(const struct stats_functions *f)
+{
+    return f->n_profiles[0] + f->n_profiles[1];
+}
+
+static void add_cell(struct stats_cell *to, struct stats_cell cell)
+{
+    to->value += cell.value;
+    to->variance += cell.variance;
+}
+
+static void count_sample(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
+                         struct stats_cell cell)
+{
+    size_t k = profiles_of(f);
+    add_cell(&f->self[rows[0] * k + profile], cell);
+    f->n_seen++;
+    for (size_t i = 0; i < n; i++) {
+        if (f->seen[rows[i]] == f->n_seen)
+            continue;
+        f->seen[rows[i]] = f->n_seen;
+        add_cell(&f->sums[rows[i] * k + profile], cell);
+    }
+}
+
+// --- groups ---
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static struct group *find_group(struct stats_functions *f, const uint32_t *rows, uint32_t n,
+                                uint32_t culprit)
+{
+    struct stats_groups *g = f->groups;
+    uint64_t hash = hash_bytes(rows, n * sizeof *rows, culprit);
+    for (struct hash_probe at = hash_find(&g->index, hash); hash_hit(&g->index, &at);
+         hash_next(&g->index, &at)) {
+        struct group *group = &g->items[at.item];
+        if (group->n == n && group->culprit == culprit &&
+            memcmp(group->rows, rows, n * sizeof *rows) == 0)
+            return group;
+    }
+    g->items = arena_push(f->arena, g->items, g->n, &g->cap, sizeof *g->items);
+    hash_add(&g->index, f->arena, hash, (uint32_t)g->n);
+    struct group *group = &g->items[g->n++];
+    *group = (struct group){
+        .rows = arena_array(f->arena, n, sizeof *rows),
+        .n = n,
+        .culprit = culprit,
+        .cells = arena_array(f->arena, profiles_of(f), sizeof *group->cells),
+    };
+    memcpy(group->rows, rows, n * sizeof *rows);
+    return group;
+}
+
+static void group_sample(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
+                         struct stats_cell cell)
+{
+    uint32_t *found = f->groups->buffer, n_found = 0;
+    f->n_seen++;
+    for (size_t i = 0; i < n; i++) {
+        if (f->seen[rows[i]] == f->n_seen)
+            continue;
+        f->seen[rows[i]] = f->n_seen;
+        if (f->rows[rows[i]].total.mark == STATS_CHANGED)
+            found[n_found++] = rows[i];
+    }
+    if (!n_found)
+        return;
+    sort_items(f->arena, found, n_found, sizeof *found, by_number);
+    bool culprit = f->rows[rows[0]].self.mark == STATS_CHANGED;
+    struct group *group = find_group(f, found, n_found, culprit ? rows[0] + 1 : 0);
+    add_cell(&group->cells[profile], cell);
+}
+
+void stats_functions_add(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
+                         struct stats_cell cell)
+{
+    if (!n)
+        return;
+    arena_spend(f->arena, n);
+    if (f->groups)
+        group_sample(f, profile, rows, n, cell);
+    else
+        count_sample(f, profile, rows, n, cell);
+}
+
+// --- culprits ---
+
+static bool has_row(const struct group *group, uint32_t row)
+{
+    for (uint32_t i = 0; i < group->n; i++)
+        if (group->rows[i] == row)
+            return true;
+    return false;
+}
+
+static double size_of(const struct stats_functions *f, uint32_t row)
+{
+    return fabs(f->rows[row].total.change.before) + fabs(f->rows[row].total.change.after);
+}
+
+static int by_size(const void *a, const void *b, void *context)
+{
+    const struct stats_functions *f = context;
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    double left = size_of(f, x), right = size_of(f, y);
+    return left != right ? (left > right ? 1 : -1) : str_cmp(f->rows[x].name, f->rows[y].name);
+}
+
+static double change_of_self_or_total(const struct stats_functions *f, uint32_t row)
+{
+    const struct stats_function *r = &f->rows[row];
+    const struct stats_change *c =
+        r->self.mark == STATS_CHANGED ? &r->self.change : &r->total.change;
+    return fabs(c->after - c->before);
+}
+
+// Whether the row's change remains without the stacks of culprits; the largest of those if not.
+static void blame(struct stats_functions *f, uint32_t row, double cutoff)
+{
+    size_t k = profiles_of(f);
+    struct stats_cell *rest = arena_array(f->arena, k + 1, sizeof *rest);
+    uint32_t largest = UINT32_MAX;
+    for (size_t i = 0; i < f->groups->n; i++) {
+        const struct group *group = &f->groups->items[i];
+        arena_spend(f->arena, group->n);
+        if (!has_row(group, row))
+            continue;
+        if (!group->culprit) {
+            for (size_t j = 0; j < k; j++)
+                add_cell(&rest[j], group->cells[j]);
+        } else if (largest == UINT32_MAX || change_of_self_or_total(f, group->culprit - 1) >
+                                                change_of_self_or_total(f, largest)) {
+            largest = group->culprit - 1;
+        }
+    }
+    struct stats_measure *total = &f->rows[row].total;
+    if (largest != UINT32_MAX && stats_test(&f->fit, rest).p > cutoff) {
+        // A function whose own code changed explains its own total.
+        total->mark = largest == row ? STATS_CHANGED : STATS_CALLEE;
+        total->because = largest;
+        return;
+    }
+    for (size_t i = 0; i < f->groups->n; i++)
+        if (!f->groups->items[i].culprit && has_row(&f->groups->items[i], row))
+            f->groups->items[i].culprit = row + 1;
+}
+
+// The most specific first: a caller has at least the stacks of its callee.
+static void find_culprits(struct stats_functions *f, double cutoff)
+{
+    uint32_t *order = arena_array(f->arena, f->n + 1, sizeof *order), n = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->rows[i].total.mark == STATS_CHANGED)
+            order[n++] = i;
+    if (!n)
+        return;
+    f->groups = arena_alloc(f->arena, sizeof *f->groups);
+    f->groups->buffer = arena_array(f->arena, f->n + 1, sizeof *f->groups->buffer);
+    hash_init(&f->groups->index, f->arena, 256);
+    f->each(f->context, f);
+    sort_items_by(f->arena, order, n, sizeof *order, by_size, f);
+    for (uint32_t i = 0; i < n; i++)
+        blame(f, order[i], cutoff);
+}
+
+// --- tests ---
+
+static bool equal_cells(const struct stats_cell *a, const struct stats_cell *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (a[i].value != b[i].value)
+            return false;
+    return true;
+}
+
+// Returns the largest p-value that is rejected.
+static double mark_rows(struct stats_functions *f, double level)
+{
+    size_t k = profiles_of(f), n = 0;
+    double *p = arena_array(f->arena, 2 * f->n + 1, sizeof *p), cutoff = 0;
+    struct stats_measure **measures = arena_array(f->arena, 2 * f->n + 1, sizeof *measures);
+    for (size_t i = 0; i < f->n; i++) {
+        struct stats_function *row = &f->rows[i];
+        const struct stats_cell *self = f->self + i * k, *sums = f->sums + i * k;
+        arena_spend(f->arena, 2 * k);
+        row->self.change = stats_test(&f->fit, self);
+        row->total.change = stats_test(&f->fit, sums);
+        row->self.q = row->total.q = 1;
+        if (row->self.change.before != 0 || row->self.change.after != 0)
+            measures[n++] = &row->self;
+        // A function that calls nothing is tested once.
+        if (!equal_cells(self, sums, k))
+            measures[n++] = &row->total;
+    }
+    for (size_t i = 0; i < n; i++)
+        p[i] = measures[i]->change.p;
+    stats_adjust(p, p, n, f->arena);
+    for (size_t i = 0; i < n; i++) {
+        measures[i]->q = p[i];
+        if (p[i] > level)
+            continue;
+        measures[i]->mark = STATS_CHANGED;
+        cutoff = fmax(cutoff, measures[i]->change.p);
+    }
+    for (size_t i = 0; i < f->n; i++)
+        if (equal_cells(f->self + i * k, f->sums + i * k, k))
+            f->rows[i].total = f->rows[i].self;
+    return cutoff;
+}
+
+void stats_functions_compare(struct stats_functions *f, double level)
+{
+    size_t k = profiles_of(f);
+    f->self = arena_array(f->arena, f->n * k + 1, sizeof *f->self);
+    f->sums = arena_array(f->arena, f->n * k + 1, sizeof *f->sums);
+    f->seen = arena_array(f->arena, f->n + 1, sizeof *f->seen);
+    f->groups = NULL;
+    f->each(f->context, f);
+    struct stats_rows rows = {.n = f->n,
+                              .n_profiles = {f->n_profiles[0], f->n_profiles[1]},
+                              .cells = f->self,
+                              .absolute = f->absolute};
+    stats_fit(&rows, f->arena, &f->fit);
+    f->total = stats_test_total(&rows, &f->fit, f->arena);
+    f->total_changed = f->total.p <= level;
+    find_culprits(f, mark_rows(f, level));
+}
