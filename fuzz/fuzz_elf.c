@@ -32,10 +32,11 @@ static uint64_t sum_of(const struct symbol_frame *f, int n)
     return sum;
 }
 
-static void each(void *ctx, size_t i, const struct symbol_frame *frames, int n)
+static bool each(void *ctx, size_t i, const struct symbol_frame *frames, int n)
 {
     struct list *l = ctx;
     l->sums[i] = sum_of(frames, n);
+    return true;
 }
 
 static struct symbol_file *open_copy(const uint8_t *copy, size_t n)

@@ -1,5 +1,5 @@
 // What the page makes of trees (src/report/flame/transform.js), without a browser. Prints TAP.
-import { decode, halfWidth, measure } from "../../src/report/flame/core.js";
+import { decode, halfWidth, markChanges, measure } from "../../src/report/flame/core.js";
 import { collapseRecursion, filterTree, graft, groupByModule, pathHashes, pivot } from "../../src/report/flame/transform.js";
 
 import { graphOf, peekOf } from "../../web/src/graphs";
@@ -110,8 +110,12 @@ const matchers = parseSelector('{service_name="a", region="b", pod!~"x.*"}');
 equal(formatSelector(withLabel(matchers, "region", "=", 'c"')), '{service_name="a", pod!~"x.*", region="c\\""}', "a label is replaced");
 equal(formatSelector(withLabel(matchers, "pod", "!=", "y")), '{service_name="a", region="b", pod!~"x.*", pod!="y"}', "or taken out");
 equal(parseSelector('{a="b"'), null, "a selector that is none");
-equal(halfWidth([100, 100], [100, 100], [1, 1], true), 0, "all of it is never noise");
-equal(halfWidth([50, 50], [100, 100], [4, 4], true).toFixed(2), (1.96 * Math.sqrt(200)).toFixed(2), "the interval of a share");
+equal(halfWidth([100, 100], [100, 100], [1, 1, 1, 0, 0], true), 0, "all of it is never noise");
+equal(halfWidth([50, 50], [100, 100], [4, 4, 1, 0, 0], true).toFixed(2), (1.96 * Math.sqrt(200)).toFixed(2), "the interval of a share");
+equal(markChanges([100, 200, 50, 0], [104, 400, 48, 3], 4, [1, 1, 1, 0, 0]).join(), "0,1,0,0", "what is beyond noise");
+equal(markChanges([100, 200, 50], [208, 400, 96], 3, [1, 1, 2, 0, 0]).join(), "0,0,0", "what changed like the rest is not");
+equal(markChanges([1000, 2000], [4000, 8000], 2, [1, 10, 1, 0, 0]).join(), "1,1", "heavy events tell less, but enough");
+equal(markChanges([1000, 2000], [1400, 2000], 2, [1, 100, 1, 0, 0]).join(), "0,0", "or not enough");
 
 console.log("1.." + count);
 process.exit(failed ? 1 : 0);

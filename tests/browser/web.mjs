@@ -484,7 +484,7 @@ if (ports.live) {
   await page.fill(".find input", "json_escape");
   let tip = "";
   for (let x = 0.1; x < 0.95 && !tip.startsWith("json_escape"); x += 0.05) tip = await hover(page, x, 5);
-  check(tip.includes("Left 200ms 20.0% Right 600ms 51.7% Change +400ms +200%") && tip.includes("does not explain it"), "diff: tooltip", tip);
+  check(tip.includes("Left 200ms 20.0% Right 600ms 51.7% Change +400ms +200%") && tip.includes("beyond noise"), "diff: tooltip", tip);
   await page.fill(".find input", "");
   await page.waitForFunction(() => document.querySelectorAll(".rows tbody tr").length > 5);
   const list = await rows(page);

@@ -40,16 +40,17 @@ struct context {
     struct answer *answers;
 };
 
-static void each(void *ctx, size_t i, const struct symbol_frame *frames, int n)
+static bool each(void *ctx, size_t i, const struct symbol_frame *frames, int n)
 {
     struct context *c = ctx;
     for (int k = 0; k < n; k++)
         checksum += frames[k].line + (frames[k].name ? (unsigned char)frames[k].name[0] : 0);
     if (quiet)
-        return;
+        return true;
     FILE *out = open_memstream(&c->answers[i].text, &c->answers[i].n);
     print(out, c->addrs[i], frames, n);
     fclose(out);
+    return true;
 }
 
 static void report(void)

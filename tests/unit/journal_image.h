@@ -58,7 +58,8 @@ static inline void *image_record(struct image *i, uint32_t kind, size_t size)
 static inline void image_module(struct image *i, uint64_t start, uint64_t end, const char *path)
 {
     size_t n = strlen(path);
-    struct journal_module *m = image_record(i, JOURNAL_MODULE, sizeof *m + n + 4);
+    struct journal_module *record = image_record(i, JOURNAL_MODULE, sizeof *record + n + 4);
+    struct module_record *m = &record->module;
     m->start = start;
     m->end = end;
     m->file_offset = 0x1000;

@@ -230,6 +230,43 @@ static void kept_memory_comes_zeroed(void **state)
     arena_keep(0);
 }
 
+static void check_zero(const unsigned char *p, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(p[i], 0);
+}
+
+// Memory of former arenas is zeroed when it is given out, not before: also where it grows in place,
+// beside memory that nobody zeroed, and where a former arena had used its chunk further.
+static void kept_memory_is_zeroed_piece_by_piece(void **state)
+{
+    arena_keep(4 << 20);
+    uint64_t random = 1;
+    for (int round = 0; round < 200; round++) {
+        struct arena *a = arena_new(0);
+        size_t steps = 1 + round % 50;
+        for (size_t i = 0; i < steps; i++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            size_t n = 1 + (random >> 33) % 9000, more = n + (random >> 20) % 5000;
+            if (i % 3 == 0) {
+                memset(arena_raw(a, n, 1), 0xff, n);
+                continue;
+            }
+            unsigned char *p = arena_alloc(a, n);
+            check_zero(p, n);
+            memset(p, 0xff, n);
+            if (i % 3 == 1)
+                arena_alloc(a, 16);
+            p = arena_grow(a, p, n, more);
+            assert_int_equal(p[n - 1], 0xff);
+            check_zero(p + n, more - n);
+            memset(p, 0xff, more);
+        }
+        arena_free(a);
+    }
+    arena_keep(0);
+}
+
 // In a library: the process goes on, whatever it takes.
 static void without_a_trap_the_limit_is_exceeded(void **state)
 {
@@ -280,6 +317,7 @@ int main(void)
         cmocka_unit_test(an_ended_trap_is_gone),
         cmocka_unit_test(text_is_copied_and_formatted),
         cmocka_unit_test(kept_memory_comes_zeroed),
+        cmocka_unit_test(kept_memory_is_zeroed_piece_by_piece),
         cmocka_unit_test(without_a_trap_the_limit_is_exceeded),
         cmocka_unit_test(without_a_trap_the_program_ends),
     };

@@ -204,6 +204,62 @@ static void small_ones_go_into_an_arena(void **state)
     arena_free(arena);
 }
 
+enum { LARGE = 48 << 20 };
+
+static uint8_t *large_text(void)
+{
+    uint8_t *text = malloc(LARGE);
+    for (size_t i = 0; i < LARGE; i++)
+        text[i] = (uint8_t)("function_name "[i % 14] + (i >> 9) % 17);
+    return text;
+}
+
+// With a budget, large data takes another way: the result is the same.
+static void large_data_with_a_budget(void **state)
+{
+    struct budget budget = {.cancelled = false};
+    struct compress_bytes bytes = {.budget = &budget};
+    struct err e;
+    struct out out;
+    uint8_t *text = large_text();
+    out_init_budget(&out, SIZE_MAX, &budget);
+    assert_int_equal(compress_gzip(text, LARGE, &budget, &out, &e), 0);
+    inflates_to((struct packed){(uint8_t *)out.p, out.n}, 2 * LARGE, text, LARGE);
+    assert_int_equal(compress_inflate((uint8_t *)out.p, out.n, 2 * LARGE, &bytes, &e), 0);
+    assert_int_equal(bytes.n, LARGE);
+    assert_memory_equal(bytes.p, text, LARGE);
+    compress_bytes_fini(&bytes);
+    // Two members, and one that is cut short or too large.
+    size_t n = out.n;
+    char *member = malloc(n);
+    assert_non_null(member);
+    memcpy(member, out.p, n);
+    out_write(&out, member, n);
+    free(member);
+    assert_int_equal(compress_inflate((uint8_t *)out.p, 2 * n, 2 * LARGE, &bytes, &e), 0);
+    assert_int_equal(bytes.n, 2 * LARGE);
+    compress_bytes_fini(&bytes);
+    assert_int_equal(compress_inflate((uint8_t *)out.p, n - 5, 2 * LARGE, &bytes, &e), -1);
+    assert_int_equal(compress_inflate((uint8_t *)out.p, 2 * n, LARGE + 1, &bytes, &e), -1);
+    assert_non_null(strstr(e.message, "inflates to more than"));
+    out.p[n / 2] ^= 0x55;
+    assert_int_equal(compress_inflate((uint8_t *)out.p, n, 2 * LARGE, &bytes, &e), -1);
+    assert_non_null(strstr(e.message, "corrupt"));
+    out.p[n / 2] ^= 0x55;
+    // A deadline ends both.
+    size_t held = budget.account.held;
+    budget.cancelled = true;
+    assert_int_equal(compress_inflate((uint8_t *)out.p, n, 2 * LARGE, &bytes, &e), -1);
+    assert_non_null(strstr(e.message, "canceled"));
+    assert_int_equal(budget.account.held, held);
+    out.n = 0;
+    assert_int_equal(compress_gzip(text, LARGE, &budget, &out, &e), -1);
+    assert_non_null(strstr(e.message, "canceled"));
+    out_fini(&out);
+    assert_int_equal(budget.account.held, 0);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +272,7 @@ int main(void)
         cmocka_unit_test(what_follows_is_an_error),
         cmocka_unit_test(damage_is_found),
         cmocka_unit_test(small_ones_go_into_an_arena),
+        cmocka_unit_test(large_data_with_a_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,16 +56,17 @@ static bool feed(uint32_t serial, uint64_t trace, uintptr_t leaf, size_t n)
                                .pcs = pcs};
     char thread[CAPTURE_NAME] = "fed";
     x.thread = thread;
+    struct weight weight = {x.ticks, x.ns, capture_squares(&x)};
     struct arena_trap trap;
     if (ARENA_TRY(collector.arena, trap)) {
         collector.starved = true;
-        counts_add(STACKS_DROPPED, x.ticks, x.ns);
+        counts_add(STACKS_DROPPED, &weight);
         return false;
     }
     uint32_t number = stacks_add_thread(&collector.stacks, &x);
     uint32_t stack = stacks_add(&collector.stacks, &x, number, NULL);
     arena_try_end(collector.arena);
-    counts_add(stack, x.ticks, x.ns);
+    counts_add(stack, &weight);
     return true;
 }
 

@@ -342,6 +342,11 @@ static void a_diff_has_left_and_right(void **state)
                                  "  same 30/30 60/60\n");
     assert_true(report_flame_weight(f, 4) == 90 && report_flame_change(f, 4) == 0.5);
     assert_true(report_flame_change(f, 2) == -1 && report_flame_change(f, 3) == 1);
+    // Four samples on a side prove nothing, four hundred do.
+    assert_int_equal(flame_colour(f, 2), 4);
+    assert_int_equal(flame_colour(f, 3), 4);
+    options.event_weights[0] = options.event_weights[1] = 0.1;
+    f = make(new.p, options);
     assert_int_equal(flame_colour(f, 2), 0);
     assert_int_equal(flame_colour(f, 3), 8);
 

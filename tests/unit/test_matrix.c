@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "store/bits.h"
 #include "store/matrix.h"
 #include "store/matrix_format.h"
 #include "store_profiles.h"
@@ -224,12 +225,43 @@ static void test_damage(void **state)
     arena_free(a);
 }
 
+// Lists of every length and magnitude, mixed with numbers of any.
+static void test_lists_of_bits(void **state)
+{
+    enum { MOST = 700 };
+    uint64_t v[MOST];
+    state_of_random = 5;
+    for (int i = 0; i < 2000; i++) {
+        struct arena *a = arena_new(0);
+        struct pack to = {.arena = a};
+        struct bits b = {.to = &to};
+        size_t n = draw(i % 2 ? 20 : MOST);
+        unsigned bits = (unsigned)draw(65), odd = (unsigned)draw(4) ? 0 : 1 + (unsigned)draw(50);
+        for (size_t j = 0; j < n; j++) {
+            v[j] = bits ? profile_random(&state_of_random) >> (64 - bits) : 0;
+            if (odd && j % odd == 0)
+                v[j] = profile_random(&state_of_random) >> draw(64);
+        }
+        bits_put_list(&b, v, n);
+        bits_put_code(&b, 11, 3);
+        bits_end(&b);
+        struct unbits from = unbits_of((struct str){(const char *)to.p, to.n});
+        struct unbits_list list = unbits_list(&from);
+        for (size_t j = 0; j < n; j++)
+            assert_true(unbits_next(&from, list) == v[j]);
+        assert_int_equal(unbits_code(&from, 3), 11);
+        assert_false(unbits_over(&from));
+        arena_free(a);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_packed_is_read),
         cmocka_unit_test(test_sums_without_the_body),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_lists_of_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

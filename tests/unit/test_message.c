@@ -128,12 +128,42 @@ static void base64_in_both_alphabets(void **state)
     arena_free(arena);
 }
 
+// Eight bytes are looked at together: a character may be anywhere among them.
+static void utf8_at_every_place(void **state)
+{
+    static const struct {
+        const char *bytes;
+        bool is_right;
+    } cases[] = {{"\xc3\xa4", true},
+                 {"\xe2\x82\xac", true},
+                 {"\xf0\x9f\x94\xa5", true},
+                 {"\xff", false},
+                 {"\x80", false},
+                 {"\xc3", false},
+                 {"\xe2\x82", false},
+                 {"\xc0\x80", false},
+                 {"\xed\xa0\x80", false},
+                 {"\xf4\x90\x80\x80", false}};
+    char text[64];
+    for (size_t n = 0; n < 32; n++)
+        for (size_t at = 0; at <= n; at++)
+            for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+                size_t length = strlen(cases[i].bytes);
+                memset(text, 'x', sizeof text);
+                memcpy(text + at, cases[i].bytes, length);
+                assert_int_equal(message_is_utf8((struct str){text, n + length}),
+                                 cases[i].is_right);
+                memcpy(text + at, "yyyyyy", length);
+                assert_true(message_is_utf8((struct str){text, n + length}));
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_as_protobuf_has_it),  cmocka_unit_test(wrong_json_is_refused),
         cmocka_unit_test(members_that_come_twice),  cmocka_unit_test(protobuf_goes_and_comes_back),
-        cmocka_unit_test(base64_in_both_alphabets),
+        cmocka_unit_test(base64_in_both_alphabets), cmocka_unit_test(utf8_at_every_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

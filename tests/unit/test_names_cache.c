@@ -179,9 +179,9 @@ static void children_know(void **state)
     install(&one);
     expect_at(&one, true, 0, 0, "named_one");
     unlink(path);
-    collector_watch_forks();
     pid_t child = fork();
     if (child == 0) {
+        names_after_fork_in_child();
         expect_at(&one, true, 0, 0, "named_one");
         _exit(0);
     }

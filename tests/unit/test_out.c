@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -46,6 +47,19 @@ static void memory_has_a_limit(void **state)
     assert_int_equal(out_finish(&out, &e), -1);
     assert_true(e.message[0] != '\0' && out.n <= 10000);
     out_fini(&out);
+}
+
+static void a_bad_descriptor_is_told(void **state)
+{
+    for (int fd = -2; fd < 0; fd++) {
+        struct out out;
+        struct err e = {.message = ""};
+        out_init_fd(&out, fd);
+        out_text(&out, "text");
+        assert_int_equal(out_finish(&out, &e), -1);
+        assert_string_equal(e.message, "writing output: Bad file descriptor");
+        out_fini(&out);
+    }
 }
 
 // A write that does not fit the buffer, and a reader that takes everything.
@@ -211,11 +225,35 @@ static void many_spaces(void **state)
     out_fini(&out);
 }
 
+// Megabytes end with the deadline; a message that it has passed can be written.
+static void a_budget_ends_long_output(void **state)
+{
+    struct budget budget = {.cancelled = true};
+    struct out out;
+    out_init_budget(&out, 1 << 30, &budget);
+    out_spaces(&out, 4000);
+    assert_int_equal(out.error, 0);
+    for (int i = 0; i < 64 && !out.error; i++)
+        out_spaces(&out, 1 << 20);
+    assert_int_equal(out.error, ECANCELED);
+    assert_true(out.n < 8 << 20);
+    out.error = 0;
+    out.n = 0;
+    out_text(&out, "the deadline has passed");
+    assert_int_equal(out.error, 0);
+    out_trim(&out);
+    assert_int_equal(out.cap, out.n);
+    assert_int_equal(budget.account.held, out.n);
+    out_fini(&out);
+    assert_int_equal(budget.account.held, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_and_columns),
         cmocka_unit_test(memory_has_a_limit),
+        cmocka_unit_test(a_bad_descriptor_is_told),
         cmocka_unit_test(a_file_gets_everything),
         cmocka_unit_test(the_first_failure_is_reported),
         cmocka_unit_test(short_writes_are_continued),
@@ -224,6 +262,7 @@ int main(void)
         cmocka_unit_test(long_formats),
         cmocka_unit_test(columns_are_characters),
         cmocka_unit_test(many_spaces),
+        cmocka_unit_test(a_budget_ends_long_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

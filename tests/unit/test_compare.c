@@ -1,0 +1,247 @@
+// Simulated profiles with a fixed seed: how often rows are marked that did not change, and how
+// often those that did.
+#include "stats/compare.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stats/discovery.h"
+#include "stats/distribution.h"
+
+struct simulation {
+    size_t rows, profiles[2];
+    double events;        // per profile
+    double weight;        // of an event
+    double scale;         // of the comparison
+    double cv;            // of rows between profiles
+    double load;          // the same of whole profiles
+    double share, effect; // of the row that changes
+    int pairs;
+};
+
+struct outcome {
+    double any;    // share of pairs with a false mark
+    double marked; // share of rows falsely marked
+    double power, best;
+};
+
+static uint64_t state_of_random = 88172645463325252u;
+
+static double uniform(void)
+{
+    uint64_t x = state_of_random;
+    x ^= x << 13;
+    x ^= x >> 7;
+    x ^= x << 17;
+    state_of_random = x;
+    return ((double)(x >> 11) + 0.5) / 0x1p53;
+}
+
+static double normal(void)
+{
+    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
+}
+
+static double poisson(double mean)
+{
+    if (mean > 500)
+        return fmax(0, round(mean + sqrt(mean) * normal()));
+    double limit = exp(-mean), product = uniform(), count = 0;
+    for (; product > limit; product *= uniform())
+        count++;
+    return count;
+}
+
+static double spread_by(double cv)
+{
+    return exp(cv * normal() - cv * cv / 2);
+}
+
+static void draw_shares(const struct simulation *s, double *shares)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->rows; i++)
+        sum += shares[i] = exp(2 * normal());
+    double rest = s->share > 0 ? sum - shares[0] : sum;
+    for (size_t i = 0; i < s->rows; i++)
+        shares[i] *= (1 - s->share) / rest;
+    if (s->share > 0)
+        shares[0] = s->share;
+}
+
+static struct stats_cell *draw(const struct simulation *s)
+{
+    size_t k = s->profiles[0] + s->profiles[1];
+    struct stats_cell *cells = calloc(s->rows * k, sizeof *cells);
+    double *shares = calloc(s->rows, sizeof *shares), *loads = calloc(k, sizeof *loads);
+    draw_shares(s, shares);
+    for (size_t j = 0; j < k; j++)
+        loads[j] = spread_by(s->load) * (j < s->profiles[0] ? 1 : s->scale);
+    for (size_t i = 0; i < s->rows; i++)
+        for (size_t j = 0; j < k; j++) {
+            double mean = s->events * shares[i] * loads[j] * spread_by(s->cv);
+            if (i == 0 && j >= s->profiles[0])
+                mean *= 1 + s->effect;
+            double value = poisson(mean) * s->weight;
+            cells[i * k + j] = (struct stats_cell){value, value * s->weight};
+        }
+    free(shares);
+    free(loads);
+    return cells;
+}
+
+// The power of the test that knows the load and that nothing but sampling varies.
+static double best_power(const struct simulation *s)
+{
+    double before = s->events * s->share * (double)s->profiles[0];
+    double ratio = s->scale * (double)s->profiles[1] / (double)s->profiles[0];
+    double after = before * ratio * (1 + s->effect);
+    double z = before * ratio * s->effect / sqrt(after + before * ratio * ratio);
+    double critical = stats_normal_quantile_two_sided(0.05 / (double)s->rows);
+    return 0.5 * erfc(-(fabs(z) - critical) / M_SQRT2);
+}
+
+static struct outcome simulate(struct simulation s)
+{
+    struct outcome o = {0};
+    size_t k = s.profiles[0] + s.profiles[1];
+    s.weight = s.weight > 0 ? s.weight : 1;
+    s.scale = s.scale > 0 ? s.scale : 1;
+    for (int pair = 0; pair < s.pairs; pair++) {
+        struct arena *arena = arena_new((size_t)1 << 30);
+        struct stats_cell *cells = draw(&s);
+        struct stats_rows rows = {
+            .n = s.rows, .n_profiles = {s.profiles[0], s.profiles[1]}, .cells = cells};
+        struct stats_fit fit;
+        double *p = calloc(s.rows, sizeof *p);
+        stats_fit(&rows, arena, &fit);
+        for (size_t i = 0; i < s.rows; i++)
+            p[i] = stats_test(&fit, cells + i * k).p;
+        stats_adjust(p, p, s.rows, arena);
+        size_t wrong = 0;
+        for (size_t i = 0; i < s.rows; i++)
+            wrong += p[i] <= 0.05 && !(i == 0 && s.effect != 0);
+        o.any += wrong > 0;
+        o.marked += (double)wrong / (double)s.rows;
+        o.power += s.effect != 0 && p[0] <= 0.05;
+        free(p);
+        free(cells);
+        arena_free(arena);
+    }
+    o.any /= s.pairs;
+    o.marked /= s.pairs;
+    o.power /= s.pairs;
+    o.best = s.effect != 0 ? best_power(&s) : 0;
+    printf("%zu rows, %g events, %zu and %zu profiles: false marks in %.3f of pairs, of %.4f %% of "
+           "rows; power %.3f of %.3f\n",
+           s.rows, s.events, s.profiles[0], s.profiles[1], o.any, 100 * o.marked, o.power, o.best);
+    return o;
+}
+
+// Goals: any false mark in at most a tenth of the pairs, and on average of 0.5 % of the rows, where
+// that is less than one row in ten pairs.
+static void assert_quiet(struct simulation s)
+{
+    struct outcome o = simulate(s);
+    double error = 3 * sqrt(0.1 * 0.9 / s.pairs);
+    if (o.any > 0.1 + error || o.marked > fmax(0.005, 0.1 / (double)s.rows))
+        fail_msg("false marks in %.3f of pairs, of %.4f %% of rows", o.any, 100 * o.marked);
+}
+
+static void one_profile_per_side(void **state)
+{
+    assert_quiet((struct simulation){.rows = 73, .profiles = {1, 1}, .events = 1000, .pairs = 300});
+    assert_quiet((struct simulation){.rows = 73, .profiles = {1, 1}, .events = 1e5, .pairs = 300});
+    assert_quiet((struct simulation){
+        .rows = 73, .profiles = {1, 1}, .events = 2500, .weight = 4, .pairs = 300});
+    assert_quiet(
+        (struct simulation){.rows = 1000, .profiles = {1, 1}, .events = 5000, .pairs = 60});
+    assert_quiet((struct simulation){.rows = 5, .profiles = {1, 1}, .events = 1e4, .pairs = 300});
+}
+
+static void other_loads_and_machines(void **state)
+{
+    struct simulation s = {.rows = 300, .profiles = {1, 1}, .events = 1e5, .pairs = 100};
+    s.scale = 10;
+    assert_quiet(s);
+    s.scale = 0.1;
+    assert_quiet(s);
+    s.scale = 1.3;
+    s.cv = 0.05;
+    assert_quiet(s);
+}
+
+static void several_profiles_per_side(void **state)
+{
+    struct simulation s = {
+        .rows = 73, .profiles = {5, 5}, .events = 1e4, .cv = 0.05, .load = 0.3, .pairs = 150};
+    assert_quiet(s);
+    s.profiles[0] = s.profiles[1] = 2;
+    assert_quiet(s);
+    s = (struct simulation){
+        .rows = 200, .profiles = {10, 3}, .events = 3000, .load = 0.3, .pairs = 60};
+    assert_quiet(s);
+    s = (struct simulation){.rows = 73,
+                            .profiles = {20, 20},
+                            .events = 1000,
+                            .scale = 1.5,
+                            .cv = 0.1,
+                            .load = 0.5,
+                            .pairs = 60};
+    assert_quiet(s);
+}
+
+// At least 0.8 of the best possible power where that is more than chance, with three standard
+// errors of the simulation.
+static void power(void **state)
+{
+    const double shares[] = {0.001, 0.01, 0.1}, effects[] = {0.1, 0.3, 1};
+    for (size_t i = 0; i < 9; i++) {
+        struct simulation s = {.rows = 73,
+                               .profiles = {10, 10},
+                               .events = 5000,
+                               .load = 0.2,
+                               .share = shares[i / 3],
+                               .effect = effects[i % 3],
+                               .pairs = 60};
+        struct outcome o = simulate(s);
+        if (o.power < 0.8 * o.best - 3 * sqrt(o.best * (1 - o.best) / s.pairs))
+            fail_msg("power %.3f of %.3f", o.power, o.best);
+        assert_true(o.any <= 0.25);
+    }
+}
+
+static void nothing_to_compare(void **state)
+{
+    struct arena *arena = arena_new(1 << 20);
+    struct stats_cell cells[4] = {{0}};
+    struct stats_rows rows = {.n = 2, .n_profiles = {1, 1}, .cells = cells};
+    struct stats_fit fit;
+    stats_fit(&rows, arena, &fit);
+    assert_true(stats_test(&fit, cells).p == 1);
+    // One side is empty: nothing agrees on a scale.
+    cells[1] = (struct stats_cell){5000, 5000};
+    stats_fit(&rows, arena, &fit);
+    struct stats_change change = stats_test(&fit, cells);
+    assert_true(change.before == 0 && change.after == 5000 && isfinite(change.half_width));
+    assert_true(stats_test_total(&rows, &fit, arena).p < 1e-6);
+    rows.n = 0;
+    stats_fit(&rows, arena, &fit);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_profile_per_side),      cmocka_unit_test(other_loads_and_machines),
+        cmocka_unit_test(several_profiles_per_side), cmocka_unit_test(power),
+        cmocka_unit_test(nothing_to_compare),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

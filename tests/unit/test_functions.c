@@ -1,0 +1,119 @@
+#include "stats/functions.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+// A stack (leaf first, by name) and its values on both sides.
+struct stack {
+    const char *names[5];
+    double values[2];
+};
+
+struct input {
+    const struct stack *stacks;
+    size_t n;
+};
+
+static void replay(void *context, struct stats_functions *f)
+{
+    const struct input *input = context;
+    for (size_t i = 0; i < input->n; i++)
+        for (size_t side = 0; side < 2; side++) {
+            uint32_t rows[5];
+            size_t n = 0;
+            for (; n < 5 && input->stacks[i].names[n]; n++)
+                rows[n] = stats_functions_row(f, str_from(input->stacks[i].names[n]));
+            double value = input->stacks[i].values[side];
+            stats_functions_add(f, side, rows, n, (struct stats_cell){value, value});
+        }
+}
+
+static const struct stats_function *find(const struct stats_functions *f, const char *name)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (str_eq(f->rows[i].name, str_from(name)))
+            return &f->rows[i];
+    fail_msg("no row %s", name);
+    return NULL;
+}
+
+static void compare(struct stats_functions *f, struct input *input, struct arena *arena)
+{
+    stats_functions_init(f, (size_t[2]){1, 1}, arena);
+    for (size_t i = 0; i < input->n; i++)
+        for (size_t k = 0; k < 5 && input->stacks[i].names[k]; k++)
+            stats_functions_row(f, str_from(input->stacks[i].names[k]));
+    f->each = replay;
+    f->context = input;
+    stats_functions_compare(f, STATS_LEVEL);
+}
+
+static void callers_are_not_blamed(void **state)
+{
+    const struct stack stacks[] = {
+        {{"parse", "handle", "main"}, {1000, 2000}},
+        {{"send", "handle", "main"}, {1000, 1010}},
+        {{"log", "main"}, {1000, 990}},
+        {{"idle", "main"}, {1000, 1020}},
+        {{"handle", "main"}, {300, 310}},
+    };
+    struct arena *arena = arena_new(1 << 24);
+    struct stats_functions f;
+    compare(&f, &(struct input){stacks, 5}, arena);
+    const struct stats_function *parse = find(&f, "parse"), *handle = find(&f, "handle");
+    assert_int_equal(parse->self.mark, STATS_CHANGED);
+    assert_int_equal(parse->total.mark, STATS_CHANGED);
+    assert_int_equal(handle->self.mark, STATS_NOISE);
+    assert_int_equal(handle->total.mark, STATS_CALLEE);
+    assert_ptr_equal(&f.rows[handle->total.because], parse);
+    assert_int_equal(find(&f, "send")->self.mark, STATS_NOISE);
+    assert_int_equal(find(&f, "log")->total.mark, STATS_NOISE);
+    assert_true(f.total_changed && f.total.before == 4300 && f.total.after == 5330);
+    arena_free(arena);
+}
+
+// Called twice as often: each of its callees is within noise, all of them together are not.
+static void many_small_callees(void **state)
+{
+    struct stack stacks[60];
+    char names[60][16];
+    for (int i = 0; i < 60; i++) {
+        bool called = i < 20;
+        snprintf(names[i], sizeof names[i], "f%d", i);
+        stacks[i] = (struct stack){{names[i], called ? "lookup" : "other", "main"},
+                                   {called ? 10 : 100, called ? 16 : 100}};
+    }
+    struct arena *arena = arena_new(1 << 24);
+    struct stats_functions f;
+    compare(&f, &(struct input){stacks, 60}, arena);
+    assert_int_equal(find(&f, "f3")->self.mark, STATS_NOISE);
+    assert_int_equal(find(&f, "lookup")->total.mark, STATS_CHANGED);
+    assert_int_equal(find(&f, "other")->total.mark, STATS_NOISE);
+    arena_free(arena);
+}
+
+static void recursion_counts_once(void **state)
+{
+    const struct stack stacks[] = {{{"walk", "walk", "walk", "main"}, {100, 100}},
+                                   {{"leaf", "walk", "walk", "main"}, {50, 50}}};
+    struct arena *arena = arena_new(1 << 24);
+    struct stats_functions f;
+    compare(&f, &(struct input){stacks, 2}, arena);
+    assert_true(find(&f, "walk")->total.change.before == 150);
+    assert_true(find(&f, "walk")->self.change.after == 100);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(callers_are_not_blamed),
+        cmocka_unit_test(many_small_callees),
+        cmocka_unit_test(recursion_counts_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
