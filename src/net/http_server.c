@@ -34,9 +34,11 @@ struct http_server {
     struct listener listener;
     struct http_handler handler;
     pthread_t sockets, worker;
+    // These belong to the threads' descriptor table.
     struct http_fd listening;
-    struct http_fd wake[2]; // a pipe
+    struct http_fd wake[2]; // a pipe: descriptors like eventfd's all have one inode
     struct http_server_counts counts;
+    struct err *error;   // of http_server_start
     uint64_t deaf_until; // no descriptors left: connections wait in the kernel
 
     // A fork between accept and here would leave the child with a descriptor that it does not
@@ -49,6 +51,9 @@ struct http_server {
     pthread_cond_t work;
     struct queue waiting, done;
     bool stopping;
+    enum { STARTING, SERVING, FAILED } state;
+    bool shares_files; // with the program
+    pthread_cond_t started;
 };
 
 static void push(struct queue *q, struct http_connection *c)
@@ -66,7 +71,8 @@ static struct http_connection *pop(struct queue *q)
     return c;
 }
 
-static void wake_up(struct http_server *s)
+// Gets the thread of the sockets out of its wait. From the worker, which has the same descriptors.
+static void wake_sockets(struct http_server *s)
 {
     if (http_fd_is_ours(&s->wake[1]) && write(s->wake[1].fd, "", 1) < 0)
         return; // it is awake already
@@ -87,6 +93,8 @@ static void *work(void *context)
         if (s->stopping)
             break;
         pthread_mutex_unlock(&s->lock);
+        if (own_threads_parking())
+            wake_sockets(s);
         own_thread_park_point();
         if (!c) {
             pthread_mutex_lock(&s->lock);
@@ -95,9 +103,10 @@ static void *work(void *context)
         c->again_ns = s->handler.finish(s->handler.context, &c->request, c->later, &c->answer);
         pthread_mutex_lock(&s->lock);
         push(&s->done, c);
-        wake_up(s);
+        wake_sockets(s);
     }
     pthread_mutex_unlock(&s->lock);
+    wake_sockets(s);
     return NULL;
 }
 
@@ -377,13 +386,10 @@ static bool is_stopping(struct http_server *s)
     return stopping;
 }
 
-static void *serve(void *context)
+static void serve(struct http_server *s)
 {
-    struct http_server *s = context;
     struct pollfd polled[FIRST_CONNECTION + HTTP_SERVER_CONNECTIONS];
     struct http_connection *of[HTTP_SERVER_CONNECTIONS];
-    if (s->handler.thread)
-        s->handler.thread();
     while (!is_stopping(s)) {
         own_thread_park_point();
         uint64_t now = process_now_ns();
@@ -419,10 +425,40 @@ static void *serve(void *context)
         for (int i = 0; polled[LISTENER].revents && i < ACCEPTS && accept_one(s); i++)
             ;
     }
-    return NULL;
 }
 
 // --- start and stop ---
+
+static void close_wakes(struct http_server *s)
+{
+    http_fd_close(&s->wake[0]);
+    http_fd_close(&s->wake[1]);
+}
+
+// On failure the listener is still the caller's.
+static int set_up_threads(struct http_server *s, struct err *e)
+{
+    s->shares_files = !s->handler.own_files || !own_thread_take_files(s->listener.fd);
+    int wake[2];
+    if (pipe2(wake, O_CLOEXEC | O_NONBLOCK))
+        return err_set(e, "no server: %s", strerror(errno));
+    s->wake[0] = http_fd_take(wake[0]);
+    s->wake[1] = http_fd_take(wake[1]);
+    if (own_thread_start(&s->worker, work, s, 0, "for the endpoints", e)) {
+        close_wakes(s);
+        return -1;
+    }
+    s->listening = http_fd_take(s->listener.fd);
+    return 0;
+}
+
+static void set_state(struct http_server *s, int state)
+{
+    pthread_mutex_lock(&s->lock);
+    s->state = state;
+    pthread_cond_signal(&s->started);
+    pthread_mutex_unlock(&s->lock);
+}
 
 static void tell_to_stop(struct http_server *s)
 {
@@ -430,68 +466,11 @@ static void tell_to_stop(struct http_server *s)
     s->stopping = true;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
-    wake_up(s);
 }
 
-void http_server_wake(struct http_server *s)
+// After the worker has ended.
+static void drop_all(struct http_server *s)
 {
-    pthread_cond_signal(&s->work);
-    wake_up(s);
-}
-
-void http_server_free(struct http_server *s)
-{
-    http_fd_close(&s->wake[0]);
-    http_fd_close(&s->wake[1]);
-    pthread_mutex_destroy(&s->lock);
-    pthread_mutex_destroy(&s->descriptors);
-    pthread_cond_destroy(&s->work);
-    free(s);
-}
-
-struct http_server *http_server_start(struct listener *listener, const struct http_handler *handler,
-                                      struct err *e)
-{
-    struct http_server *s = calloc(1, sizeof *s);
-    int wake[2];
-    if (!s || pipe2(wake, O_CLOEXEC | O_NONBLOCK)) {
-        err_set(e, "no server: %s", strerror(errno));
-        free(s);
-        return NULL;
-    }
-    s->listening = http_fd_take(listener->fd);
-    listener->fd = s->listening.fd;
-    s->listener = *listener;
-    s->handler = *handler;
-    s->wake[0] = http_fd_take(wake[0]);
-    s->wake[1] = http_fd_take(wake[1]);
-    s->waiting.last = &s->waiting.first;
-    s->done.last = &s->done.first;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->descriptors, NULL);
-    pthread_cond_init(&s->work, NULL);
-    int failed = own_thread_start(&s->worker, work, s, 0, "for the endpoints", e);
-    if (!failed && own_thread_start(&s->sockets, serve, s, 0, "for the endpoints", e)) {
-        failed = -1;
-        tell_to_stop(s);
-        pthread_join(s->worker, NULL);
-    }
-    if (failed) {
-        http_server_free(s);
-        return NULL;
-    }
-    return s;
-}
-
-void http_server_stop(struct http_server *s)
-{
-    tell_to_stop(s);
-    pthread_join(s->sockets, NULL);
-    pthread_join(s->worker, NULL);
-    pthread_mutex_lock(&s->descriptors);
-    http_fd_close(&s->listening);
-    listener_unlink(&s->listener);
-    pthread_mutex_unlock(&s->descriptors);
     for (struct http_connection *c; (c = pop(&s->waiting));)
         c->state = HTTP_WAITING;
     while (s->n_connections) {
@@ -500,6 +479,86 @@ void http_server_stop(struct http_server *s)
             c->state = c->again_ns ? HTTP_WAITING : HTTP_WRITING;
         drop(s, c);
     }
+}
+
+static void *run_sockets(void *context)
+{
+    struct http_server *s = context;
+    if (set_up_threads(s, s->error)) {
+        set_state(s, FAILED);
+        return NULL;
+    }
+    set_state(s, SERVING);
+    if (s->handler.thread)
+        s->handler.thread();
+    serve(s);
+    tell_to_stop(s);
+    pthread_join(s->worker, NULL);
+    drop_all(s);
+    pthread_mutex_lock(&s->descriptors);
+    http_fd_close(&s->listening);
+    close_wakes(s);
+    pthread_mutex_unlock(&s->descriptors);
+    return NULL;
+}
+
+void http_server_wake(struct http_server *s)
+{
+    pthread_cond_signal(&s->work);
+}
+
+void http_server_free(struct http_server *s)
+{
+    pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->descriptors);
+    pthread_cond_destroy(&s->work);
+    pthread_cond_destroy(&s->started);
+    free(s);
+}
+
+struct http_server *http_server_start(struct listener *listener, const struct http_handler *handler,
+                                      struct err *e)
+{
+    struct http_server *s = calloc(1, sizeof *s);
+    if (!s) {
+        err_set(e, "no server: %s", strerror(errno));
+        return NULL;
+    }
+    s->listener = *listener;
+    s->handler = *handler;
+    s->error = e;
+    s->wake[0].fd = s->wake[1].fd = s->listening.fd = -1;
+    s->waiting.last = &s->waiting.first;
+    s->done.last = &s->done.first;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->descriptors, NULL);
+    pthread_cond_init(&s->work, NULL);
+    pthread_cond_init(&s->started, NULL);
+    if (own_thread_start(&s->sockets, run_sockets, s, 0, "for the endpoints", e)) {
+        http_server_free(s);
+        return NULL;
+    }
+    // The thread needs no lock of the loader before it tells: the caller may hold that.
+    pthread_mutex_lock(&s->lock);
+    while (s->state == STARTING)
+        pthread_cond_wait(&s->started, &s->lock);
+    pthread_mutex_unlock(&s->lock);
+    if (s->state == FAILED) {
+        pthread_join(s->sockets, NULL);
+        http_server_free(s);
+        return NULL;
+    }
+    if (!s->shares_files)
+        close(listener->fd);
+    listener->fd = -1;
+    return s;
+}
+
+void http_server_stop(struct http_server *s)
+{
+    tell_to_stop(s);
+    pthread_join(s->sockets, NULL);
+    listener_unlink(&s->listener);
 }
 
 void http_server_get_counts(const struct http_server *s, struct http_server_counts *counts)
@@ -527,6 +586,5 @@ void http_server_after_fork_in_child(struct http_server *s)
     for (size_t i = 0; i < s->n_connections; i++)
         http_fd_close(&s->connections[i]->socket);
     http_fd_close(&s->listening);
-    http_fd_close(&s->wake[0]);
-    http_fd_close(&s->wake[1]);
+    close_wakes(s);
 }

@@ -11,8 +11,10 @@
 // beyond), 64 MiB of answers that wait for their clients (the slowest is then closed), and a time
 // limit on every state in which the client is waited for.
 //
-// The program may close all descriptors, ours too, and use their numbers for its own: each is
-// looked at before it is used, and serving ends.
+// In somebody else's process (http_handler.own_files) both threads have a descriptor table of their
+// own, so they never take a number that the program expects, and the program cannot close their
+// sockets. Before Linux 5.9 they share the program's, which may close all descriptors, ours too,
+// and use their numbers for its own: each is checked before it is used, and serving ends.
 #pragma once
 
 #include "base/out.h"
@@ -55,6 +57,7 @@ struct http_handler {
                        struct http_answer *a);
     void (*abandon)(void *context, void *state);
     void (*thread)(void); // the first thing in either thread; may be NULL
+    bool own_files;       // the threads use no descriptor of the program's
 };
 
 struct http_server_counts {
@@ -66,7 +69,7 @@ struct http_server_counts {
 
 struct listener;
 
-// Takes the listener, which it closes when it stops; on failure it stays the caller's.
+// Takes the listener's socket, which it closes when it stops; on failure it stays the caller's.
 struct http_server *http_server_start(struct listener *listener, const struct http_handler *handler,
                                       struct err *e);
 // Ends all connections and both threads. Not from a handler.

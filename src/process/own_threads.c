@@ -60,6 +60,16 @@ static void unregister_self(void)
     }
 }
 
+bool own_thread_take_files(int keep)
+{
+    // With an open end the kernel copies only what is below it.
+    if (syscall(SYS_close_range, keep + 1, ~0u, CLOSE_RANGE_UNSHARE))
+        return false;
+    if (keep > 0)
+        syscall(SYS_close_range, 0, keep - 1, 0);
+    return true;
+}
+
 static void *own_thread_main(void *context)
 {
     struct start start = *(struct start *)context;
@@ -67,8 +77,8 @@ static void *own_thread_main(void *context)
     // Raw: libc's prctl may be our own interposer.
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
     register_self();
-    if (start.flags & OWN_THREAD_FILES) // older kernels cannot
-        syscall(SYS_close_range, 0, ~0u, CLOSE_RANGE_UNSHARE);
+    if (start.flags & OWN_THREAD_FILES)
+        own_thread_take_files(-1);
     void *result = start.run(start.context);
     unregister_self();
     return result;

@@ -21,6 +21,10 @@ enum own_thread_flags {
 int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, unsigned flags,
                      const char *what, struct err *e);
 
+// Gives the calling thread a descriptor table of its own, with nothing in it but keep (-1:
+// nothing). False if the kernel cannot (before Linux 5.9): then it shares the program's.
+bool own_thread_take_files(int keep);
+
 // Whether the program's last thread has ended and only ours are left: then the process must end as
 // it would have without us. *status: how the first thread ended, as wait reports it.
 bool own_threads_are_alone(int *status);

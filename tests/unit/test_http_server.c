@@ -51,15 +51,20 @@ static void abandon(void *context, void *state)
 {
 }
 
-static struct http_server *start(void)
+static struct http_server *start_with(bool own_files)
 {
-    static const struct http_handler handler = {NULL, begin, due, finish, abandon, NULL};
+    const struct http_handler handler = {NULL, begin, due, finish, abandon, NULL, own_files};
     struct err e = {""};
     if (listener_open(&listener, "127.0.0.1:0", &e))
         fail_msg("%s", e.message);
     struct http_server *s = http_server_start(&listener, &handler, &e);
     assert_non_null(s);
     return s;
+}
+
+static struct http_server *start(void)
+{
+    return start_with(false);
 }
 
 static void stop(struct http_server *s)
@@ -240,6 +245,27 @@ static void descriptors_of_somebody_else(void **state)
     listener_close(&theirs);
 }
 
+// In its own descriptor table the server takes no number of the program's, and keeps its sockets
+// when the program closes everything.
+static void own_descriptor_table(void **state)
+{
+    bool open_before[1024];
+    for (int fd = 0; fd < 1024; fd++)
+        open_before[fd] = fcntl(fd, F_GETFD) >= 0;
+    struct http_server *s = start_with(true);
+    assert_int_equal(ask(), 200);
+    for (int fd = 0; fd < 1024; fd++)
+        assert_int_equal(fcntl(fd, F_GETFD) >= 0, open_before[fd]);
+    close_range(STDERR_FILENO + 1, ~0u, 0);
+    assert_int_equal(ask(), 200);
+    stop(s);
+    // The port is free again.
+    struct err e = {""};
+    struct listener again;
+    assert_int_equal(listener_open(&again, strrchr(listener.address, '/') + 1, &e), 0);
+    listener_close(&again);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +274,7 @@ int main(void)
         cmocka_unit_test(a_flood_after_a_refusal),
         cmocka_unit_test(thousands_of_connections),
         cmocka_unit_test(descriptors_of_somebody_else),
+        cmocka_unit_test(own_descriptor_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -278,7 +278,8 @@ static void wake_to_park(void)
 
 static int start(const char *address, const char *token, struct err *e)
 {
-    static const struct http_handler handler = {NULL, begin, due, finish, abandon, enter_thread};
+    static const struct http_handler handler = {NULL,    begin,        due, finish,
+                                                abandon, enter_thread, true};
     struct listener listener;
     if (serving.server)
         return err_set(e, "%s is being served already", serving.listener.address);
