@@ -98,7 +98,7 @@ static double run(work_fn *work, const void *input, double after, double *late)
 
 static void check(const char *name, work_fn *work, const void *input)
 {
-    enum { TRIES = 7, LONGEST = 20 };
+    enum { TRIES = 5, LONGEST = 20 };
     double allowed = reference(), worst = 0, at = 0, late;
     double whole = run(work, input, LONGEST * allowed, &late);
     for (int i = 0; i < TRIES; i++) {
