@@ -144,8 +144,9 @@ struct dump {
 
 static bool open_in_memory(struct dump *d)
 {
+    // Of this thread: the endpoints' threads have a descriptor table of their own.
     d->fd = memfd_create("kiln-heap", MFD_CLOEXEC);
-    snprintf(d->path, sizeof d->path, "/proc/self/fd/%d", d->fd);
+    snprintf(d->path, sizeof d->path, "/proc/thread-self/fd/%d", d->fd);
     if (d->fd >= 0 && access(d->path, W_OK) == 0)
         return true;
     if (d->fd >= 0)
