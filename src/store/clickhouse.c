@@ -146,6 +146,7 @@ static int parse_place(struct clickhouse_place *at, struct str url, struct err *
 static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
                   struct arena *arena, struct put_rows **puts, struct err *e)
 {
+    struct row_ids ids = {0};
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
@@ -153,7 +154,7 @@ static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
     }
     *puts = arena_array(arena, r->n, sizeof **puts);
     for (size_t i = 0; i < r->n; i++)
-        clickhouse_rows(c, &r->puts[i], batch, arena, &(*puts)[i]);
+        clickhouse_rows(c, &r->puts[i], batch, &ids, arena, &(*puts)[i]);
     arena_try_end(arena);
     return 0;
 }

@@ -43,6 +43,8 @@ enum {
 };
 // Where a column begins in a row of either, and in one of profiles.
 enum { FAMILY_AT = 2, HOUR_AT = 18, PROFILE_ID_AT = 46 };
+// Of the b of a put's id: the sender gave no time, so the put may have come at another hour before.
+#define UNTIMED_BIT UINT64_C(1)
 
 struct clickhouse_client {
     struct net_client *net;
@@ -183,10 +185,20 @@ struct put_rows {
     struct out rows[N_TABLES]; // before T_SAMPLES each row is behind its id and its length (u32)
     uint32_t n[N_TABLES];
 };
+// Ids of what a profile has; none: not used so far. They are kept for the next profile of the
+// request with the same tables: a part of store_split costs what it has, not what all parts have.
+// Zeroed before the first use.
+struct row_ids {
+    struct id scope;
+    uint16_t day;
+    const void *tables[5]; // of the profile
+    size_t counts[4];
+    struct id *strings, *functions, *mappings, *locations; // but for locations, keys of the cache
+};
 // Everything is in arena, out of which it may jump. A segment has the rows that its samples refer
 // to, each once: those in written are left out, and what is written is in it then.
 void clickhouse_rows(struct clickhouse *c, const struct store_put *put, uint64_t batch,
-                     struct arena *arena, struct put_rows *to);
+                     struct row_ids *ids, struct arena *arena, struct put_rows *to);
 
 // --- clickhouse_ids.c ---
 
@@ -261,7 +273,8 @@ struct void_put {
     int64_t ts;
     uint64_t batch;
 };
-// Puts that are in more than one batch: SELECT ... WHERE, what the caller looks for, and the rest.
+// Puts that are in more than one batch, perhaps at different times if they have none of their own:
+// SELECT ... WHERE, what the caller looks for, and the rest.
 void voids_select(struct clickhouse *c, struct out *sql);
 void voids_group(struct out *sql);
 // Of such rows all batches but the least become void, except those that are known to be, in the
