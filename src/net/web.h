@@ -33,6 +33,7 @@ struct web_owner {
     struct budget_account account;
     struct web_turn {
         struct web_request *first, **last;
+        _Atomic unsigned queued; // in the lane's inbox as well
         unsigned running;
         bool listed;
         struct web_owner *next;

@@ -210,6 +210,7 @@ static int exchange(struct clickhouse *c, const char *url, struct str body, int6
         r.limit = budget->account.limit;
     int code = net_client_begin(client->net, &r, keep, x, e) ? STORE_FAILED : 0;
     bool late = false;
+    budget_rest(budget);
     while (!code && !late && net_client_wait(client->net, budget ? 50 : 1000) > 0)
         late = budget && budget_check(budget) != BUDGET_OK;
     if (late) {
