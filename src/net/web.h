@@ -31,6 +31,7 @@ enum web_lane { WEB_LANE_STATUS, WEB_LANE_INGEST, WEB_LANE_QUERY, WEB_LANES };
 // Whose requests take turns with others' in each lane: a tenant. account.parent is the server's.
 struct web_owner {
     struct budget_account account;
+    unsigned under_way; // requests, from their heads until they are answered
     struct web_turn {
         struct web_request *first, **last;
         _Atomic unsigned queued; // in the lane's inbox as well

@@ -189,6 +189,20 @@ def connection_limit(ctx):
         ctx.same('and afterwards', until(lambda: c.server.post('/ready', None, timeout=2, method='GET')[0] == 200, 10), True)
 
 
+@scenario('half bodies on all connections')
+def crowded_bodies(ctx):
+    """Twice as many half bodies of one tenant as connections are kept: new clients are served at once."""
+    with Crowd(ctx, {'connections': 200}) as c:
+        sockets = []
+        with c.attack('half bodies', least=3):
+            for _ in range(600):
+                s = c.server.socket()
+                send_quietly(s, head('POST', PUSH, BAD, 2000, 'Content-Type: application/proto') + b'a')
+                sockets.append(s)
+        for s in sockets:
+            reset(s)
+
+
 STATUS_LINE = re.compile(rb'HTTP/1\.[01] \d\d\d ')
 
 
