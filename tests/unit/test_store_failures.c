@@ -767,6 +767,11 @@ static void test_migration_holds_up_nobody(void **state)
     driver->close(lite);
 }
 
+static int64_t now_of_days(void)
+{
+    return T0 + 10 * DAY;
+}
+
 // A deletion that the end of the process interrupts: nobody sees the rest, and maintenance deletes
 // it.
 static void test_an_interrupted_deletion(void **state)
@@ -799,6 +804,30 @@ static void test_an_interrupted_deletion(void **state)
     assert_int_equal(number_of(f, "SELECT count(*) FROM series"), 2);
     assert_int_equal(total_of(f, TENANT, NULL).n, 3);
     must(store_check(f->store, note, NULL, &e), &e);
+}
+
+// Maintenance leaves marked services alone while somebody deletes one, and comes back for them.
+static void test_the_rest_of_a_deletion(void **state)
+{
+    struct fixture *f = *state;
+    const struct store_driver *driver;
+    struct err e;
+    uint64_t n;
+    must(put(f, TENANT, "a", T0, 1, &e), &e);
+    must(put(f, TENANT, "b", T0, 1, &e), &e);
+    struct lite *lite = open_driver(f, &driver);
+    lite->options.clock = now_of_days;
+    must(sqlite_maintain(lite, false, &e), &e);
+    lite->stopping = true;
+    assert_int_equal(sqlite_delete_service(lite, TENANT, STR("a"), &n, &e), STORE_BUSY);
+    lite->stopping = false;
+    lite->n_deleting++;
+    must(sqlite_maintain(lite, false, &e), &e);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM service"), 2);
+    lite->n_deleting--;
+    must(sqlite_maintain(lite, false, &e), &e);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM service"), 1);
+    driver->close(lite);
 }
 
 static void *put_again_and_again(void *arg)
@@ -1088,6 +1117,7 @@ int main(int argc, char **argv)
         TEST(test_ids_of_a_damaged_yesterday),
         TEST(test_migration_holds_up_nobody),
         TEST(test_an_interrupted_deletion),
+        TEST(test_the_rest_of_a_deletion),
         TEST(test_put_while_deleting),
         TEST(test_readers_of_a_full_disk),
         TEST(test_changes_under_a_reader),
