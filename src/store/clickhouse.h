@@ -130,6 +130,7 @@ struct clickhouse {
     struct id stack_key;        // under lock; see clickhouse_stack_key
     struct known stored;        // rows that ClickHouse has; of the sending thread
     struct spool spool;
+    struct store_counters spooled; // under lock: of the spool, when it was last unlocked
     pthread_t sender;
     bool has_sender, has_lock;
 };
@@ -242,8 +243,9 @@ int spool_read(struct spool *s, const struct segment_file *segment, uint8_t **by
 // Appends to a segment that is not open, behind its whole records; durable.
 int spool_decide(struct spool *s, struct segment_file *segment, uint64_t whole, struct str record,
                  struct err *e);
-// Waits until what is in the spool now was sent; not when ClickHouse does not take it.
-void spool_flush(struct spool *s, int64_t nanos);
+// Waits until what is in the spool now was sent; not when ClickHouse does not take it. budget,
+// which may be NULL, ends it.
+void spool_flush(struct spool *s, int64_t nanos, struct budget *budget);
 int64_t spool_lag(struct spool *s, int64_t now); // lock is held
 
 // One record of a segment at a time.
