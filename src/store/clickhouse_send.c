@@ -441,7 +441,8 @@ static void list_days(struct sending *s)
     }
 }
 
-static int send_puts(struct sending *s, struct err *e)
+// Not part of the function that catches jumps: its variables would be clobbered there.
+static __attribute__((noinline)) int send_puts(struct sending *s, struct err *e)
 {
     list_days(s);
     int code = decide(s, e);

@@ -91,12 +91,19 @@ static int tear_down(void **state)
     return 0;
 }
 
+static int64_t number_in(const char *text)
+{
+    int64_t n = 0;
+    assert_true(str_to_i64(str_from(text), &n));
+    return n;
+}
+
 static int send_request(const struct fixture *f, const char *path)
 {
     char text[200];
+    int64_t port = number_in(strrchr(f->listener.address, ':') + 1);
     struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port =
-                                 htons((uint16_t)atoi(strrchr(f->listener.address, ':') + 1)),
+                             .sin_port = htons((uint16_t)port),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
@@ -111,7 +118,7 @@ static int read_status(int fd)
     char text[16] = "";
     ssize_t n = recv(fd, text, 12, MSG_WAITALL);
     close(fd);
-    return n == 12 ? atoi(text + 9) : 0;
+    return n == 12 ? (int)number_in(text + 9) : 0;
 }
 
 static void wait_until(const _Atomic int *count, int n)
