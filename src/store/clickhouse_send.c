@@ -134,7 +134,8 @@ static void where_rows(struct sending *s, struct out *sql, enum table table, str
     struct id *families = NULL;
     for (size_t i = 0; i < s->n; i++) {
         const struct spool_put *put = &s->puts[i];
-        for (uint32_t j = 0; is_one_of(put, some) && j < put->n[table]; j++) {
+        uint32_t n_rows = is_one_of(put, some) ? put->n[table] : 0;
+        for (uint32_t j = 0; j < n_rows; j++) {
             uint32_t hour = hour_at(put, table, j);
             struct id family = id_at(put, table, j, FAMILY_AT);
             first = hour < first ? hour : first;
