@@ -67,6 +67,12 @@ enum budget_state budget_yield(struct budget *b)
     return budget_check(b);
 }
 
+void budget_rest(struct budget *b)
+{
+    if (b && b->rest)
+        b->rest(b);
+}
+
 int budget_lock(struct budget *b, pthread_mutex_t *lock)
 {
     // Not pthread_mutex_clocklock: ThreadSanitizer does not know it.
@@ -76,6 +82,7 @@ int budget_lock(struct budget *b, pthread_mutex_t *lock)
     while (pthread_mutex_trylock(lock) != 0) {
         if (budget_check(b) != BUDGET_OK)
             return -1;
+        budget_rest(b);
         nanosleep(&turn, NULL);
     }
     return 0;

@@ -41,6 +41,8 @@ struct budget {
     struct budget_account *_Atomic full; // of BUDGET_NO_MEMORY
     // Called by budget_yield: work that takes long may have to let others go first. May be NULL.
     void (*pause)(struct budget *b);
+    // Called by budget_rest. May be NULL.
+    void (*rest)(struct budget *b);
     bool holds_lock; // that others wait for: the work is not paused meanwhile
 };
 
@@ -52,6 +54,9 @@ enum budget_state budget_check(struct budget *b);
 // The same after a pause, if others go first. What waits for this work waits longer then: not to be
 // called with a lock that others need, unless holds_lock is set.
 enum budget_state budget_yield(struct budget *b);
+// Before the work waits for something else than the CPU, such as another machine: others may have
+// the CPU meanwhile. b may be NULL.
+void budget_rest(struct budget *b);
 // Locks a mutex that others may hold for long. -1: the budget ended first, which failed remembers.
 // b may be NULL.
 int budget_lock(struct budget *b, pthread_mutex_t *lock);

@@ -22,6 +22,7 @@ struct exchange {
     struct curl_slist *headers;
     struct net_answer answer;
     size_t cap, limit, head;
+    struct budget *budget;
     net_done_fn *done;
     void *context;
     bool to_file, evicted;
@@ -64,6 +65,8 @@ static void drop_data(struct exchange *x)
     x->answer.data = NULL;
     x->answer.n = 0;
     x->client->held -= x->cap;
+    if (x->budget)
+        budget_release(&x->budget->account, x->cap);
     x->cap = 0;
 }
 
@@ -132,6 +135,25 @@ static bool make_room(struct exchange *x, size_t size)
     return true;
 }
 
+static bool grow_data(struct exchange *x, size_t cap)
+{
+    size_t more = cap - x->cap;
+    if (x->budget && budget_take(x->budget, more)) {
+        snprintf(x->reason, sizeof x->reason, "there is no memory for the answer");
+        return false;
+    }
+    uint8_t *p = make_room(x, cap) ? realloc(x->answer.data, cap) : NULL;
+    if (!p) {
+        if (x->budget)
+            budget_release(&x->budget->account, more);
+        return false;
+    }
+    x->answer.data = p;
+    x->client->held += more;
+    x->cap = cap;
+    return true;
+}
+
 static size_t write_out(struct exchange *x, const char *data, size_t n)
 {
     for (size_t done = 0; done < n;) {
@@ -169,12 +191,8 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
             cap *= 2;
         if (cap > x->limit)
             cap = x->limit;
-        uint8_t *p = make_room(x, cap) ? realloc(a->data, cap) : NULL;
-        if (!p)
+        if (!grow_data(x, cap))
             return 0;
-        a->data = p;
-        x->client->held += cap - x->cap;
-        x->cap = cap;
     }
     if (n)
         memcpy(a->data + a->n, data, n);
@@ -273,6 +291,7 @@ int net_client_begin(struct net_client *c, const struct net_request *r, net_done
         return err_set(e, "out of memory");
     x->client = c;
     x->limit = r->limit;
+    x->budget = r->budget;
     x->to_file = r->to_file;
     x->fd = r->fd;
     x->done = done;

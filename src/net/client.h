@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/budget.h"
 #include "base/err.h"
 
 struct net_client;
@@ -25,6 +26,7 @@ struct net_request {
     int64_t timeout_ms;
     int64_t connect_timeout_ms; // 0: of timeout_ms
     size_t limit;               // of the answer
+    struct budget *budget;      // charged for the answer until done; NULL: none
     unsigned redirects;         // how many are followed; 0: a redirect is an answer
     bool to_file;               // the answer is written to fd, which stays the caller's
     int fd;

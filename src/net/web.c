@@ -14,7 +14,6 @@
 #include "net/web_server.h"
 
 enum {
-    CONNECTION_MEMORY = 32 << 10, // of each: its request's head must fit
     SWEEP_MS = 1000,
     TURN_MS = 100,       // between looks at clients who hang up, and at memory
     STOP_MS = 2000,      // for what is under way; then it is canceled
@@ -377,8 +376,8 @@ static struct MHD_Daemon *start_daemon(struct web_server *s)
         MHD_OPTION_NOTIFY_CONNECTION, notify, s, MHD_OPTION_URI_LOG_CALLBACK, web_receive_begin, s,
         MHD_OPTION_NOTIFY_COMPLETED, web_receive_end, s, MHD_OPTION_CONNECTION_LIMIT,
         s->o.connections * 2, MHD_OPTION_CONNECTION_TIMEOUT, s->o.idle_seconds,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT,
-        1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)WEB_CONNECTION_MEMORY,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
 
 static void join_threads(struct web_server *s)

@@ -23,7 +23,10 @@ struct listener;
 struct web_server;
 struct web_request;
 
-enum { WEB_HEADERS = 8 };
+enum {
+    WEB_HEADERS = 8,
+    WEB_CONNECTION_MEMORY = 32 << 10, // of each: its request's head must fit
+};
 
 // Each lane has its own workers, so that work of one kind never waits for another kind.
 enum web_lane { WEB_LANE_STATUS, WEB_LANE_INGEST, WEB_LANE_QUERY, WEB_LANES };
@@ -31,8 +34,10 @@ enum web_lane { WEB_LANE_STATUS, WEB_LANE_INGEST, WEB_LANE_QUERY, WEB_LANES };
 // Whose requests take turns with others' in each lane: a tenant. account.parent is the server's.
 struct web_owner {
     struct budget_account account;
+    unsigned under_way; // requests, from their heads until they are answered
     struct web_turn {
         struct web_request *first, **last;
+        _Atomic unsigned queued; // in the lane's inbox as well
         unsigned running;
         bool listed;
         struct web_owner *next;
@@ -92,7 +97,7 @@ struct web_options {
     const char *tls_certificate, *tls_key; // PEM texts; NULL: no TLS
     unsigned
         workers[WEB_LANES]; // at first; 0: one more than processors, three at least; two for status
-    unsigned connections;   // 0: 4096
+    unsigned connections;   // that are kept; up to twice as many for a moment; 0: 4096
     size_t body_limit;      // of one request, as it arrives; 0: 256 MiB
     size_t arena_limit;     // of one request; 0: 1 GiB
     unsigned idle_seconds;  // an idle connection is closed after; 0: 75

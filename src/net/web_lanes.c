@@ -21,6 +21,7 @@
 
 enum {
     QUEUE_MAX = 4096,    // requests of one lane that wait
+    QUEUE_SHARE = 3072,  // of one owner among them
     IDLE_SECONDS = 10,   // an additional worker waits for work before it ends
     LONG_NS = 250000000, // work that takes longer takes turns
     TURN_NS = 20000000,
@@ -98,6 +99,7 @@ static struct web_request *take_turn(struct web_lane_queue *lane, enum web_lane 
             lane->last = &turn->next;
         }
         turn->running++;
+        turn->queued--;
         lane->queued--;
         lane->running++;
         return r;
@@ -112,6 +114,13 @@ static void end_turn(struct web_worker *w)
     if (w->turn_end)
         sem_post(&w->server->turns);
     w->turn_end = 0;
+}
+
+static void rest_worker(struct budget *b)
+{
+    (void)b;
+    if (current)
+        end_turn(current);
 }
 
 // A request is worked on by one worker, and then perhaps by other threads, who are not paused.
@@ -149,6 +158,7 @@ static void do_request(struct web_worker *w, struct web_request *r)
     s->o.hold(s->o.context, owner);
     w->busy_since = budget_now();
     r->x.budget.pause = wait_for_turn;
+    r->x.budget.rest = rest_worker;
     bool late = budget_check(&r->x.budget) != BUDGET_OK;
     (late ? s->o.late : s->o.handle)(s->o.context, &r->x);
     end_turn(w);
@@ -249,13 +259,15 @@ void web_lanes_grow(struct web_server *s)
 bool web_lanes_add(struct web_server *s, struct web_request *r)
 {
     struct web_lane_queue *lane = &s->lanes[r->x.lane];
+    struct web_turn *turn = &r->x.owner->turns[r->x.lane];
     // First: who stops the server waits for what is counted here.
     s->handling++;
-    if (s->stopping || lane->queued >= QUEUE_MAX) {
+    if (s->stopping || lane->queued >= QUEUE_MAX || turn->queued >= QUEUE_SHARE) {
         s->handling--;
         return false;
     }
     lane->queued++;
+    turn->queued++;
     r->next = lane->inbox;
     while (!atomic_compare_exchange_weak(&lane->inbox, &r->next, r))
         ;

@@ -69,8 +69,10 @@ void web_receive_end(void *server, struct MHD_Connection *c, void **request,
     free_body(r);
     out_fini(&r->x.body_out);
     arena_free(r->x.arena);
-    if (r->admitted)
+    if (r->admitted) {
+        r->x.owner->under_way--;
         s->o.release(s->o.context, r->x.owner);
+    }
     free(r->uri);
     free(r);
     s->in_flight--;
@@ -102,6 +104,12 @@ static void refuse_busy(struct web_request *r)
                        r->server->stopping ? "the server is stopping"
                                            : "too many requests are waiting; try again later");
     refuse(r);
+}
+
+// One owner must not have all connections: those of requests under way are not given to others.
+static bool has_too_many(const struct web_request *r)
+{
+    return r->x.owner->under_way > r->server->o.connections / 4 * 3;
 }
 
 static enum MHD_Result send_answer(struct web_request *r)
@@ -145,8 +153,11 @@ static enum MHD_Result take_head(struct web_request *r, const char *method, cons
         refuse(r);
     } else {
         r->admitted = true;
+        r->x.owner->under_way++;
         r->x.budget.account.parent = &r->x.owner->account;
-        if (n > s->o.body_limit) {
+        if (has_too_many(r)) {
+            refuse_busy(r);
+        } else if (n > s->o.body_limit) {
             refuse_size(r);
             discard = s->o.body_limit + DISCARD_LARGE;
         }

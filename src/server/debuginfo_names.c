@@ -8,7 +8,7 @@
 #include "symbol/symbol.h"
 
 // What sections of one file may take once they are unpacked: a file of a few megabytes can claim
-// to be as large as it likes.
+// to be as large as it likes. They count for the budget.
 enum { UNPACKED_MAX = 1 << 30 };
 
 struct naming {
@@ -23,6 +23,7 @@ struct naming {
     size_t n_names;
     // Of the mapping under work.
     struct symbol_file *file;
+    size_t unpacked; // bytes of it that the budget is charged for
     struct str id;
     uint32_t *locations;
     uint64_t *offsets, *vaddrs;
@@ -145,7 +146,35 @@ static bool take_frames(void *ctx, size_t i, const struct symbol_frame *frames, 
     return true;
 }
 
-static struct symbol_file *open_file(const struct naming *n)
+// Whether there is room for what the file unpacks to, which is charged.
+static bool has_room(struct naming *n, struct elf *elf, struct err *e)
+{
+    struct budget *budget = arena_budget(n->arena);
+    size_t size = elf_unpacked_size(elf);
+    if (size > UNPACKED_MAX)
+        size = UNPACKED_MAX;
+    struct budget_account *full = budget ? budget_charge(&budget->account, size) : NULL;
+    if (full) {
+        err_set(e, "%s needs %zu MiB unpacked, above the memory limit of %s (%zu MiB)",
+                elf_path(elf), size >> 20, full->owner, full->limit >> 20);
+        return false;
+    }
+    n->unpacked = budget ? size : 0;
+    elf_limit_unpacking(elf, size ? size : 1);
+    return true;
+}
+
+static void close_file(struct naming *n)
+{
+    struct budget *budget = arena_budget(n->arena);
+    symbol_free(n->file);
+    n->file = NULL;
+    if (budget)
+        budget_release(&budget->account, n->unpacked);
+    n->unpacked = 0;
+}
+
+static struct symbol_file *open_file(struct naming *n)
 {
     // Nothing beside the file is looked for: it would be by paths that the file names.
     const struct symbol_options options = {.no_debug_files = true,
@@ -160,8 +189,10 @@ static struct symbol_file *open_file(const struct naming *n)
     snprintf(name, sizeof name, "%.*s", (int)n->id.n, n->id.p);
     struct elf *elf = elf_open_fd(fd, name, ELF_OWN_PROCESS, &e);
     close(fd);
-    if (elf)
-        elf_limit_unpacking(elf, UNPACKED_MAX);
+    if (elf && !has_room(n, elf, &e)) {
+        elf_free(elf);
+        elf = NULL;
+    }
     struct symbol_file *file = elf ? symbol_open_elf(elf, &options, &e) : NULL;
     if (!file)
         server_log("warn", "a debug file cannot be read", "error", e.message, NULL);
@@ -184,8 +215,13 @@ static void name_mapping(struct naming *n, uint32_t mapping)
         n->locations[n->n] = i;
         n->offsets[n->n++] = offset;
     }
-    if (!n->n || !(n->file = open_file(n)))
+    if (!n->n)
         return;
+    n->file = open_file(n);
+    if (!n->file) {
+        close_file(n);
+        return;
+    }
     struct elf *elf = symbol_elf(n->file);
     struct elf_mapping place = {.start = m->start, .limit = m->limit, .offset = m->offset};
     elf_mapping_kernel(elf, &place, m->starts_at_text ? "_text" : "_stext");
@@ -202,8 +238,7 @@ static void name_mapping(struct naming *n, uint32_t mapping)
         server_log("warn", "a debug file cannot be used", "error", e.message, NULL);
     if (n->failed)
         arena_fail(n->arena, "%s", n->error.message);
-    symbol_free(n->file);
-    n->file = NULL;
+    close_file(n);
 }
 
 static void name_all(struct naming *n, const bool *wanted)
@@ -273,7 +308,7 @@ static int name_locked(struct naming *n, const bool *wanted, struct err *e)
     struct naming *volatile held = n;
     struct arena_trap trap;
     if (ARENA_TRY(n->arena, trap)) {
-        symbol_free(held->file);
+        close_file(held);
         arena_caught(held->arena, e);
         return STORE_BUSY;
     }

@@ -20,8 +20,9 @@
 enum { ARENAS_KEPT = 24 << 20 };
 
 enum {
-    CONNECTIONS = 4096,
-    OTHER_MEMORY = 64 << 20, // of the process: code, stacks, connections, what is kept for later
+    CONNECTIONS = 4096, // unless the configuration says otherwise
+    CONNECTIONS_LEAST = 16,
+    OTHER_MEMORY = 64 << 20, // of the process: code, stacks, what is kept for later
     MEMORY_LEAST = 32 << 20, // of requests
     STOP_MS = 4500,          // from the signal to the end of the process
 };
@@ -52,41 +53,55 @@ static char *read_pem(const char *file, struct err *e)
     return text;
 }
 
-// Of requests: what the store may hold is beside it.
+// What the process may hold.
+static uint64_t total_memory(const struct server_config *config)
+{
+    uint64_t total = memory_default();
+    if (config->process_memory)
+        return config->process_memory;
+    return total < MEMORY_MOST ? total : MEMORY_MOST;
+}
+
+// Connections, which take memory and descriptors. Twice as many may be open for a moment
+// (net/web.c): they get an eighth of the memory, and half of the descriptors is for files.
+static unsigned limit_connections(const struct server_config *config)
+{
+    struct rlimit files;
+    uint64_t n = config->connections;
+    if (!n) {
+        n = total_memory(config) / 8 / (2 * WEB_CONNECTION_MEMORY);
+        n = n > CONNECTIONS ? CONNECTIONS : n;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && n > files.rlim_cur / 4)
+        n = files.rlim_cur / 4;
+    return n > 1 << 20 ? 1 << 20 : n > CONNECTIONS_LEAST ? (unsigned)n : CONNECTIONS_LEAST;
+}
+
+// Of requests: what the store and connections may hold is beside it.
 static void limit_memory(struct server *s, const struct store_options *store)
 {
     const struct server_config *config = s->config;
-    uint64_t total = config->process_memory;
-    if (!total) {
-        total = memory_default();
-        if (total > MEMORY_MOST)
-            total = MEMORY_MOST;
-    }
-    uint64_t held = (store->memory ? store->memory : (uint64_t)128 << 20) + OTHER_MEMORY;
+    uint64_t total = total_memory(config);
+    uint64_t held = (store->memory ? store->memory : (uint64_t)128 << 20) + OTHER_MEMORY +
+                    (uint64_t)limit_connections(config) * WEB_CONNECTION_MEMORY;
     uint64_t requests = total > held + MEMORY_LEAST ? total - held : MEMORY_LEAST;
     tenants_init(&s->memory, (size_t)requests,
                  config->tenant_memory ? config->tenant_memory : (size_t)requests / 4 * 3);
 }
 
-// Descriptors: as many as the process may have. Returns how many connections that allows.
-static unsigned raise_descriptors(unsigned connections)
+// As many as the process may have.
+static void raise_descriptors(void)
 {
     struct rlimit limit;
-    if (!connections)
-        connections = CONNECTIONS;
     if (getrlimit(RLIMIT_NOFILE, &limit))
-        return connections;
+        return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
-    // Twice as many connections may be open for a moment (net/web.c); half is for files.
-    unsigned most = limit.rlim_cur / 4 > 1 << 20 ? 1 << 20 : (unsigned)(limit.rlim_cur / 4);
-    return connections < most ? connections : most > 16 ? most : 16;
 }
 
 static int start_web(struct server *s, struct listener *listener, struct err *e)
 {
     const struct server_config *config = s->config;
-    unsigned connections = raise_descriptors(config->connections);
     s->loopback = listener->loopback;
     s->host = listener->host;
     // Rebinding gains nothing where credentials are needed, and TLS checks the name itself.
@@ -107,7 +122,7 @@ static int start_web(struct server *s, struct listener *listener, struct err *e)
         .account = &s->memory,
         .tls_certificate = cert,
         .tls_key = key,
-        .connections = connections,
+        .connections = limit_connections(config),
         .arena_limit = s->memory.limit / 2,
         .body_limit = config->limits.body,
         .request_seconds = (unsigned)(config->request_time / 1000000000),
@@ -178,6 +193,7 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
     arena_keep(ARENAS_KEPT);
+    raise_descriptors();
     struct store_options store = s->config->store;
     store.note = store_note;
     store.directory = s->config->data;

@@ -146,6 +146,7 @@ static int parse_place(struct clickhouse_place *at, struct str url, struct err *
 static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
                   struct arena *arena, struct put_rows **puts, struct err *e)
 {
+    struct row_ids ids = {0};
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
@@ -153,7 +154,7 @@ static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
     }
     *puts = arena_array(arena, r->n, sizeof **puts);
     for (size_t i = 0; i < r->n; i++)
-        clickhouse_rows(c, &r->puts[i], batch, arena, &(*puts)[i]);
+        clickhouse_rows(c, &r->puts[i], batch, &ids, arena, &(*puts)[i]);
     arena_try_end(arena);
     return 0;
 }
@@ -223,10 +224,26 @@ static void clickhouse_commit(void *driver, struct store_request **requests, siz
 
 // --- the rest ---
 
+// A commit has the spool locked while it writes, which takes long on a slow disk: who asks for
+// counters gets those of before.
+static void read_spool(struct clickhouse *c)
+{
+    struct spool *s = &c->spool;
+    if (pthread_mutex_trylock(&s->lock))
+        return;
+    c->spooled = (struct store_counters){.repeated = s->repeated,
+                                         .remote_up = !s->failing,
+                                         .spool_bytes = s->bytes,
+                                         .spool_batches = s->n_segments,
+                                         .spool_nanos = (uint64_t)spool_lag(s, c->options.clock()),
+                                         .remote_batches = s->sends,
+                                         .remote_failures = s->failures};
+    pthread_mutex_unlock(&s->lock);
+}
+
 static void clickhouse_counters(void *driver, struct store_counters *counters)
 {
     struct clickhouse *c = driver;
-    struct spool *s = &c->spool;
     pthread_mutex_lock(&c->lock);
     counters->days_dropped = c->days_dropped;
     counters->cache_bytes = (c->written.mask + 1) * sizeof *c->written.slots +
@@ -234,19 +251,20 @@ static void clickhouse_counters(void *driver, struct store_counters *counters)
                             (c->ids.mask + 1) * sizeof *c->ids.slots;
     for (const struct stacks_cache *at = c->caches; at; at = at->next)
         counters->cache_bytes += at->size;
+    read_spool(c);
+    struct store_counters spooled = c->spooled;
     pthread_mutex_unlock(&c->lock);
-    pthread_mutex_lock(&s->lock);
-    counters->repeated += s->repeated;
-    counters->profiles -= s->repeated < counters->profiles ? s->repeated : counters->profiles;
+    counters->repeated += spooled.repeated;
+    counters->profiles -=
+        spooled.repeated < counters->profiles ? spooled.repeated : counters->profiles;
     counters->remote = true;
-    counters->remote_up = !s->failing;
-    counters->spool_bytes = s->bytes;
+    counters->remote_up = spooled.remote_up;
+    counters->spool_bytes = spooled.spool_bytes;
     counters->spool_limit = c->at.spool_bytes;
-    counters->spool_batches = s->n_segments;
-    counters->spool_nanos = (uint64_t)spool_lag(s, c->options.clock());
-    counters->remote_batches = s->sends;
-    counters->remote_failures = s->failures;
-    pthread_mutex_unlock(&s->lock);
+    counters->spool_batches = spooled.spool_batches;
+    counters->spool_nanos = spooled.spool_nanos;
+    counters->remote_batches = spooled.remote_batches;
+    counters->remote_failures = spooled.remote_failures;
 }
 
 static int clickhouse_backup(void *driver, const char *to, struct err *e)

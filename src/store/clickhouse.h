@@ -43,6 +43,8 @@ enum {
 };
 // Where a column begins in a row of either, and in one of profiles.
 enum { FAMILY_AT = 2, HOUR_AT = 18, PROFILE_ID_AT = 46 };
+// Of the b of a put's id: the sender gave no time, so the put may have come at another hour before.
+#define UNTIMED_BIT UINT64_C(1)
 
 struct clickhouse_client {
     struct net_client *net;
@@ -128,6 +130,7 @@ struct clickhouse {
     struct id stack_key;        // under lock; see clickhouse_stack_key
     struct known stored;        // rows that ClickHouse has; of the sending thread
     struct spool spool;
+    struct store_counters spooled; // under lock: of the spool, when it was last unlocked
     pthread_t sender;
     bool has_sender, has_lock;
 };
@@ -183,10 +186,20 @@ struct put_rows {
     struct out rows[N_TABLES]; // before T_SAMPLES each row is behind its id and its length (u32)
     uint32_t n[N_TABLES];
 };
+// Ids of what a profile has; none: not used so far. They are kept for the next profile of the
+// request with the same tables: a part of store_split costs what it has, not what all parts have.
+// Zeroed before the first use.
+struct row_ids {
+    struct id scope;
+    uint16_t day;
+    const void *tables[5]; // of the profile
+    size_t counts[4];
+    struct id *strings, *functions, *mappings, *locations; // but for locations, keys of the cache
+};
 // Everything is in arena, out of which it may jump. A segment has the rows that its samples refer
 // to, each once: those in written are left out, and what is written is in it then.
 void clickhouse_rows(struct clickhouse *c, const struct store_put *put, uint64_t batch,
-                     struct arena *arena, struct put_rows *to);
+                     struct row_ids *ids, struct arena *arena, struct put_rows *to);
 
 // --- clickhouse_ids.c ---
 
@@ -230,8 +243,9 @@ int spool_read(struct spool *s, const struct segment_file *segment, uint8_t **by
 // Appends to a segment that is not open, behind its whole records; durable.
 int spool_decide(struct spool *s, struct segment_file *segment, uint64_t whole, struct str record,
                  struct err *e);
-// Waits until what is in the spool now was sent; not when ClickHouse does not take it.
-void spool_flush(struct spool *s, int64_t nanos);
+// Waits until what is in the spool now was sent; not when ClickHouse does not take it. budget,
+// which may be NULL, ends it.
+void spool_flush(struct spool *s, int64_t nanos, struct budget *budget);
 int64_t spool_lag(struct spool *s, int64_t now); // lock is held
 
 // One record of a segment at a time.
@@ -261,7 +275,8 @@ struct void_put {
     int64_t ts;
     uint64_t batch;
 };
-// Puts that are in more than one batch: SELECT ... WHERE, what the caller looks for, and the rest.
+// Puts that are in more than one batch, perhaps at different times if they have none of their own:
+// SELECT ... WHERE, what the caller looks for, and the rest.
 void voids_select(struct clickhouse *c, struct out *sql);
 void voids_group(struct out *sql);
 // Of such rows all batches but the least become void, except those that are known to be, in the

@@ -206,7 +206,7 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
     uint64_t bytes = 0;
     int64_t now = o->clock(), cutoff;
     if (all)
-        spool_flush(&c->spool, INT64_C(30) * 1000000000);
+        spool_flush(&c->spool, INT64_C(30) * 1000000000, NULL);
     int code = arena ? every_day(c, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n; i++)
         bytes += days[i].bytes;
@@ -351,7 +351,7 @@ int clickhouse_stats(void *driver, struct str tenant, struct budget *budget,
     struct kept *days;
     size_t n = 0;
     uint64_t first = 0, last = 0;
-    spool_flush(&c->spool, INT64_C(2) * 1000000000);
+    spool_flush(&c->spool, INT64_C(2) * 1000000000, budget);
     int code = arena ? every_day(c, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n; i++)
         stats->bytes += days[i].bytes;
@@ -376,7 +376,7 @@ int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, 
     struct unpack rows;
     struct arena_trap trap;
     size_t cap = 0;
-    spool_flush(&c->spool, INT64_C(5) * 1000000000);
+    spool_flush(&c->spool, INT64_C(5) * 1000000000, arena_budget(arena));
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
         return STORE_BUSY;

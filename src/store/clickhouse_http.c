@@ -153,15 +153,8 @@ static void keep(void *context, struct net_answer *answer)
     x->status = answer->status;
     x->error = answer->error;
     x->n = answer->n;
-    if (!answer->n)
-        return;
-    x->data = malloc(answer->n);
-    if (x->data) {
-        memcpy(x->data, answer->data, answer->n);
-    } else {
-        x->status = 0;
-        err_set(&x->error, "no memory for an answer of %zu bytes", answer->n);
-    }
+    x->data = answer->data;
+    answer->data = NULL;
 }
 
 // The first line of what ClickHouse says, without what would break a log.
@@ -205,11 +198,11 @@ static int exchange(struct clickhouse *c, const char *url, struct str body, int6
                             .password = c->at.password,
                             .ca_file = c->at.ca_file,
                             .timeout_ms = time_left(budget, ms),
-                            .limit = ANSWER_MAX};
-    if (budget && budget->account.limit && budget->account.limit < r.limit)
-        r.limit = budget->account.limit;
+                            .limit = ANSWER_MAX,
+                            .budget = budget};
     int code = net_client_begin(client->net, &r, keep, x, e) ? STORE_FAILED : 0;
     bool late = false;
+    budget_rest(budget);
     while (!code && !late && net_client_wait(client->net, budget ? 50 : 1000) > 0)
         late = budget && budget_check(budget) != BUDGET_OK;
     if (late) {
@@ -218,7 +211,8 @@ static int exchange(struct clickhouse *c, const char *url, struct str body, int6
     } else {
         client_give(c, client);
     }
-    late |= budget && !code && !x->status && budget_check(budget) != BUDGET_OK;
+    if (budget && !code && !x->status)
+        late |= budget_check(budget) != BUDGET_OK || budget->failed == BUDGET_NO_MEMORY;
     if (late) {
         budget_explain(budget, e);
         code = STORE_BUSY;

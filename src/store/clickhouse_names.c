@@ -152,7 +152,7 @@ int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int
     size_t cap = 0;
     *addresses = NULL;
     *n = 0;
-    spool_flush(&c->spool, INT64_C(5) * 1000000000);
+    spool_flush(&c->spool, INT64_C(5) * 1000000000, arena_budget(arena));
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);
         return STORE_BUSY;

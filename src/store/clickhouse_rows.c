@@ -61,8 +61,7 @@ struct writer {
     struct id scope, series, base, stack_key;
     struct id stacks_key; // in the cache: what the keys of all stacks begin with
     uint64_t derived;
-    struct id *location;                                   // none: not used so far
-    struct id *string_keys, *function_keys, *mapping_keys; // the same
+    struct row_ids *ids;
     struct out content;
 };
 
@@ -146,7 +145,7 @@ static struct id both(uint64_t v)
 
 static struct id string_key(struct writer *w, uint32_t index)
 {
-    struct id *key = &w->string_keys[index];
+    struct id *key = &w->ids->strings[index];
     if (id_is_none(*key))
         *key = id_cache_text(w->cache, model_str(w->p, index));
     return *key;
@@ -154,7 +153,7 @@ static struct id string_key(struct writer *w, uint32_t index)
 
 static struct id function_key(struct writer *w, uint32_t index)
 {
-    struct id *key = &w->function_keys[index];
+    struct id *key = &w->ids->functions[index];
     const struct model_function *f = &w->p->functions[index];
     if (!id_is_none(*key))
         return *key;
@@ -165,7 +164,7 @@ static struct id function_key(struct writer *w, uint32_t index)
 
 static struct id mapping_key(struct writer *w, uint32_t index)
 {
-    struct id *key = &w->mapping_keys[index];
+    struct id *key = &w->ids->mappings[index];
     const struct model_mapping *m = &w->p->mappings[index];
     if (!id_is_none(*key))
         return *key;
@@ -201,7 +200,7 @@ static struct id location_key(struct writer *w, const struct model_location *l)
 static void write_location(struct writer *w, uint32_t index)
 {
     const struct model_location *l = &w->p->locations[index];
-    struct id key = location_key(w, l), *id = &w->location[index];
+    struct id key = location_key(w, l), *id = &w->ids->locations[index];
     size_t hashed, length;
     bool cached = id_cache_find(w->cache, key, id);
     if (cached && is_written(w, *id))
@@ -225,11 +224,12 @@ static uint64_t write_stack(struct writer *w, size_t sample)
 {
     const uint32_t *stack = model_stack(w->p, sample);
     uint32_t depth = w->p->stack_len[sample];
+    const struct id *locations = w->ids->locations;
     struct id key = id_cache_mix(w->cache, w->stacks_key, both(depth)), known;
     for (uint32_t i = 0; i < depth; i++) {
-        if (id_is_none(w->location[stack[i]]))
+        if (id_is_none(locations[stack[i]]))
             write_location(w, stack[i]);
-        key = id_cache_mix(w->cache, key, w->location[stack[i]]);
+        key = id_cache_mix(w->cache, key, locations[stack[i]]);
     }
     // known: the number, and half of the id.
     bool cached = id_cache_find(w->cache, key, &known);
@@ -237,7 +237,7 @@ static uint64_t write_stack(struct writer *w, size_t sample)
         return known.a;
     w->content.n = 0;
     for (uint32_t i = 0; i < depth; i++)
-        put_id(&w->content, w->location[stack[i]]);
+        put_id(&w->content, locations[stack[i]]);
     struct id id = hash_use(w->scope, USE_STACK, out_result(&w->content));
     known = (struct id){id_hash(w->stack_key, &id, sizeof id).a, id.b};
     id_cache_add(w->cache, key, known);
@@ -274,7 +274,9 @@ static struct id id_of_put(struct writer *w, struct str labels)
     put_u64(&w->content, w->put->is_untimed ? 0 : (uint64_t)w->put->time);
     put_str(&w->content, w->put->id);
     out_str(&w->content, labels);
-    return hash_use(w->scope, USE_PUT, out_result(&w->content));
+    struct id id = hash_use(w->scope, USE_PUT, out_result(&w->content));
+    id.b = w->put->is_untimed ? id.b | UNTIMED_BIT : id.b & ~UNTIMED_BIT;
+    return id;
 }
 
 static struct id write_series(struct writer *w, const struct kind *kind, const struct id *families)
@@ -435,21 +437,40 @@ static struct id scope_of(struct writer *w)
     return hash_use((struct id){0}, USE_SCOPE, out_result(&w->content));
 }
 
+// The ids of a profile: those of the put before if it has the same tables, service and day, so that
+// its rows are in the segment.
+static void prepare_ids(struct row_ids *ids, const struct model_profile *p, struct id scope,
+                        uint16_t day, struct arena *arena)
+{
+    const void *tables[] = {p->strings, p->functions, p->mappings, p->locations, p->lines};
+    const size_t counts[] = {p->strings->n, p->n_functions, p->n_mappings, p->n_locations};
+    _Static_assert(sizeof tables == sizeof ids->tables && sizeof counts == sizeof ids->counts, "");
+    if (ids->strings && id_eq(ids->scope, scope) && ids->day == day &&
+        memcmp(ids->tables, tables, sizeof tables) == 0 &&
+        memcmp(ids->counts, counts, sizeof counts) == 0)
+        return;
+    ids->scope = scope;
+    ids->day = day;
+    memcpy(ids->tables, tables, sizeof tables);
+    memcpy(ids->counts, counts, sizeof counts);
+    ids->strings = arena_array(arena, p->strings->n, sizeof *ids->strings);
+    ids->functions = arena_array(arena, p->n_functions, sizeof *ids->functions);
+    ids->mappings = arena_array(arena, p->n_mappings, sizeof *ids->mappings);
+    ids->locations = arena_array(arena, p->n_locations, sizeof *ids->locations);
+}
+
 void clickhouse_rows(struct clickhouse *c, const struct store_put *put, uint64_t batch,
-                     struct arena *arena, struct put_rows *to)
+                     struct row_ids *ids, struct arena *arena, struct put_rows *to)
 {
     const struct model_profile *p = put->profile;
-    struct writer w = {&c->written, &c->ids, put, p, arena, to, .batch = batch};
+    struct writer w = {&c->written, &c->ids, put, p, arena, to, .batch = batch, .ids = ids};
     *to = (struct put_rows){.day = (uint16_t)(put->time / DAY_NANOS)};
     for (int i = 0; i < N_TABLES; i++)
         out_init_arena(&to->rows[i], arena);
     out_init_arena(&w.content, arena);
-    w.location = arena_array(arena, p->n_locations, sizeof *w.location);
-    w.string_keys = arena_array(arena, p->strings->n, sizeof *w.string_keys);
-    w.function_keys = arena_array(arena, p->n_functions, sizeof *w.function_keys);
-    w.mapping_keys = arena_array(arena, p->n_mappings, sizeof *w.mapping_keys);
     w.service = labels_get(put->labels, put->n_labels, STR("service_name"));
     w.scope = scope_of(&w);
+    prepare_ids(ids, p, w.scope, to->day, arena);
     w.stack_key = clickhouse_stack_key(c);
     w.stacks_key = id_cache_mix(&c->ids, w.scope, w.stack_key);
     struct kind kind;

@@ -81,7 +81,31 @@ static uint32_t hour_at(const struct spool_put *put, enum table table, size_t ro
     return v;
 }
 
-static void sql_tenants(struct sending *s, struct out *sql, uint16_t day)
+static struct id put_id(const struct spool_put *put)
+{
+    return put->n[T_PROFILES] ? id_at(put, T_PROFILES, 0, PROFILE_ID_AT) : (struct id){0};
+}
+
+// Puts of a day: all, or those with a time, or those without.
+struct some_puts {
+    uint16_t day;
+    enum { ALL_PUTS, TIMED_PUTS, UNTIMED_PUTS } kind;
+};
+
+static bool is_one_of(const struct spool_put *put, struct some_puts some)
+{
+    bool untimed = put_id(put).b & UNTIMED_BIT;
+    return put->day == some.day &&
+           (some.kind == ALL_PUTS || untimed == (some.kind == UNTIMED_PUTS));
+}
+
+// Those of each day in two halves.
+static struct some_puts some_puts(const struct sending *s, size_t nth)
+{
+    return (struct some_puts){s->days[nth / 2].day, nth % 2 ? UNTIMED_PUTS : TIMED_PUTS};
+}
+
+static void sql_tenants(struct sending *s, struct out *sql, struct some_puts some)
 {
     struct str *tenants = arena_array(s->arena, s->n, sizeof *tenants);
     size_t n = 0;
@@ -90,7 +114,7 @@ static void sql_tenants(struct sending *s, struct out *sql, uint16_t day)
         size_t j = 0;
         while (j < n && !str_eq(tenants[j], s->puts[i].tenant))
             j++;
-        if (s->puts[i].day != day || j < n)
+        if (!is_one_of(&s->puts[i], some) || j < n)
             continue;
         if (n)
             out_char(sql, ',');
@@ -101,15 +125,17 @@ static void sql_tenants(struct sending *s, struct out *sql, uint16_t day)
 }
 
 // The tenants, families and hours of rows: what an index of ClickHouse finds them by. They are in
-// the same place in samples and profiles.
-static void where_rows(struct sending *s, struct out *sql, enum table table, uint16_t day)
+// the same place in samples and profiles. Puts without a time may have come at any time of the day
+// before; in its first hour, also of the day before it. Senders repeat them within minutes.
+static void where_rows(struct sending *s, struct out *sql, enum table table, struct some_puts some)
 {
     size_t n = 0, cap = 0;
     uint32_t first = UINT32_MAX, last = 0;
     struct id *families = NULL;
     for (size_t i = 0; i < s->n; i++) {
         const struct spool_put *put = &s->puts[i];
-        for (uint32_t j = 0; put->day == day && j < put->n[table]; j++) {
+        uint32_t n_rows = is_one_of(put, some) ? put->n[table] : 0;
+        for (uint32_t j = 0; j < n_rows; j++) {
             uint32_t hour = hour_at(put, table, j);
             struct id family = id_at(put, table, j, FAMILY_AT);
             first = hour < first ? hour : first;
@@ -120,16 +146,15 @@ static void where_rows(struct sending *s, struct out *sql, enum table table, uin
             families[n++] = family;
         }
     }
-    sql_tenants(s, sql, day);
-    out_printf(sql, " AND day = toDate(%u) AND hour >= %u AND hour <= %u AND family IN (", day,
-               first, last);
+    if (some.kind == UNTIMED_PUTS)
+        first = (first ? first - 1 : 0) / 24 * 24;
+    sql_tenants(s, sql, some);
+    out_printf(sql,
+               " AND day >= toDate(%u) AND day <= toDate(%u) AND hour >= %u AND hour <= %u AND "
+               "family IN (",
+               first / 24, some.day, first, last);
     sql_ids(sql, families, id_distinct(families, n));
     out_text(sql, ")");
-}
-
-static struct id put_id(const struct spool_put *put)
-{
-    return put->n[T_PROFILES] ? id_at(put, T_PROFILES, 0, PROFILE_ID_AT) : (struct id){0};
 }
 
 struct own_id {
@@ -150,30 +175,30 @@ static int own_order(const void *a, const void *b)
     return order ? order : x->put < y->put ? -1 : x->put > y->put;
 }
 
-// The ids of the puts of a day; those that are known to be repeated are left out.
-static struct id *day_ids(struct sending *s, uint16_t day, size_t *n)
+// The ids of puts; those that are known to be repeated are left out.
+static struct id *ids_of(struct sending *s, struct some_puts some, size_t *n)
 {
     struct id *ids = arena_array(s->arena, s->n, sizeof *ids);
     *n = 0;
     for (size_t i = 0; i < s->n; i++)
-        if (s->puts[i].day == day && !s->repeated[i] && !id_is_none(put_id(&s->puts[i])))
+        if (is_one_of(&s->puts[i], some) && !s->repeated[i] && !id_is_none(put_id(&s->puts[i])))
             ids[(*n)++] = put_id(&s->puts[i]);
     *n = id_distinct(ids, *n);
     return ids;
 }
 
-static int find_ids(struct sending *s, uint16_t day, struct err *e)
+static int find_ids(struct sending *s, struct some_puts some, struct err *e)
 {
     struct out sql;
     struct unpack rows;
     struct own_id *old = NULL;
     size_t n, n_old = 0, cap = 0;
-    struct id *ids = day_ids(s, day, &n);
+    struct id *ids = ids_of(s, some, &n);
     if (!n)
         return 0;
     out_init_arena(&sql, s->arena);
     out_printf(&sql, "SELECT tenant, id FROM %s.profiles WHERE ", s->c->at.database);
-    where_rows(s, &sql, T_PROFILES, day);
+    where_rows(s, &sql, T_PROFILES, some);
     out_text(&sql, " AND id IN (");
     sql_ids(&sql, ids, n);
     out_printf(&sql, ") AND batch != %llu GROUP BY tenant, id FORMAT RowBinary",
@@ -188,7 +213,7 @@ static int find_ids(struct sending *s, uint16_t day, struct err *e)
         qsort(old, n_old, sizeof *old, own_order);
     for (size_t i = 0; i < s->n && n_old && !code; i++) {
         struct own_id key = {.id = put_id(&s->puts[i]), .tenant = s->puts[i].tenant};
-        if (s->puts[i].day == day && !id_is_none(key.id) &&
+        if (is_one_of(&s->puts[i], some) && !id_is_none(key.id) &&
             bsearch(&key, old, n_old, sizeof key, own_order))
             s->repeated[i] = true;
     }
@@ -211,8 +236,8 @@ static int decide(struct sending *s, struct err *e)
         if (own_cmp(&own[i], &own[i - 1]) == 0)
             s->repeated[own[i].put] = true;
     int code = 0;
-    for (size_t i = 0; i < s->n_days && !code; i++)
-        code = find_ids(s, s->days[i].day, e);
+    for (size_t i = 0; i < 2 * s->n_days && !code; i++)
+        code = find_ids(s, some_puts(s, i), e);
     if (code)
         return code;
     struct pack b = {.arena = s->arena};
@@ -258,7 +283,7 @@ static int count_rows(struct sending *s, enum table table, uint16_t day, uint64_
     out_init_arena(&sql, s->arena);
     out_printf(&sql, "SELECT count() FROM %s.%s WHERE ", s->c->at.database,
                clickhouse_tables[table]);
-    where_rows(s, &sql, table, day);
+    where_rows(s, &sql, table, (struct some_puts){day, ALL_PUTS});
     out_printf(&sql, " AND batch = %llu FORMAT RowBinary", (unsigned long long)s->f->batch);
     return clickhouse_number(s->c, out_result(&sql), n, e);
 }
@@ -379,19 +404,19 @@ static int confirm_days(struct sending *s, struct err *e)
     return err_set(e, "a day that rows belong to is being dropped from %s", s->c->at.database);
 }
 
-// Of a day that is sent: whether another server sent some of it at the same time.
-static int find_doubles(struct sending *s, uint16_t day, struct err *e)
+// Of puts that are sent: whether another server sent some of them at the same time.
+static int find_doubles(struct sending *s, struct some_puts some, struct err *e)
 {
     struct out sql;
     struct unpack rows;
     uint64_t own = 0;
     size_t n;
-    struct id *ids = day_ids(s, day, &n);
+    struct id *ids = ids_of(s, some, &n);
     if (!n)
         return 0;
     out_init_arena(&sql, s->arena);
     voids_select(s->c, &sql);
-    where_rows(s, &sql, T_PROFILES, day);
+    where_rows(s, &sql, T_PROFILES, some);
     out_text(&sql, " AND id IN (");
     sql_ids(&sql, ids, n);
     out_text(&sql, ")");
@@ -417,7 +442,8 @@ static void list_days(struct sending *s)
     }
 }
 
-static int send_puts(struct sending *s, struct err *e)
+// Not part of the function that catches jumps: its variables would be clobbered there.
+static __attribute__((noinline)) int send_puts(struct sending *s, struct err *e)
 {
     list_days(s);
     int code = decide(s, e);
@@ -432,8 +458,8 @@ static int send_puts(struct sending *s, struct err *e)
             code = send_table(s, (enum table)table, s->days[i].day, e);
     if (!code)
         code = confirm_days(s, e);
-    for (size_t i = 0; i < s->n_days && !code; i++)
-        code = find_doubles(s, s->days[i].day, e);
+    for (size_t i = 0; i < 2 * s->n_days && !code; i++)
+        code = find_doubles(s, some_puts(s, i), e);
     return code;
 }
 

@@ -174,7 +174,7 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
     struct unpack rows;
     *f = (struct finding){0};
     s.typed = select->type.n && type_id_parse(select->type, &s.type);
-    spool_flush(&c->spool, FLUSH_NANOS);
+    spool_flush(&c->spool, FLUSH_NANOS, arena_budget(arena));
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
         arena_caught(arena, e);

@@ -25,6 +25,8 @@
 // is busy with the one before, it grows.
 enum { ENOUGH_ROWS = 10000, LARGEST_SEGMENT = 16 << 20 };
 #define LONGEST_WAIT INT64_C(1000000000)
+// Between looks at the budget of who waits for the sender.
+#define LOOK_NANOS INT64_C(50000000)
 
 struct head {
     uint32_t length, kind;
@@ -450,17 +452,21 @@ int spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct
     return code;
 }
 
-void spool_flush(struct spool *s, int64_t nanos)
+void spool_flush(struct spool *s, int64_t nanos, struct budget *budget)
 {
     int64_t until = now() + nanos;
-    pthread_mutex_lock(&s->lock);
+    budget_rest(budget);
+    if (budget_lock(budget, &s->lock))
+        return;
     uint64_t target = s->next_seq - 1;
     if (s->open && s->open->seq == target && !s->open->bytes)
         target--;
-    while (s->done_seq < target && !s->failing && !s->stopping && now() < until) {
+    while (s->done_seq < target && !s->failing && !s->stopping && now() < until &&
+           (!budget || budget_check(budget) == BUDGET_OK)) {
+        int64_t look = now() + LOOK_NANOS;
         s->flush = true;
         pthread_cond_signal(&s->work);
-        wait_until(&s->sent, &s->lock, until);
+        wait_until(&s->sent, &s->lock, budget && look < until ? look : until);
     }
     pthread_mutex_unlock(&s->lock);
 }

@@ -62,14 +62,14 @@ int voids_ask(struct clickhouse *c, struct str tenant, uint32_t first_day, uint3
 void voids_select(struct clickhouse *c, struct out *sql)
 {
     out_printf(sql,
-               "SELECT toUInt32(toUInt16(any(day))), tenant, any(series), any(ts), "
-               "groupUniqArray(batch) AS b FROM %s.profiles WHERE ",
+               "SELECT tenant, groupArray(toUInt32(toUInt16(day))), groupArray(series), "
+               "groupArray(ts), groupArray(batch) FROM %s.profiles WHERE first = 1 AND ",
                c->at.database);
 }
 
 void voids_group(struct out *sql)
 {
-    out_text(sql, " GROUP BY tenant, id HAVING length(b) > 1 FORMAT RowBinary");
+    out_text(sql, " GROUP BY tenant, id HAVING uniqExact(batch) > 1 FORMAT RowBinary");
 }
 
 static int void_order(const void *a, const void *b)
@@ -84,30 +84,62 @@ static int void_order(const void *a, const void *b)
     return str_cmp(x->tenant, y->tenant);
 }
 
+// The rows of one put, of which a batch has one.
+struct double_put {
+    size_t n;
+    uint32_t *days;
+    struct void_put *rows;
+};
+
+// Arrays of one length: the days, series, times and batches. False: found is bad.
+static bool read_double(struct unpack *found, struct arena *arena, struct double_put *d)
+{
+    struct str tenant = unpack_str(found);
+    for (int column = 0; column < 4; column++) {
+        size_t n = unpack_count(found);
+        if (column == 0) {
+            d->n = n;
+            d->days = arena_array(arena, n, sizeof *d->days);
+            d->rows = arena_array(arena, n, sizeof *d->rows);
+        } else if (n != d->n) {
+            unpack_fail(found);
+        }
+        for (size_t i = 0; i < n && !found->bad; i++) {
+            struct void_put *v = &d->rows[i];
+            v->tenant = tenant;
+            if (column == 0)
+                d->days[i] = row_u32(found);
+            else if (column == 1)
+                v->series = row_id(found);
+            else if (column == 2)
+                v->ts = (int64_t)row_u64(found);
+            else
+                v->batch = row_u64(found);
+        }
+    }
+    return !found->bad;
+}
+
 int voids_write(struct clickhouse *c, struct unpack *found, const struct void_put *known, size_t n,
                 uint64_t batch, struct arena *arena, uint64_t *own, struct err *e)
 {
     struct pack rows = {.arena = arena};
-    while (found->p < found->end && !found->bad) {
-        uint16_t day = (uint16_t)row_u32(found);
-        struct void_put v = {.tenant = unpack_str(found)};
-        v.series = row_id(found);
-        v.ts = (int64_t)row_u64(found);
-        size_t n_batches = unpack_count(found);
-        uint64_t *batches = arena_array(arena, n_batches, sizeof *batches);
-        for (size_t i = 0; i < n_batches; i++)
-            batches[i] = row_u64(found);
-        n_batches = found->bad ? 0 : sql_distinct(batches, n_batches);
-        for (size_t i = 1; i < n_batches; i++) {
-            v.batch = batches[i];
-            if (n && bsearch(&v, known, n, sizeof v, void_order))
+    struct double_put d;
+    while (found->p < found->end && read_double(found, arena, &d)) {
+        uint64_t least = UINT64_MAX;
+        for (size_t i = 0; i < d.n; i++)
+            least = d.rows[i].batch < least ? d.rows[i].batch : least;
+        for (size_t i = 0; i < d.n; i++) {
+            const struct void_put *v = &d.rows[i];
+            uint16_t day = (uint16_t)d.days[i];
+            if (v->batch == least || (n && bsearch(v, known, n, sizeof *v, void_order)))
                 continue;
             pack_bytes(&rows, &day, sizeof day);
-            pack_str(&rows, v.tenant);
-            pack_bytes(&rows, &v.series, sizeof v.series);
-            pack_bytes(&rows, &v.ts, sizeof v.ts);
-            pack_bytes(&rows, &v.batch, sizeof v.batch);
-            *own += v.batch == batch;
+            pack_str(&rows, v->tenant);
+            pack_bytes(&rows, &v->series, sizeof v->series);
+            pack_bytes(&rows, &v->ts, sizeof v->ts);
+            pack_bytes(&rows, &v->batch, sizeof v->batch);
+            *own += v->batch == batch;
         }
     }
     struct str all = {(const char *)rows.p, rows.n};

@@ -6,9 +6,9 @@
 struct waiting_tenant {
     char name[151];
     size_t bytes, n;
-    size_t taken;   // cost, into the batch that is being made
-    int64_t newest; // day that waits, of whole requests
-    uint64_t turn;  // when it was last its turn
+    size_t taken[2]; // cost, into the batch that is being made: of new requests, of later ones
+    int64_t newest;  // day that waits, of whole requests
+    uint64_t turn;   // when it was last its turn
     struct waiting_tenant *next;
 };
 
@@ -70,7 +70,7 @@ static size_t cost_of(const struct store_request *r)
 static void begin_batch(struct commit_queue *q)
 {
     for (struct waiting_tenant *t = q->tenants; t; t = t->next) {
-        t->taken = 0;
+        t->taken[0] = t->taken[1] = 0;
         t->newest = INT64_MIN;
     }
     for (const struct store_request *r = q->first; r; r = r->next)
@@ -110,20 +110,22 @@ static size_t take_out(struct store_request **at, struct store_request **request
 }
 
 // Each tenant has its share, so that one with much to store does not hold up the others: their
-// first request is taken if it is within the share, however much was taken before it.
+// first request is taken if it is within the share, however much was taken before it. Requests that
+// come again have shares of their own: their days may still be locked.
 static size_t take_shares(struct commit_queue *q, struct store_request **requests, size_t most)
 {
-    size_t n = 0, cost = 0, share = BATCH_COST / (q->n_tenants ? q->n_tenants : 1);
+    size_t n = 0, cost[2] = {0}, share = BATCH_COST / (q->n_tenants ? q->n_tenants : 1);
     struct store_request **at = &q->first;
     while (*at && n < most) {
         struct store_request *r = *at;
-        size_t after = r->tenant->taken + cost_of(r);
-        if (takes_turns(r) || (after > share && (r->tenant->taken || cost >= BATCH_COST))) {
+        bool later = r->later != 0;
+        size_t *taken = &r->tenant->taken[later], after = *taken + cost_of(r);
+        if (takes_turns(r) || (after > share && (*taken || cost[later] >= BATCH_COST))) {
             at = &r->next;
             continue;
         }
-        r->tenant->taken = after;
-        cost += cost_of(r);
+        *taken = after;
+        cost[later] += cost_of(r);
         n = take_out(at, requests, n);
     }
     return n;

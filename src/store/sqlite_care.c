@@ -159,15 +159,19 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
     }
     int64_t today = day_of(lite->options.clock());
     int failed = 0;
+    // Old days that nobody writes to are looked at once. Now: what comes up meanwhile is for the
+    // next time.
+    pthread_mutex_lock(&lite->write);
+    bool all_days = all || !lite->all_days_seen;
+    lite->all_days_seen = !code;
+    pthread_mutex_unlock(&lite->write);
     for (size_t i = 0; i < n && !code && !lite->stopping; i++) {
-        // Old days that nobody writes to were looked at once.
         bool open = false;
         pthread_mutex_lock(&lite->write);
         for (const struct day *d = lite->days; d; d = d->next)
             open |= d->number == days[i].number && str_eq(str_from(d->tenant), days[i].tenant);
-        open |= !lite->all_days_seen;
         pthread_mutex_unlock(&lite->write);
-        if (!open && !all && days[i].number < today - 1 &&
+        if (!open && !all_days && days[i].number < today - 1 &&
             !hours_are_due(lite, days[i].tenant, days[i].number))
             continue;
         // What fails has been noted: the other days go on.
@@ -177,11 +181,6 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
             failed = result;
             *e = why;
         }
-    }
-    if (!code) {
-        pthread_mutex_lock(&lite->write);
-        lite->all_days_seen = true;
-        pthread_mutex_unlock(&lite->write);
     }
     pthread_mutex_unlock(&lite->care);
     arena_free(arena);

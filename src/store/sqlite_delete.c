@@ -82,6 +82,14 @@ static int delete_slice(struct db *db, int64_t service, bool *done, int64_t *pro
     return *done ? run_with_id(db, "DELETE FROM service WHERE id=?", service, &changes, e) : code;
 }
 
+// Maintenance looks for what is marked in all days, the next time.
+static void leave_the_rest(struct lite *lite)
+{
+    pthread_mutex_lock(&lite->write);
+    lite->all_days_seen = false;
+    pthread_mutex_unlock(&lite->write);
+}
+
 // Deletes the rows of a service that is marked. resumed: by maintenance, which leaves services to
 // those who delete them now.
 static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int64_t number,
@@ -96,6 +104,7 @@ static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int6
         int code = lite_begin(lite, db, tenant, number, e);
         if (!code && resumed && lite->n_deleting) {
             db_rollback(db);
+            leave_the_rest(lite);
             return 0;
         }
         if (!code)
@@ -248,11 +257,8 @@ int sqlite_delete_service(void *driver, struct str tenant, struct str service, u
             note_failure(lite, delete_in_day(lite, tenant, days[i], services[i], n, &why), &why,
                          &failed, e);
     lite->n_deleting--;
-    if (failed) { // maintenance looks for what is marked
-        pthread_mutex_lock(&lite->write);
-        lite->all_days_seen = false;
-        pthread_mutex_unlock(&lite->write);
-    }
+    if (failed)
+        leave_the_rest(lite);
     free(services);
     arena_free(arena);
     return failed;

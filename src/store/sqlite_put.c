@@ -12,7 +12,7 @@ struct batch {
 };
 
 // The symbols of a service cannot be read: nobody but this request fails.
-enum { SERVICE_DAMAGED = 1 };
+enum { SERVICE_DAMAGED = STORE_LATER + 1 };
 
 // A new one only now and then: memory from the kernel is slow. But before it is larger than what a
 // processor's cache and arena_keep hold.
@@ -311,7 +311,7 @@ static void put_request(struct batch *batch, struct store_request *r)
             code = put_into(batch, day, &r->puts[i], r, &r->error);
             if (code == SERVICE_DAMAGED)
                 code = STORE_FAILED;
-            else if (code && (code != STORE_BUSY || day->failed))
+            else if (code && code != STORE_LATER && (code != STORE_BUSY || day->failed))
                 fail_day(day, code, &r->error);
         }
     }

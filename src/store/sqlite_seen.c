@@ -125,7 +125,8 @@ static struct id put_hash(const struct day *day, const struct store_put *put, st
 }
 
 // A put without a time that is sent again after midnight comes into another day. Senders do so
-// within minutes: later, the day before is not opened for it.
+// within minutes: later, the day before is not opened for it. STORE_LATER; where the day before
+// cannot be read, the put is stored: that says nothing about today.
 static int came_yesterday(struct lite *lite, const struct store_put *put, struct str labels,
                           bool *came, struct err *e)
 {
@@ -134,21 +135,18 @@ static int came_yesterday(struct lite *lite, const struct store_put *put, struct
     int code = put->time % DAY_NANOS < HOUR_NANOS
                    ? day_open(lite, put->tenant, day_of(put->time) - 1, false, &day, e)
                    : 0;
-    if (code == STORE_LATER)
-        return code;
-    if (code || !day || day->failed) // it cannot be read: the put is stored
-        return 0;
+    if (code || !day || day->failed)
+        return code == STORE_LATER ? code : 0;
     struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
     code = seen_deletions(day, service, &deletions, e);
     sqlite3_stmt *q =
         code ? NULL : db_prepare(&day->db, "SELECT hour FROM seen WHERE id=?", &code, e);
     if (!q)
-        return code;
+        return 0;
     struct id of = put_hash(day, put, labels, deletions);
     bind_id(q, 1, &of);
-    code = read_hour(&day->db, q, &hour, e);
-    *came = hour != 0;
-    return code;
+    *came = read_hour(&day->db, q, &hour, e) == 0 && hour != 0;
+    return 0;
 }
 
 int seen_add(struct lite *lite, struct day *day, const struct store_put *put, struct str labels,

@@ -277,9 +277,50 @@ const struct elf_section *elf_find(const struct elf *elf, const char *name)
     return NULL;
 }
 
+// How a section is compressed.
+struct packing {
+    unsigned kind; // the ELFCOMPRESS number
+    struct bytes in;
+    uint64_t size; // once it is unpacked; 0: nobody can mean that
+};
+
+// deflate reaches 1032 to 1 and no more; zstd can lie further, up to what is sane.
+static struct packing new_packing(unsigned kind, struct bytes in, uint64_t size)
+{
+    uint64_t most = kind == ELFCOMPRESS_ZLIB ? (uint64_t)in.n * 1032 + 64 : UINT64_C(1) << 34;
+    return (struct packing){kind, in, size > most ? 0 : size};
+}
+
+// False: raw, the section's bytes in the file, is what it holds.
+static bool find_packing(const struct elf_section *section, struct bytes raw, struct packing *p)
+{
+    if (section->flags & SHF_COMPRESSED) {
+        Elf64_Chdr h;
+        *p = (struct packing){0};
+        if (raw.n < sizeof h)
+            return true;
+        bytes_need(raw, 0, sizeof h);
+        memcpy(&h, raw.p, sizeof h);
+        struct bytes in = {raw.p + sizeof h, raw.n - sizeof h, raw.view};
+        *p = new_packing(h.ch_type, in, h.ch_size);
+        return true;
+    }
+    if (!str_starts(section->name, STR(".zdebug_")) || raw.n <= 12)
+        return false;
+    bytes_need(raw, 0, 12);
+    if (memcmp(raw.p, "ZLIB", 4) != 0)
+        return false;
+    uint64_t size = 0;
+    for (int i = 4; i < 12; i++)
+        size = size << 8 | raw.p[i];
+    struct bytes in = {raw.p + 12, raw.n - 12, raw.view};
+    *p = new_packing(ELFCOMPRESS_ZLIB, in, size);
+    return true;
+}
+
 // Unpacks once; a failure is remembered as no bytes.
-static struct bytes elf_unpack(struct elf *elf, const struct elf_section *section, unsigned kind,
-                               struct bytes in, uint64_t size)
+static struct bytes elf_unpack(struct elf *elf, const struct elf_section *section,
+                               const struct packing *p)
 {
     for (struct elf_unpacked *u = elf->unpacked; u; u = u->next)
         if (u->section == section)
@@ -290,47 +331,40 @@ static struct bytes elf_unpack(struct elf *elf, const struct elf_section *sectio
     u->section = section;
     u->next = elf->unpacked;
     elf->unpacked = u;
-    // deflate reaches 1032 to 1 and no more; zstd can lie further, up to what is sane.
-    uint64_t most = kind == ELFCOMPRESS_ZLIB ? (uint64_t)in.n * 1032 + 64 : UINT64_C(1) << 34;
-    if (size == 0 || size > most || (elf->limit && elf->memory + size > elf->limit))
+    if (p->size == 0 || (elf->limit && elf->memory + page_up(p->size) > elf->limit))
         return u->bytes;
-    uint8_t *out = arena_map(page_up(size));
+    uint8_t *out = arena_map(page_up(p->size));
     if (!out)
         return u->bytes;
-    if (!inflate_section(kind, in, out, size, elf->flags)) {
-        munmap(out, page_up(size));
+    if (!inflate_section(p->kind, p->in, out, p->size, elf->flags)) {
+        munmap(out, page_up(p->size));
         return u->bytes;
     }
-    elf->memory += page_up(size);
-    u->bytes = (struct bytes){out, size, NULL};
+    elf->memory += page_up(p->size);
+    u->bytes = (struct bytes){out, p->size, NULL};
     return u->bytes;
 }
 
 struct bytes elf_section_bytes(struct elf *elf, const struct elf_section *section)
 {
+    struct packing p;
     if (!section || section->type == SHT_NOBITS)
         return (struct bytes){0};
     struct bytes raw = image_part(elf, section->offset, section->size);
-    if (section->flags & SHF_COMPRESSED) {
-        Elf64_Chdr h;
-        if (raw.n < sizeof h)
-            return (struct bytes){0};
-        bytes_need(raw, 0, sizeof h);
-        memcpy(&h, raw.p, sizeof h);
-        struct bytes in = {raw.p + sizeof h, raw.n - sizeof h, raw.view};
-        return elf_unpack(elf, section, h.ch_type, in, h.ch_size);
+    return find_packing(section, raw, &p) ? elf_unpack(elf, section, &p) : raw;
+}
+
+size_t elf_unpacked_size(const struct elf *elf)
+{
+    size_t total = 0;
+    for (uint32_t i = 0; i < elf->n_sections; i++) {
+        const struct elf_section *section = &elf->sections[i];
+        struct packing p;
+        if (section->type != SHT_NOBITS &&
+            find_packing(section, image_part(elf, section->offset, section->size), &p))
+            total += page_up(p.size);
     }
-    if (!str_starts(section->name, STR(".zdebug_")) || raw.n <= 12)
-        return raw;
-    bytes_need(raw, 0, 12);
-    if (!memcmp(raw.p, "ZLIB", 4)) {
-        uint64_t size = 0;
-        for (int i = 4; i < 12; i++)
-            size = size << 8 | raw.p[i];
-        struct bytes in = {raw.p + 12, raw.n - 12, raw.view};
-        return elf_unpack(elf, section, ELFCOMPRESS_ZLIB, in, size);
-    }
-    return raw;
+    return total;
 }
 
 struct bytes elf_bytes(struct elf *elf, const char *name)

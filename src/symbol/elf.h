@@ -59,6 +59,8 @@ struct bytes elf_section_bytes(struct elf *elf, const struct elf_section *sectio
 // Sections that would take more than this in all are not unpacked; without a call there is no
 // such limit.
 void elf_limit_unpacking(struct elf *elf, size_t bytes);
+// Bytes that all compressed sections would take unpacked, by what the file says.
+size_t elf_unpacked_size(const struct elf *elf);
 // Bytes of anonymous memory that unpacked sections and pages of the file take.
 size_t elf_memory(const struct elf *elf);
 // Bytes of pages that elf_forget_pages would give back; pointers into the file then point at zeros,

@@ -237,6 +237,22 @@ static void is_bounded(void **state)
     assert_int_equal(a.retry_after, 9);
 }
 
+// An answer is charged to the request's budget while it arrives.
+static void is_charged(void **state)
+{
+    const struct hostile *h = *state;
+    struct budget b = {.account = {.owner = "this request", .limit = 4 << 20}};
+    struct net_answer a = ask(h, "/endless", (struct net_request){.limit = 1 << 30, .budget = &b});
+    assert_int_equal(a.status, 0);
+    assert_non_null(strstr(a.error.message, "no memory"));
+    assert_int_equal(b.failed, BUDGET_NO_MEMORY);
+    assert_in_range(b.account.peak, 2 << 20, 4 << 20);
+    assert_int_equal(b.account.held, 0);
+    a = ask(h, "/fine", (struct net_request){.budget = &b});
+    assert_int_equal(a.status, 200);
+    assert_int_equal(b.account.held, 0);
+}
+
 static void redirects(void **state)
 {
     struct hostile *h = *state;
@@ -290,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_nothing_that_has_come),
         HOSTILE(is_bounded),
+        HOSTILE(is_charged),
         HOSTILE(redirects),
         HOSTILE(the_largest_ends),
     };

@@ -135,6 +135,31 @@ static void test_small_ones_do_not_wait(void **state)
     end_batch(&q, n);
 }
 
+// Requests of a locked day come again and again: neither other tenants nor other days of the same
+// tenant wait for them.
+static void test_later_ones_hold_up_nobody(void **state)
+{
+    struct commit_queue q;
+    struct store_request locked[2], today, other;
+    commit_queue_init(&q, 48 * MIB);
+    for (int i = 0; i < 2; i++)
+        add(&q, &locked[i], "a", 17 * MIB, 1, 1000);
+    add(&q, &today, "a", 10 * MIB, 1, 1001);
+    add(&q, &other, "b", 10 * MIB, 1, 1000);
+    size_t n, left = 2;
+    for (int64_t now = 1; now < 5; now++) {
+        n = take(&q);
+        for (size_t i = 0; i < n; i++)
+            taken[i]->code = taken[i] == &today || taken[i] == &other ? 0 : STORE_LATER;
+        n = commit_queue_return(&q, taken, n, now);
+        end_batch(&q, n);
+        left -= n;
+    }
+    assert_int_equal(left, 0);
+    while ((n = take(&q)))
+        end_batch(&q, n);
+}
+
 static bool is_full(const struct commit_queue *q, const char *tenant, size_t bytes)
 {
     struct err e;
@@ -230,6 +255,7 @@ int main(void)
         cmocka_unit_test(test_midnight),
         cmocka_unit_test(test_puts_have_a_share),
         cmocka_unit_test(test_small_ones_do_not_wait),
+        cmocka_unit_test(test_later_ones_hold_up_nobody),
         cmocka_unit_test(test_shares_of_memory),
         cmocka_unit_test(test_larger_than_the_limit),
         cmocka_unit_test(test_parts),

@@ -644,6 +644,80 @@ static void test_a_locked_day_is_opened_later(void **state)
     assert_int_equal(number_of(f, "PRAGMA auto_vacuum"), 2);
 }
 
+static int put_untimed(struct fixture *f, int64_t time, const char *id, struct err *e)
+{
+    struct arena *arena = arena_new(0);
+    struct store_put p =
+        put_of(arena, TENANT, "a", time, profile_make(arena, &SHAPE, PROFILE_CPU, 1));
+    p.id = str_from(id);
+    p.is_untimed = true;
+    int code = store_put(f->store, &p, 1, e);
+    arena_free(arena);
+    return code;
+}
+
+// After midnight, ids of puts without a time are looked for in the day before. One that has to be
+// migrated first is waited for.
+static void test_ids_of_an_older_yesterday(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    must(put_untimed(f, T0 + DAY - SECOND, "one", &e), &e);
+    change(f, "2024-10-04", MAKE_OLD);
+    must(put_untimed(f, T0 + DAY + SECOND, "two", &e), &e);
+    must(put_untimed(f, T0 + DAY + 2 * SECOND, "two", &e), &e);
+    assert_int_equal(total_of(f, TENANT, NULL).n, 2);
+    assert_int_equal(number_of(f, "PRAGMA user_version"), 3);
+}
+
+// Spoils all leaves of a day's ids but the first, which has the key.
+static void spoil_ids(struct fixture *f, const char *day)
+{
+    char path[256];
+    sqlite3 *handle;
+    sqlite3_stmt *q;
+    uint8_t bytes[4096];
+    int n = 0;
+    memset(bytes, 0xff, sizeof bytes);
+    change(f, day,
+           "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i < 2000) "
+           "INSERT INTO seen SELECT CAST(zeroblob(8) || randomblob(8) AS BLOB), 1 << 30 FROM n");
+    store_close(f->store);
+    f->store = NULL;
+    snprintf(path, sizeof path, "%s/tenants/anonymous/%s.db", f->dir, day);
+    assert_int_equal(sqlite3_open(path, &handle), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(handle,
+                                        "SELECT pageno FROM dbstat WHERE name='seen' AND "
+                                        "pagetype='leaf' ORDER BY path",
+                                        -1, &q, NULL),
+                     SQLITE_OK);
+    FILE *file = fopen(path, "r+");
+    for (; sqlite3_step(q) == SQLITE_ROW; n++) {
+        fseek(file, (sqlite3_column_int(q, 0) - 1) * (long)sizeof bytes, SEEK_SET);
+        if (n)
+            assert_int_equal(fwrite(bytes, 1, sizeof bytes, file), sizeof bytes);
+    }
+    assert_true(n > 2);
+    fclose(file);
+    sqlite3_finalize(q);
+    sqlite3_close(handle);
+    reopen(f);
+}
+
+// If the day before is damaged, today is not to blame.
+static void test_ids_of_a_damaged_yesterday(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    must(put(f, TENANT, "a", T0, 1, &e), &e);
+    must(put(f, TENANT, "a", T0 + DAY, 1, &e), &e);
+    spoil_ids(f, "2024-10-04");
+    must(put_untimed(f, T0 + DAY + SECOND, "one", &e), &e);
+    must(put(f, TENANT, "a", T0 + DAY + 2 * SECOND, 1, &e), &e);
+    assert_false(exists(f, "2024-10-05.db.damaged-1"));
+    assert_int_equal(total_of(f, TENANT, NULL).n, 4);
+}
+
 // The driver in place of the store.
 static struct lite *open_driver(struct fixture *f, const struct store_driver **driver)
 {
@@ -693,6 +767,11 @@ static void test_migration_holds_up_nobody(void **state)
     driver->close(lite);
 }
 
+static int64_t now_of_days(void)
+{
+    return T0 + 10 * DAY;
+}
+
 // A deletion that the end of the process interrupts: nobody sees the rest, and maintenance deletes
 // it.
 static void test_an_interrupted_deletion(void **state)
@@ -725,6 +804,30 @@ static void test_an_interrupted_deletion(void **state)
     assert_int_equal(number_of(f, "SELECT count(*) FROM series"), 2);
     assert_int_equal(total_of(f, TENANT, NULL).n, 3);
     must(store_check(f->store, note, NULL, &e), &e);
+}
+
+// Maintenance leaves marked services alone while somebody deletes one, and comes back for them.
+static void test_the_rest_of_a_deletion(void **state)
+{
+    struct fixture *f = *state;
+    const struct store_driver *driver;
+    struct err e;
+    uint64_t n;
+    must(put(f, TENANT, "a", T0, 1, &e), &e);
+    must(put(f, TENANT, "b", T0, 1, &e), &e);
+    struct lite *lite = open_driver(f, &driver);
+    lite->options.clock = now_of_days;
+    must(sqlite_maintain(lite, false, &e), &e);
+    lite->stopping = true;
+    assert_int_equal(sqlite_delete_service(lite, TENANT, STR("a"), &n, &e), STORE_BUSY);
+    lite->stopping = false;
+    lite->n_deleting++;
+    must(sqlite_maintain(lite, false, &e), &e);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM service"), 2);
+    lite->n_deleting--;
+    must(sqlite_maintain(lite, false, &e), &e);
+    assert_int_equal(number_of(f, "SELECT count(*) FROM service"), 1);
+    driver->close(lite);
 }
 
 static void *put_again_and_again(void *arg)
@@ -1010,8 +1113,11 @@ int main(int argc, char **argv)
         TEST(test_days_of_other_formats),
         TEST(test_older_days_are_migrated),
         TEST(test_a_locked_day_is_opened_later),
+        TEST(test_ids_of_an_older_yesterday),
+        TEST(test_ids_of_a_damaged_yesterday),
         TEST(test_migration_holds_up_nobody),
         TEST(test_an_interrupted_deletion),
+        TEST(test_the_rest_of_a_deletion),
         TEST(test_put_while_deleting),
         TEST(test_readers_of_a_full_disk),
         TEST(test_changes_under_a_reader),

@@ -143,15 +143,25 @@ def flood_headers(server, lines, end):
                 time.sleep(0.001)
 
 
-@scenario('10,000 connections')
-def many_connections(ctx):
+@contextlib.contextmanager
+def many_descriptors(most):
+    """How many sockets the test may open, and the limit of the server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    n = min(10000, hard - 2000)
+    n = min(most, hard - 2000)
     if n < 500:
         raise Skip(f'only {hard} descriptors are allowed')
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    sockets = []
     try:
+        yield n, hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@scenario('10,000 connections')
+def many_connections(ctx):
+    sockets = []
+    with many_descriptors(10000) as (n, hard), contextlib.ExitStack() as at_end:
+        at_end.callback(lambda: [s.close() for s in sockets])
         with Crowd(ctx, {'connections': n + 1000}, files=hard) as c:
             # While they come, a new client waits in the kernel's queue behind them.
             with c.attack(f'{n} connections come', skip=('fresh',)):
@@ -164,10 +174,6 @@ def many_connections(ctx):
             for s in sockets:
                 reset(s)
             ctx.check('descriptors are closed', until(lambda: c.server.descriptors() < 200, 10), c.server.descriptors())
-    finally:
-        for s in sockets:
-            s.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @scenario('connection limit')
@@ -187,6 +193,36 @@ def connection_limit(ctx):
         for s in sockets:
             reset(s)
         ctx.same('and afterwards', until(lambda: c.server.post('/ready', None, timeout=2, method='GET')[0] == 200, 10), True)
+
+
+@scenario('idle connections and memory')
+def idle_crowd(ctx):
+    """A connection that is kept takes 32 KiB once it has had a request: a server with little memory keeps fewer."""
+    with many_descriptors(4000) as (n, hard), Crowd(ctx, {'process_memory': '256MiB', 'memory': '64MiB'}, files=hard) as c:
+        sockets = []
+        with c.attack('idle connections', memory=ctx.memory if ctx.sanitized else 96, skip=('fresh',)):
+            for _ in range(n):
+                s = c.server.socket()
+                send_quietly(s, head('GET', '/ready'))
+                with contextlib.suppress(OSError):
+                    s.recv(4096)
+                sockets.append(s)
+        for s in sockets:
+            reset(s)
+
+
+@scenario('half bodies on all connections')
+def crowded_bodies(ctx):
+    """Twice as many half bodies of one tenant as connections are kept: new clients are served at once."""
+    with Crowd(ctx, {'connections': 200}) as c:
+        sockets = []
+        with c.attack('half bodies', least=3):
+            for _ in range(600):
+                s = c.server.socket()
+                send_quietly(s, head('POST', PUSH, BAD, 2000, 'Content-Type: application/proto') + b'a')
+                sockets.append(s)
+        for s in sockets:
+            reset(s)
 
 
 STATUS_LINE = re.compile(rb'HTTP/1\.[01] \d\d\d ')

@@ -9,9 +9,10 @@ import sqlite3
 import subprocess
 import threading
 import time
+import zlib
 
 from clients import push_body
-from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, at_once, bearer, labels_of
+from crowd import AUTH, BAD, CPU, GOOD, HOUR, JSON, PROTO, PUSH, QUERIER, Crowd, at_once, bearer, labels_of, last_hour
 from faults import BROKEN, FULL, READ_ONLY, Faults
 from harness import Profile, cpu_profile, field, message, packed, temporary, until
 from scenario import Skip, scenario
@@ -174,6 +175,36 @@ def debug_file_quota(ctx):
         ctx.check('an honest upload of the same tenant is taken', status == 200, (status, data[:150]))
         status, data = c.server.post('/api/v1/debuginfo/upload', elf, {**OCTETS, **bearer(GOOD)})
         ctx.check('one of another tenant, too', status == 200, (status, data[:150]))
+
+
+def zeros(size):
+    """A section of zeros, as objcopy compressed them once: .zdebug_NAME."""
+    deflate = zlib.compressobj(1)
+    return b'ZLIB' + size.to_bytes(8, 'big') + b''.join(deflate.compress(bytes(1 << 20)) for _ in range(size >> 20)) + deflate.flush()
+
+
+@scenario('debug file bombs')
+def debug_file_bomb(ctx):
+    """A debug file of some MB whose sections are larger than all memory: its names are not found, and that is all."""
+    with Crowd(ctx) as c:
+        folder, h = c.folder.name, bearer(BAD)
+        debug_file(folder)
+        with open(f'{folder}/section', 'wb') as file:
+            file.write(zeros(900 << 20))
+        if subprocess.run(['objcopy', '--remove-section=.debug_str', '--add-section', f'.zdebug_str={folder}/section',
+                           f'{folder}/d.elf', f'{folder}/bomb.elf']).returncode:
+            raise Skip('no objcopy')
+        with open(f'{folder}/bomb.elf', 'rb') as file:
+            bomb = file.read()
+        status, data = c.server.post('/api/v1/debuginfo/upload', bomb, {**h, **OCTETS})
+        ctx.check('upload', status == 200, (status, data[:200]))
+        p = Profile([('samples', 'count'), ('cpu', 'nanoseconds')], ('cpu', 'nanoseconds', 1), time=time.time_ns(), duration=10**9)
+        p.sample([p.location([], p.mapping(0x400000, 0x500000, 0, '/bin/d', json.loads(data)['buildId']), 0x401139)], [1, 1])
+        ctx.check('push', c.server.post(PUSH, push_body(labels_of('x'), p.bytes()), {**PROTO, **h})[0] == 200)
+        with c.attack('names of a bomb', memory=400):
+            query = json.dumps({**last_hour(), 'profileTypeID': CPU, 'labelSelector': '{}'}).encode()
+            results = at_once([lambda: c.server.post(QUERIER + 'SelectMergeStacktraces', query, {**JSON, **h})[0]] * 4)
+        ctx.same('queries are answered', results, [200] * 4)
 
 
 @scenario(15, measures=False, waits=True)
