@@ -20,7 +20,6 @@
 
 enum {
     LEAST_BYTES = 64 << 10, // with libkiln.a handlers of the program run there as well
-    GUARD_BYTES = 4096,     // the lowest
     MOST_AT_ONCE = 16,      // stacks in one mapping
     MOST_SLABS = CAPTURE_MAX_THREADS / MOST_AT_ONCE + 8,
     // Of guards that take a mapping each, of which a process has 65,530.
@@ -39,7 +38,7 @@ static pthread_mutex_t stacks_lock = PTHREAD_MUTEX_INITIALIZER; // guards what f
 static struct signal_stack *stacks; // room for CAPTURE_MAX_THREADS, which takes memory when used
 static _Atomic uint32_t n_stacks;
 static uint32_t free_stack;
-static size_t stack_bytes;
+static size_t stack_bytes, guard_bytes; // a guard is the lowest part of its stack
 
 // What was mapped at once, for handlers that look for a stack.
 static struct {
@@ -55,7 +54,8 @@ static bool set_up(void)
     size_t kernel = getauxval(AT_MINSIGSTKSZ);
     if (stacks)
         return true;
-    for (stack_bytes = LEAST_BYTES; stack_bytes < 4 * kernel;)
+    guard_bytes = (size_t)getpagesize();
+    for (stack_bytes = LEAST_BYTES; stack_bytes < 4 * kernel + guard_bytes;)
         stack_bytes *= 2;
     stacks = process_map((CAPTURE_MAX_THREADS + 1) * sizeof *stacks);
     return stacks;
@@ -72,8 +72,8 @@ static void add_free(uint32_t number)
 // A handler that needs more than there is does not write on.
 static void guard(char *base, uint32_t number)
 {
-    if (madvise(base, GUARD_BYTES, MADV_GUARD_INSTALL) && number <= MOST_GUARDS)
-        mprotect(base, GUARD_BYTES, PROT_NONE);
+    if (madvise(base, guard_bytes, MADV_GUARD_INSTALL) && number <= MOST_GUARDS)
+        mprotect(base, guard_bytes, PROT_NONE);
 }
 
 // A few more each time: most programs have few threads.
@@ -128,8 +128,8 @@ void signal_stack_release(_Atomic uint32_t *reserved)
 
 static stack_t stack_of(uint32_t number)
 {
-    return (stack_t){.ss_sp = stacks[number].base + GUARD_BYTES,
-                     .ss_size = stack_bytes - GUARD_BYTES};
+    return (stack_t){.ss_sp = stacks[number].base + guard_bytes,
+                     .ss_size = stack_bytes - guard_bytes};
 }
 
 // Straight to the kernel: libc's function may be our own interposer.
@@ -195,7 +195,7 @@ bool signal_stack_is(const stack_t *stack)
 
 pid_t signal_stack_owner(const stack_t *stack)
 {
-    if (stack->ss_size != stack_bytes - GUARD_BYTES)
+    if (stack->ss_size != stack_bytes - guard_bytes)
         return 0;
     for (uint32_t i = 0; i < atomic_load(&n_slabs); i++) {
         uintptr_t at = ((uintptr_t)stack->ss_sp - atomic_load(&slabs[i].base)) / stack_bytes;
