@@ -16,11 +16,15 @@ static bool blocks_all(uint64_t mask)
     return (mask | kept) == UINT64_MAX;
 }
 
-static bool is_on_own_stack(pid_t tid, uintptr_t sp)
+static bool is_on_own_stack(struct signal_stack_owner owner, uintptr_t sp)
 {
-    const struct capture_thread *t = thread_find(tid);
+    enum { USUAL_BYTES = 8 << 20 };
+    const struct capture_thread *t = thread_find(owner.tid);
     uintptr_t high = t ? atomic_load_explicit(&t->stack_hi, memory_order_acquire) : 0;
-    return sp < high && sp >= atomic_load_explicit(&t->stack_lo, memory_order_relaxed);
+    if (sp < high && sp >= atomic_load_explicit(&t->stack_lo, memory_order_relaxed))
+        return true;
+    // The bounds may not be known (yet).
+    return owner.near && sp - owner.near + USUAL_BYTES < 2 * (uintptr_t)USUAL_BYTES;
 }
 
 #if defined(__x86_64__)
@@ -150,8 +154,8 @@ bool signal_frame_is_misplaced(const ucontext_t *context, const struct signal_ac
         return false;
     if (!(action->flags & SA_ONSTACK))
         return true;
-    pid_t owner = signal_stack_owner(&context->uc_stack);
-    return owner && (!blocks_all(action->mask) || is_on_own_stack(owner, sp));
+    struct signal_stack_owner owner = signal_stack_owner(&context->uc_stack);
+    return owner.tid && (!blocks_all(action->mask) || is_on_own_stack(owner, sp));
 }
 
 struct signal_frame signal_frame_move(int signal, struct signal_frame from,

@@ -30,6 +30,7 @@ enum {
 struct signal_stack {
     char *base;
     pid_t owner;       // 0: free
+    uintptr_t near;    // see signal_stack_owner
     uint32_t next;     // on the free list
     _Atomic bool used; // the owner has been given it
 };
@@ -64,6 +65,7 @@ static bool set_up(void)
 static void add_free(uint32_t number)
 {
     stacks[number].owner = 0;
+    stacks[number].near = 0;
     atomic_store(&stacks[number].used, false);
     stacks[number].next = free_stack;
     free_stack = number;
@@ -151,6 +153,7 @@ void signal_stack_set(void)
     if (!number)
         return;
     own_stack = number;
+    stacks[number].near = (uintptr_t)__builtin_frame_address(0);
     atomic_store(&stacks[number].used, true);
     stack_t ours = stack_of(number);
     bool set = change(&ours, &had);
@@ -193,16 +196,18 @@ bool signal_stack_is(const stack_t *stack)
     return own_stack && stack->ss_sp == stack_of(own_stack).ss_sp;
 }
 
-pid_t signal_stack_owner(const stack_t *stack)
+struct signal_stack_owner signal_stack_owner(const stack_t *stack)
 {
+    struct signal_stack_owner none = {0, 0};
     if (stack->ss_size != stack_bytes - guard_bytes)
-        return 0;
+        return none;
     for (uint32_t i = 0; i < atomic_load(&n_slabs); i++) {
         uintptr_t at = ((uintptr_t)stack->ss_sp - atomic_load(&slabs[i].base)) / stack_bytes;
+        const struct signal_stack *s = &stacks[slabs[i].first + at];
         if (at < slabs[i].n)
-            return stacks[slabs[i].first + at].owner;
+            return (struct signal_stack_owner){s->owner, s->near};
     }
-    return 0;
+    return none;
 }
 
 void signal_stack_set_again(void)
