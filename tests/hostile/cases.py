@@ -228,7 +228,8 @@ CASES = [
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
     Case('cancelled_threads', 'deferred', 'asynchronous', modes=THREADS),
-    Case('handler_jumps', 'fork', 'jump', 'exit_thread', repeat=2),
+    Case('handler_jumps', 'fork', 'jump', 'exit_thread', 'fork on_stack', 'jump on_stack', 'exit_thread on_stack',
+         repeat=2),
 
     # --- the malloc hooks ---
     Case('fork_in_hook', 'malloc', 'exit', modes=('profiled', 'heap', 'run'), repeat=2),
