@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/pages.h"
 #include "base/str.h"
 
 // Under AddressSanitizer every allocation is followed by bytes that must not be touched.
@@ -163,9 +164,8 @@ void *arena_map(size_t size)
 {
     // Aligned to huge pages, so that they can be used: a page fault for 2 MiB, not 512.
     size_t extra = size >= HUGE ? HUGE_ALIGNMENT : 0;
-    char *p = mmap(NULL, size + extra, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
+    char *p = pages_map(size + extra);
+    if (!p)
         return NULL;
     if (extra) {
         size_t skip = -(uintptr_t)p & (HUGE_ALIGNMENT - 1);

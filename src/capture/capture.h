@@ -172,9 +172,12 @@ void capture_set_ids(const struct capture_ids *ids);
 // False: none.
 bool capture_get_ids(struct capture_ids *ids);
 
-// An alternate stack that a thread sets. If the kernel's frame may not fit there, the handler runs
-// on no alternate stack from now on. Signal-safe.
-void capture_meet_alternate_stack(size_t bytes);
+// Whether the kernel's frame and our handler have room on an alternate stack that a thread sets. If
+// not, the handler must leave alternate stacks alone from then on. Signal-safe.
+bool capture_fits_alternate_stack(size_t bytes);
+void capture_leave_alternate_stacks(void);
+// Before the first start: the program's calls of sigaction come by us (on_stack.h).
+void capture_interposes_sigaction(void);
 // Whether our handler of SIGPROF is installed. Signal-safe.
 bool capture_has_handler(void);
 // Whether the program blocks SIGPROF in the calling thread, where the kernel does not: one that is

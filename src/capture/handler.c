@@ -10,6 +10,7 @@
 
 #include "base/attributes.h"
 #include "capture/record.h"
+#include "capture/signal_frame.h"
 #include "capture/signal_stack.h"
 #include "process/call.h"
 
@@ -420,9 +421,11 @@ static void give_back(int signal, siginfo_t *info, ucontext_t *context)
         syscall(SYS_kill, pid, signal);
 }
 
-// The program's handler is called with the mask that it asked for, not with ours. It gets three
-// arguments whether it wants them or not, so that flags and handler need not be read as one.
-static void forward(int signal, siginfo_t *info, ucontext_t *context)
+// The program's handler is called with the mask that it asked for, not with ours, and on the stack
+// that it would be on without us. It gets three arguments whether it wants them or not, so that
+// flags and handler need not be read as one. return_to: of the kernel's call of our handler; NULL
+// if other code has called it.
+static void forward(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
 {
     if (own_thread) {
         give_back(signal, info, context);
@@ -436,7 +439,7 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
     uintptr_t function = atomic_load_explicit(&w->function, memory_order_acquire);
     // The handler that we called has called ours in turn, which it found when it was installed: it
     // means the one before ours.
-    bool nested = forwarding.info == info;
+    bool nested = !return_to && forwarding.info == info;
     unsigned level = nested ? forwarding.level + 1 : 0;
     if (nested)
         function = level <= HANDLER_PREDECESSORS ? atomic_load(&w->before[level - 1]) : 0;
@@ -448,6 +451,13 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
         atomic_compare_exchange_strong(&handler_wish.function, &function, (uintptr_t)SIG_DFL);
     if (is_confined()) {
         call_theirs(function, signal, info, context, level);
+        return;
+    }
+    struct signal_action action = {function, atomic_load(&w->flags), atomic_load(&w->mask)};
+    if (return_to && signal_frame_is_misplaced(context, &action)) {
+        struct signal_frame from = {info, context};
+        struct signal_frame frame = signal_frame_move(signal, from, &action, return_to);
+        forwarding = (__typeof__(forwarding)){frame.info, frame.context, level};
         return;
     }
     uint64_t mask = *(const uint64_t *)&context->uc_sigmask | atomic_load(&w->mask);
@@ -633,11 +643,11 @@ static inline void clear_alignment_check(void)
 #endif
 }
 
-static void take_signal(int signal, siginfo_t *info, ucontext_t *context)
+static void take_signal(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
 {
     struct capture_thread *t = NULL;
     if (!is_tick(info, &t)) {
-        forward(signal, info, context);
+        forward(signal, info, context, return_to);
     } else if (t) {
         // Before the state is looked at: who disarms the slot looks at them the other way
         // round, so one of us sees the other.
@@ -654,6 +664,8 @@ void handler_entry(int signal, siginfo_t *info, void *context)
 {
     clear_alignment_check();
     bool framed = is_frame(info, context);
+    void *return_to =
+        framed && SIGNAL_FRAME_IS_CALLER(info, context) ? __builtin_return_address(0) : NULL;
     if (framed && take_foreign(info))
         return;
     int saved = errno;
@@ -663,6 +675,6 @@ void handler_entry(int signal, siginfo_t *info, void *context)
     } else if (!framed && !is_readable(info, context)) {
         return;
     }
-    take_signal(signal, info, context);
+    take_signal(signal, info, context, return_to);
     errno = saved;
 }

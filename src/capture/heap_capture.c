@@ -12,20 +12,14 @@
 #include "capture/tables.h"
 #include "capture/thread.h"
 #include "process/clock.h"
+#include "process/memory.h"
 
 enum { LEAST_MEMORY = 64 << 10 };
-
-static void *map(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
 
 static void *map_block(size_t bytes)
 {
     // A huge page would be taken whole for the first record.
-    void *p = map(bytes);
+    void *p = process_map(bytes);
     if (p)
         madvise(p, bytes, MADV_NOHUGEPAGE);
     return p;
@@ -42,7 +36,7 @@ static int map_live(size_t memory, struct err *e)
         taken += places * place;
         if (level->n || (i > 0 && taken > memory))
             continue;
-        char *p = map(places * place);
+        char *p = process_map(places * place);
         if (!p)
             return err_set(e, "no memory for the table of live objects: %s", strerror(errno));
         level->keys = (_Atomic uintptr_t *)p;
@@ -92,7 +86,7 @@ static int prepare(const struct capture_heap_options *o, struct err *e)
     heap_tables.depth = depth < CAPTURE_MAX_DEPTH ? depth : CAPTURE_MAX_DEPTH;
     heap_tables.pid = getpid();
     if (!heap_tables.scratches &&
-        !(heap_tables.scratches = map(HEAP_SCRATCHES * sizeof(struct heap_scratch))))
+        !(heap_tables.scratches = process_map(HEAP_SCRATCHES * sizeof(struct heap_scratch))))
         return err_set(e, "no memory for samples: %s", strerror(errno));
     if (map_live(o->memory ? o->memory : (size_t)24 << 20, e))
         return -1;

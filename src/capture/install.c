@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/auxv.h>
 
+#include "capture/on_stack.h"
+
 // Not in older headers.
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51
@@ -44,29 +46,31 @@ static int capture_sigaction(int signal, const struct sigaction *wanted, struct 
 #endif
 }
 
-// On the alternate stack if there is one, unless the program has a handler that does not want to
-// be there: it may need more than that has. Calls that wait go on afterwards, unless the program
-// has a handler that is to end them.
+// On the alternate stack if there is one; a handler of the program that does not want to be there
+// is moved (signal_frame.h). Calls that wait go on afterwards, unless the program has a handler
+// that is to end them.
 static int install(void)
 {
     uintptr_t function = atomic_load(&handler_wish.function);
     bool theirs = function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
-    int flags = SA_ONSTACK | SA_RESTART;
-    if (theirs)
-        flags &= atomic_load(&handler_wish.flags);
-    else if (atomic_load(&alternate_stacks_too_small))
-        flags &= ~SA_ONSTACK;
+    int flags = theirs ? atomic_load(&handler_wish.flags) & SA_RESTART : SA_RESTART;
+    if (!atomic_load(&alternate_stacks_too_small))
+        flags |= SA_ONSTACK;
     struct sigaction action = {.sa_sigaction = handler_entry, .sa_flags = SA_SIGINFO | flags};
     sigfillset(&action.sa_mask);
     return capture_sigaction(SIGPROF, &action, NULL);
 }
 
-void capture_meet_alternate_stack(size_t bytes)
+bool capture_fits_alternate_stack(size_t bytes)
 {
     enum { OURS = 512 }; // of the handler, if it records the leaf alone
     size_t least = getauxval(AT_MINSIGSTKSZ);
-    if (bytes < (least ? least : MINSIGSTKSZ) + OURS &&
-        !atomic_exchange(&alternate_stacks_too_small, true) && atomic_load(&installed))
+    return bytes >= (least ? least : MINSIGSTKSZ) + OURS;
+}
+
+void capture_leave_alternate_stacks(void)
+{
+    if (!atomic_exchange(&alternate_stacks_too_small, true) && atomic_load(&installed))
         install();
 }
 
@@ -170,6 +174,25 @@ void handler_after_failed_exec(void)
     install();
 }
 
+static bool sigaction_is_interposed;
+
+void capture_interposes_sigaction(void)
+{
+    sigaction_is_interposed = true;
+}
+
+// Handlers that were installed before. Another thread may replace one just now.
+static void adopt_handlers(void)
+{
+    for (int signal = 1; signal < NSIG; signal++) {
+        struct sigaction now, had;
+        if (capture_sigaction(signal, NULL, &now) == 0 && now.sa_flags & SA_ONSTACK &&
+            on_stack_sigaction(capture_sigaction, signal, &now, &had) == 0 &&
+            had.sa_sigaction != now.sa_sigaction)
+            on_stack_sigaction(capture_sigaction, signal, &had, NULL);
+    }
+}
+
 int handler_install(struct err *e)
 {
     if (atomic_load(&installed))
@@ -182,5 +205,7 @@ int handler_install(struct err *e)
     if (install())
         return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
     atomic_store(&installed, true);
+    if (sigaction_is_interposed)
+        adopt_handlers();
     return 0;
 }

@@ -14,16 +14,23 @@
 #ifndef AT_MINSIGSTKSZ
 #define AT_MINSIGSTKSZ 51
 #endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
 
 enum {
-    LEAST_BYTES = 64 << 10, // handlers of the program with SA_ONSTACK run there as well
+    LEAST_BYTES = 64 << 10, // with libkiln.a handlers of the program run there as well
     MOST_AT_ONCE = 16,      // stacks in one mapping
+    MOST_SLABS = CAPTURE_MAX_THREADS / MOST_AT_ONCE + 8,
+    // Of guards that take a mapping each, of which a process has 65,530.
+    MOST_GUARDS = 4096,
 };
 
 // Stacks are numbered from 1.
 struct signal_stack {
     char *base;
     pid_t owner;       // 0: free
+    uintptr_t near;    // see signal_stack_owner
     uint32_t next;     // on the free list
     _Atomic bool used; // the owner has been given it
 };
@@ -32,7 +39,14 @@ static pthread_mutex_t stacks_lock = PTHREAD_MUTEX_INITIALIZER; // guards what f
 static struct signal_stack *stacks; // room for CAPTURE_MAX_THREADS, which takes memory when used
 static _Atomic uint32_t n_stacks;
 static uint32_t free_stack;
-static size_t stack_bytes;
+static size_t stack_bytes, guard_bytes; // a guard is the lowest part of its stack
+
+// What was mapped at once, for handlers that look for a stack.
+static struct {
+    _Atomic uintptr_t base;
+    uint32_t first, n;
+} slabs[MOST_SLABS];
+static _Atomic uint32_t n_slabs;
 
 static __thread uint32_t own_stack INITIAL_EXEC;
 
@@ -41,7 +55,8 @@ static bool set_up(void)
     size_t kernel = getauxval(AT_MINSIGSTKSZ);
     if (stacks)
         return true;
-    for (stack_bytes = LEAST_BYTES; stack_bytes < 4 * kernel;)
+    guard_bytes = (size_t)getpagesize();
+    for (stack_bytes = LEAST_BYTES; stack_bytes < 4 * kernel + guard_bytes;)
         stack_bytes *= 2;
     stacks = process_map((CAPTURE_MAX_THREADS + 1) * sizeof *stacks);
     return stacks;
@@ -50,26 +65,39 @@ static bool set_up(void)
 static void add_free(uint32_t number)
 {
     stacks[number].owner = 0;
+    stacks[number].near = 0;
     atomic_store(&stacks[number].used, false);
     stacks[number].next = free_stack;
     free_stack = number;
+}
+
+// A handler that needs more than there is does not write on.
+static void guard(char *base, uint32_t number)
+{
+    if (madvise(base, guard_bytes, MADV_GUARD_INSTALL) && number <= MOST_GUARDS)
+        mprotect(base, guard_bytes, PROT_NONE);
 }
 
 // A few more each time: most programs have few threads.
 static bool add_stacks(void)
 {
     uint32_t more = n_stacks < MOST_AT_ONCE ? n_stacks + 1 : MOST_AT_ONCE;
-    if (n_stacks + more > CAPTURE_MAX_THREADS || !set_up())
+    if (n_stacks + more > CAPTURE_MAX_THREADS || n_slabs == MOST_SLABS || !set_up())
         return false;
     char *base = process_map(more * stack_bytes);
     if (!base)
         return false;
     // A huge page would be taken whole for one frame.
     madvise(base, more * stack_bytes, MADV_NOHUGEPAGE);
+    slabs[n_slabs].first = n_stacks + 1;
+    slabs[n_slabs].n = more;
+    atomic_store(&slabs[n_slabs].base, (uintptr_t)base);
     for (uint32_t i = 0; i < more; i++) {
         stacks[n_stacks + 1].base = base + i * stack_bytes;
+        guard(stacks[n_stacks + 1].base, n_stacks + 1);
         add_free(++n_stacks);
     }
+    atomic_fetch_add(&n_slabs, 1);
     return true;
 }
 
@@ -102,7 +130,8 @@ void signal_stack_release(_Atomic uint32_t *reserved)
 
 static stack_t stack_of(uint32_t number)
 {
-    return (stack_t){.ss_sp = stacks[number].base, .ss_size = stack_bytes};
+    return (stack_t){.ss_sp = stacks[number].base + guard_bytes,
+                     .ss_size = stack_bytes - guard_bytes};
 }
 
 // Straight to the kernel: libc's function may be our own interposer.
@@ -111,18 +140,27 @@ static bool change(const stack_t *wanted, stack_t *had)
     return process_call(SYS_sigaltstack, (long)wanted, (long)had, 0, 0, 0, 0) == 0;
 }
 
+// A thread by a bare clone has the thread-local storage of another.
+static uint32_t own_number(void)
+{
+    return own_stack && stacks[own_stack].owner == thread_self() ? own_stack : 0;
+}
+
 void signal_stack_set(void)
 {
     stack_t had;
-    uint32_t number = own_stack ? 0 : signal_stack_reserve(thread_self());
+    uint32_t number = own_number() ? 0 : signal_stack_reserve(thread_self());
     if (!number)
         return;
     own_stack = number;
+    stacks[number].near = (uintptr_t)__builtin_frame_address(0);
     atomic_store(&stacks[number].used, true);
     stack_t ours = stack_of(number);
     bool set = change(&ours, &had);
     if (set && had.ss_flags & SS_DISABLE)
         return;
+    if (set && !capture_fits_alternate_stack(had.ss_size))
+        capture_leave_alternate_stacks();
     if (set)
         change(&had, NULL);
     own_stack = 0;
@@ -132,7 +170,7 @@ void signal_stack_set(void)
 void signal_stack_leave(void)
 {
     stack_t none = {.ss_flags = SS_DISABLE}, had;
-    uint32_t number = own_stack;
+    uint32_t number = own_number();
     // Where a handler is on it, the thread ends there: signal_stack_sweep.
     if (!number || !change(&none, &had))
         return;
@@ -155,14 +193,31 @@ void signal_stack_offer(_Atomic uint32_t *reserved, stack_t *of_frame)
 
 bool signal_stack_is(const stack_t *stack)
 {
-    return own_stack && stack->ss_sp == stacks[own_stack].base;
+    return own_stack && stack->ss_sp == stack_of(own_stack).ss_sp;
+}
+
+struct signal_stack_owner signal_stack_owner(const stack_t *stack)
+{
+    struct signal_stack_owner none = {0, 0};
+    if (stack->ss_size != stack_bytes - guard_bytes)
+        return none;
+    for (uint32_t i = 0; i < atomic_load(&n_slabs); i++) {
+        uintptr_t at = ((uintptr_t)stack->ss_sp - atomic_load(&slabs[i].base)) / stack_bytes;
+        const struct signal_stack *s = &stacks[slabs[i].first + at];
+        if (at < slabs[i].n)
+            return (struct signal_stack_owner){s->owner, s->near};
+    }
+    return none;
 }
 
 void signal_stack_set_again(void)
 {
-    stack_t ours = own_stack ? stack_of(own_stack) : (stack_t){0};
-    if (own_stack)
-        change(&ours, NULL);
+    stack_t ours;
+    uint32_t number = own_number();
+    if (!number)
+        return;
+    ours = stack_of(number);
+    change(&ours, NULL);
 }
 
 static bool has_ended(pid_t owner)

@@ -24,6 +24,12 @@ void signal_stack_offer(_Atomic uint32_t *reserved, stack_t *of_frame);
 void signal_stack_release(_Atomic uint32_t *reserved);
 // Whether the calling thread's stack is one of these. Signal-safe.
 bool signal_stack_is(const stack_t *stack);
+// The thread that has this stack. Signal-safe, and without thread-local storage.
+struct signal_stack_owner {
+    pid_t tid;      // 0: the stack is not one of these
+    uintptr_t near; // an address on the thread's own stack; 0: not known
+};
+struct signal_stack_owner signal_stack_owner(const stack_t *stack);
 // Sets the calling thread's again, after another one was disabled. Signal-safe.
 void signal_stack_set_again(void);
 // Takes back those of threads that have ended without signal_stack_leave: some of them, from *at

@@ -7,6 +7,7 @@
 #include "capture/record.h"
 #include "capture/signal_stack.h"
 #include "capture/thread.h"
+#include "process/memory.h"
 
 struct capture_state capture_state = {.most_slots = CAPTURE_MAX_THREADS};
 pthread_mutex_t thread_slots_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -42,14 +43,6 @@ uint32_t capture_ring_records(void)
     return ring_words() / record_room(capture_state.depth) - 1;
 }
 
-// Memory from the kernel alone.
-static void *map(size_t bytes)
-{
-    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                   -1, 0);
-    return p == MAP_FAILED ? NULL : p;
-}
-
 // --- slots; the lock is held ---
 
 static bool add_slots(void)
@@ -59,7 +52,7 @@ static bool add_slots(void)
         return false;
     if (more > capture_state.most_slots - n)
         more = capture_state.most_slots - n;
-    struct capture_thread *slab = map(more * sizeof *slab);
+    struct capture_thread *slab = process_map(more * sizeof *slab);
     if (!slab)
         return false;
     for (uint32_t i = more; i-- > 0;) {
@@ -171,7 +164,7 @@ static struct thread_lane *new_lane(void)
         free_lanes.slab = free_lanes.slab ? free_lanes.slab * 2 : 1;
         if (free_lanes.slab > SLAB_LANES)
             free_lanes.slab = SLAB_LANES;
-        free_lanes.at = map(free_lanes.slab * size);
+        free_lanes.at = process_map(free_lanes.slab * size);
         free_lanes.end = free_lanes.at ? free_lanes.at + free_lanes.slab * size : NULL;
     }
     struct thread_lane *lane = (struct thread_lane *)free_lanes.at;

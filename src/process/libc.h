@@ -11,7 +11,7 @@
     do(pthread_create) do(thrd_create) do(pthread_mutex_lock) do(pthread_sigmask)              \
     do(sigprocmask) do(sigaction)                                                              \
     do(signal) do(__sysv_signal) do(sigset) do(sigignore) do(siginterrupt) do(sigaltstack)     \
-    do(execvpe) do(fexecve) do(posix_spawn) do(posix_spawnp) do(popen) do(system) do(dlopen)
+    do(mlockall) do(munlockall) do(execvpe) do(fexecve) do(posix_spawn) do(posix_spawnp) do(popen) do(system) do(dlopen)
 // clang-format on
 
 #define LIBC_NUMBER(name) LIBC_##name,

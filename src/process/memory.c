@@ -7,6 +7,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/pages.h"
+
 #define PAGE ((size_t)4096)
 
 static size_t whole_pages(size_t bytes)
@@ -16,9 +18,7 @@ static size_t whole_pages(size_t bytes)
 
 void *process_map(size_t bytes)
 {
-    void *p = mmap(NULL, whole_pages(bytes), PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return p == MAP_FAILED ? NULL : p;
+    return pages_map(whole_pages(bytes));
 }
 
 void process_unmap(void *p, size_t bytes)

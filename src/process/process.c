@@ -52,23 +52,20 @@ bool process_is_copy(void)
     return original && !atomic_load(original);
 }
 
-__thread uint32_t process_vfork_depth;
+__thread uint32_t process_vfork_children[PROCESS_VFORK_LEVELS];
 
-void process_vfork_begins(void)
+// Deeper ones share the last word.
+uint32_t *process_vfork_begins(void)
 {
-    process_vfork_depth++;
-    sandbox_child_begins();
-}
-
-void process_vfork_ended(void)
-{
-    process_vfork_depth--;
+    uint32_t depth = process_vfork_depth();
+    sandbox_child_begins(depth + 1);
+    return &process_vfork_children[depth < PROCESS_VFORK_LEVELS ? depth : depth - 1];
 }
 
 // In another namespace a child may have our number.
 bool process_is_us(void)
 {
-    return !process_vfork_depth && !process_is_copy() && process_pid() == current_pid();
+    return !process_vfork_depth() && !process_is_copy() && process_pid() == current_pid();
 }
 
 bool process_is_privileged(void)

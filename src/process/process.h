@@ -24,11 +24,21 @@ bool process_is_us(void);
 // a bare clone. False in a child of vfork, and where the kernel cannot tell. No system call.
 bool process_is_copy(void);
 
-// Around vfork, in its caller: in between its child runs, on the same thread-local storage.
-void process_vfork_begins(void);
-void process_vfork_ended(void);
+// Children of vfork run on the thread-local storage of their parent, one in the other. Each sets a
+// word of these when it begins, and the kernel clears it when the child leaves our memory: also
+// where a signal handler in the parent jumps away as vfork returns.
+enum { PROCESS_VFORK_LEVELS = 4 };
+extern __thread uint32_t process_vfork_children[PROCESS_VFORK_LEVELS] INITIAL_EXEC;
 // How many such children deep the calling thread is; 0 in the process itself. No system call.
-extern __thread uint32_t process_vfork_depth INITIAL_EXEC;
+static inline uint32_t process_vfork_depth(void)
+{
+    uint32_t depth = PROCESS_VFORK_LEVELS;
+    while (depth && !process_vfork_children[depth - 1])
+        depth--;
+    return depth;
+}
+// In the caller of vfork: the word of the child that is about to begin.
+uint32_t *process_vfork_begins(void);
 
 // Whether the process runs with more rights than its caller (setuid, setgid, file capabilities).
 // Then kiln does nothing at all: not what the environment says, and not what callers ask for.

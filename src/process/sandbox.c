@@ -285,15 +285,15 @@ static sandbox_undo *_Atomic failed_hook;
 // its parent, whose storage this is.
 static __thread uint32_t confined_child INITIAL_EXEC;
 
-void sandbox_child_begins(void)
+void sandbox_child_begins(uint32_t depth)
 {
-    if (confined_child >= process_vfork_depth)
+    if (confined_child >= depth)
         confined_child = 0;
 }
 
 static bool is_confined_child(void)
 {
-    return confined_child && confined_child <= process_vfork_depth;
+    return confined_child && confined_child <= process_vfork_depth();
 }
 
 bool sandbox_confines_caller(void)
@@ -376,7 +376,7 @@ static long enter_in_child(const struct sandbox_request *request)
         (!ask_caller_filter(request->program, &verdict) || !verdict.kills_calls))
         return make_call(request->call);
     if (!is_confined_child())
-        confined_child = process_vfork_depth;
+        confined_child = process_vfork_depth();
     long result = make_call(request->call);
     if (result < 0)
         confined_child = had;
@@ -388,7 +388,7 @@ long sandbox_enter(const struct sandbox_request *request)
     struct sandbox_verdict verdict = {
         .kills_calls = true, .kills_wait = true, .kills_leaving = true};
     bool again = sandbox_confines_caller();
-    if (process_vfork_depth)
+    if (process_vfork_depth())
         return enter_in_child(request);
     // A child of a bare clone that shares our memory leaves no trace there.
     if ((again && !caller.may_leave) || (!process_is_us() && !process_is_copy()))

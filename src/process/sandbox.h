@@ -43,8 +43,8 @@ bool sandbox_confines_caller(void);
 // The same, but waiting on a futex is allowed.
 bool sandbox_lets_caller_wait(void);
 
-// A child of vfork is about to begin on the calling thread's storage.
-void sandbox_child_begins(void);
+// A child of vfork is about to begin on the calling thread's storage, this many deep.
+void sandbox_child_begins(uint32_t depth);
 
 struct sandbox_inheritance {
     bool confined, may_wait, may_leave;

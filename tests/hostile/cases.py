@@ -39,11 +39,13 @@ class Case:
         self.before, self.check, self.skip = before, check, skip
 
 
-def become_somebody(pending=None):
+def become_somebody(pending=None, locked=None):
     """Limits that count what a user has need a user that has nothing else."""
     def before():
         if pending is not None:
             resource.setrlimit(resource.RLIMIT_SIGPENDING, (pending, pending))
+        if locked is not None:
+            resource.setrlimit(resource.RLIMIT_MEMLOCK, (locked, locked))
         os.setgroups([])
         os.setgid(65534)
         os.setuid(100000 + os.getpid())
@@ -190,6 +192,7 @@ CASES = [
 
     # --- processes ---
     Case('vfork_storm'),
+    Case('vfork_jump', 'one', 'nested', modes=PRELOADED + ('shared',), check=has_samples),
     Case('many_plugins', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
     Case('fork_storm', plugins=['plugin_empty.c'], modes=THREADS),
     Case('failing_exec', check=has_samples),
@@ -209,19 +212,24 @@ CASES = [
     Case('small_stacks'),
     # Not static: libkiln.a stands in for no function of libc.
     Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
+    Case('small_alternate_stack', 'alone', modes=LINKED),
+    Case('on_stack_handlers', 'empty late', 'full late', 'empty early', 'full early', modes=PRELOADED + ('shared',)),
     Case('coroutines'),
     Case('preempted_coroutines', 'prof', 'real'),
-    Case('tiny_coroutines', '2048', '4096'),
+    Case('preempted_coroutines', 'prof on_stack', 'real on_stack', modes=PRELOADED + ('shared',)),
+    Case('tiny_coroutines', '2048', '4096', '2048 handler', '2048 refused'),
     Case('split_stack', flags=['-fsplit-stack'], skip=only_on('x86_64')),
     Case('no_stack', 'null', 'data', skip=only_on('x86_64')),
     Case('alternate_stack_state', modes=PRELOADED + ('shared',)),
+    Case('cloned_alternate_stack'),
     Case('alignment_check', skip=only_on('x86_64')),
     Case('merged_stacks'),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
     Case('cancelled_threads', 'deferred', 'asynchronous', modes=THREADS),
-    Case('handler_jumps', 'fork', 'jump', 'exit_thread', repeat=2),
+    Case('handler_jumps', 'fork', 'jump', 'exit_thread', 'fork on_stack', 'jump on_stack', 'exit_thread on_stack',
+         repeat=2),
 
     # --- the malloc hooks ---
     Case('fork_in_hook', 'malloc', 'exit', modes=('profiled', 'heap', 'run'), repeat=2),
@@ -244,6 +252,8 @@ CASES = [
     Case('timers_left', before=become_somebody(40), skip=only_root),
     Case('threads_left', before=become_somebody(), skip=only_root),
     Case('limits', 'descriptors', 'any_descriptor', 'memory', modes=THREADS),
+    # Not static: libkiln.a does not know of mlockall.
+    Case('locked_memory', modes=PRELOADED + ('shared', 'listen'), before=become_somebody(locked=4 << 20), skip=only_root),
     Case('limits', 'stack'),
     Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
     Case('limits', 'cpu', modes=('profiled', 'run')),

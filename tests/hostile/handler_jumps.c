@@ -58,9 +58,11 @@ static void *start(void *context)
 int main(int argc, char **argv)
 {
     hostile_begin();
-    require(argc == 2, "an argument");
+    require(argc >= 2, "an argument");
     how = argv[1];
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    if (argc == 3)
+        action.sa_flags |= SA_ONSTACK;
     sigaction(SIGUSR1, &action, NULL);
     unsigned seed = 1;
     for (int i = 0; i < ROUNDS; i++) {

@@ -1,5 +1,5 @@
 // User threads that the program's own SIGPROF or SIGALRM timer preempts: the handler swaps
-// contexts.
+// contexts. With SA_ONSTACK, but without an alternate stack, it does so on the same stacks.
 #include "hostile.h"
 #include <signal.h>
 #include <sys/time.h>
@@ -44,6 +44,8 @@ int main(int argc, char **argv)
     hostile_begin();
     int prof = argc > 1 && strcmp(argv[1], "prof") == 0;
     struct sigaction a = {.sa_handler = preempt, .sa_flags = SA_NODEFER | SA_RESTART};
+    if (argc > 2)
+        a.sa_flags |= SA_ONSTACK;
     sigaction(prof ? SIGPROF : SIGALRM, &a, NULL);
     for (int i = 0; i < TASKS; i++) {
         getcontext(&tasks[i]);

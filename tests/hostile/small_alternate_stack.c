@@ -25,7 +25,7 @@ static void *work(void *context)
 
 int main(int argc, char **argv)
 {
-    bool early = argc == 2 && is(argv[1], "before");
+    bool alone = argc == 2 && is(argv[1], "alone"), early = alone || is(argv[1], "before");
     if (early)
         set_stack(memory[0]);
     hostile_begin();
@@ -33,6 +33,8 @@ int main(int argc, char **argv)
         set_stack(memory[0]);
     burn(0.2);
     pthread_t thread;
+    if (alone)
+        return 0;
     require(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");
     pthread_join(thread, NULL);
     return 0;

@@ -1,14 +1,15 @@
 // Signal masks and handlers. SIGPROF is the profiler's; the program sees what it set itself.
 //
 // A child of vfork runs on our memory with signal handlers of its own: it talks to the kernel.
+#include <errno.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "agent/preload/preload.h"
 #include "capture/capture.h"
+#include "capture/on_stack.h"
 #include "capture/signal_stack.h"
 #include "process/call.h"
 #include "process/clock.h"
@@ -119,43 +120,29 @@ EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 
 // --- handlers ---
 
-// An alternate stack may have room for one handler only: while one is on it, a tick waits. These
-// signals' masks have SIGPROF added to what the program asked for.
-static _Atomic uint64_t masks_with_ours;
-
-static int set_action(int signal, const struct sigaction *wanted, struct sigaction *had)
-{
-    uint64_t bit = signal > 0 && signal <= 64 ? UINT64_C(1) << (signal - 1) : 0;
-    struct sigaction copy;
-    bool add = false;
-    if (wanted) {
-        copy = *wanted;
-        add = capture_running() && wanted->sa_flags & SA_ONSTACK &&
-              sigismember(&copy.sa_mask, SIGPROF) == 0;
-        if (add)
-            sigaddset(&copy.sa_mask, SIGPROF);
-    }
-    int result = LIBC(sigaction)(signal, wanted ? &copy : NULL, had);
-    if (result)
-        return result;
-    if (had && atomic_load(&masks_with_ours) & bit)
-        sigdelset(&had->sa_mask, SIGPROF);
-    if (wanted && add)
-        atomic_fetch_or(&masks_with_ours, bit);
-    else if (wanted && atomic_load(&masks_with_ours) & bit)
-        atomic_fetch_and(&masks_with_ours, ~bit);
-    return 0;
-}
-
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
 {
-    bool ours = signal == SIGPROF ? capture_has_handler()
-                                  : capture_running() || atomic_load(&masks_with_ours);
-    if (!ours || !is_us())
+    if (!capture_has_handler())
         return LIBC(sigaction)(signal, wanted, had);
-    if (signal == SIGPROF && capture_wish(wanted, had))
-        return 0;
-    return set_action(signal, wanted, had);
+    if (is_us())
+        return signal == SIGPROF && capture_wish(wanted, had)
+                   ? 0
+                   : on_stack_sigaction(LIBC(sigaction), signal, wanted, had);
+    int result = LIBC(sigaction)(signal, wanted, had);
+    if (result == 0 && had)
+        on_stack_unwrap(signal, had);
+    return result;
+}
+
+int own_sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
+    __attribute__((alias("sigaction"), nothrow, leaf));
+
+// A library that is loaded later does not stand in for libc's functions.
+__attribute__((constructor(101))) static void note_interposition(void)
+{
+    int (*volatile own)(int, const struct sigaction *, struct sigaction *) = own_sigaction;
+    if (sigaction == own)
+        capture_interposes_sigaction();
 }
 
 // The other ways of libc to set an action: inside libc they do not come by sigaction. False: the
@@ -172,7 +159,9 @@ static bool set_ours(int number, __sighandler_t handler, int flags, __sighandler
 EXPORT __sighandler_t signal(int number, __sighandler_t handler)
 {
     __sighandler_t had;
-    return set_ours(number, handler, SA_RESTART, &had) ? had : LIBC(signal)(number, handler);
+    return set_ours(number, handler, SA_RESTART, &had)
+               ? had
+               : on_stack_unwrapped(number, LIBC(signal)(number, handler));
 }
 
 EXPORT __sighandler_t ssignal(int number, __sighandler_t handler)
@@ -193,7 +182,7 @@ EXPORT __sighandler_t __sysv_signal(int number, __sighandler_t handler)
     __sighandler_t had;
     return set_ours(number, handler, (int)SA_RESETHAND | SA_NODEFER, &had)
                ? had
-               : LIBC(__sysv_signal)(number, handler);
+               : on_stack_unwrapped(number, LIBC(__sysv_signal)(number, handler));
 }
 
 EXPORT __sighandler_t sysv_signal(int number, __sighandler_t handler)
@@ -213,7 +202,7 @@ EXPORT __sighandler_t sigset(int number, __sighandler_t handler)
     struct sigaction now;
     if (hold ? number != SIGPROF || !capture_wish(NULL, &now) || !is_us()
              : !set_ours(number, handler, 0, &had))
-        return LIBC(sigset)(number, handler);
+        return on_stack_unwrapped(number, LIBC(sigset)(number, handler));
     sigemptyset(&set);
     sigaddset(&set, SIGPROF);
     sigprocmask(hold ? SIG_BLOCK : SIG_UNBLOCK, &set, &old);
@@ -244,17 +233,33 @@ static void hide_ours(stack_t *had)
         *had = (stack_t){.ss_flags = SS_DISABLE};
 }
 
-// Before it is set: the next tick may come right after. The kernel answers for bad pointers.
+// No tick comes between a stack that is too small for it and what follows from that.
+static int set_small_stack(const stack_t *wanted, stack_t *had)
+{
+    sigset_t ours, mask;
+    sigemptyset(&ours);
+    sigaddset(&ours, SIGPROF);
+    LIBC(pthread_sigmask)(SIG_BLOCK, &ours, &mask);
+    int result = LIBC(sigaltstack)(wanted, had), error = errno;
+    if (result == 0)
+        capture_leave_alternate_stacks();
+    LIBC(pthread_sigmask)(SIG_SETMASK, &mask, NULL);
+    errno = error;
+    return result;
+}
+
+// The kernel answers for bad pointers.
 EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
 {
-    bool known = wanted && process_readable((uintptr_t)wanted, sizeof *wanted);
+    bool known =
+        wanted && !sandbox_confines_caller() && process_readable((uintptr_t)wanted, sizeof *wanted);
     bool disable = known && wanted->ss_flags & SS_DISABLE;
-    if (known && !disable && (!capture_has_handler() || is_us()))
-        capture_meet_alternate_stack(wanted->ss_size);
-    int result = LIBC(sigaltstack)(wanted, had);
+    bool small = known && !disable && !capture_fits_alternate_stack(wanted->ss_size) &&
+                 (!capture_has_handler() || is_us());
+    int result = small ? set_small_stack(wanted, had) : LIBC(sigaltstack)(wanted, had);
     if (result == 0 && had)
         hide_ours(had);
-    if (result == 0 && disable && !sandbox_confines_caller())
+    if (result == 0 && disable)
         signal_stack_set_again();
     return result;
 }

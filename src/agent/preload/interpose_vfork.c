@@ -1,7 +1,8 @@
 // vfork, so that its child knows what it is without asking the kernel, which a filter may forbid.
 //
 // The child returns first, on the caller's stack, and what it calls overwrites the return address:
-// that stays in a register meanwhile.
+// that stays in a register meanwhile. The child notes that it has begun in a word that the kernel
+// clears when it ends or calls exec (CLONE_CHILD_CLEARTID), before the parent runs on.
 #include "process/process.h"
 
 #include <errno.h>
@@ -9,17 +10,17 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
+#include "process/sandbox.h"
+
 // Called by the assembly below, in the parent.
-__attribute__((used)) long interposed_vfork_ended(long result)
+__attribute__((used)) long interposed_vfork_failed(long result)
 {
-    process_vfork_ended();
-    if (result >= 0)
-        return result;
     errno = (int)-result;
     return -1;
 }
 
 #if defined(__x86_64__)
+// A filter may allow vfork and not clone: then the parent clears the word.
 __asm__(".text\n"
         ".globl vfork\n"
         ".type vfork, @function\n"
@@ -32,22 +33,37 @@ __asm__(".text\n"
         "    call process_vfork_begins\n"
         "    addq $8, %rsp\n"
         ".cfi_adjust_cfa_offset -8\n"
-        "    popq %rdi\n"
+        "    popq %r9\n"
         ".cfi_adjust_cfa_offset -8\n"
-        ".cfi_register %rip, %rdi\n"
-        "    movl $58, %eax\n" // SYS_vfork
+        ".cfi_register %rip, %r9\n"
+        "    movq %rax, %r10\n"
+        "    cmpl $0, sandbox_scope_now(%rip)\n"
+        "    jne 1f\n"
+        "    movl $0x204111, %edi\n" // CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID | SIGCHLD
+        "    xorl %esi, %esi\n"
+        "    xorl %edx, %edx\n"
+        "    xorl %r8d, %r8d\n"
+        "    movl $56, %eax\n" // SYS_clone
         "    syscall\n"
-        "    pushq %rdi\n"
+        "    testq %rax, %rax\n"
+        "    jns 2f\n"
+        "1:  movl $58, %eax\n" // SYS_vfork
+        "    syscall\n"
+        "2:  pushq %r9\n"
         ".cfi_adjust_cfa_offset 8\n"
         ".cfi_rel_offset %rip, 0\n"
         "    testq %rax, %rax\n"
-        "    jne 1f\n"
+        "    jne 3f\n"
+        "    movl $1, (%r10)\n"
         "    ret\n"
-        "1:  movq %rax, %rdi\n"
-        "    jmp interposed_vfork_ended\n"
+        "3:  movl $0, (%r10)\n"
+        "    js 4f\n"
+        "    ret\n"
+        "4:  movq %rax, %rdi\n"
+        "    jmp interposed_vfork_failed\n"
         ".cfi_endproc\n"
         ".size vfork, .-vfork\n");
-_Static_assert(SYS_vfork == 58, "the number above");
+_Static_assert(SYS_clone == 56 && SYS_vfork == 58, "the numbers above");
 #else
 __asm__(".text\n"
         ".globl vfork\n"
@@ -65,13 +81,24 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset -16\n"
         ".cfi_restore x29\n"
         ".cfi_restore x30\n"
-        "    mov x0, #0x4111\n" // CLONE_VM | CLONE_VFORK | SIGCHLD
+        "    mov x4, x0\n"
+        "    mov x0, #0x4111\n"         // CLONE_VM | CLONE_VFORK | SIGCHLD
+        "    movk x0, #0x20, lsl #16\n" // CLONE_CHILD_CLEARTID
         "    mov x1, #0\n"
+        "    mov x2, #0\n"
+        "    mov x3, #0\n"
         "    mov x8, #220\n" // SYS_clone
         "    svc #0\n"
-        "    cbnz x0, interposed_vfork_ended\n"
+        "    cbnz x0, 1f\n"
+        "    mov w1, #1\n"
+        "    str w1, [x4]\n"
         "    ret\n"
+        "1:  str wzr, [x4]\n"
+        "    tbz x0, #63, 2f\n"
+        "    b interposed_vfork_failed\n"
+        "2:  ret\n"
         ".cfi_endproc\n"
         ".size vfork, .-vfork\n");
-_Static_assert(SYS_clone == 220 && (CLONE_VM | CLONE_VFORK | SIGCHLD) == 0x4111, "as above");
+_Static_assert(SYS_clone == 220, "the number above");
 #endif
+_Static_assert((CLONE_VM | CLONE_VFORK | CLONE_CHILD_CLEARTID | SIGCHLD) == 0x204111, "as above");
