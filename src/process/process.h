@@ -33,8 +33,9 @@ extern __thread uint32_t process_vfork_depth INITIAL_EXEC;
 // Whether the process runs with more rights than its caller (setuid, setgid, file capabilities).
 // Then kiln does nothing at all: not what the environment says, and not what callers ask for.
 bool process_is_privileged(void);
-// 0, or -1 with e filled if the process is privileged.
-int process_check_privileges(struct err *e);
+// 0, or -1 with e filled if the process is privileged, or the calling thread confined so that it
+// may make no system call of ours.
+int process_check_start(struct err *e);
 // The only way to read an environment variable inside a host. NULL if it is not set, or if the
 // process is privileged.
 const char *process_getenv(const char *name);

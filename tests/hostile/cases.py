@@ -175,6 +175,9 @@ CASES = [
     Case('seccomp_c11_thread', '_exit', 'return', status=4),
     Case('seccomp_probe', 'prctl', 'seccomp', 'tsync', check=has_samples),
     Case('seccomp_vfork', check=has_samples),
+    Case('seccomp_interposed', 'sigaltstack', 'sigaction', 'sigmask', 'fork', 'vfork', 'exec', 'execveat', 'spawn',
+         'thread', 'prctl', 'dlopen', modes=PRELOADED + ('shared', 'heap'), status=4),
+    Case('seccomp_setuid', modes=THREADS + ('heap', 'push'), status=4),
 
     Case('seccomp_errno', 'prctl', 'tsync', modes=THREADS + ('heap',), status=4),
     Case('seccomp_stacked', 'futex', 'sigreturn', 'all', modes=PRELOADED + ('shared', 'listen'), status=4),
@@ -185,6 +188,8 @@ CASES = [
     Case('exec_alternate_stack', '8192', '16384', '32768'),
     Case('exec_adjacent_stacks', 'execl', 'execlp', 'execle', 'execv', 'vfork'),
 
+    Case('exec_by_descriptor', 'fexecve', 'empty', 'below', 'path', modes=PRELOADED + ('shared',), status=4,
+         check=has_samples),
     Case('exec_too_large'),
     Case('bad_pointers'),
 

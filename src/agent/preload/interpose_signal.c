@@ -247,14 +247,15 @@ static void hide_ours(stack_t *had)
 // Before it is set: the next tick may come right after. The kernel answers for bad pointers.
 EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
 {
-    bool known = wanted && process_readable((uintptr_t)wanted, sizeof *wanted);
+    bool known =
+        wanted && !sandbox_confines_caller() && process_readable((uintptr_t)wanted, sizeof *wanted);
     bool disable = known && wanted->ss_flags & SS_DISABLE;
     if (known && !disable && (!capture_has_handler() || is_us()))
         capture_meet_alternate_stack(wanted->ss_size);
     int result = LIBC(sigaltstack)(wanted, had);
     if (result == 0 && had)
         hide_ours(had);
-    if (result == 0 && disable && !sandbox_confines_caller())
+    if (result == 0 && disable)
         signal_stack_set_again();
     return result;
 }

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "agent/preload/preload.h"
 #include "process/call.h"
 #include "process/process.h"
 #include "process/sandbox.h"
@@ -262,7 +263,8 @@ static bool is_text_readable(const char *text, uintptr_t *page)
 bool environment_is_readable(const char *path, char *const envp[])
 {
     uintptr_t page = 0, array = 0; // of a text, and of the array
-    if (sandbox_confines_caller())
+    // Then nobody looks at them.
+    if (!preload_is_active() || sandbox_confines_caller())
         return true;
     if (path && !is_text_readable(path, &page))
         return false;
