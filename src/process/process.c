@@ -68,7 +68,8 @@ void process_vfork_ended(void)
 // In another namespace a child may have our number.
 bool process_is_us(void)
 {
-    return !process_vfork_depth && !process_is_copy() && process_pid() == current_pid();
+    return !process_vfork_depth && !process_is_copy() &&
+           (sandbox_confines_caller() || process_pid() == current_pid());
 }
 
 bool process_is_privileged(void)

@@ -18,7 +18,8 @@
 // The process that loaded the library, or the child of a fork that ran its handlers.
 pid_t process_pid(void);
 // False in a child that runs on our memory or a copy of it without having gone through fork().
-// At most one system call; signal-safe.
+// At most one system call, and none in a confined thread, which is taken for one of ours unless it
+// is known to be a child's. Signal-safe.
 bool process_is_us(void);
 // Whether this is a child with its own copy of our memory that ran no fork handler: of _Fork or of
 // a bare clone. False in a child of vfork, and where the kernel cannot tell. No system call.

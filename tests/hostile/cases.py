@@ -116,13 +116,12 @@ CASES = [
 
     # --- SIGPROF belongs to the program, too ---
     Case('vfork_signals'),
-    Case('own_timers', 'before'),
-    # The next three not static: libkiln.a stands in for no function of libc. A handler that the
-    # program installs later replaces the profiler's for a while and gets its ticks, and so does
-    # sigwait in a thread that blocks SIGPROF.
-    Case('own_timers', 'after', modes=PRELOADED + ('shared',)),
+    Case('own_timers', 'before', 'after'),
+    # The next two not static: libkiln.a stands in for sigaction and signal, but not for masks and exec.
     Case('sigprof_state', modes=PRELOADED + ('shared',)),
     Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
+    Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', repeat=3, racy=('static',), status=4),
+    Case('sigprof_default', 'sigaction raise', 'signal timer', status=-signal.SIGPROF),
     Case('blocked_signals'),
     Case('sigprof_interrupts', 'before', 'after'),
     Case('sigprof_without_main', modes=THREADS, status=3),
@@ -149,8 +148,7 @@ CASES = [
     Case('ends', 'kill', status=-signal.SIGKILL),
     Case('ends', 'term', status=-signal.SIGTERM),
     Case('ends', 'segv', status=-signal.SIGSEGV),
-    # Not static: without an interposed sigaction SIGPROF has no default action any more.
-    Case('ends', 'prof', modes=PRELOADED + ('shared',), status=-signal.SIGPROF),
+    Case('ends', 'prof', status=-signal.SIGPROF),
 
     Case('exit_in_malloc', modes=USUAL + ('heap',), repeat=5, status=7),
     Case('quiet_ends', 'file_size', modes=EVERY, status=6),

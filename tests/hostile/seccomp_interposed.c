@@ -53,7 +53,7 @@ static bool set_action(int number)
 static bool set_actions(void)
 {
     return set_action(SIGUSR1) && set_action(SIGPROF) && signal(SIGUSR1, on_signal) != SIG_ERR &&
-           signal(SIGPROF, on_signal) != SIG_ERR;
+           signal(SIGPROF, on_signal) != SIG_ERR && signal(SIGPROF, SIG_DFL) == on_signal;
 }
 
 static bool set_masks(void)
@@ -127,7 +127,10 @@ static bool open_self(void)
     return dlopen(NULL, RTLD_NOW) != NULL;
 }
 
-#define CALLS(...) {__VA_ARGS__, SYS_write, SYS_exit_group, SYS_rt_sigreturn, ~0u}
+#define CALLS(...)                                                    \
+    {                                                                 \
+        __VA_ARGS__, SYS_write, SYS_exit_group, SYS_rt_sigreturn, ~0u \
+    }
 
 static const struct {
     const char *name;
@@ -171,7 +174,7 @@ int main(int argc, char **argv)
             allow_only(functions[i].calls);
             spin(3000000);
             bool good = functions[i].call();
-            spin(3000000);
+            spin(30000000);
             say(good ? "called\n" : "failed\n");
             _exit(4);
         }

@@ -151,7 +151,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
 {
     bool ours = signal == SIGPROF ? capture_has_handler()
                                   : capture_running() || atomic_load(&masks_with_ours);
-    if (!ours || !is_us())
+    if (!ours || !process_is_us())
         return LIBC(sigaction)(signal, wanted, had);
     if (signal == SIGPROF && capture_wish(wanted, had))
         return 0;
@@ -163,7 +163,8 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
 static bool set_ours(int number, __sighandler_t handler, int flags, __sighandler_t *had)
 {
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = flags}, old;
-    if (number != SIGPROF || !capture_has_handler() || !is_us() || !capture_wish(&wanted, &old))
+    if (number != SIGPROF || !capture_has_handler() || !process_is_us() ||
+        !capture_wish(&wanted, &old))
         return false;
     *had = old.sa_handler;
     return true;
