@@ -309,9 +309,9 @@ static char *append(char *to, const char *text)
 struct environment_block environment_for_exec(char *const envp[])
 {
     struct environment_block block = {NULL, 0};
-    size_t others, n = length_of(envp, &others), n_own = 0;
     if (!environment_is_owned())
         return block;
+    size_t others, n = length_of(envp, &others), n_own = 0;
     size_t pointers = (n + saved.n + 2) * sizeof(char *);
     size_t bytes = pointers + others + strlen(saved.libraries) + 32;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
