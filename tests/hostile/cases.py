@@ -255,7 +255,7 @@ CASES = [
     Case('many_threads', '8500', modes=('profiled', 'run')),
 
     # --- what profiles say ---
-    Case('cpu_time', 'sequential 6 0.1', 'overlapping 16 0.04',
+    Case('cpu_time', 'sequential 6 0.1', 'overlapping 16 0.04', 'confined 10 0.02',
          modes=LINKED, repeat=2, racy=LINKED, check=cpu_time_is_right),
     Case('quick_exit', check=has_samples, status=6),
 ]
