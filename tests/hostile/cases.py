@@ -219,7 +219,7 @@ CASES = [
     Case('no_stack', 'null', 'data', skip=only_on('x86_64')),
     Case('alternate_stack_state', modes=PRELOADED + ('shared',)),
     Case('alignment_check', skip=only_on('x86_64')),
-    Case('merged_stacks'),
+    Case('merged_stacks', repeat=3, racy=('static',)),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
