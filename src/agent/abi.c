@@ -14,6 +14,7 @@
 #include "agent/push/push.h"
 #include "codec/codec.h"
 #include "process/process.h"
+#include "process/sandbox.h"
 #include "process/write_signals.h"
 
 enum { CONVERT_MAX = 1 << 30 };
@@ -29,7 +30,7 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
                                   .threads = o.threads};
     struct err e = {""};
     OURS;
-    if (process_check_privileges(&e))
+    if (process_check_start(&e))
         return tell(error, &e);
     if (o.clock > KILN_CLOCK_PERF) {
         err_set(&e, "the clock must be timer or perf (KILN_CLOCK_TIMER, KILN_CLOCK_PERF)");
@@ -38,10 +39,18 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
     return collector_start(&agent, &e) ? tell(error, &e) : 0;
 }
 
+// A filter for all threads has parked ours for good: there is nobody to wait for, and whoever calls
+// may make no system call of ours.
+static bool are_parked(void)
+{
+    return sandbox_scope() == SANDBOX_ALL_THREADS;
+}
+
 EXPORT void kiln_stop(void)
 {
     OURS;
-    collector_stop();
+    if (!are_parked())
+        collector_stop();
 }
 
 // --- windows ---
@@ -223,7 +232,7 @@ EXPORT int kiln_heap_start(const struct kiln_heap_options *options, struct kiln_
         .interval = o.interval, .depth = o.depth, .memory = o.memory, .seed = o.seed};
     struct err e = {""};
     OURS;
-    return process_check_privileges(&e) || heap_sampler_start(&capture, &e) ? tell(error, &e) : 0;
+    return process_check_start(&e) || heap_sampler_start(&capture, &e) ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_heap_stop(void)
@@ -440,7 +449,7 @@ EXPORT int kiln_serve(const struct kiln_serve_options *options, struct kiln_erro
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     struct err e = {""};
     OURS;
-    if (process_check_privileges(&e) ||
+    if (process_check_start(&e) ||
         endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e))
         return tell(error, &e);
     return 0;
@@ -448,7 +457,8 @@ EXPORT int kiln_serve(const struct kiln_serve_options *options, struct kiln_erro
 
 EXPORT void kiln_serve_stop(void)
 {
-    endpoints_stop();
+    if (!are_parked())
+        endpoints_stop();
 }
 
 EXPORT int kiln_serve_address(char *text, size_t n)
@@ -463,13 +473,14 @@ EXPORT int kiln_push_start(const struct kiln_push_options *options, struct kiln_
     struct kiln_push_options o = KNOWN(kiln_push_options, options);
     struct err e = {""};
     OURS;
-    return process_check_privileges(&e) || push_start(&o, &e) ? tell(error, &e) : 0;
+    return process_check_start(&e) || push_start(&o, &e) ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_push_stop(void)
 {
     OURS;
-    push_stop();
+    if (!are_parked())
+        push_stop();
 }
 
 EXPORT void kiln_push_get_statistics(struct kiln_push_statistics *statistics)

@@ -305,7 +305,8 @@ void capture_before_fork(void)
     if (!is_used)
         return;
     loader_is_held = tables_hold_loader();
-    forker = (pid_t)syscall(SYS_gettid);
+    // A thread that may not ask is like any other: then the child avoids the loader.
+    forker = sandbox_confines_caller() ? 0 : (pid_t)syscall(SYS_gettid);
 }
 
 void capture_after_fork_in_parent(void)

@@ -13,6 +13,7 @@
 #include "capture/thread.h"
 #include "process/clock.h"
 #include "process/memory.h"
+#include "process/sandbox.h"
 
 enum { LEAST_MEMORY = 64 << 10 };
 
@@ -228,7 +229,7 @@ void capture_heap_after_fork_in_child(void)
     // Threads that were not watched may have had the loader's lock.
     if (atomic_load(&capture_state.n_slots) == 0)
         unwind_avoid_loader();
-    heap_tables.pid = capture_state.pid = getpid();
+    heap_tables.pid = capture_state.pid = sandbox_confines_caller() ? 0 : getpid();
     if (!heap_tables.shared)
         return;
     atomic_store(&heap_tables.active, 0);

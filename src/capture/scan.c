@@ -270,7 +270,7 @@ void scan_after_fork_in_child(void)
 
 void capture_account(void)
 {
-    if (sandbox_scope() == SANDBOX_FREE && atomic_load(&capture_state.n_live) <= SMALL &&
+    if (!sandbox_confines_caller() && atomic_load(&capture_state.n_live) <= SMALL &&
         count_tasks() <= SMALL)
         scan_threads(false);
 }

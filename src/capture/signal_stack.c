@@ -9,6 +9,7 @@
 #include "capture/thread.h"
 #include "process/call.h"
 #include "process/memory.h"
+#include "process/sandbox.h"
 
 // Not in older headers.
 #ifndef AT_MINSIGSTKSZ
@@ -247,7 +248,7 @@ void signal_stack_after_fork_in_child(void)
     free_stack = 0;
     for (uint32_t i = 1; i <= n_stacks; i++)
         if (i == own_stack)
-            stacks[i].owner = thread_self();
+            stacks[i].owner = sandbox_confines_caller() ? 0 : thread_self();
         else
             add_free(i);
 }

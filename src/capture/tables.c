@@ -187,13 +187,15 @@ const struct unwind_snapshot *capture_snapshot(void)
 // Not by a timeout of the lock, which would be of the wall clock.
 bool tables_hold_loader(void)
 {
-    uint64_t end = process_now_ns() + 200000000u;
-    while (pthread_mutex_trylock(&loader_lock)) {
-        if (process_now_ns() >= end)
+    enum { TRIES = 400, TRY_NS = 500000 };
+    for (int i = 0; i < TRIES; i++) {
+        if (pthread_mutex_trylock(&loader_lock) == 0)
+            return true;
+        if (sandbox_confines_caller())
             return false;
-        process_sleep_ns(500000);
+        process_sleep_ns(TRY_NS);
     }
-    return true;
+    return false;
 }
 
 void tables_release_loader(void)

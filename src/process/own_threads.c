@@ -18,6 +18,7 @@
 #include "process/tasks.h"
 
 enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000, LEAST_STACK = 256 << 10 };
+enum { LIBC_SETXID = 33 }; // glibc's SIGSETXID
 
 static struct {
     _Atomic pid_t tids[MOST_THREADS]; // 0: free; negative: about to end
@@ -222,7 +223,9 @@ void own_thread_park_point(void)
     if (!own_threads_parking())
         return;
     // A signal would end the wait and make it call the kernel again, which may be forbidden then.
-    uint64_t all = UINT64_MAX, had;
+    // But setuid and its kin wait for every thread to answer a signal of libc's; a filter that lets
+    // the program's threads do so lets ours.
+    uint64_t all = ~(UINT64_C(1) << (LIBC_SETXID - 1)), had;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &had, sizeof all);
     atomic_fetch_add(&own.parked, 1);
     while (atomic_load(&own.park))

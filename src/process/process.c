@@ -65,7 +65,8 @@ uint32_t *process_vfork_begins(void)
 // In another namespace a child may have our number.
 bool process_is_us(void)
 {
-    return !process_vfork_depth() && !process_is_copy() && process_pid() == current_pid();
+    return !process_vfork_depth() && !process_is_copy() &&
+           (sandbox_confines_caller() || process_pid() == current_pid());
 }
 
 bool process_is_privileged(void)
@@ -73,12 +74,15 @@ bool process_is_privileged(void)
     return getauxval(AT_SECURE) != 0;
 }
 
-int process_check_privileges(struct err *e)
+int process_check_start(struct err *e)
 {
-    return process_is_privileged()
-               ? err_set(e, "profiling is disabled: this program runs with elevated privileges "
-                            "(setuid, setgid or file capabilities)")
-               : 0;
+    if (process_is_privileged())
+        return err_set(e, "profiling is disabled: this program runs with elevated privileges "
+                          "(setuid, setgid or file capabilities)");
+    if (sandbox_confines_caller())
+        return err_set(e, "profiling is disabled: a seccomp filter of this thread kills on system "
+                          "calls that the profiler makes; start it before the filter is installed");
+    return 0;
 }
 
 const char *process_getenv(const char *name)
@@ -147,7 +151,8 @@ static void fork_in_parent(void)
 // The part that may start the profiler again comes last, when all others are reset.
 static void fork_in_child(void)
 {
-    atomic_store(&own_pid, current_pid());
+    // A confined child must not ask; process_pid does so if it is ever needed.
+    atomic_store(&own_pid, sandbox_confines_caller() ? 0 : current_pid());
     if (original)
         atomic_store(original, 1);
     subscribing = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;

@@ -18,7 +18,8 @@
 // The process that loaded the library, or the child of a fork that ran its handlers.
 pid_t process_pid(void);
 // False in a child that runs on our memory or a copy of it without having gone through fork().
-// At most one system call; signal-safe.
+// At most one system call, and none in a confined thread, which is taken for one of ours unless it
+// is known to be a child's. Signal-safe.
 bool process_is_us(void);
 // Whether this is a child with its own copy of our memory that ran no fork handler: of _Fork or of
 // a bare clone. False in a child of vfork, and where the kernel cannot tell. No system call.
@@ -43,8 +44,9 @@ uint32_t *process_vfork_begins(void);
 // Whether the process runs with more rights than its caller (setuid, setgid, file capabilities).
 // Then kiln does nothing at all: not what the environment says, and not what callers ask for.
 bool process_is_privileged(void);
-// 0, or -1 with e filled if the process is privileged.
-int process_check_privileges(struct err *e);
+// 0, or -1 with e filled if the process is privileged, or the calling thread confined so that it
+// may make no system call of ours.
+int process_check_start(struct err *e);
 // The only way to read an environment variable inside a host. NULL if it is not set, or if the
 // process is privileged.
 const char *process_getenv(const char *name);

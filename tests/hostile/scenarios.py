@@ -403,6 +403,13 @@ def musl_child(place, directory):
         result = run(place, [place.kiln, 'run', '-q', *extra, '-o', os.path.join(directory, 'out.pb.gz'), '--', *shell],
                      directory)
         yield label, differs(result, 'musl ran\n4\n')
+    launcher = place.compile('launch_by_descriptor.c')
+    for how in 'fexecve', 'execveat':
+        command = [launcher, how, program]
+        yield f'{how} [plain]', differs(run(place, command, directory), 'musl ran\n', 4)
+        result = run(place, [place.kiln, 'run', '-q', '-o', os.path.join(directory, 'out.pb.gz'), '--', *command],
+                     directory)
+        yield f'{how} [run]', differs(result, 'musl ran\n', 4)
 
 
 def full_error_pipe(place, directory):

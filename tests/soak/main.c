@@ -1,8 +1,9 @@
 // usage: soak [-s SECONDS] [-f HZ] [-o PROFILE] [-m own|restart|none] [-d FOLDER] [LOAD...]
 //
 // Runs every load (or those named) at once. Modes:
-//   own      starts the profiler itself, keeps one window open at a time, and writes how much
-//            of its CPU time the windows' profiles and the named drops account for
+//   own      starts the profiler itself and keeps two windows open: one for a while, which
+//            PROFILE.0, PROFILE.1 and so on are written from, and one for the whole run,
+//            PROFILE.whole
 //   restart  the same with the profiler stopped and started all the time
 //   none     never calls the profiler: it is preloaded, or not there at all
 //
@@ -180,13 +181,14 @@ static void *watch(void *context)
 // --- the profiler ---
 
 // The CPU time of the windows, from both sides: a thread that wants to know it may have to wait
-// for its turn between looking at the clock and opening or closing a window.
+// for its turn between looking at the clock and opening or closing a window. The window of the
+// whole run is opened before the loads begin and closed after their end.
 struct account {
-    double inner, outer;
+    double inner, outer, whole;
     const char *output;
     unsigned windows;
     double before, after; // opening it
-    int window;
+    int window, whole_window;
 };
 
 static void open_window(struct account *a)
@@ -199,13 +201,41 @@ static void open_window(struct account *a)
         soak_fail("no window: %s", error.message);
 }
 
-static void write_window(struct account *a, bool stop)
+static int create_output(const struct account *a, const char *suffix)
 {
     char path[4096];
-    struct kiln_error error;
-    snprintf(path, sizeof path, "%s.%u", a->output, a->windows++);
+    snprintf(path, sizeof path, "%s.%s", a->output, suffix);
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     CHECK(fd >= 0);
+    return fd;
+}
+
+static void open_whole(struct account *a)
+{
+    struct kiln_error error;
+    a->whole_window = kiln_window_begin(&error);
+    a->whole = soak_cpu_seconds();
+    if (a->whole_window < 0)
+        soak_fail("no window: %s", error.message);
+}
+
+static void write_whole(struct account *a)
+{
+    struct kiln_error error;
+    int fd = create_output(a, "whole");
+    a->whole = soak_cpu_seconds() - a->whole;
+    kiln_stop();
+    if (kiln_window_write(a->whole_window, fd, &error))
+        soak_fail("window not written: %s", error.message);
+    close(fd);
+}
+
+static void write_window(struct account *a, bool stop)
+{
+    char suffix[16];
+    struct kiln_error error;
+    snprintf(suffix, sizeof suffix, "%u", a->windows++);
+    int fd = create_output(a, suffix);
     a->inner += soak_cpu_seconds() - a->after;
     // What threads are due is told when it stops.
     if (stop)
@@ -258,6 +288,8 @@ int main(int argc, char **argv)
     double begin = seconds(CLOCK_MONOTONIC), cpu_before = soak_cpu_seconds();
     if (own) {
         start(hz);
+        if (!restart)
+            open_whole(&account);
         open_window(&account);
     }
     pthread_t watcher;
@@ -294,6 +326,8 @@ int main(int argc, char **argv)
     struct kiln_statistics s = {.size = sizeof s};
     if (own) {
         write_window(&account, restart);
+        if (!restart)
+            write_whole(&account);
         kiln_get_statistics(&s);
         kiln_stop();
     }
@@ -305,15 +339,16 @@ int main(int argc, char **argv)
             printf(" %s=%llu", l->event, (unsigned long long)l->events);
         printf("\n");
     }
-    printf("soak seconds=%.1f hz=%u cpu=%.3f windows=%u inner=%.3f outer=%.3f samples=%llu "
-           "ring_full=%llu not_ready=%llu out_of_memory=%llu "
-           "truncated=%llu blocked=%llu unticked=%llu resident=%.1f resident_end=%.1f maps=%u "
-           "maps_end=%u fds=%u fds_end=%u\n",
-           seconds(CLOCK_MONOTONIC) - begin, hz, soak_cpu_seconds() - cpu_before, account.windows,
-           account.inner, account.outer, (unsigned long long)s.samples,
-           (unsigned long long)s.ring_full, (unsigned long long)s.not_ready,
-           (unsigned long long)s.out_of_memory, (unsigned long long)s.truncated,
-           (unsigned long long)s.blocked, (unsigned long long)s.unticked, resident, resident_end,
-           maps, maps_end, fds, fds_end);
+    printf(
+        "soak seconds=%.1f hz=%u cpu=%.3f windows=%u inner=%.3f outer=%.3f whole=%.3f samples=%llu "
+        "ring_full=%llu not_ready=%llu out_of_memory=%llu "
+        "truncated=%llu blocked=%llu unticked=%llu resident=%.1f resident_end=%.1f maps=%u "
+        "maps_end=%u fds=%u fds_end=%u\n",
+        seconds(CLOCK_MONOTONIC) - begin, hz, soak_cpu_seconds() - cpu_before, account.windows,
+        account.inner, account.outer, account.whole, (unsigned long long)s.samples,
+        (unsigned long long)s.ring_full, (unsigned long long)s.not_ready,
+        (unsigned long long)s.out_of_memory, (unsigned long long)s.truncated,
+        (unsigned long long)s.blocked, (unsigned long long)s.unticked, resident, resident_end, maps,
+        maps_end, fds, fds_end);
     return 0;
 }

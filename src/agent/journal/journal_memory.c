@@ -171,7 +171,8 @@ struct journal_part *journal_memory_map(int fd, uint32_t index)
 
 void journal_memory_forget(bool in_use)
 {
-    for (size_t i = 0; i < memory.n_pieces; i++) {
+    // A confined child must not unmap them.
+    for (size_t i = 0; i < memory.n_pieces && !sandbox_confines_caller(); i++) {
         if (in_use)
             mmap(memory.pieces[i], PIECE + PAGE, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

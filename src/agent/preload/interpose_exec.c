@@ -22,6 +22,14 @@
 #include "process/process.h"
 #include "process/sandbox.h"
 
+// How exec names a program. execveat: path is relative to fd, or fd itself if it is empty and the
+// flags say so.
+struct target {
+    enum { EXECVE, EXECVPE, FEXECVE, EXECVEAT } call;
+    const char *path;
+    int fd, flags;
+};
+
 // --- what the program is ---
 
 struct look {
@@ -59,24 +67,56 @@ static void note_program(const struct program *program, char *const envp[])
     }
 }
 
-// A program that is not there is exec's to complain about.
-static enum program_kind look_at(struct look *l, const char *path, bool search, char *const envp[])
+// A path to what the descriptor stands for, and to what is below it. False: it is too long.
+static bool name_by_descriptor(int fd, const char *path, char *to, size_t size)
 {
-    if (search && program_find(path, l->found, sizeof l->found))
+    static const char folder[] = "/proc/self/fd/";
+    char digits[12];
+    size_t at = sizeof folder - 1, n = 0, length = strlen(path);
+    if (at + sizeof digits + 1 + length + 1 > size)
+        return false;
+    memcpy(to, folder, at);
+    unsigned left = (unsigned)fd;
+    do
+        digits[n++] = (char)('0' + left % 10);
+    while (left /= 10);
+    while (n)
+        to[at++] = digits[--n];
+    if (length)
+        to[at++] = '/';
+    memcpy(to + at, path, length + 1);
+    return true;
+}
+
+// Where the file is. NULL: nowhere, or too far away.
+static const char *find_file(const struct target *t, char *found, size_t size)
+{
+    if (t->call == EXECVPE)
+        return program_find(t->path, found, size) ? NULL : found;
+    if (t->call == EXECVE || *t->path == '/' || t->fd == AT_FDCWD)
+        return t->path;
+    return t->fd >= 0 && name_by_descriptor(t->fd, t->path, found, size) ? found : NULL;
+}
+
+// A program that is not there is exec's to complain about.
+static enum program_kind look_at(struct look *l, const struct target *t, char *const envp[])
+{
+    const char *path = find_file(t, l->found, sizeof l->found);
+    if (!path)
         return PROGRAM_MISSING;
-    program_look(search ? l->found : path, &l->program);
+    program_look(path, &l->program);
     if (journal_is_followed())
         note_program(&l->program, envp);
     return l->program.kind;
 }
 
-static enum program_kind kind_of(const char *path, bool search, char *const envp[])
+static enum program_kind kind_of(const struct target *t, char *const envp[])
 {
     struct look *l =
         mmap(NULL, sizeof *l, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (l == MAP_FAILED)
         return PROGRAM_UNKNOWN;
-    enum program_kind kind = look_at(l, path, search, envp);
+    enum program_kind kind = look_at(l, t, envp);
     munmap(l, sizeof *l);
     return kind;
 }
@@ -124,11 +164,11 @@ static bool has_our_libraries(char *const envp[])
 }
 
 // Looks at a program that would get our libraries, or that is to be noted.
-static enum program_kind look_if_needed(const char *path, bool search, char *const envp[])
+static enum program_kind look_if_needed(const struct target *t, char *const envp[])
 {
-    bool needed = preload_is_active() && path && !sandbox_confines_caller() &&
+    bool needed = preload_is_active() && t->path && !sandbox_confines_caller() &&
                   (environment_is_owned() || journal_is_followed() || has_our_libraries(envp));
-    return needed ? kind_of(path, search, envp) : PROGRAM_UNKNOWN;
+    return needed ? kind_of(t, envp) : PROGRAM_UNKNOWN;
 }
 
 // Whether our libraries, which envp has, keep the program from starting: its loader is not glibc's.
@@ -162,78 +202,84 @@ static bool is_too_large(const struct execution *x)
     return x->block.p && errno == E2BIG;
 }
 
-static int execute_kernel(const char *path, char *const argv[], char *const envp[])
+static int execute_kernel(const struct target *t, char *const argv[], char *const envp[])
 {
-    long result = process_call(SYS_execve, (long)path, (long)argv, (long)envp, 0, 0, 0);
+    long result =
+        t->call == EXECVEAT
+            ? process_call(SYS_execveat, t->fd, (long)t->path, (long)argv, (long)envp, t->flags, 0)
+            : process_call(SYS_execve, (long)t->path, (long)argv, (long)envp, 0, 0, 0);
     errno = (int)-result;
     return -1;
 }
 
-// path: to be searched for if search, by libc.
-static int execute_as(const char *path, bool search, char *const argv[], char *const envp[])
+// libc searches for names, and has another way for kernels without execveat.
+static int execute_as(const struct target *t, char *const argv[], char *const envp[])
 {
-    return search ? LIBC(execvpe)(path, argv, envp) : execute_kernel(path, argv, envp);
+    return t->call == EXECVPE   ? LIBC(execvpe)(t->path, argv, envp)
+           : t->call == FEXECVE ? LIBC(fexecve)(t->fd, argv, envp)
+                                : execute_kernel(t, argv, envp);
 }
 
-static int execute_with(const char *path, bool search, char *const argv[], char *const envp[],
+static int execute_with(const struct target *t, char *const argv[], char *const envp[],
                         bool reached)
 {
     struct execution x;
     bool ours = begin_execution(&x, reached, envp);
-    int result = execute_as(path, search, argv, ours ? x.block.p : envp);
+    int result = execute_as(t, argv, ours ? x.block.p : envp);
     if (is_too_large(&x))
-        result = execute_as(path, search, argv, envp);
+        result = execute_as(t, argv, envp);
     end_failed_execution(&x);
     return result;
 }
 
-static __attribute__((noinline)) int execute_foreign(const char *path, bool search,
-                                                     char *const argv[], char *const envp[])
+static __attribute__((noinline)) int execute_foreign(const struct target *t, char *const argv[],
+                                                     char *const envp[])
 {
     char *variables[MOST_VARIABLES], rest[MOST_PRELOAD];
-    return execute_with(path, search, argv, without_libraries(envp, variables, rest), false);
+    return execute_with(t, argv, without_libraries(envp, variables, rest), false);
 }
 
-static int execute(const char *path, bool search, char *const argv[], char *const envp[])
+static int execute(struct target t, char *const argv[], char *const envp[])
 {
     // The kernel says what is wrong with it.
-    if (!environment_is_readable(path, envp))
-        return execute_with(path, search, argv, envp, false);
-    enum program_kind kind = look_if_needed(path, search, envp);
+    if (!environment_is_readable(t.path, envp))
+        return execute_with(&t, argv, envp, false);
+    enum program_kind kind = look_if_needed(&t, envp);
     if (is_foreign(kind, envp))
-        return execute_foreign(path, search, argv, envp);
-    return execute_with(path, search, argv, envp, !is_out_of_reach(kind));
+        return execute_foreign(&t, argv, envp);
+    return execute_with(&t, argv, envp, !is_out_of_reach(kind));
 }
 
 EXPORT int execve(const char *path, char *const argv[], char *const envp[])
 {
-    return execute(path, false, argv, envp);
+    return execute((struct target){.call = EXECVE, .path = path}, argv, envp);
 }
 
 EXPORT int execv(const char *path, char *const argv[])
 {
-    return execute(path, false, argv, environ);
+    return execute((struct target){.call = EXECVE, .path = path}, argv, environ);
 }
 
 EXPORT int execvpe(const char *file, char *const argv[], char *const envp[])
 {
-    return execute(file, true, argv, envp);
+    return execute((struct target){.call = EXECVPE, .path = file}, argv, envp);
 }
 
 EXPORT int execvp(const char *file, char *const argv[])
 {
-    return execute(file, true, argv, environ);
+    return execute((struct target){.call = EXECVPE, .path = file}, argv, environ);
 }
 
 EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 {
-    struct execution x;
-    bool ours = begin_execution(&x, environment_is_readable("", envp), envp);
-    int result = LIBC(fexecve)(fd, argv, ours ? x.block.p : envp);
-    if (is_too_large(&x))
-        result = LIBC(fexecve)(fd, argv, envp);
-    end_failed_execution(&x);
-    return result;
+    return execute((struct target){.call = FEXECVE, .path = "", .fd = fd}, argv, envp);
+}
+
+// Not in older headers.
+EXPORT int execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags);
+EXPORT int execveat(int fd, const char *path, char *const argv[], char *const envp[], int flags)
+{
+    return execute((struct target){EXECVEAT, path, fd, flags}, argv, envp);
 }
 
 // The arguments of execl and its kin as an array on the stack, as large as it must be; the
@@ -259,20 +305,20 @@ EXPORT int fexecve(int fd, char *const argv[], char *const envp[])
 EXPORT int execl(const char *path, const char *argument, ...)
 {
     COLLECT(argument, argv, (void)0);
-    return execute(path, false, argv, environ);
+    return execute((struct target){.call = EXECVE, .path = path}, argv, environ);
 }
 
 EXPORT int execlp(const char *file, const char *argument, ...)
 {
     COLLECT(argument, argv, (void)0);
-    return execute(file, true, argv, environ);
+    return execute((struct target){.call = EXECVPE, .path = file}, argv, environ);
 }
 
 EXPORT int execle(const char *path, const char *argument, ...)
 {
     char *const *envp;
     COLLECT(argument, argv, envp = va_arg(list, char *const *));
-    return execute(path, false, argv, envp);
+    return execute((struct target){.call = EXECVE, .path = path}, argv, envp);
 }
 
 // --- posix_spawn and its kin, whose child never runs code of ours ---
@@ -297,9 +343,10 @@ static int spawn(pid_t *pid, const char *path, bool search,
                  const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attributes,
                  char *const argv[], char *const envp[])
 {
+    struct target t = {.call = search ? EXECVPE : EXECVE, .path = path};
     bool ignored = is_us() && capture_before_spawn();
     int result;
-    if (environment_is_readable(path, envp) && is_foreign(look_if_needed(path, search, envp), envp))
+    if (environment_is_readable(path, envp) && is_foreign(look_if_needed(&t, envp), envp))
         result = spawn_foreign(pid, path, search, actions, attributes, argv, envp);
     else
         result = search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)

@@ -124,7 +124,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
 {
     if (!capture_has_handler())
         return LIBC(sigaction)(signal, wanted, had);
-    if (is_us())
+    if (process_is_us())
         return signal == SIGPROF && capture_wish(wanted, had)
                    ? 0
                    : on_stack_sigaction(LIBC(sigaction), signal, wanted, had);
@@ -150,7 +150,8 @@ __attribute__((constructor(101))) static void note_interposition(void)
 static bool set_ours(int number, __sighandler_t handler, int flags, __sighandler_t *had)
 {
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = flags}, old;
-    if (number != SIGPROF || !capture_has_handler() || !is_us() || !capture_wish(&wanted, &old))
+    if (number != SIGPROF || !capture_has_handler() || !process_is_us() ||
+        !capture_wish(&wanted, &old))
         return false;
     *had = old.sa_handler;
     return true;

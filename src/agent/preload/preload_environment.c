@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "agent/preload/preload.h"
 #include "process/call.h"
 #include "process/process.h"
 #include "process/sandbox.h"
@@ -262,7 +263,8 @@ static bool is_text_readable(const char *text, uintptr_t *page)
 bool environment_is_readable(const char *path, char *const envp[])
 {
     uintptr_t page = 0, array = 0; // of a text, and of the array
-    if (sandbox_confines_caller())
+    // Then nobody looks at them.
+    if (!preload_is_active() || sandbox_confines_caller())
         return true;
     if (path && !is_text_readable(path, &page))
         return false;
@@ -307,9 +309,9 @@ static char *append(char *to, const char *text)
 struct environment_block environment_for_exec(char *const envp[])
 {
     struct environment_block block = {NULL, 0};
-    size_t others, n = length_of(envp, &others), n_own = 0;
     if (!environment_is_owned())
         return block;
+    size_t others, n = length_of(envp, &others), n_own = 0;
     size_t pointers = (n + saved.n + 2) * sizeof(char *);
     size_t bytes = pointers + others + strlen(saved.libraries) + 32;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
