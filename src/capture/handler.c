@@ -27,8 +27,6 @@ void capture_mark_own(void)
 }
 
 static __thread volatile uint64_t program_blocks INITIAL_EXEC;
-static __thread volatile sig_atomic_t paused INITIAL_EXEC;
-static const uint64_t sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
 
 uint64_t capture_blocks(void)
 {
@@ -38,16 +36,6 @@ uint64_t capture_blocks(void)
 void capture_set_blocks(uint64_t mask)
 {
     program_blocks = mask;
-}
-
-bool capture_is_paused(void)
-{
-    return paused;
-}
-
-void handler_clear_pause(void)
-{
-    paused = 0;
 }
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
@@ -290,8 +278,8 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, ucontext_t 
 }
 
 // What is being forwarded on this thread: the kernel's frame, which a handler passes on when it
-// calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind until
-// the next signal.
+// calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind: the
+// next signal may have its frame at the same place.
 static __thread struct {
     siginfo_t *info;
     ucontext_t *context;
@@ -336,18 +324,49 @@ static void do_default(int signal)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
+static uint64_t mask_of(const ucontext_t *context)
+{
+    return *(const uint64_t *)&context->uc_sigmask;
+}
+
 // From when the handler returns.
 static void block_sigprof(ucontext_t *context)
 {
-    *(uint64_t *)&context->uc_sigmask |= sigprof_bit;
+    *(uint64_t *)&context->uc_sigmask |= thread_sigprof_bit;
 }
 
+// As it was.
 static void send_to_self(int signal, siginfo_t *info)
 {
     syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
 }
 
-static struct capture_thread *find_own_slot(void);
+// The same; the kernel lets only the first thread pass on what was sent by kill.
+static bool send_to_process(int signal, siginfo_t *info)
+{
+    return syscall(SYS_rt_sigqueueinfo, syscall(SYS_getpid), signal, info) == 0;
+}
+
+// The calling thread and its slot, as last looked for.
+static __thread struct capture_thread *own_slot INITIAL_EXEC;
+static __thread pid_t own_tid INITIAL_EXEC;
+
+bool capture_is_paused(void)
+{
+    return own_slot && own_slot->tid == own_tid && atomic_load(&own_slot->paused);
+}
+
+static struct capture_thread *find_own_slot(void)
+{
+    struct capture_thread *t = own_slot;
+    if (t && t->tid == own_tid && atomic_load(&t->state) == THREAD_ARMED)
+        return t;
+    if (is_confined())
+        return NULL;
+    own_tid = thread_self();
+    return own_slot = thread_find(own_tid);
+}
+
 static bool is_tick(const siginfo_t *info, struct capture_thread **slot);
 
 // Takes ticks that are pending from under the program's eyes.
@@ -357,45 +376,81 @@ static void drop_pending_ticks(void)
     struct timespec zero = {0, 0};
     siginfo_t late, other;
     bool has_other = false;
-    while (syscall(SYS_rt_sigtimedwait, &sigprof_bit, &late, &zero, sizeof sigprof_bit) == SIGPROF)
+    while (syscall(SYS_rt_sigtimedwait, &thread_sigprof_bit, &late, &zero,
+                   sizeof thread_sigprof_bit) == SIGPROF)
         if (!is_tick(&late, &of)) {
             has_other = true;
             other = late;
         }
-    if (has_other)
+    if (has_other && (other.si_code == SI_TKILL || !send_to_process(SIGPROF, &other)))
         send_to_self(SIGPROF, &other);
 }
 
-__attribute__((noinline)) bool capture_pause(void)
+// Without a lock, so that it can be done anywhere: whoever gives the thread another timer looks at
+// t->paused afterwards (thread.c), and a timer that is gone is not there to be set.
+__attribute__((noinline)) void capture_pause(void)
 {
     struct capture_thread *t = find_own_slot();
     struct itimerspec never = {{0, 0}, {0, 0}};
-    if (!t || paused)
-        return true;
-    uint64_t signals = thread_block_signals();
-    // A handler does not wait for the lock: then a tick is seen, and no more.
-    bool locked = pthread_mutex_trylock(&t->lock) == 0;
-    if (locked && atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_TIMER) {
-        atomic_store(&t->paused, true);
-        paused = 1;
-        syscall(SYS_timer_settime, t->timer, 0, &never, NULL);
-    }
-    if (locked)
-        pthread_mutex_unlock(&t->lock);
-    thread_restore_signals(signals);
-    if (paused)
-        drop_pending_ticks();
-    return locked;
+    if (!t || atomic_load(&t->clock) != CLOCK_TIMER)
+        return;
+    atomic_store(&t->paused, true);
+    syscall(SYS_timer_settime, atomic_load(&t->timer), 0, &never, NULL);
 }
 
-// Sends it to the thread again, with SIGPROF blocked from now on: no more ticks until the program
-// changes its mask.
+void capture_pause_blocked(void)
+{
+    capture_pause();
+    drop_pending_ticks();
+}
+
+// The timer goes on as if it had not been stopped: what was due meanwhile comes at once.
+void handler_resume(struct capture_thread *t)
+{
+    if (!atomic_exchange(&t->paused, false))
+        return;
+    int timer = atomic_load(&t->timer);
+    uint32_t arming = atomic_load(&t->arming);
+    uint64_t period = atomic_load(&t->period_ns);
+    uint64_t told = atomic_load(&t->ticks) - atomic_load(&t->settled);
+    uint64_t next = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns) + told * period;
+    struct itimerspec when = {
+        .it_interval = {(time_t)(period / 1000000000u), (long)(period % 1000000000u)},
+        .it_value = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)},
+    };
+    if (arming % 2 == 0 && arming == atomic_load(&t->arming) &&
+        atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_TIMER)
+        syscall(SYS_timer_settime, timer, TIMER_ABSTIME, &when, NULL);
+}
+
+void capture_end_pause(void)
+{
+    if (capture_is_paused())
+        handler_resume(own_slot);
+}
+
+// The kernel chose any thread; without us it would have chosen among those that do not block it.
+// This thread blocks SIGPROF from now on and is chosen no more.
+static void give_back(int signal, siginfo_t *info, ucontext_t *context)
+{
+    block_sigprof(context);
+    if (!send_to_process(signal, info))
+        syscall(SYS_kill, syscall(SYS_getpid), signal);
+}
+
+// Sends it again, with SIGPROF blocked by the kernel from now on, and without ticks.
 static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 {
     if (is_confined())
         return;
+    if (handler_is_wished())
+        program_blocks = 0;
+    capture_pause_blocked();
+    if (info->si_code != SI_TKILL) {
+        give_back(signal, info, context);
+        return;
+    }
     block_sigprof(context);
-    capture_pause();
     send_to_self(signal, info);
 }
 
@@ -403,40 +458,45 @@ static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 // without our knowledge: then other signals of that mask are not blocked any more, either.
 static bool still_blocks(const ucontext_t *context)
 {
-    uint64_t now = *(const uint64_t *)&context->uc_sigmask | sigprof_bit;
-    if (program_blocks & ~now)
+    if (program_blocks & ~(mask_of(context) | thread_sigprof_bit))
         program_blocks = 0;
     return program_blocks;
 }
 
-// The kernel chose any thread; without us it would have chosen among the program's. This thread
-// blocks SIGPROF from now on and is chosen no more. What was sent by kill cannot be sent again as
-// it was except by the first thread.
-static void give_back(int signal, siginfo_t *info, ucontext_t *context)
-{
-    long pid = syscall(SYS_getpid);
-    block_sigprof(context);
-    if (syscall(SYS_rt_sigqueueinfo, pid, signal, info))
-        syscall(SYS_kill, pid, signal);
-}
-
-// The program's handler is called with the mask that it asked for, not with ours. It gets three
-// arguments whether it wants them or not, so that flags and handler need not be read as one.
-static void forward(int signal, siginfo_t *info, ucontext_t *context)
+// Where it must not meet the program's handler now. Whether that is so.
+static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
 {
     if (own_thread) {
         give_back(signal, info, context);
-        return;
+        return true;
     }
+    // The thread may hold one of our locks, and the handler may leave by siglongjmp. It comes again
+    // when the thread puts its mask back.
+    if (!is_confined() && thread_has_blocked_signals(mask_of(context))) {
+        block_sigprof(context);
+        drop_pending_ticks(); // the kernel would take it for one of them
+        send_to_self(signal, info);
+        return true;
+    }
+    return false;
+}
+
+// The program's handler is called with the mask that it asked for, not with ours. It gets three
+// arguments whether it wants them or not, so that flags and handler need not be read as one. fresh:
+// the kernel has called ours, not a handler of the program.
+static void forward(int signal, siginfo_t *info, ucontext_t *context, bool fresh)
+{
+    // The handler that we called has called ours in turn, which it found when it was installed: it
+    // means the one before ours.
+    bool nested = !fresh && forwarding.info == info;
+    if (!nested && put_off(signal, info, context))
+        return;
     if (program_blocks && is_meant_for_program(info) && still_blocks(context)) {
         keep_pending(signal, info, context);
         return;
     }
     const struct handler_wish *w = &handler_wish;
     uintptr_t function = atomic_load_explicit(&w->function, memory_order_acquire);
-    // The handler that we called has called ours in turn, which it found when it was installed: it
-    // means the one before ours.
-    bool nested = forwarding.info == info;
     unsigned level = nested ? forwarding.level + 1 : 0;
     if (nested)
         function = level <= HANDLER_PREDECESSORS ? atomic_load(&w->before[level - 1]) : 0;
@@ -450,26 +510,11 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context)
         call_theirs(function, signal, info, context, level);
         return;
     }
-    uint64_t mask = *(const uint64_t *)&context->uc_sigmask | atomic_load(&w->mask);
+    uint64_t mask = mask_of(context) | atomic_load(&w->mask);
     if (!(atomic_load(&w->flags) & SA_NODEFER))
-        mask |= sigprof_bit;
+        mask |= thread_sigprof_bit;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
     call_theirs(function, signal, info, context, level);
-}
-
-// The calling thread and its slot, as last looked for.
-static __thread struct capture_thread *own_slot INITIAL_EXEC;
-static __thread pid_t own_tid INITIAL_EXEC;
-
-static struct capture_thread *find_own_slot(void)
-{
-    struct capture_thread *t = own_slot;
-    if (t && t->tid == own_tid && atomic_load(&t->state) == THREAD_ARMED)
-        return t;
-    if (is_confined())
-        return NULL;
-    own_tid = thread_self();
-    return own_slot = thread_find(own_tid);
 }
 
 // Whether the timer of the process, which has sent a signal, is ours. The program may have set its
@@ -612,6 +657,16 @@ static bool is_frame(const siginfo_t *info, const ucontext_t *context)
 #endif
 }
 
+// Whether a function whose frame begins at cfa was called with that frame by the kernel.
+static bool is_kernels_call(uintptr_t cfa, const siginfo_t *info, const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return cfa == (uintptr_t)context; // the return address is below it
+#else
+    return cfa == (uintptr_t)info;
+#endif
+}
+
 static bool is_readable(const siginfo_t *info, const ucontext_t *context)
 {
     return !is_confined() && process_readable((uintptr_t)info, sizeof *info) &&
@@ -633,11 +688,11 @@ static inline void clear_alignment_check(void)
 #endif
 }
 
-static void take_signal(int signal, siginfo_t *info, ucontext_t *context)
+static void take_signal(int signal, siginfo_t *info, ucontext_t *context, bool fresh)
 {
     struct capture_thread *t = NULL;
     if (!is_tick(info, &t)) {
-        forward(signal, info, context);
+        forward(signal, info, context, fresh);
     } else if (t) {
         // Before the state is looked at: who disarms the slot looks at them the other way
         // round, so one of us sees the other.
@@ -663,6 +718,7 @@ void handler_entry(int signal, siginfo_t *info, void *context)
     } else if (!framed && !is_readable(info, context)) {
         return;
     }
-    take_signal(signal, info, context);
+    bool fresh = framed && is_kernels_call((uintptr_t)__builtin_dwarf_cfa(), info, context);
+    take_signal(signal, info, context, fresh);
     errno = saved;
 }

@@ -49,10 +49,8 @@ static int capture_sigaction(int signal, const struct sigaction *wanted, struct 
 // has a handler that is to end them.
 static int install(void)
 {
-    uintptr_t function = atomic_load(&handler_wish.function);
-    bool theirs = function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
     int flags = SA_ONSTACK | SA_RESTART;
-    if (theirs)
+    if (handler_is_wished())
         flags &= atomic_load(&handler_wish.flags);
     else if (atomic_load(&alternate_stacks_too_small))
         flags &= ~SA_ONSTACK;
@@ -68,6 +66,11 @@ void capture_meet_alternate_stack(size_t bytes)
     if (bytes < (least ? least : MINSIGSTKSZ) + OURS &&
         !atomic_exchange(&alternate_stacks_too_small, true) && atomic_load(&installed))
         install();
+}
+
+bool capture_is_handled(void)
+{
+    return atomic_load(&installed) && handler_is_wished();
 }
 
 // Signal-safe, as sigaction is.

@@ -1,17 +1,17 @@
-// Signal masks and handlers. SIGPROF is the profiler's; the program sees what it set itself.
+// Signal handlers and their stacks. SIGPROF is the profiler's; the program sees what it set itself.
 //
 // A child of vfork runs on our memory with signal handlers of its own: it talks to the kernel.
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "agent/preload/mask.h"
 #include "agent/preload/preload.h"
 #include "capture/capture.h"
 #include "capture/signal_stack.h"
 #include "process/call.h"
-#include "process/clock.h"
 #include "process/libc.h"
 #include "process/process.h"
 #include "process/sandbox.h"
@@ -22,105 +22,13 @@ static bool is_us(void)
     return !sandbox_confines_caller() && process_is_us();
 }
 
-// --- masks: a thread that blocks every signal means those of its program, not ours ---
-
-static bool is_blocked(void)
-{
-    sigset_t now;
-    return LIBC(pthread_sigmask)(SIG_BLOCK, NULL, &now) == 0 && sigismember(&now, SIGPROF);
-}
-
-// Unless it has a handler for SIGPROF, which it then blocks for good reasons, or restores what it
-// had while SIGPROF was blocked, most likely in a handler.
-static const sigset_t *without_ours(int how, const sigset_t *set, sigset_t *copy)
-{
-    struct sigaction theirs;
-    if (!set || how == SIG_UNBLOCK || !capture_running() || sigismember(set, SIGPROF) != 1 ||
-        !is_us() ||
-        (capture_wish(NULL, &theirs) && theirs.sa_handler != SIG_DFL &&
-         theirs.sa_handler != SIG_IGN) ||
-        (how == SIG_SETMASK && is_blocked()))
-        return set;
-    *copy = *set;
-    sigdelset(copy, SIGPROF);
-    return copy;
-}
-
-static const uint64_t sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
-
-// What the program blocks with SIGPROF, once the kernel does.
-static void note_others(void)
-{
-    sigset_t now;
-    uint64_t mask;
-    if (LIBC(pthread_sigmask)(SIG_BLOCK, NULL, &now))
-        return;
-    memcpy(&mask, &now, sizeof mask);
-    capture_set_blocks(mask | sigprof_bit);
-}
-
-// Notes whether the program blocks SIGPROF where the kernel does not, before the kernel acts on it.
-// given: set as the kernel gets it. Where the kernel blocks SIGPROF already, a handler runs whose
-// mask has it, perhaps by us: what that puts back is not the program's wish, and ends with the
-// handler.
-static void note_mask(int how, const sigset_t *set, const sigset_t *given)
-{
-    bool listed = set && sigismember(set, SIGPROF) == 1;
-    if (given != set && !is_blocked())
-        capture_set_blocks(sigprof_bit);
-    else if (set && given == set && capture_blocks() && (listed || how == SIG_SETMASK) && is_us())
-        capture_set_blocks(0);
-}
-
-// Whether this makes the kernel block SIGPROF, while it does not.
-static bool begins_to_block(int how, const sigset_t *given)
-{
-    return given && how != SIG_UNBLOCK && capture_running() && sigismember(given, SIGPROF) == 1 &&
-           is_us() && !is_blocked();
-}
-
-static void pause_ticks(void)
-{
-    enum { TRIES = 20, TRY_NS = 50000 };
-    for (int i = 0; i < TRIES && !capture_pause(); i++)
-        process_sleep_ns(TRY_NS);
-}
-
-// libc's function, which is one of the two below. set and old may be the same.
-static int change_mask(int (*change)(int, const sigset_t *, sigset_t *), int how,
-                       const sigset_t *set, sigset_t *old)
-{
-    sigset_t copy;
-    bool had = capture_blocks();
-    const sigset_t *given = without_ours(how, set, &copy);
-    bool begins = begins_to_block(how, given);
-    note_mask(how, set, given);
-    int result = change(how, given, old);
-    if (begins && result == 0)
-        pause_ticks();
-    if (given != set && capture_blocks())
-        note_others();
-    if (had && old)
-        sigaddset(old, SIGPROF);
-    if (set && capture_is_paused() && is_us() && !is_blocked())
-        capture_end_pause();
-    return result;
-}
-
-EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
-{
-    return change_mask(LIBC(pthread_sigmask), how, set, old);
-}
-
-EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
-{
-    return change_mask(LIBC(sigprocmask), how, set, old);
-}
-
 // --- handlers ---
 
-// An alternate stack may have room for one handler only: while one is on it, a tick waits. These
-// signals' masks have SIGPROF added to what the program asked for.
+// A small alternate stack may have room for one handler only: once the program has set one, ticks
+// wait while a handler is on it. These signals' masks have SIGPROF added to what the program asked
+// for.
+enum { ROOMY = 32 << 10 };
+static _Atomic bool small_stacks;
 static _Atomic uint64_t masks_with_ours;
 
 static int set_action(int signal, const struct sigaction *wanted, struct sigaction *had)
@@ -130,7 +38,7 @@ static int set_action(int signal, const struct sigaction *wanted, struct sigacti
     bool add = false;
     if (wanted) {
         copy = *wanted;
-        add = capture_running() && wanted->sa_flags & SA_ONSTACK &&
+        add = capture_running() && atomic_load(&small_stacks) && wanted->sa_flags & SA_ONSTACK &&
               sigismember(&copy.sa_mask, SIGPROF) == 0;
         if (add)
             sigaddset(&copy.sa_mask, SIGPROF);
@@ -147,13 +55,21 @@ static int set_action(int signal, const struct sigaction *wanted, struct sigacti
     return 0;
 }
 
+// What the program wants to be done with SIGPROF.
+static bool wish(const struct sigaction *wanted, struct sigaction *had)
+{
+    if (wanted && wanted->sa_handler != SIG_DFL && wanted->sa_handler != SIG_IGN)
+        mask_settle();
+    return capture_wish(wanted, had);
+}
+
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
 {
     bool ours = signal == SIGPROF ? capture_has_handler()
                                   : capture_running() || atomic_load(&masks_with_ours);
     if (!ours || !is_us())
         return LIBC(sigaction)(signal, wanted, had);
-    if (signal == SIGPROF && capture_wish(wanted, had))
+    if (signal == SIGPROF && wish(wanted, had))
         return 0;
     return set_action(signal, wanted, had);
 }
@@ -163,7 +79,7 @@ EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigactio
 static bool set_ours(int number, __sighandler_t handler, int flags, __sighandler_t *had)
 {
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = flags}, old;
-    if (number != SIGPROF || !capture_has_handler() || !is_us() || !capture_wish(&wanted, &old))
+    if (number != SIGPROF || !capture_has_handler() || !is_us() || !wish(&wanted, &old))
         return false;
     *had = old.sa_handler;
     return true;
@@ -172,7 +88,9 @@ static bool set_ours(int number, __sighandler_t handler, int flags, __sighandler
 EXPORT __sighandler_t signal(int number, __sighandler_t handler)
 {
     __sighandler_t had;
-    return set_ours(number, handler, SA_RESTART, &had) ? had : LIBC(signal)(number, handler);
+    return handler != SIG_ERR && set_ours(number, handler, SA_RESTART, &had)
+               ? had
+               : LIBC(signal)(number, handler);
 }
 
 EXPORT __sighandler_t ssignal(int number, __sighandler_t handler)
@@ -191,7 +109,7 @@ EXPORT __sighandler_t bsd_signal(int number, __sighandler_t handler)
 EXPORT __sighandler_t __sysv_signal(int number, __sighandler_t handler)
 {
     __sighandler_t had;
-    return set_ours(number, handler, (int)SA_RESETHAND | SA_NODEFER, &had)
+    return handler != SIG_ERR && set_ours(number, handler, (int)SA_RESETHAND | SA_NODEFER, &had)
                ? had
                : LIBC(__sysv_signal)(number, handler);
 }
@@ -244,13 +162,35 @@ static void hide_ours(stack_t *had)
         *had = (stack_t){.ss_flags = SS_DISABLE};
 }
 
+// Handlers that are there already.
+static void add_to_masks(void)
+{
+    for (int signal = 1; signal < NSIG; signal++) {
+        struct sigaction now;
+        if (signal != SIGPROF && LIBC(sigaction)(signal, NULL, &now) == 0 &&
+            now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN && now.sa_flags & SA_ONSTACK &&
+            sigismember(&now.sa_mask, SIGPROF) == 0)
+            set_action(signal, &now, NULL);
+    }
+}
+
+static void meet_alternate_stack(size_t bytes)
+{
+    if (bytes < ROOMY && !atomic_exchange(&small_stacks, true) && capture_running()) {
+        int error = errno;
+        add_to_masks();
+        errno = error;
+    }
+    capture_meet_alternate_stack(bytes);
+}
+
 // Before it is set: the next tick may come right after. The kernel answers for bad pointers.
 EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
 {
     bool known = wanted && process_readable((uintptr_t)wanted, sizeof *wanted);
     bool disable = known && wanted->ss_flags & SS_DISABLE;
     if (known && !disable && (!capture_has_handler() || is_us()))
-        capture_meet_alternate_stack(wanted->ss_size);
+        meet_alternate_stack(wanted->ss_size);
     int result = LIBC(sigaltstack)(wanted, had);
     if (result == 0 && had)
         hide_ours(had);

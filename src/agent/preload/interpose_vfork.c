@@ -1,4 +1,5 @@
-// vfork, so that its child knows what it is without asking the kernel, which a filter may forbid.
+// vfork, so that its child knows what it is without asking the kernel, which a filter may forbid,
+// and inherits the mask that the program set.
 //
 // The child returns first, on the caller's stack, and what it calls overwrites the return address:
 // that stays in a register meanwhile.
@@ -9,10 +10,23 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
+#include "agent/preload/mask.h"
+
+static __thread bool masked INITIAL_EXEC; // mask_begin_start
+
 // Called by the assembly below, in the parent.
+__attribute__((used)) void interposed_vfork_begins(void)
+{
+    if (!process_vfork_depth)
+        masked = mask_begin_start();
+    process_vfork_begins();
+}
+
 __attribute__((used)) long interposed_vfork_ended(long result)
 {
     process_vfork_ended();
+    if (!process_vfork_depth && masked)
+        mask_end_start();
     if (result >= 0)
         return result;
     errno = (int)-result;
@@ -29,7 +43,7 @@ __asm__(".text\n"
         "    endbr64\n"
         "    subq $8, %rsp\n"
         ".cfi_adjust_cfa_offset 8\n"
-        "    call process_vfork_begins\n"
+        "    call interposed_vfork_begins\n"
         "    addq $8, %rsp\n"
         ".cfi_adjust_cfa_offset -8\n"
         "    popq %rdi\n"
@@ -60,7 +74,7 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset 16\n"
         ".cfi_rel_offset x29, 0\n"
         ".cfi_rel_offset x30, 8\n"
-        "    bl process_vfork_begins\n"
+        "    bl interposed_vfork_begins\n"
         "    ldp x29, x30, [sp], #16\n"
         ".cfi_adjust_cfa_offset -16\n"
         ".cfi_restore x29\n"
