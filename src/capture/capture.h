@@ -81,8 +81,6 @@ void capture_account(void);
 // True if threads came or went that did not report it, or if a scan is under way: a reason for
 // capture_scan. Cheap.
 bool capture_threads_changed(void);
-// The calling thread is the profiler's: signals that are meant for the program are not for it.
-void capture_mark_own(void);
 // Handlers are about to be forbidden system calls: makes what they would ask for.
 void capture_before_confinement(void);
 // The calling thread must get no signal of ours any more, because it may not return from handlers:

@@ -12,19 +12,12 @@
 #include "capture/record.h"
 #include "capture/signal_stack.h"
 #include "process/call.h"
+#include "process/own_threads.h"
 
 __thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
 static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
-
-// A thread of the profiler's, not of the program.
-static __thread volatile sig_atomic_t own_thread INITIAL_EXEC;
-
-void capture_mark_own(void)
-{
-    own_thread = 1;
-}
 
 static __thread volatile uint64_t program_blocks INITIAL_EXEC;
 
@@ -466,7 +459,7 @@ static bool still_blocks(const ucontext_t *context)
 // Where it must not meet the program's handler now. Whether that is so.
 static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
 {
-    if (own_thread) {
+    if (own_thread_is_caller) {
         give_back(signal, info, context);
         return true;
     }

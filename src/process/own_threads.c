@@ -27,6 +27,14 @@ static struct {
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
 } own;
 
+__thread bool own_thread_is_caller;
+
+// Straight to the kernel: libc's function may be our own interposer.
+static void change_mask(int how, const uint64_t *set, uint64_t *had)
+{
+    syscall(SYS_rt_sigprocmask, how, set, had, sizeof *set);
+}
+
 struct start {
     void *(*run)(void *);
     void *context;
@@ -72,8 +80,11 @@ bool own_thread_take_files(int keep)
 
 static void *own_thread_main(void *context)
 {
+    static const uint64_t sigprof = UINT64_C(1) << (SIGPROF - 1);
     struct start start = *(struct start *)context;
     free(context);
+    own_thread_is_caller = true;
+    change_mask(SIG_UNBLOCK, &sigprof, NULL);
     // Raw: libc's prctl may be our own interposer.
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
     register_self();
@@ -90,6 +101,7 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     struct start *start = malloc(sizeof *start);
     pthread_attr_t attributes;
     sigset_t blocked, had;
+    uint64_t all = UINT64_MAX, kernels;
     if (!start)
         return err_set(e, "cannot start a thread %s: out of memory", what);
     *start = (struct start){run, context, flags};
@@ -106,7 +118,10 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     sigdelset(&blocked, SIGPROF);
     pthread_sigmask(SIG_SETMASK, &blocked, &had);
     atomic_fetch_add(&own.starting, 1);
+    // SIGPROF, too, until the thread knows whose it is.
+    change_mask(SIG_BLOCK, &all, &kernels);
     int failed = pthread_create(thread, &attributes, own_thread_main, start);
+    change_mask(SIG_SETMASK, &kernels, NULL);
     pthread_sigmask(SIG_SETMASK, &had, NULL);
     pthread_attr_destroy(&attributes);
     if (!failed)
@@ -188,7 +203,7 @@ static void end_by_signal(int signal)
     struct sigaction plain = {.sa_handler = SIG_DFL};
     sigaction(signal, &plain, NULL);
     syscall(SYS_kill, syscall(SYS_getpid), signal);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+    change_mask(SIG_SETMASK, &none, NULL);
 }
 
 // libc runs exit handlers when its last thread ends. If the first thread left by a bare system
@@ -223,12 +238,12 @@ void own_thread_park_point(void)
         return;
     // A signal would end the wait and make it call the kernel again, which may be forbidden then.
     uint64_t all = UINT64_MAX, had;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &had, sizeof all);
+    change_mask(SIG_SETMASK, &all, &had);
     atomic_fetch_add(&own.parked, 1);
     while (atomic_load(&own.park))
         futex(&own.park, FUTEX_WAIT, 1);
     atomic_fetch_sub(&own.parked, 1);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &had, NULL, sizeof had);
+    change_mask(SIG_SETMASK, &had, NULL);
 }
 
 void own_threads_on_park(void (*wake)(void))

@@ -72,7 +72,7 @@ static void start_others(void)
     require(posix_spawn(&child, self, NULL, NULL, arguments, environ) == 0, "posix_spawn");
     await(child);
     snprintf(command, sizeof command, "%s system", self);
-    fact("system", system(command) == 0);
+    fact("system", (system)(command) == 0);
     snprintf(command, sizeof command, "%s popen", self);
     FILE *pipe = popen(command, "r");
     char line[100];

@@ -262,7 +262,6 @@ __attribute__((constructor)) static void watch_forks(void)
 // What is allocated for answers is not the program's.
 static void enter_thread(void)
 {
-    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
 }

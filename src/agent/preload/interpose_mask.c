@@ -37,10 +37,12 @@ static bool lists(const sigset_t *set)
     return set && sigismember(set, SIGPROF) == 1;
 }
 
-// As the kernel has it.
+// As the kernel has it: without what nobody can block, and the two signals before SIGRTMIN, which
+// libc takes out.
 static uint64_t as_bits(const sigset_t *set)
 {
-    uint64_t bits, never = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1);
+    uint64_t bits,
+        never = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1) | UINT64_C(3) << 31;
     memcpy(&bits, set, sizeof bits);
     return bits & ~never;
 }
@@ -50,18 +52,33 @@ static void change_kernels(int how)
     process_call(SYS_rt_sigprocmask, how, (long)&sigprof_bit, 0, sizeof sigprof_bit, 0, 0);
 }
 
-static bool kernel_blocks(void)
+static uint64_t kernels_mask(void)
 {
     uint64_t now = 0;
-    return process_call(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now, sizeof now, 0, 0) == 0 &&
-           now & sigprof_bit;
+    process_call(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now, sizeof now, 0, 0);
+    return now;
+}
+
+static bool kernel_blocks(void)
+{
+    return kernels_mask() & sigprof_bit;
 }
 
 // --- what the program blocks where the kernel does not ---
 
+// Whether that is so still, by the kernel's mask: other signals of a mask that was put back without
+// our knowledge are not blocked any more, either.
+static bool still_blocks(uint64_t blocks, uint64_t kernels)
+{
+    return blocks && !(blocks & ~(kernels | sigprof_bit));
+}
+
 bool mask_begin_start(void)
 {
-    if (!capture_blocks() || process_vfork_depth || sandbox_confines_caller() || kernel_blocks())
+    if (!capture_blocks() || process_vfork_depth || sandbox_confines_caller())
+        return false;
+    uint64_t now = kernels_mask();
+    if (now & sigprof_bit || !still_blocks(capture_blocks(), now))
         return false;
     change_kernels(SIG_BLOCK);
     return true;
@@ -76,9 +93,11 @@ void mask_settle(void)
 {
     if (!capture_blocks() || !is_us())
         return;
-    if (capture_running())
-        capture_pause();
-    change_kernels(SIG_BLOCK);
+    if (still_blocks(capture_blocks(), kernels_mask())) {
+        if (capture_running())
+            capture_pause();
+        change_kernels(SIG_BLOCK);
+    }
     capture_set_blocks(0);
 }
 
@@ -94,24 +113,28 @@ static bool may_pause(void)
 static int change_as_asked(int (*change)(int, const sigset_t *, sigset_t *), int how,
                            const sigset_t *set, sigset_t *old)
 {
-    bool listed = lists(set), had = capture_blocks() && is_us();
+    uint64_t blocks = capture_blocks() && is_us() ? capture_blocks() : 0;
+    bool listed = lists(set);
     bool unblocks = set && (how == SIG_UNBLOCK ? listed : how == SIG_SETMASK && !listed);
     bool pauses = listed && !unblocks && !capture_is_paused() && may_pause();
-    sigset_t before;
+    sigset_t before = {0};
     // Before one that is pending arrives.
-    if (had && (listed || unblocks))
+    if (blocks && (listed || unblocks))
         capture_set_blocks(0);
+    else if (blocks && set && how == SIG_UNBLOCK)
+        capture_set_blocks(blocks & ~as_bits(set));
     if (pauses)
         capture_pause();
-    int result = change(how, set, pauses ? &before : old);
-    if (pauses && lists(&before))
+    bool aside = pauses || blocks;
+    int result = change(how, set, aside ? &before : old);
+    if ((unblocks && !process_vfork_depth) || (pauses && lists(&before)))
         capture_end_pause();
-    if (pauses && old)
+    if (!aside)
+        return result;
+    if (still_blocks(blocks, as_bits(&before)))
+        sigaddset(&before, SIGPROF);
+    if (old)
         *old = before;
-    if (had && old)
-        sigaddset(old, SIGPROF);
-    if (unblocks && !process_vfork_depth)
-        capture_end_pause();
     return result;
 }
 
@@ -121,13 +144,9 @@ static int change_without_ours(int (*change)(int, const sigset_t *, sigset_t *),
                                const sigset_t *set, sigset_t *old)
 {
     sigset_t copy = *set, before;
-    bool had = capture_blocks();
-    if (how == SIG_SETMASK && kernel_blocks()) {
-        int result = change(how, set, old);
-        if (had && old)
-            sigaddset(old, SIGPROF);
-        return result;
-    }
+    uint64_t blocks = capture_blocks();
+    if (how == SIG_SETMASK && kernel_blocks())
+        return change(how, set, old);
     sigdelset(&copy, SIGPROF);
     int result = change(how, &copy, &before);
     if (result)
@@ -135,7 +154,7 @@ static int change_without_ours(int (*change)(int, const sigset_t *, sigset_t *),
     if (!lists(&before))
         capture_set_blocks(sigprof_bit | as_bits(&copy) |
                            (how == SIG_BLOCK ? as_bits(&before) : 0));
-    if (had)
+    if (still_blocks(blocks, as_bits(&before)))
         sigaddset(&before, SIGPROF);
     if (old)
         *old = before;

@@ -116,7 +116,6 @@ static bool wait_for_end(void)
 
 static void *watch(void *context)
 {
-    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
     struct heap_state heap = look_at_heap();

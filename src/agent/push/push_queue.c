@@ -194,7 +194,6 @@ static void *send_all(void *context)
 {
     static const bool never = false;
     struct err ignored;
-    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
     // Nothing may be sent by a TLS library that has cleaned up after itself.
