@@ -328,16 +328,20 @@ static void block_sigprof(ucontext_t *context)
     *(uint64_t *)&context->uc_sigmask |= thread_sigprof_bit;
 }
 
-// As it was.
 static void send_to_self(int signal, siginfo_t *info)
 {
     syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
 }
 
-// The same; the kernel lets only the first thread pass on what was sent by kill.
-static bool send_to_process(int signal, siginfo_t *info)
+// To the thread or to the process, as it was sent. The kernel lets only the first thread pass on to
+// the process what was sent by kill: from others it is one of our own.
+static void send_again(int signal, siginfo_t *info)
 {
-    return syscall(SYS_rt_sigqueueinfo, syscall(SYS_getpid), signal, info) == 0;
+    long pid = syscall(SYS_getpid);
+    if (info->si_code == SI_TKILL)
+        send_to_self(signal, info);
+    else if (syscall(SYS_rt_sigqueueinfo, pid, signal, info))
+        syscall(SYS_kill, pid, signal);
 }
 
 // The calling thread and its slot, as last looked for.
@@ -362,21 +366,24 @@ static struct capture_thread *find_own_slot(void)
 
 static bool is_tick(const siginfo_t *info, struct capture_thread **slot);
 
-// Takes ticks that are pending from under the program's eyes.
-static void drop_pending_ticks(void)
+// Takes ticks that are pending from under the program's eyes. One that was sent to the thread and
+// one that was sent to the process may be among them.
+static __attribute__((noinline)) void drop_pending_ticks(void)
 {
     struct capture_thread *of;
     struct timespec zero = {0, 0};
-    siginfo_t late, other;
-    bool has_other = false;
+    siginfo_t late, others[2];
+    bool has[2] = {false, false};
     while (syscall(SYS_rt_sigtimedwait, &thread_sigprof_bit, &late, &zero,
                    sizeof thread_sigprof_bit) == SIGPROF)
         if (!is_tick(&late, &of)) {
-            has_other = true;
-            other = late;
+            bool own = late.si_code == SI_TKILL;
+            has[own] = true;
+            others[own] = late;
         }
-    if (has_other && (other.si_code == SI_TKILL || !send_to_process(SIGPROF, &other)))
-        send_to_self(SIGPROF, &other);
+    for (int i = 0; i < 2; i++)
+        if (has[i])
+            send_again(SIGPROF, &others[i]);
 }
 
 // Without a lock, so that it can be done anywhere: whoever gives the thread another timer looks at
@@ -422,29 +429,17 @@ void capture_end_pause(void)
         handler_resume(own_slot);
 }
 
-// The kernel chose any thread; without us it would have chosen among those that do not block it.
-// This thread blocks SIGPROF from now on and is chosen no more.
-static void give_back(int signal, siginfo_t *info, ucontext_t *context)
-{
-    block_sigprof(context);
-    if (!send_to_process(signal, info))
-        syscall(SYS_kill, syscall(SYS_getpid), signal);
-}
-
-// Sends it again, with SIGPROF blocked by the kernel from now on, and without ticks.
-static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
+// Sends it again, with SIGPROF blocked by the kernel from now on, and without ticks. What the
+// process was sent goes on to the next thread that does not block it, and stays pending if all do.
+static __attribute__((noinline)) void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 {
     if (is_confined())
         return;
     if (handler_is_wished())
         program_blocks = 0;
-    capture_pause_blocked();
-    if (info->si_code != SI_TKILL) {
-        give_back(signal, info, context);
-        return;
-    }
     block_sigprof(context);
-    send_to_self(signal, info);
+    capture_pause_blocked();
+    send_again(signal, info);
 }
 
 // Whether the program blocks SIGPROF in this thread. Jumps and the ends of handlers put masks back
@@ -459,8 +454,11 @@ static bool still_blocks(const ucontext_t *context)
 // Where it must not meet the program's handler now. Whether that is so.
 static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
 {
+    // The kernel chose any thread; without us it would have chosen among the program's. The thread
+    // blocks SIGPROF from now on and is chosen no more.
     if (own_thread_is_caller) {
-        give_back(signal, info, context);
+        block_sigprof(context);
+        send_again(signal, info);
         return true;
     }
     // The thread may hold one of our locks, and the handler may leave by siglongjmp. It comes again

@@ -126,7 +126,7 @@ CASES = [
     Case('blocked_signals'),
     Case('sigprof_interrupts', 'before', 'after'),
     Case('sigprof_without_main', modes=THREADS, status=3),
-    Case('sigprof_blocked', 'alone', 'all', modes=PRELOADED + ('shared',)),
+    Case('sigprof_blocked', 'alone', 'all', 'part', modes=PRELOADED + ('shared',)),
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
     # The rest not static, for the same reason.
     Case('old_signal', 'bsd', 'sysv', 'sigset', modes=PRELOADED + ('shared',)),

@@ -9,7 +9,6 @@
 #include "agent/endpoints/endpoint.h"
 #include "agent/gzip.h"
 #include "agent/heap/heap_source.h"
-#include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "net/listen.h"
 #include "process/own_threads.h"

@@ -53,11 +53,12 @@ static struct start begin_thread(struct start *s)
     struct start mine = *s;
     sandbox_inherit(mine.sandbox);
     capture_set_blocks(mine.blocks);
-    if (mine.blocks)
-        mask_end_start();
     atomic_store_explicit(&s->taken, false, memory_order_release);
     if (!program_has_own_locks())
         capture_arm_started(mine.base, mine.size, mine.guard);
+    // The thread that started it has blocked SIGPROF for it: see mask_begin_start.
+    if (mine.blocks && !sandbox_confines_caller())
+        mask_end_start();
     return mine;
 }
 

@@ -8,7 +8,6 @@
 #include "agent/heap/heap_source.h"
 #include "agent/push/push.h"
 #include "base/retry.h"
-#include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "process/clock.h"
 #include "process/own_threads.h"
