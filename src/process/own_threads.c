@@ -29,6 +29,8 @@ static struct {
 
 __thread bool own_thread_is_caller;
 
+static const uint64_t sigprof = UINT64_C(1) << (SIGPROF - 1);
+
 // Straight to the kernel: libc's function may be our own interposer.
 static void change_mask(int how, const uint64_t *set, uint64_t *had)
 {
@@ -80,7 +82,6 @@ bool own_thread_take_files(int keep)
 
 static void *own_thread_main(void *context)
 {
-    static const uint64_t sigprof = UINT64_C(1) << (SIGPROF - 1);
     struct start start = *(struct start *)context;
     free(context);
     own_thread_is_caller = true;
@@ -101,7 +102,7 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     struct start *start = malloc(sizeof *start);
     pthread_attr_t attributes;
     sigset_t blocked, had;
-    uint64_t all = UINT64_MAX, kernels;
+    uint64_t kernels;
     if (!start)
         return err_set(e, "cannot start a thread %s: out of memory", what);
     *start = (struct start){run, context, flags};
@@ -119,7 +120,7 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     pthread_sigmask(SIG_SETMASK, &blocked, &had);
     atomic_fetch_add(&own.starting, 1);
     // SIGPROF, too, until the thread knows whose it is.
-    change_mask(SIG_BLOCK, &all, &kernels);
+    change_mask(SIG_BLOCK, &sigprof, &kernels);
     int failed = pthread_create(thread, &attributes, own_thread_main, start);
     change_mask(SIG_SETMASK, &kernels, NULL);
     pthread_sigmask(SIG_SETMASK, &had, NULL);
