@@ -55,7 +55,6 @@ static void *keep(void *context)
 {
     struct timespec second = {.tv_sec = CHECKPOINT_SECONDS};
     is_keeper = true;
-    capture_mark_own();
     capture_is_helper();
     capture_heap_enter();
     for (;;) {

@@ -156,20 +156,6 @@ void capture_settle(const struct unwind_regs *here)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
 }
 
-void capture_end_pause(void)
-{
-    uint64_t signals = thread_block_signals();
-    struct capture_thread *t = thread_find(thread_self());
-    handler_clear_pause();
-    if (t) {
-        pthread_mutex_lock(&t->lock);
-        if (atomic_exchange(&t->paused, false) && atomic_load(&t->state) == THREAD_ARMED)
-            thread_rearm(t);
-        pthread_mutex_unlock(&t->lock);
-    }
-    thread_restore_signals(signals);
-}
-
 // --- start and stop ---
 
 void capture_before_confinement(void)

@@ -81,8 +81,6 @@ void capture_account(void);
 // True if threads came or went that did not report it, or if a scan is under way: a reason for
 // capture_scan. Cheap.
 bool capture_threads_changed(void);
-// The calling thread is the profiler's: signals that are meant for the program are not for it.
-void capture_mark_own(void);
 // Handlers are about to be forbidden system calls: makes what they would ask for.
 void capture_before_confinement(void);
 // The calling thread must get no signal of ours any more, because it may not return from handlers:
@@ -185,13 +183,18 @@ bool capture_has_handler(void);
 // was put back since is recognized. Signal-safe.
 uint64_t capture_blocks(void);
 void capture_set_blocks(uint64_t mask);
-// The program blocks SIGPROF in the calling thread, and so does the kernel. The program may look at
-// what is pending (sigpending, sigwait, signalfd, sigsuspend), which no tick must be: until
-// capture_end_pause the thread's CPU time is accounted for without stacks. False: try again.
-// Signal-safe.
-bool capture_pause(void);
+// The program makes the kernel block SIGPROF in the calling thread. It may look at what is pending
+// (sigpending, sigwait, signalfd), let it in (sigsuspend, ppoll), or be sent one, which the kernel
+// would take for the tick that is pending: so there is none until capture_end_pause, when those
+// that were due meanwhile come at once. If the kernel does not block it any more, the next scan
+// ends the pause. Signal-safe.
+void capture_pause(void);
+// The same where the kernel blocks it already: a tick may be pending.
+void capture_pause_blocked(void);
 bool capture_is_paused(void);
 void capture_end_pause(void);
+// Whether the program has a handler of its own for SIGPROF, and ours is installed. Signal-safe.
+bool capture_is_handled(void);
 // What the program wants to be done with SIGPROF, which the handler does for signals that are
 // not ours. False if the handler is not installed; then the kernel is the one to ask. Either
 // may be NULL.

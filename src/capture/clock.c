@@ -27,13 +27,19 @@ static int open_timer(struct capture_thread *t)
     return (int)syscall(SYS_timer_create, process_thread_clock(t->tid), &event, &t->timer);
 }
 
-static int run_timer(struct capture_thread *t, uint64_t first, uint64_t period)
+static int run_timer(const struct capture_thread *t, uint64_t first, uint64_t period)
 {
     struct itimerspec when = {
         .it_interval = {(time_t)(period / 1000000000u), (long)(period % 1000000000u)},
         .it_value = {(time_t)(first / 1000000000u), (long)(first % 1000000000u)},
     };
     return (int)syscall(SYS_timer_settime, t->timer, 0, &when, NULL);
+}
+
+void clock_stop(const struct capture_thread *t)
+{
+    if (atomic_load(&t->clock) == CLOCK_TIMER)
+        run_timer(t, 0, 0);
 }
 
 // The kernel reports a timer of a thread that has ended as if it had never been set.

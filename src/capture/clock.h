@@ -14,6 +14,8 @@ int clock_open(struct capture_thread *t);
 // Sets it going: the first tick after so many nanoseconds of its CPU time, if that can be chosen.
 // -1 with errno; EBUSY: the program uses the timer of the process itself.
 int clock_run(struct capture_thread *t, uint64_t first, uint64_t period);
+// Stops a timer; the thread keeps it.
+void clock_stop(const struct capture_thread *t);
 // Closes it: then the thread has none.
 void clock_close(struct capture_thread *t);
 // Whether it is the timer of a thread that has ended, although there is one with its id.

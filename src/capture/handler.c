@@ -13,23 +13,14 @@
 #include "capture/signal_frame.h"
 #include "capture/signal_stack.h"
 #include "process/call.h"
+#include "process/own_threads.h"
 
 __thread uint32_t capture_current_label INITIAL_EXEC;
 static __thread struct capture_ids current_ids INITIAL_EXEC;
 // Zero while current_ids are being written: a handler of this very thread then sees none.
 static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
 
-// A thread of the profiler's, not of the program.
-static __thread volatile sig_atomic_t own_thread INITIAL_EXEC;
-
-void capture_mark_own(void)
-{
-    own_thread = 1;
-}
-
 static __thread volatile uint64_t program_blocks INITIAL_EXEC;
-static __thread volatile sig_atomic_t paused INITIAL_EXEC;
-static const uint64_t sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
 
 uint64_t capture_blocks(void)
 {
@@ -39,16 +30,6 @@ uint64_t capture_blocks(void)
 void capture_set_blocks(uint64_t mask)
 {
     program_blocks = mask;
-}
-
-bool capture_is_paused(void)
-{
-    return paused;
-}
-
-void handler_clear_pause(void)
-{
-    paused = 0;
 }
 
 static void count(_Atomic uint64_t *counter, uint64_t n)
@@ -291,8 +272,8 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, ucontext_t 
 }
 
 // What is being forwarded on this thread: the kernel's frame, which a handler passes on when it
-// calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind until
-// the next signal.
+// calls ours, and how often it has come by. A handler that leaves by longjmp leaves it behind: the
+// next signal may have its frame at the same place.
 static __thread struct {
     siginfo_t *info;
     ucontext_t *context;
@@ -337,10 +318,15 @@ static void do_default(int signal)
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
 }
 
+static uint64_t mask_of(const ucontext_t *context)
+{
+    return *(const uint64_t *)&context->uc_sigmask;
+}
+
 // From when the handler returns.
 static void block_sigprof(ucontext_t *context)
 {
-    *(uint64_t *)&context->uc_sigmask |= sigprof_bit;
+    *(uint64_t *)&context->uc_sigmask |= thread_sigprof_bit;
 }
 
 static void send_to_self(int signal, siginfo_t *info)
@@ -348,77 +334,143 @@ static void send_to_self(int signal, siginfo_t *info)
     syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
 }
 
-static struct capture_thread *find_own_slot(void);
+// To the thread or to the process, as it was sent. The kernel lets only the first thread pass on to
+// the process what was sent by kill: from others it is one of our own.
+static void send_again(int signal, siginfo_t *info)
+{
+    long pid = syscall(SYS_getpid);
+    if (info->si_code == SI_TKILL)
+        send_to_self(signal, info);
+    else if (syscall(SYS_rt_sigqueueinfo, pid, signal, info))
+        syscall(SYS_kill, pid, signal);
+}
+
+// The calling thread and its slot, as last looked for.
+static __thread struct capture_thread *own_slot INITIAL_EXEC;
+static __thread pid_t own_tid INITIAL_EXEC;
+
+bool capture_is_paused(void)
+{
+    return own_slot && own_slot->tid == own_tid && atomic_load(&own_slot->paused);
+}
+
+static struct capture_thread *find_own_slot(void)
+{
+    struct capture_thread *t = own_slot;
+    if (t && t->tid == own_tid && atomic_load(&t->state) == THREAD_ARMED)
+        return t;
+    if (is_confined())
+        return NULL;
+    own_tid = thread_self();
+    return own_slot = thread_find(own_tid);
+}
+
 static bool is_tick(const siginfo_t *info, struct capture_thread **slot);
 
-// Takes ticks that are pending from under the program's eyes.
-static void drop_pending_ticks(void)
+// Takes ticks that are pending from under the program's eyes. One that was sent to the thread and
+// one that was sent to the process may be among them.
+static __attribute__((noinline)) void drop_pending_ticks(void)
 {
     struct capture_thread *of;
     struct timespec zero = {0, 0};
-    siginfo_t late, other;
-    bool has_other = false;
-    while (syscall(SYS_rt_sigtimedwait, &sigprof_bit, &late, &zero, sizeof sigprof_bit) == SIGPROF)
+    siginfo_t late, others[2];
+    bool has[2] = {false, false};
+    while (syscall(SYS_rt_sigtimedwait, &thread_sigprof_bit, &late, &zero,
+                   sizeof thread_sigprof_bit) == SIGPROF)
         if (!is_tick(&late, &of)) {
-            has_other = true;
-            other = late;
+            bool own = late.si_code == SI_TKILL;
+            has[own] = true;
+            others[own] = late;
         }
-    if (has_other)
-        send_to_self(SIGPROF, &other);
+    for (int i = 0; i < 2; i++)
+        if (has[i])
+            send_again(SIGPROF, &others[i]);
 }
 
-__attribute__((noinline)) bool capture_pause(void)
+// Without a lock, so that it can be done anywhere: whoever gives the thread another timer looks at
+// t->paused afterwards (thread.c), and a timer that is gone is not there to be set.
+__attribute__((noinline)) void capture_pause(void)
 {
     struct capture_thread *t = find_own_slot();
     struct itimerspec never = {{0, 0}, {0, 0}};
-    if (!t || paused)
-        return true;
-    uint64_t signals = thread_block_signals();
-    // A handler does not wait for the lock: then a tick is seen, and no more.
-    bool locked = pthread_mutex_trylock(&t->lock) == 0;
-    if (locked && atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_TIMER) {
-        atomic_store(&t->paused, true);
-        paused = 1;
-        syscall(SYS_timer_settime, t->timer, 0, &never, NULL);
-    }
-    if (locked)
-        pthread_mutex_unlock(&t->lock);
-    thread_restore_signals(signals);
-    if (paused)
-        drop_pending_ticks();
-    return locked;
+    if (!t || atomic_load(&t->clock) != CLOCK_TIMER)
+        return;
+    atomic_store(&t->paused, true);
+    syscall(SYS_timer_settime, atomic_load(&t->timer), 0, &never, NULL);
 }
 
-// Sends it to the thread again, with SIGPROF blocked from now on: no more ticks until the program
-// changes its mask.
-static void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
+void capture_pause_blocked(void)
+{
+    capture_pause();
+    drop_pending_ticks();
+}
+
+// The timer goes on as if it had not been stopped: what was due meanwhile comes at once.
+void handler_resume(struct capture_thread *t)
+{
+    if (!atomic_exchange(&t->paused, false))
+        return;
+    int timer = atomic_load(&t->timer);
+    uint32_t arming = atomic_load(&t->arming);
+    uint64_t period = atomic_load(&t->period_ns);
+    uint64_t told = atomic_load(&t->ticks) - atomic_load(&t->settled);
+    uint64_t next = atomic_load(&t->cpu_armed) + atomic_load(&t->first_ns) + told * period;
+    struct itimerspec when = {
+        .it_interval = {(time_t)(period / 1000000000u), (long)(period % 1000000000u)},
+        .it_value = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)},
+    };
+    if (arming % 2 == 0 && arming == atomic_load(&t->arming) &&
+        atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_TIMER)
+        syscall(SYS_timer_settime, timer, TIMER_ABSTIME, &when, NULL);
+}
+
+void capture_end_pause(void)
+{
+    if (capture_is_paused())
+        handler_resume(own_slot);
+}
+
+// Sends it again, with SIGPROF blocked by the kernel from now on, and without ticks. What the
+// process was sent goes on to the next thread that does not block it, and stays pending if all do.
+static __attribute__((noinline)) void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 {
     if (is_confined())
         return;
+    if (handler_is_wished())
+        program_blocks = 0;
     block_sigprof(context);
-    capture_pause();
-    send_to_self(signal, info);
+    capture_pause_blocked();
+    send_again(signal, info);
 }
 
 // Whether the program blocks SIGPROF in this thread. Jumps and the ends of handlers put masks back
 // without our knowledge: then other signals of that mask are not blocked any more, either.
 static bool still_blocks(const ucontext_t *context)
 {
-    uint64_t now = *(const uint64_t *)&context->uc_sigmask | sigprof_bit;
-    if (program_blocks & ~now)
+    if (program_blocks & ~(mask_of(context) | thread_sigprof_bit))
         program_blocks = 0;
     return program_blocks;
 }
 
-// The kernel chose any thread; without us it would have chosen among the program's. This thread
-// blocks SIGPROF from now on and is chosen no more. What was sent by kill cannot be sent again as
-// it was except by the first thread.
-static void give_back(int signal, siginfo_t *info, ucontext_t *context)
+// Where it must not meet the program's handler now. Whether that is so.
+static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
 {
-    long pid = syscall(SYS_getpid);
-    block_sigprof(context);
-    if (syscall(SYS_rt_sigqueueinfo, pid, signal, info))
-        syscall(SYS_kill, pid, signal);
+    // The kernel chose any thread; without us it would have chosen among the program's. The thread
+    // blocks SIGPROF from now on and is chosen no more.
+    if (own_thread_is_caller) {
+        block_sigprof(context);
+        send_again(signal, info);
+        return true;
+    }
+    // The thread may hold one of our locks, and the handler may leave by siglongjmp. It comes again
+    // when the thread puts its mask back.
+    if (!is_confined() && thread_has_blocked_signals(mask_of(context))) {
+        block_sigprof(context);
+        drop_pending_ticks(); // the kernel would take it for one of them
+        send_to_self(signal, info);
+        return true;
+    }
+    return false;
 }
 
 // The program's handler is called with the mask that it asked for, not with ours, and on the stack
@@ -427,19 +479,17 @@ static void give_back(int signal, siginfo_t *info, ucontext_t *context)
 // if other code has called it.
 static void forward(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
 {
-    if (own_thread) {
-        give_back(signal, info, context);
+    // The handler that we called has called ours in turn, which it found when it was installed: it
+    // means the one before ours.
+    bool nested = !return_to && forwarding.info == info;
+    if (!nested && put_off(signal, info, context))
         return;
-    }
     if (program_blocks && is_meant_for_program(info) && still_blocks(context)) {
         keep_pending(signal, info, context);
         return;
     }
     const struct handler_wish *w = &handler_wish;
     uintptr_t function = atomic_load_explicit(&w->function, memory_order_acquire);
-    // The handler that we called has called ours in turn, which it found when it was installed: it
-    // means the one before ours.
-    bool nested = !return_to && forwarding.info == info;
     unsigned level = nested ? forwarding.level + 1 : 0;
     if (nested)
         function = level <= HANDLER_PREDECESSORS ? atomic_load(&w->before[level - 1]) : 0;
@@ -460,26 +510,11 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context, void *retu
         forwarding = (__typeof__(forwarding)){frame.info, frame.context, level};
         return;
     }
-    uint64_t mask = *(const uint64_t *)&context->uc_sigmask | atomic_load(&w->mask);
+    uint64_t mask = mask_of(context) | atomic_load(&w->mask);
     if (!(atomic_load(&w->flags) & SA_NODEFER))
-        mask |= sigprof_bit;
+        mask |= thread_sigprof_bit;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
     call_theirs(function, signal, info, context, level);
-}
-
-// The calling thread and its slot, as last looked for.
-static __thread struct capture_thread *own_slot INITIAL_EXEC;
-static __thread pid_t own_tid INITIAL_EXEC;
-
-static struct capture_thread *find_own_slot(void)
-{
-    struct capture_thread *t = own_slot;
-    if (t && t->tid == own_tid && atomic_load(&t->state) == THREAD_ARMED)
-        return t;
-    if (is_confined())
-        return NULL;
-    own_tid = thread_self();
-    return own_slot = thread_find(own_tid);
 }
 
 // Whether the timer of the process, which has sent a signal, is ours. The program may have set its

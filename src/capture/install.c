@@ -51,9 +51,9 @@ static int capture_sigaction(int signal, const struct sigaction *wanted, struct 
 // that is to end them.
 static int install(void)
 {
-    uintptr_t function = atomic_load(&handler_wish.function);
-    bool theirs = function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
-    int flags = theirs ? atomic_load(&handler_wish.flags) & SA_RESTART : SA_RESTART;
+    int flags = SA_RESTART;
+    if (handler_is_wished())
+        flags &= atomic_load(&handler_wish.flags);
     if (!atomic_load(&alternate_stacks_too_small))
         flags |= SA_ONSTACK;
     struct sigaction action = {.sa_sigaction = handler_entry, .sa_flags = SA_SIGINFO | flags};
@@ -72,6 +72,11 @@ void capture_leave_alternate_stacks(void)
 {
     if (!atomic_exchange(&alternate_stacks_too_small, true) && atomic_load(&installed))
         install();
+}
+
+bool capture_is_handled(void)
+{
+    return atomic_load(&installed) && handler_is_wished();
 }
 
 // Signal-safe, as sigaction is.

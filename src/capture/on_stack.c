@@ -1,5 +1,6 @@
 #include "capture/on_stack.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -49,7 +50,14 @@ static void on_stack_entry(int signal, siginfo_t *info, void *context)
     ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
 }
 
-// An alternate stack of the program's may have room for one handler only: ticks wait meanwhile.
+// An alternate stack of the program's has room for one handler only: ticks wait while one is on it.
+static _Atomic bool ticks_wait;
+
+static void block_ticks(struct sigaction *action)
+{
+    *(uint64_t *)&action->sa_mask |= UINT64_C(1) << (SIGPROF - 1);
+}
+
 static bool wrap(int signal, struct sigaction *wanted)
 {
     if (signal < 1 || signal > SIGNALS || signal == SIGPROF || !(wanted->sa_flags & SA_ONSTACK) ||
@@ -63,7 +71,8 @@ static bool wrap(int signal, struct sigaction *wanted)
     store_action(signal, theirs);
     wanted->sa_sigaction = on_stack_entry;
     wanted->sa_flags |= SA_SIGINFO;
-    *mask |= UINT64_C(1) << (SIGPROF - 1);
+    if (atomic_load(&ticks_wait))
+        block_ticks(wanted);
     return true;
 }
 
@@ -92,6 +101,23 @@ int on_stack_sigaction(on_stack_set *set, int signal, const struct sigaction *wa
     if (!result && had)
         unwrap(had, before);
     return result;
+}
+
+// Another thread may replace a handler meanwhile.
+void on_stack_let_ticks_wait(on_stack_set *set)
+{
+    int error = errno;
+    if (atomic_exchange(&ticks_wait, true))
+        return;
+    for (int signal = 1; signal <= SIGNALS; signal++) {
+        struct sigaction now, had;
+        if (set(signal, NULL, &now) || now.sa_sigaction != on_stack_entry)
+            continue;
+        block_ticks(&now);
+        if (set(signal, &now, &had) == 0 && had.sa_sigaction != on_stack_entry)
+            set(signal, &had, NULL);
+    }
+    errno = error;
 }
 
 void on_stack_unwrap(int signal, struct sigaction *had)

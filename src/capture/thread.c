@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -19,29 +20,46 @@ enum {
     MANY_CLOCKS = 1024, // below that idle threads keep theirs
 };
 
+// A file of the thread's in /proc; 0: there is none.
+static size_t read_task_file(const struct capture_thread *t, const char *name, char *to, size_t n)
+{
+    char path[64] = "/proc/self/task/", digits[16];
+    size_t at = strlen(path), count = 0;
+    for (uint32_t v = (uint32_t)atomic_load(&t->tid); v; v /= 10)
+        digits[count++] = (char)('0' + v % 10);
+    while (count)
+        path[at++] = digits[--count];
+    memcpy(path + at, name, strlen(name) + 1);
+    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    long got = fd < 0 ? 0 : syscall(SYS_read, fd, to, n);
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    return got > 0 ? (size_t)got : 0;
+}
+
 void thread_read_name(struct capture_thread *t)
 {
     if (sandbox_scope() == SANDBOX_ALL_THREADS || !t->ring)
         return;
-    char path[64] = "/proc/self/task/", digits[16];
-    size_t at = strlen(path), n = 0;
-    for (uint32_t v = (uint32_t)atomic_load(&t->tid); v; v /= 10)
-        digits[n++] = (char)('0' + v % 10);
-    while (n)
-        path[at++] = digits[--n];
-    memcpy(path + at, "/comm", 6);
-    long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     char name[CAPTURE_NAME];
-    long got = fd < 0 ? 0 : syscall(SYS_read, fd, name, sizeof name);
-    if (fd >= 0)
-        syscall(SYS_close, fd);
+    size_t got = read_task_file(t, "/comm", name, sizeof name);
     // A thread that is gone keeps the name that it had.
-    if (got <= 0)
+    if (!got)
         return;
     while (got > 0 && (name[got - 1] == '\n' || got == sizeof name))
         got--;
     memset(t->ring->name, 0, CAPTURE_NAME);
-    memcpy(t->ring->name, name, (size_t)got);
+    memcpy(t->ring->name, name, got);
+}
+
+// What the kernel says. A mask may have been put back by siglongjmp, the end of a handler or a bare
+// system call.
+static bool blocks_sigprof(const struct capture_thread *t)
+{
+    char text[4096];
+    text[read_task_file(t, "/status", text, sizeof text - 1)] = '\0';
+    const char *field = strstr(text, "\nSigBlk:");
+    return !field || strtoull(field + 8, NULL, 16) & thread_sigprof_bit;
 }
 
 // --- segments ---
@@ -151,8 +169,11 @@ static int start_clock(struct capture_thread *t, bool self)
     uint64_t first = first_expiry((int64_t)period, t->balance);
     // Before the clock runs: its first signal may come at once.
     begin_segment(t, cpu, first, period);
-    if (cpu && clock_run(t, first, period) == 0)
+    if (cpu && clock_run(t, first, period) == 0) {
+        if (atomic_load(&t->paused))
+            clock_stop(t);
         return 0;
+    }
     bool gone = !cpu || errno != EBUSY;
     atomic_fetch_add(&capture_state.balance, t->balance);
     clock_close(t);
@@ -270,6 +291,10 @@ static void credit_blocked(struct capture_thread *t, uint64_t cpu)
     // The kernel checks timers at its own pace: short silences mean nothing.
     if (missed < 4 || cpu - t->cpu_seen < 50000000u)
         return;
+    if (atomic_load(&t->paused) && !blocks_sigprof(t)) {
+        handler_resume(t);
+        return;
+    }
     if (!atomic_load(&t->paused) && clock_is_dead(t)) {
         thread_disarm(t);
         return;
@@ -287,7 +312,10 @@ static void look_at_clock(struct capture_thread *t, uint64_t cpu, uint64_t now)
     uint64_t idle_ms = (now - t->moved) / 1000000u;
     cover(t, cpu - atomic_load(&t->cpu_armed));
     credit_blocked(t, cpu);
-    if (atomic_load(&t->state) != THREAD_ARMED)
+    if (atomic_load(&t->state) == THREAD_ARMED &&
+        atomic_load(&t->period_ns) != atomic_load(&capture_state.period_ns))
+        thread_rearm(t); // it was paused when the rate changed
+    if (atomic_load(&t->state) != THREAD_ARMED || atomic_load(&t->clock) == CLOCK_NONE)
         return;
     bool scarce = clock_is_scarce(), idle = idle_ms >= (scarce ? SCARCE_IDLE_MS : IDLE_MS);
     if (atomic_load(&t->clock) == CLOCK_PROCESS

@@ -5,7 +5,8 @@
 // Locks, in this order: a slot's own lock (its clock and accounting: one thread's work, system
 // calls included), then thread_slots_lock (chains and free lists: no system calls but for new
 // memory). Whoever takes one blocks signals first (thread_block_signals): a handler of the program
-// may call exec, which disarms the thread that it interrupted. Our handler takes neither.
+// may call exec, which disarms the thread that it interrupted, or leave by siglongjmp. Our handler
+// takes neither, and calls no handler of the program meanwhile.
 //
 // Accounting. P is the CPU time of the process since the start. While a thread has a clock it is
 // in a segment, which covers CPU time: from cpu_armed to now, or to the time when the clock was
@@ -71,7 +72,7 @@ struct capture_thread {
     // Ticks that were due when the rate changed, and their CPU time: the next sample's.
     _Atomic uint64_t carried, carried_ns;
     _Atomic uint32_t clock; // enum thread_clock
-    int timer;              // the kernel's id, or the descriptor of a perf event
+    _Atomic int timer;      // the kernel's id, or the descriptor of a perf event
     uint64_t perf_id;
     _Atomic uint32_t signal_stack; // reserved for the thread; see signal_stack.h
     // The thread's stack: hi is set last and once, so that whoever sees it sees lo.
@@ -89,8 +90,7 @@ struct capture_thread {
     _Atomic uint64_t credit;
     // Likewise, of ticks that the thread took itself (capture_settle).
     _Atomic uint64_t settled;
-    // The timer was stopped: see capture_pause.
-    _Atomic bool paused;
+    _Atomic bool paused;    // its timer was stopped: see capture_pause
     _Atomic uint64_t ticks; // in the current segment, or the last one
     _Atomic uint64_t new_ticks, samples, ring_full, no_snapshot; // since the last drain
     _Atomic uint64_t ended[UNWIND_END_COUNT];
@@ -182,11 +182,13 @@ static inline pid_t thread_self(void)
     return (pid_t)syscall(SYS_gettid);
 }
 
+static const uint64_t thread_sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
+
 // Straight to the kernel: libc's function may be interposed, by us for instance.
 static inline uint64_t thread_block_signals(void)
 {
     // But for ours: what is done meanwhile is to be seen.
-    uint64_t all = ~(UINT64_C(1) << (SIGPROF - 1)), old = 0;
+    uint64_t all = ~thread_sigprof_bit, old = 0;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof all);
     return old;
 }
@@ -194,6 +196,14 @@ static inline uint64_t thread_block_signals(void)
 static inline void thread_restore_signals(uint64_t old)
 {
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+}
+
+// Whether a thread with this mask is between the two. No program has such a mask: libc does not let
+// it block the two signals that it needs itself.
+static inline bool thread_has_blocked_signals(uint64_t mask)
+{
+    uint64_t never = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1);
+    return (mask | never) == ~thread_sigprof_bit;
 }
 
 // --- the table: slots.c ---
@@ -285,6 +295,12 @@ struct handler_wish {
 };
 extern struct handler_wish handler_wish;
 
+static inline bool handler_is_wished(void)
+{
+    uintptr_t function = atomic_load(&handler_wish.function);
+    return function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
+}
+
 // What a thread that is sampled no more is due; own: it is the calling one. False: there is no
 // stack for it. Signal-safe.
 bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint64_t ns);
@@ -293,10 +309,10 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
                         uint64_t ns);
 // What the kernel calls, or a handler of the program that was installed over it.
 void handler_entry(int signal, siginfo_t *info, void *context);
+// The end of a pause (capture_pause) of an armed thread. Signal-safe.
+void handler_resume(struct capture_thread *t);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
-// The calling thread's ticks come again.
-void handler_clear_pause(void);
 // Around exec; true: handler_after_failed_exec is due if it returns. Signal-safe.
 bool handler_before_exec(void);
 void handler_after_failed_exec(void);

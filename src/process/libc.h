@@ -9,7 +9,9 @@
 // clang-format off
 #define LIBC_EACH(do)                                                                          \
     do(pthread_create) do(thrd_create) do(pthread_mutex_lock) do(pthread_sigmask)              \
-    do(sigprocmask) do(sigaction)                                                              \
+    do(sigprocmask) do(sigpending) do(sigwait) do(sigwaitinfo) do(sigtimedwait) do(signalfd)   \
+    do(sigsuspend) do(pselect) do(ppoll) do(__ppoll_chk) do(epoll_pwait) do(epoll_pwait2)      \
+    do(sigaction)                                                                              \
     do(signal) do(__sysv_signal) do(sigset) do(sigignore) do(siginterrupt) do(sigaltstack)     \
     do(mlockall) do(munlockall) do(execvpe) do(fexecve) do(posix_spawn) do(posix_spawnp) do(popen) do(system) do(dlopen)
 // clang-format on

@@ -28,6 +28,16 @@ static struct {
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
 } own;
 
+__thread bool own_thread_is_caller;
+
+static const uint64_t sigprof = UINT64_C(1) << (SIGPROF - 1);
+
+// Straight to the kernel: libc's function may be our own interposer.
+static void change_mask(int how, const uint64_t *set, uint64_t *had)
+{
+    syscall(SYS_rt_sigprocmask, how, set, had, sizeof *set);
+}
+
 struct start {
     void *(*run)(void *);
     void *context;
@@ -75,6 +85,8 @@ static void *own_thread_main(void *context)
 {
     struct start start = *(struct start *)context;
     free(context);
+    own_thread_is_caller = true;
+    change_mask(SIG_UNBLOCK, &sigprof, NULL);
     // Raw: libc's prctl may be our own interposer.
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
     register_self();
@@ -91,6 +103,7 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     struct start *start = malloc(sizeof *start);
     pthread_attr_t attributes;
     sigset_t blocked, had;
+    uint64_t kernels;
     if (!start)
         return err_set(e, "cannot start a thread %s: out of memory", what);
     *start = (struct start){run, context, flags};
@@ -107,7 +120,10 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     sigdelset(&blocked, SIGPROF);
     pthread_sigmask(SIG_SETMASK, &blocked, &had);
     atomic_fetch_add(&own.starting, 1);
+    // SIGPROF, too, until the thread knows whose it is.
+    change_mask(SIG_BLOCK, &sigprof, &kernels);
     int failed = pthread_create(thread, &attributes, own_thread_main, start);
+    change_mask(SIG_SETMASK, &kernels, NULL);
     pthread_sigmask(SIG_SETMASK, &had, NULL);
     pthread_attr_destroy(&attributes);
     if (!failed)
@@ -189,7 +205,7 @@ static void end_by_signal(int signal)
     struct sigaction plain = {.sa_handler = SIG_DFL};
     sigaction(signal, &plain, NULL);
     syscall(SYS_kill, syscall(SYS_getpid), signal);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &none, NULL, sizeof none);
+    change_mask(SIG_SETMASK, &none, NULL);
 }
 
 // libc runs exit handlers when its last thread ends. If the first thread left by a bare system
@@ -226,12 +242,12 @@ void own_thread_park_point(void)
     // But setuid and its kin wait for every thread to answer a signal of libc's; a filter that lets
     // the program's threads do so lets ours.
     uint64_t all = ~(UINT64_C(1) << (LIBC_SETXID - 1)), had;
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &had, sizeof all);
+    change_mask(SIG_SETMASK, &all, &had);
     atomic_fetch_add(&own.parked, 1);
     while (atomic_load(&own.park))
         futex(&own.park, FUTEX_WAIT, 1);
     atomic_fetch_sub(&own.parked, 1);
-    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &had, NULL, sizeof had);
+    change_mask(SIG_SETMASK, &had, NULL);
 }
 
 void own_threads_on_park(void (*wake)(void))

@@ -8,7 +8,11 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/attributes.h"
 #include "base/err.h"
+
+// Whether the calling thread is one of them: signals that are meant for the program are not for it.
+extern __thread bool own_thread_is_caller INITIAL_EXEC;
 
 enum own_thread_flags {
     OWN_THREAD_DETACHED = 1, // nobody joins it

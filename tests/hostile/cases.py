@@ -127,13 +127,20 @@ CASES = [
     Case('blocked_signals'),
     Case('sigprof_interrupts', 'before', 'after'),
     Case('sigprof_without_main', modes=THREADS, status=3),
-    Case('sigprof_blocked', 'alone', 'all', modes=PRELOADED + ('shared',)),
+    Case('sigprof_blocked', 'alone', 'all', 'part', modes=PRELOADED + ('shared',)),
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
     # The rest not static, for the same reason.
     Case('old_signal', 'bsd', 'sysv', 'sigset', modes=PRELOADED + ('shared',)),
     Case('jumped_mask', 'jump early', 'jump late', 'context early', 'handler late', modes=PRELOADED + ('shared',)),
-    Case('signal_descriptor', modes=PRELOADED + ('shared',)),
-    Case('sigprof_pending', modes=PRELOADED + ('shared',)),
+    Case('signal_descriptor', '', 'handler', modes=PRELOADED + ('shared',)),
+    Case('sigprof_pending', '', 'inherited', modes=PRELOADED + ('shared',)),
+    Case('sigprof_leaves', 'jump', 'context', 'masks', modes=PRELOADED + ('shared',), repeat=2),
+    Case('sigprof_suspended', *(f'{call} {order} {target}' for call in ('sigsuspend', 'pselect', 'ppoll', 'epoll_pwait')
+                                for order, target in (('early', 'thread'), ('late', 'thread'), ('late', 'process'))),
+         modes=PRELOADED + ('shared',)),
+    Case('sigprof_waited', 'sigwait', 'sigwaitinfo', 'sigtimedwait', 'signalfd', modes=PRELOADED + ('shared',)),
+    Case('sigprof_inherited', 'plain', 'handler', 'jump', modes=PRELOADED + ('shared',)),
+    Case('sigprof_arguments', modes=PRELOADED + ('shared',)),
     Case('ignored_in_children', modes=PRELOADED + ('shared',)),
 
     # --- ends ---
@@ -267,5 +274,7 @@ CASES = [
     # --- what profiles say ---
     Case('cpu_time', 'sequential 6 0.1', 'overlapping 16 0.04', 'confined 10 0.02',
          modes=LINKED, repeat=2, racy=LINKED, check=cpu_time_is_right),
+    Case('blocked_time', 'handler work 20000', 'handler work 1000000', 'handler work 20000000', 'handler look 100000',
+         'handler wait 100000', 'plain work 20000', 'plain look 100000', modes=('shared',), check=cpu_time_is_right),
     Case('quick_exit', check=has_samples, status=6),
 ]

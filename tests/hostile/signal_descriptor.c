@@ -5,9 +5,15 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
-int main(void)
+static void on_prof(int signal)
+{
+}
+
+int main(int argc, char **argv)
 {
     sigset_t all;
+    if (argc > 1 && is(argv[1], "handler"))
+        signal(SIGPROF, on_prof);
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
     hostile_begin();

@@ -1,4 +1,5 @@
-// Blocks SIGPROF, alone or with all others, and gets one: it stays pending until it is waited for.
+// Blocks SIGPROF, alone or with others, of which it may unblock one again, and gets one: it stays
+// pending until it is waited for.
 #include "hostile.h"
 
 #include <signal.h>
@@ -11,9 +12,14 @@ int main(int argc, char **argv)
     burn(0.02);
     sigemptyset(&set);
     sigaddset(&set, SIGPROF);
-    if (is(argv[1], "all"))
+    if (!is(argv[1], "alone"))
         sigfillset(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
+    if (is(argv[1], "part")) {
+        sigemptyset(&set);
+        sigaddset(&set, SIGUSR1);
+        sigprocmask(SIG_UNBLOCK, &set, NULL);
+    }
     kill(getpid(), SIGPROF);
     burn(0.02);
     sigset_t now;

@@ -1,5 +1,5 @@
-// A program with a handler of its own for SIGPROF blocks the signal and works. Nobody sends one, so
-// none is pending, to be waited for, or ends sigsuspend.
+// A program with a handler of its own for SIGPROF blocks the signal and works, or a thread does
+// that was started so. Nobody sends one, so none is pending, to be waited for, or ends sigsuspend.
 #include "hostile.h"
 
 #include <errno.h>
@@ -46,12 +46,23 @@ static void *work(void *context)
     return context;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    pthread_t thread;
+    sigset_t set;
     hostile_begin();
     signal(SIGPROF, on_prof);
     signal(SIGALRM, on_alarm);
-    work(NULL);
+    if (argc > 1 && is(argv[1], "inherited")) {
+        sigemptyset(&set);
+        sigaddset(&set, SIGPROF);
+        sigaddset(&set, SIGALRM);
+        pthread_sigmask(SIG_BLOCK, &set, NULL);
+        require(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");
+        pthread_join(thread, NULL);
+    } else {
+        work(NULL);
+    }
     fact("the handler was not called", calls == 0);
     return 0;
 }

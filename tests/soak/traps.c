@@ -376,8 +376,9 @@ static void masks(void)
     struct sigaction action = {.sa_handler = on_shared, .sa_flags = SA_RESTART};
     sigset_t set, had;
     start(1000);
-    // In a handler that has SIGPROF blocked although the program knows nothing of SIGPROF.
-    static char memory[65536];
+    // In a handler that has SIGPROF blocked although the program knows nothing of SIGPROF: its
+    // stack has room for one handler only.
+    static char memory[16384];
     stack_t stack = {.ss_sp = memory, .ss_size = sizeof memory};
     struct sigaction other = {.sa_handler = on_shared, .sa_flags = SA_ONSTACK};
     if (sigaltstack(&stack, NULL) || sigaction(SIGUSR1, &other, NULL))

@@ -162,7 +162,6 @@ void collector_expect_objects(void)
 
 static void *run(void *context)
 {
-    capture_mark_own();
     capture_heap_enter();
     uint64_t scanned = 0, changed = process_now_ns();
     uint64_t lasts =

@@ -9,7 +9,6 @@
 #include "agent/endpoints/endpoint.h"
 #include "agent/gzip.h"
 #include "agent/heap/heap_source.h"
-#include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "net/listen.h"
 #include "process/own_threads.h"
@@ -262,7 +261,6 @@ __attribute__((constructor)) static void watch_forks(void)
 // What is allocated for answers is not the program's.
 static void enter_thread(void)
 {
-    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
 }

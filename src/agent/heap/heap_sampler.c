@@ -39,7 +39,6 @@ void heap_sampler_round(void)
 // While CPU time is sampled the collector does it.
 static void *keep_up(void *context)
 {
-    capture_mark_own();
     capture_heap_enter();
     bool alone = false;
     int status = 0;

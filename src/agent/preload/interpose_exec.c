@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/journal/journal.h"
+#include "agent/preload/mask.h"
 #include "agent/preload/preload.h"
 #include "agent/preload/preload_environment.h"
 #include "base/program.h"
@@ -133,6 +134,7 @@ static bool is_out_of_reach(enum program_kind kind)
 struct execution {
     struct environment_block block;
     struct capture_exec capture;
+    bool masked; // mask_begin_start
 };
 
 // An environment without our libraries, for another loader. The arrays are the caller's: what it
@@ -185,12 +187,15 @@ static bool begin_execution(struct execution *x, bool reached, char *const envp[
     if (reached)
         x->block = environment_for_exec(envp);
     x->capture = capture_before_exec();
+    x->masked = mask_begin_start();
     return x->block.p;
 }
 
 static void end_failed_execution(const struct execution *x)
 {
     int error = errno;
+    if (x->masked)
+        mask_end_start();
     capture_after_failed_exec(x->capture);
     environment_release(&x->block);
     errno = error;
@@ -328,6 +333,23 @@ static bool is_us(void)
     return capture_has_handler() && !sandbox_confines_caller() && process_is_us();
 }
 
+struct spawning {
+    bool ignored, masked;
+};
+
+static struct spawning begin_spawn(void)
+{
+    return (struct spawning){is_us() && capture_before_spawn(), mask_begin_start()};
+}
+
+static void end_spawn(struct spawning s)
+{
+    if (s.masked)
+        mask_end_start();
+    if (s.ignored)
+        capture_after_spawn();
+}
+
 static __attribute__((noinline)) int spawn_foreign(pid_t *pid, const char *path, bool search,
                                                    const posix_spawn_file_actions_t *actions,
                                                    const posix_spawnattr_t *attributes,
@@ -344,15 +366,14 @@ static int spawn(pid_t *pid, const char *path, bool search,
                  char *const argv[], char *const envp[])
 {
     struct target t = {.call = search ? EXECVPE : EXECVE, .path = path};
-    bool ignored = is_us() && capture_before_spawn();
+    struct spawning spawning = begin_spawn();
     int result;
     if (environment_is_readable(path, envp) && is_foreign(look_if_needed(&t, envp), envp))
         result = spawn_foreign(pid, path, search, actions, attributes, argv, envp);
     else
         result = search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)
                         : LIBC(posix_spawn)(pid, path, actions, attributes, argv, envp);
-    if (ignored)
-        capture_after_spawn();
+    end_spawn(spawning);
     return result;
 }
 
@@ -370,10 +391,9 @@ EXPORT int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_act
 
 EXPORT FILE *popen(const char *command, const char *mode)
 {
-    bool ignored = is_us() && capture_before_spawn();
+    struct spawning spawning = begin_spawn();
     FILE *result = LIBC(popen)(command, mode);
-    if (ignored)
-        capture_after_spawn();
+    end_spawn(spawning);
     return result;
 }
 
@@ -381,5 +401,9 @@ EXPORT int system(const char *command)
 {
     if (is_us())
         capture_before_system();
-    return LIBC(system)(command);
+    bool masked = mask_begin_start();
+    int result = LIBC(system)(command);
+    if (masked)
+        mask_end_start();
+    return result;
 }

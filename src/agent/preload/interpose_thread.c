@@ -6,6 +6,7 @@
 #include <threads.h>
 
 #include "agent/agent.h"
+#include "agent/preload/mask.h"
 #include "agent/preload/preload.h"
 #include "process/libc.h"
 #include "process/process.h"
@@ -55,6 +56,9 @@ static struct start begin_thread(struct start *s)
     atomic_store_explicit(&s->taken, false, memory_order_release);
     if (!program_has_own_locks())
         capture_arm_started(mine.base, mine.size, mine.guard);
+    // The thread that started it has blocked SIGPROF for it: see mask_begin_start.
+    if (mine.blocks && !sandbox_confines_caller())
+        mask_end_start();
     return mine;
 }
 
@@ -96,7 +100,8 @@ static void note_stack(struct start *s, const pthread_attr_t *attributes)
 static struct start *prepare_start(const pthread_attr_t *attributes, void (*routine)(void),
                                    void *argument)
 {
-    struct start *s = capture_running() || sandbox_confines_caller() ? take_start() : NULL;
+    bool needed = capture_running() || capture_blocks() || sandbox_confines_caller();
+    struct start *s = needed ? take_start() : NULL;
     if (!s)
         return NULL;
     s->routine = routine;
@@ -111,10 +116,12 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*routine)(void *), void *argument)
 {
     struct start *s = prepare_start(attributes, (void (*)(void))routine, argument);
-    if (!s)
-        return LIBC(pthread_create)(thread, attributes, routine, argument);
-    int result = LIBC(pthread_create)(thread, attributes, start_routine, s);
-    if (result)
+    bool masked = mask_begin_start();
+    int result = s ? LIBC(pthread_create)(thread, attributes, start_routine, s)
+                   : LIBC(pthread_create)(thread, attributes, routine, argument);
+    if (masked)
+        mask_end_start();
+    if (s && result)
         atomic_store_explicit(&s->taken, false, memory_order_release);
     return result;
 }
@@ -123,10 +130,12 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
 EXPORT int thrd_create(thrd_t *thread, thrd_start_t routine, void *argument)
 {
     struct start *s = prepare_start(NULL, (void (*)(void))routine, argument);
-    if (!s)
-        return LIBC(thrd_create)(thread, routine, argument);
-    int result = LIBC(thrd_create)(thread, start_c11_routine, s);
-    if (result != thrd_success)
+    bool masked = mask_begin_start();
+    int result = s ? LIBC(thrd_create)(thread, start_c11_routine, s)
+                   : LIBC(thrd_create)(thread, routine, argument);
+    if (masked)
+        mask_end_start();
+    if (s && result != thrd_success)
         atomic_store_explicit(&s->taken, false, memory_order_release);
     return result;
 }

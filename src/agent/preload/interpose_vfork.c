@@ -1,4 +1,5 @@
-// vfork, so that its child knows what it is without asking the kernel, which a filter may forbid.
+// vfork, so that its child knows what it is without asking the kernel, which a filter may forbid,
+// and inherits the mask that the program set.
 //
 // The child returns first, on the caller's stack, and what it calls overwrites the return address:
 // that stays in a register meanwhile. The child notes that it has begun in a word that the kernel
@@ -10,11 +11,25 @@
 #include <signal.h>
 #include <sys/syscall.h>
 
+#include "agent/preload/mask.h"
 #include "process/sandbox.h"
 
+static __thread bool masked INITIAL_EXEC; // mask_begin_start
+
 // Called by the assembly below, in the parent.
-__attribute__((used)) long interposed_vfork_failed(long result)
+__attribute__((used)) uint32_t *interposed_vfork_begins(void)
 {
+    if (!process_vfork_depth())
+        masked = mask_begin_start();
+    return process_vfork_begins();
+}
+
+__attribute__((used)) long interposed_vfork_ended(long result)
+{
+    if (!process_vfork_depth() && masked)
+        mask_end_start();
+    if (result >= 0)
+        return result;
     errno = (int)-result;
     return -1;
 }
@@ -30,7 +45,7 @@ __asm__(".text\n"
         "    endbr64\n"
         "    subq $8, %rsp\n"
         ".cfi_adjust_cfa_offset 8\n"
-        "    call process_vfork_begins\n"
+        "    call interposed_vfork_begins\n"
         "    addq $8, %rsp\n"
         ".cfi_adjust_cfa_offset -8\n"
         "    popq %r9\n"
@@ -57,10 +72,8 @@ __asm__(".text\n"
         "    movl $1, (%r10)\n"
         "    ret\n"
         "3:  movl $0, (%r10)\n"
-        "    js 4f\n"
-        "    ret\n"
-        "4:  movq %rax, %rdi\n"
-        "    jmp interposed_vfork_failed\n"
+        "    movq %rax, %rdi\n"
+        "    jmp interposed_vfork_ended\n"
         ".cfi_endproc\n"
         ".size vfork, .-vfork\n");
 _Static_assert(SYS_clone == 56 && SYS_vfork == 58, "the numbers above");
@@ -76,7 +89,7 @@ __asm__(".text\n"
         ".cfi_adjust_cfa_offset 16\n"
         ".cfi_rel_offset x29, 0\n"
         ".cfi_rel_offset x30, 8\n"
-        "    bl process_vfork_begins\n"
+        "    bl interposed_vfork_begins\n"
         "    ldp x29, x30, [sp], #16\n"
         ".cfi_adjust_cfa_offset -16\n"
         ".cfi_restore x29\n"
@@ -94,9 +107,7 @@ __asm__(".text\n"
         "    str w1, [x4]\n"
         "    ret\n"
         "1:  str wzr, [x4]\n"
-        "    tbz x0, #63, 2f\n"
-        "    b interposed_vfork_failed\n"
-        "2:  ret\n"
+        "    b interposed_vfork_ended\n"
         ".cfi_endproc\n"
         ".size vfork, .-vfork\n");
 _Static_assert(SYS_clone == 220, "the number above");

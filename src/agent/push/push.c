@@ -8,7 +8,6 @@
 #include "agent/agent.h"
 #include "agent/heap/heap_source.h"
 #include "agent/heap/heap_windows.h"
-#include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "process/clock.h"
 #include "process/own_threads.h"
@@ -116,7 +115,6 @@ static bool wait_for_end(void)
 
 static void *watch(void *context)
 {
-    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
     struct heap_state heap = look_at_heap();

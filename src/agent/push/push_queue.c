@@ -8,7 +8,6 @@
 #include "agent/heap/heap_source.h"
 #include "agent/push/push.h"
 #include "base/retry.h"
-#include "capture/capture.h"
 #include "capture/heap_capture.h"
 #include "process/clock.h"
 #include "process/own_threads.h"
@@ -194,7 +193,6 @@ static void *send_all(void *context)
 {
     static const bool never = false;
     struct err ignored;
-    capture_mark_own();
     capture_heap_enter();
     heap_jemalloc_leave_out_thread();
     // Nothing may be sent by a TLS library that has cleaned up after itself.

@@ -1,0 +1,334 @@
+// Signal masks, and calls that wait for signals or look at those that are pending.
+//
+// A thread that blocks every signal means those of its program, not ours: if the program has no
+// handler for SIGPROF, the kernel goes on delivering it, and capture_blocks notes what the program
+// thinks. With a handler the program has good reasons: the kernel does what it is told, and the
+// thread's ticks pause (capture_pause). Jumps, handlers that end and bare system calls put masks
+// back without our knowledge, so nothing here relies on having seen every change.
+//
+// A child of vfork runs on our memory with a mask of its own: it talks to the kernel.
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/signalfd.h>
+
+#include "agent/preload/mask.h"
+#include "agent/preload/preload.h"
+#include "capture/capture.h"
+#include "process/call.h"
+#include "process/libc.h"
+#include "process/process.h"
+#include "process/sandbox.h"
+
+static const uint64_t sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
+
+// Also false where asking is forbidden: then nothing is changed.
+static bool is_us(void)
+{
+    return !sandbox_confines_caller() && process_is_us();
+}
+
+static bool lists(const sigset_t *set)
+{
+    return set && sigismember(set, SIGPROF) == 1;
+}
+
+// As the kernel has it: without what nobody can block, and the two signals before SIGRTMIN, which
+// libc takes out.
+static uint64_t as_bits(const sigset_t *set)
+{
+    uint64_t bits,
+        never = UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1) | UINT64_C(3) << 31;
+    memcpy(&bits, set, sizeof bits);
+    return bits & ~never;
+}
+
+static void change_kernels(int how)
+{
+    process_call(SYS_rt_sigprocmask, how, (long)&sigprof_bit, 0, sizeof sigprof_bit, 0, 0);
+}
+
+static uint64_t kernels_mask(void)
+{
+    uint64_t now = 0;
+    process_call(SYS_rt_sigprocmask, SIG_BLOCK, 0, (long)&now, sizeof now, 0, 0);
+    return now;
+}
+
+static bool kernel_blocks(void)
+{
+    return kernels_mask() & sigprof_bit;
+}
+
+// --- what the program blocks where the kernel does not ---
+
+// Whether that is so still, by the kernel's mask: other signals of a mask that was put back without
+// our knowledge are not blocked any more, either.
+static bool still_blocks(uint64_t blocks, uint64_t kernels)
+{
+    return blocks && !(blocks & ~(kernels | sigprof_bit));
+}
+
+bool mask_begin_start(void)
+{
+    if (!capture_blocks() || process_vfork_depth() || sandbox_confines_caller())
+        return false;
+    uint64_t now = kernels_mask();
+    if (now & sigprof_bit || !still_blocks(capture_blocks(), now))
+        return false;
+    change_kernels(SIG_BLOCK);
+    return true;
+}
+
+void mask_end_start(void)
+{
+    change_kernels(SIG_UNBLOCK);
+}
+
+void mask_settle(void)
+{
+    if (!capture_blocks() || !is_us())
+        return;
+    if (still_blocks(capture_blocks(), kernels_mask())) {
+        if (capture_running())
+            capture_pause();
+        change_kernels(SIG_BLOCK);
+    }
+    capture_set_blocks(0);
+}
+
+// --- changes of the mask ---
+
+static bool may_pause(void)
+{
+    return capture_running() && !process_vfork_depth() && !sandbox_confines_caller();
+}
+
+// The kernel does what the program asks for. Ticks pause before it blocks SIGPROF, so that none is
+// pending; if it did so before, a handler runs most likely, whose end we would not see.
+static int change_as_asked(int (*change)(int, const sigset_t *, sigset_t *), int how,
+                           const sigset_t *set, sigset_t *old)
+{
+    uint64_t blocks = capture_blocks() && is_us() ? capture_blocks() : 0;
+    bool listed = lists(set);
+    bool unblocks = set && (how == SIG_UNBLOCK ? listed : how == SIG_SETMASK && !listed);
+    bool pauses = listed && !unblocks && !capture_is_paused() && may_pause();
+    sigset_t before = {0};
+    // Before one that is pending arrives.
+    if (blocks && (listed || unblocks))
+        capture_set_blocks(0);
+    else if (blocks && set && how == SIG_UNBLOCK)
+        capture_set_blocks(blocks & ~as_bits(set));
+    if (pauses)
+        capture_pause();
+    bool aside = pauses || blocks;
+    int result = change(how, set, aside ? &before : old);
+    if ((unblocks && !process_vfork_depth()) || (pauses && lists(&before)))
+        capture_end_pause();
+    if (!aside)
+        return result;
+    if (still_blocks(blocks, as_bits(&before)))
+        sigaddset(&before, SIGPROF);
+    if (old)
+        *old = before;
+    return result;
+}
+
+// The kernel does not block SIGPROF, unless it does so already, in a handler most likely: what is
+// put back there is not the program's wish, and ends with the handler.
+static int change_without_ours(int (*change)(int, const sigset_t *, sigset_t *), int how,
+                               const sigset_t *set, sigset_t *old)
+{
+    sigset_t copy = *set, before;
+    uint64_t blocks = capture_blocks();
+    if (how == SIG_SETMASK && kernel_blocks())
+        return change(how, set, old);
+    sigdelset(&copy, SIGPROF);
+    int result = change(how, &copy, &before);
+    if (result)
+        return result;
+    if (!lists(&before))
+        capture_set_blocks(sigprof_bit | as_bits(&copy) |
+                           (how == SIG_BLOCK ? as_bits(&before) : 0));
+    if (still_blocks(blocks, as_bits(&before)))
+        sigaddset(&before, SIGPROF);
+    if (old)
+        *old = before;
+    return result;
+}
+
+// change: libc's function, which is one of the two below. set and old may be the same.
+static int change_mask(int (*change)(int, const sigset_t *, sigset_t *), int how,
+                       const sigset_t *set, sigset_t *old)
+{
+    bool blocks = how == SIG_BLOCK || how == SIG_SETMASK;
+    if (!capture_has_handler() || !(blocks || how == SIG_UNBLOCK))
+        return change(how, set, old);
+    if (blocks && lists(set) && capture_running() && !capture_is_handled() && is_us())
+        return change_without_ours(change, how, set, old);
+    return change_as_asked(change, how, set, old);
+}
+
+EXPORT int pthread_sigmask(int how, const sigset_t *set, sigset_t *old)
+{
+    return change_mask(LIBC(pthread_sigmask), how, set, old);
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
+{
+    return change_mask(LIBC(sigprocmask), how, set, old);
+}
+
+// --- calls that look at what is pending ---
+
+// SIGPROF may be blocked since before the profiler was started, or since the thread was.
+static void hide_ticks(void)
+{
+    int error = errno;
+    if (may_pause() && !capture_is_paused() && kernel_blocks() && process_is_us())
+        capture_pause_blocked();
+    errno = error;
+}
+
+// A signal that was kept pending (see capture_blocks) has been taken: the thread is sampled again,
+// and keeps the next one pending.
+static void after_wait(void)
+{
+    if (!capture_blocks() || !capture_is_paused() || !is_us())
+        return;
+    change_kernels(SIG_UNBLOCK);
+    int error = errno;
+    capture_end_pause();
+    errno = error;
+}
+
+EXPORT int sigpending(sigset_t *set)
+{
+    hide_ticks();
+    return LIBC(sigpending)(set);
+}
+
+EXPORT int sigwait(const sigset_t *set, int *number)
+{
+    if (lists(set))
+        hide_ticks();
+    int result = LIBC(sigwait)(set, number);
+    after_wait();
+    return result;
+}
+
+EXPORT int sigwaitinfo(const sigset_t *set, siginfo_t *info)
+{
+    if (lists(set))
+        hide_ticks();
+    int result = LIBC(sigwaitinfo)(set, info);
+    after_wait();
+    return result;
+}
+
+EXPORT int sigtimedwait(const sigset_t *set, siginfo_t *info, const struct timespec *timeout)
+{
+    if (lists(set))
+        hide_ticks();
+    int result = LIBC(sigtimedwait)(set, info, timeout);
+    after_wait();
+    return result;
+}
+
+EXPORT int signalfd(int fd, const sigset_t *set, int flags)
+{
+    if (lists(set))
+        hide_ticks();
+    return LIBC(signalfd)(fd, set, flags);
+}
+
+// --- calls that wait with another mask ---
+
+// What the call lets in, the program does not block meanwhile. Returns what it does otherwise, to
+// be noted again.
+static uint64_t begin_other_mask(const sigset_t *mask)
+{
+    if (!mask || lists(mask) || !capture_has_handler())
+        return 0;
+    if (capture_is_handled())
+        mask_settle();
+    hide_ticks();
+    uint64_t blocks = capture_blocks();
+    if (!blocks || !is_us())
+        return 0;
+    capture_set_blocks(0);
+    return blocks;
+}
+
+static void end_other_mask(uint64_t blocks)
+{
+    if (blocks)
+        capture_set_blocks(blocks);
+}
+
+EXPORT int sigsuspend(const sigset_t *mask)
+{
+    uint64_t blocks = begin_other_mask(mask);
+    int result = LIBC(sigsuspend)(mask);
+    end_other_mask(blocks);
+    return result;
+}
+
+EXPORT int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *timeout,
+                   const sigset_t *mask)
+{
+    uint64_t blocks = begin_other_mask(mask);
+    int result = LIBC(pselect)(n, in, out, except, timeout, mask);
+    end_other_mask(blocks);
+    return result;
+}
+
+EXPORT int ppoll(struct pollfd *descriptors, nfds_t n, const struct timespec *timeout,
+                 const sigset_t *mask)
+{
+    uint64_t blocks = begin_other_mask(mask);
+    int result = LIBC(ppoll)(descriptors, n, timeout, mask);
+    end_other_mask(blocks);
+    return result;
+}
+
+// What programs that are compiled with -D_FORTIFY_SOURCE call.
+EXPORT int __ppoll_chk(struct pollfd *descriptors, nfds_t n, const struct timespec *timeout,
+                       const sigset_t *mask, size_t size);
+EXPORT int __ppoll_chk(struct pollfd *descriptors, nfds_t n, const struct timespec *timeout,
+                       const sigset_t *mask, size_t size)
+{
+    uint64_t blocks = begin_other_mask(mask);
+    int result = LIBC(__ppoll_chk)(descriptors, n, timeout, mask, size);
+    end_other_mask(blocks);
+    return result;
+}
+
+EXPORT int epoll_pwait(int epoll, struct epoll_event *events, int n, int timeout,
+                       const sigset_t *mask)
+{
+    uint64_t blocks = begin_other_mask(mask);
+    int result = LIBC(epoll_pwait)(epoll, events, n, timeout, mask);
+    end_other_mask(blocks);
+    return result;
+}
+
+// Not in older versions of libc.
+EXPORT int epoll_pwait2(int epoll, struct epoll_event *events, int n,
+                        const struct timespec *timeout, const sigset_t *mask);
+EXPORT int epoll_pwait2(int epoll, struct epoll_event *events, int n,
+                        const struct timespec *timeout, const sigset_t *mask)
+{
+    if (!LIBC(epoll_pwait2)) {
+        errno = ENOSYS;
+        return -1;
+    }
+    uint64_t blocks = begin_other_mask(mask);
+    int result = LIBC(epoll_pwait2)(epoll, events, n, timeout, mask);
+    end_other_mask(blocks);
+    return result;
+}
