@@ -187,6 +187,20 @@ static int write_result(const struct check *c, const struct call *call, struct e
     return output_end(&out, call->config.output, e);
 }
 
+// A misspelled type would silently have the default budget.
+static void note_unused_budgets(const struct check *c, const struct check_budget *budget)
+{
+    struct str type;
+    for (size_t i = 0; (type = check_budget_type(budget, i)).n; i++) {
+        size_t k = 0;
+        while (k < c->n && !str_eq(c->items[k].type, type))
+            k++;
+        if (k == c->n)
+            call_note(arena_printf(c->arena, "budget of %.*s: the profiles have no such type",
+                                   (int)type.n, type.p));
+    }
+}
+
 // --- the command ---
 
 static int load_files(struct call *call, struct diff_sides *sides, struct err *e)
@@ -225,5 +239,6 @@ int command_check(struct call *call, struct err *e)
         (runs.peaks && compare_peaks(&c, budget, runs.peaks, e)) ||
         (*call->picture && draw_difference(call, &runs.cpu, e)) || write_result(&c, call, e))
         return -1;
+    note_unused_budgets(&c, budget);
     return check_outcome(&c) == CHECK_FAILED;
 }

@@ -19,6 +19,8 @@ struct check_budget;
 struct check_budget *check_budget_read(const char *file, struct arena *arena, struct err *e);
 // Growth of the whole program that is allowed, relative to its baseline value.
 double check_budget_total(const struct check_budget *b, struct str type);
+// The types that have a budget for the whole program, one by one; empty: there are no more.
+struct str check_budget_type(const struct check_budget *b, size_t i);
 struct check_allowance check_budget_function(const struct check_budget *b, struct str type,
                                              struct str function);
 

@@ -129,6 +129,11 @@ double check_budget_total(const struct check_budget *b, struct str type)
     return find_limit(&b->total, type, default_total);
 }
 
+struct str check_budget_type(const struct check_budget *b, size_t i)
+{
+    return i < b->total.n ? b->total.items[i].type : STR("");
+}
+
 struct check_allowance check_budget_function(const struct check_budget *b, struct str type,
                                              struct str function)
 {

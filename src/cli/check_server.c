@@ -5,6 +5,16 @@
 // Time slices per side: how much they differ says how much a service varies by itself.
 enum { SLICES = 12 };
 
+// Slices in which the service did not run say nothing about it. Of the side that was loaded last.
+static void drop_empty(struct diff_sides *sides, int side)
+{
+    size_t first = side ? sides->n[0] : 0, n = sides->n[side], kept = first;
+    for (size_t i = first; i < first + n; i++)
+        if (sides->profiles[i]->n_samples)
+            sides->profiles[kept++] = sides->profiles[i];
+    sides->n[side] = kept - first;
+}
+
 static int load_slices(struct call *call, const struct remote *r, const struct remote_range *range,
                        struct diff_sides *sides, int side, struct err *e)
 {
@@ -21,10 +31,12 @@ static int load_slices(struct call *call, const struct remote *r, const struct r
             return -1;
         n += names[n] != NULL;
     }
-    if (n == 0)
-        return err_set(e, "no profiles of type %s with %s in that time", range->type,
-                       range->selector);
-    return call_load_side(call, names, n, sides, side, e);
+    if (call_load_side(call, names, n, sides, side, e))
+        return -1;
+    drop_empty(sides, side);
+    return sides->n[side] ? 0
+                          : err_set(e, "no profiles of type %s with %s in that time", range->type,
+                                    range->selector);
 }
 
 static int choose_type(const struct call *call, const struct remote *r, struct remote_range *range,
