@@ -161,6 +161,22 @@ const struct command commands[] = {
      .options = OPTION_LEAKS | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
                 OPTION_FILTER | LOADING,
      .run = command_leaks},
+    {.name = "check",
+     .arguments = "--base BEFORE AFTER...",
+     .summary = "Fail if profiles got worse beyond noise and budget",
+     .about = "Compares profiles of a change with those of its baseline and exits with 1 if the\n"
+              "program or a function got worse beyond noise and budget, 0 if not, 2 on errors. It\n"
+              "profiles two commands in turns (--run, --against), reads files (quoted patterns\n"
+              "name several), or compares two selectors on a server. Where the data does not\n"
+              "decide, it says how many runs would. docs/check.md describes budgets and CI.",
+     .examples = EXAMPLES(
+         "kiln check --base 'main/*.pb.gz' 'pr/*.pb.gz'", "profiles of several runs",
+         "kiln check --run './bench-new' --against './bench-old'", "runs both ten times, in turns",
+         "kiln check --base old.pb.gz --svg d.svg new.pb.gz", "and a picture of what changed",
+         "kiln check --server URL '{v=\"2\"}' --against '{v=\"1\"}'", "two versions at once"),
+     .options =
+         OPTION_CHECK | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_FILTER | LOADING,
+     .run = command_check},
     {.name = "info",
      .arguments = "FILE...",
      .summary = "What is in a profile: types, samples, symbols, labels",
@@ -415,13 +431,14 @@ static int expand(const char *argument, glob_t *files, struct err *e)
 }
 
 // The profiles that one argument stands for, added to those of sides.
-static int load_side(struct call *call, const char *argument, struct diff_sides *sides, size_t *n,
-                     size_t *cap, struct err *e)
+static int load_argument(struct call *call, const char *argument, struct diff_sides *sides,
+                         int side, struct err *e)
 {
     glob_t files;
     int result = expand(argument, &files, e);
-    size_t count = files.gl_pathc ? files.gl_pathc : 1, had = sides->n[0] + sides->n[1];
+    size_t count = files.gl_pathc ? files.gl_pathc : 1;
     const char **arguments = call->arguments;
+    size_t n_arguments = call->n_arguments;
     for (size_t i = 0; result == 0 && i < count; i++) {
         const char *name =
             files.gl_pathc ? arena_printf(call->arena, "%s", files.gl_pathv[i]) : argument;
@@ -432,25 +449,34 @@ static int load_side(struct call *call, const char *argument, struct diff_sides 
             result = -1;
             break;
         }
-        sides->profiles = arena_push(call->arena, sides->profiles, had + i, cap, sizeof p);
-        sides->profiles[had + i] = p;
-        ++*n;
+        size_t n = sides->n[0] + sides->n[1];
+        sides->profiles = arena_push(call->arena, sides->profiles, n, &sides->cap, sizeof p);
+        sides->profiles[n] = p;
+        sides->n[side]++;
     }
     globfree(&files);
     call->arguments = arguments;
-    call->n_arguments = 2;
+    call->n_arguments = n_arguments;
     return result;
+}
+
+int call_load_side(struct call *call, const char *const *arguments, size_t n,
+                   struct diff_sides *sides, int side, struct err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (load_argument(call, arguments[i], sides, side, e))
+            return -1;
+    return 0;
 }
 
 int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e)
 {
-    size_t cap = 0;
     if (call->n_arguments != 2)
         return err_set(e, "%s compares two sides: kiln %s %s", call->command->name,
                        call->command->name, call->command->arguments);
     *sides = (struct diff_sides){0};
     for (int i = 0; i < 2; i++)
-        if (load_side(call, call->arguments[i], sides, &sides->n[i], &cap, e))
+        if (call_load_side(call, &call->arguments[i], 1, sides, i, e))
             return -1;
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);
@@ -465,7 +491,7 @@ static int run(struct call *call, int argc, char **argv, struct err *e)
         help_command(call->command, stdout);
         return 0;
     }
-    if (call->n_arguments == 0)
+    if (call->n_arguments == 0 && !*call->run)
         return err_set(e,
                        "%s: which profile? Give a file, a URL, or - for standard input; see "
                        "`kiln %s --help`",
@@ -491,6 +517,17 @@ int command_main(const struct command *command, int argc, char **argv)
         .diff_base = "",
         .format = "text",
         .to = "",
+        .baseline = "",
+        .run = "",
+        .against = "",
+        .runs = 10,
+        .budget = "",
+        .picture = "",
+        .remote = "",
+        .from = "now-1h",
+        .until = "now",
+        .base_from = "",
+        .base_until = "",
         .title = "",
         .listen = "localhost:0",
         .command = command,

@@ -14,7 +14,7 @@ struct call {
 
     const char *colour;           // auto, always, never
     const char *base, *diff_base; // taken away from the profiles
-    const char *format;           // of diff: text, json, csv
+    const char *format;           // of diff: text, json, csv; of check
     const char *to;               // of convert and merge
     const char *title;
     bool all_types;
@@ -22,6 +22,11 @@ struct call {
     bool reverse, flip;
     int width;
     double min_share;
+    // of check
+    const char *baseline, *run, *against, *budget, *picture;
+    const char *remote, *from, *until, *base_from, *base_until;
+    int runs, frequency;
+    bool heap;
     const char *listen; // of web
     bool no_browser;
 
@@ -49,6 +54,7 @@ enum option_group {
     OPTION_LISTING = 8192, // source and machine code
     OPTION_LEAKS = 16384,
     OPTION_WEB = 32768,
+    OPTION_CHECK = 65536,
 };
 
 struct command {
@@ -82,6 +88,7 @@ int command_debuginfo(int argc, char **argv);
 int command_query(int argc, char **argv);
 
 int command_report(struct call *call, struct err *e);
+int command_check(struct call *call, struct err *e);
 int command_diff(struct call *call, struct err *e);
 int command_leaks(struct call *call, struct err *e);
 int command_merge(struct call *call, struct err *e);
@@ -99,6 +106,9 @@ struct model_profile *call_load(struct call *call, size_t first, struct err *e);
 int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e);
 // The same where each of the two arguments may be a pattern that matches several files.
 struct diff_sides;
+// The profiles of these arguments, added to side 0 or 1.
+int call_load_side(struct call *call, const char *const *arguments, size_t n,
+                   struct diff_sides *sides, int side, struct err *e);
 int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e);
 // Notes about filters, for view_prepare and view_filter: "kiln: ..." on standard error.
 void call_note(const char *text);

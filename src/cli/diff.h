@@ -9,7 +9,7 @@
 // The profiles to compare, the baseline's first.
 struct diff_sides {
     const struct model_profile **profiles;
-    size_t n[2];
+    size_t n[2], cap;
 };
 
 struct diff_change {
@@ -20,6 +20,7 @@ struct diff_change {
 struct diff {
     struct str type, unit;
     bool normalised;
+    double level;  // of the false discovery rate; 0: STATS_LEVEL
     bool absolute; // memory in use: not relative to the rest
     // The profiler recorded how often it sampled; otherwise each count is taken for a sample.
     bool is_weighed;
@@ -29,7 +30,7 @@ struct diff {
 };
 
 // Compares the samples that config's filters keep, at config's granularity. The caller has set
-// normalised and absolute. Everything lives in arena.
+// normalised, level and absolute. Everything lives in arena.
 int diff_count(struct diff *d, const struct diff_sides *sides, const struct config *config,
                struct arena *arena, void (*notes)(const char *text), struct err *e);
 

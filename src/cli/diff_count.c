@@ -97,7 +97,7 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
     d->functions.absolute = d->absolute || str_starts(d->type, STR("inuse_"));
     d->functions.each = count_all;
     d->functions.context = &c;
-    stats_functions_compare(&d->functions, STATS_LEVEL);
+    stats_functions_compare(&d->functions, d->level > 0 ? d->level : STATS_LEVEL);
     arena_try_end(arena);
     return 0;
 }

@@ -26,8 +26,8 @@ static const struct {
     unsigned groups;
     const char *heading;
 } sections[] = {
-    {OPTION_TOP | OPTION_DIFF | OPTION_FLAME | OPTION_WEB | OPTION_CONVERT | OPTION_OUTPUT |
-         OPTION_TYPE | OPTION_COLOUR,
+    {OPTION_TOP | OPTION_DIFF | OPTION_CHECK | OPTION_FLAME | OPTION_WEB | OPTION_CONVERT |
+         OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR,
      "Options"},
     {OPTION_NODES | OPTION_GRAPH, "What is shown, and in which order"},
     {OPTION_LISTING, "Source and machine code"},

@@ -7,6 +7,7 @@
 
 static const char *const colour_choices[] = {"auto", "always", "never", NULL};
 static const char *const format_choices[] = {"text", "json", "csv", NULL};
+static const char *const check_choices[] = {"text", "json", "junit", "markdown", NULL};
 static const char *const to_choices[] = {"pprof", "folded", "speedscope", "callgrind",
                                          "json",  "csv",    NULL};
 
@@ -39,6 +40,30 @@ const struct option options[] = {
         "Compare shares: scale the base to the same total"),
     OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_DIFF | OPTION_LEAKS,
         "text, json or csv", format_choices),
+    OWN("base", 0, baseline, CONFIG_STRING, "PROFILES", OPTION_CHECK,
+        "The baseline: a profile, or a quoted pattern"),
+    OWN("run", 0, run, CONFIG_STRING, "COMMAND", OPTION_CHECK,
+        "Profile this command, several times in turns with --against"),
+    OWN("against", 0, against, CONFIG_STRING, "COMMAND", OPTION_CHECK,
+        "The baseline of --run: a command; of --server: a selector"),
+    OWN("runs", 0, runs, CONFIG_INT, "N", OPTION_CHECK, "How often --run runs each command (10)"),
+    OWN("frequency", 'F', frequency, CONFIG_INT, "HZ", OPTION_CHECK,
+        "Samples per CPU-second of --run (100)"),
+    OWN("heap", 0, heap, CONFIG_BOOL, NULL, OPTION_CHECK, "Profile allocations of --run, too"),
+    OWN("server", 0, remote, CONFIG_STRING, "URL", OPTION_CHECK,
+        "Compare two selectors on this server"),
+    OWN("from", 0, from, CONFIG_STRING, "TIME", OPTION_CHECK, "Of --server (now-1h)"),
+    OWN("until", 0, until, CONFIG_STRING, "TIME", OPTION_CHECK, "Of --server (now)"),
+    OWN("base_from", 0, base_from, CONFIG_STRING, "TIME", OPTION_CHECK,
+        "Of --against on the server; the same time by default"),
+    OWN("base_until", 0, base_until, CONFIG_STRING, "TIME", OPTION_CHECK,
+        "Of --against on the server"),
+    OWN("budget", 0, budget, CONFIG_STRING, "FILE", OPTION_CHECK,
+        "Growth that is allowed, in YAML (docs/check.md)"),
+    OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_CHECK, "text, json, junit or markdown",
+        check_choices),
+    OWN("svg", 0, picture, CONFIG_STRING, "FILE", OPTION_CHECK,
+        "Draw what changed as a flame graph (.svg or .html)"),
     OWN("diff", 0, base, CONFIG_STRING, "BASE", OPTION_FLAME,
         "Compare with this profile: green is less, red is more"),
     OWN("reverse", 'r', reverse, CONFIG_BOOL, NULL, OPTION_FLAME,

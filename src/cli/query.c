@@ -1,19 +1,12 @@
 // kiln query: a server's profiles in the terminal. What the server merges is shown by the commands
 // that read files.
-#include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/remote.h"
-#include "codec/message.h"
-#include "server/ingest_name.h"
+#include "cli/remote_profile.h"
 #include "server/query_messages.h"
-#include "server/server.h"
 
 struct query {
     struct remote remote;
@@ -26,24 +19,10 @@ struct query {
     struct arena *arena;
 };
 
-static int64_t milliseconds(const char *text)
-{
-    int64_t time;
-    // The server tells what is wrong with a time that does not fit.
-    return (ingest_time(str_from(text), server_now(), &time) ? time : INT64_MAX) / 1000000;
-}
-
 static void *call(const struct query *q, const char *method, const struct message *request,
                   const void *object, const struct message *answer, struct err *e)
 {
-    struct out out;
-    struct str bytes;
-    out_init_arena(&out, q->arena);
-    message_write_proto(request, object, &out);
-    const char *path = arena_printf(q->arena, "/querier.v1.QuerierService/%s", method);
-    if (remote_call(&q->remote, path, "application/proto", out_result(&out), q->arena, &bytes, e))
-        return NULL;
-    return message_read_proto(answer, q->arena, (const uint8_t *)bytes.p, bytes.n, e);
+    return remote_query(&q->remote, method, request, object, answer, q->arena, e);
 }
 
 static void print_names(const struct message_list *names)
@@ -53,21 +32,12 @@ static void print_names(const struct message_list *names)
         printf("%.*s\n", (int)items[i].n, items[i].p);
 }
 
-// The names of labels, or the values of one.
 static const struct message_list *ask_labels(const struct query *q, const char *label,
                                              struct err *e)
 {
-    struct str selector = str_from(q->selector);
-    struct labels_request r = {
-        .start = milliseconds(q->from),
-        .end = milliseconds(q->until),
-        .name = label ? str_from(label) : STR(""),
-        .matchers = {&selector, 1, 1, false},
-    };
-    struct names_answer *a =
-        label ? call(q, "LabelValues", &label_values_request_message, &r, &names_answer_message, e)
-              : call(q, "LabelNames", &label_names_request_message, &r, &names_answer_message, e);
-    return a ? &a->names : NULL;
+    struct remote_range range = {NULL, q->selector, remote_milliseconds(q->from),
+                                 remote_milliseconds(q->until)};
+    return remote_labels(&q->remote, &range, label, q->arena, e);
 }
 
 static int print_labels(const struct query *q, const char *label, struct err *e)
@@ -78,24 +48,18 @@ static int print_labels(const struct query *q, const char *label, struct err *e)
     return names ? 0 : -1;
 }
 
-// The type that is shown where nobody says which: CPU time, else what comes closest.
 static int choose_type(struct query *q, struct err *e)
 {
-    static const char *const best[] = {
-        "process_cpu:cpu:", ":cpu:", ":wall:", ":samples:", ":inuse_space:", ":alloc_space:", ":"};
     if (q->type)
         return 0;
     const struct message_list *types = ask_labels(q, "__profile_type__", e);
     if (!types)
         return -1;
-    const struct str *ids = types->items;
-    for (size_t k = 0; k < sizeof best / sizeof *best && !q->type; k++)
-        for (size_t i = 0; i < types->n && !q->type; i++)
-            if (str_find(ids[i], str_from(best[k]), 0) != SIZE_MAX)
-                q->type = arena_copy(q->arena, ids[i].p, ids[i].n);
+    bool is_cpu;
+    q->type = remote_choose_type(types, q->arena, &is_cpu);
     if (!q->type)
         return err_set(e, "no profiles with %s from %s until %s", q->selector, q->from, q->until);
-    if (!strstr(q->type, best[0]))
+    if (!is_cpu)
         fprintf(stderr,
                 "kiln query: shows %s; --type shows another, `kiln query types` lists them\n",
                 q->type);
@@ -108,8 +72,8 @@ static int print_series(const struct query *q, struct err *e)
     struct series_request r = {
         .type = str_from(q->type),
         .selector = str_from(q->selector),
-        .start = milliseconds(q->from),
-        .end = milliseconds(q->until),
+        .start = remote_milliseconds(q->from),
+        .end = remote_milliseconds(q->until),
         .group_by = {&by, q->by != NULL, 1, false},
     };
     if (!str_to_double(str_from(q->step), &r.step) || r.step <= 0)
@@ -135,80 +99,18 @@ static int print_series(const struct query *q, struct err *e)
     return a ? 0 : -1;
 }
 
-// The sum of a type over a range, without what lies at its very start.
-static int sum_of(const struct query *q, struct str type, const struct merge_request *range,
-                  double *sum, struct err *e)
-{
-    struct series_request r = {.type = type,
-                               .selector = range->selector,
-                               .start = range->start,
-                               .end = range->end,
-                               .step = (double)(range->end - range->start) / 1000};
-    struct series_answer *a =
-        call(q, "SelectSeries", &series_request_message, &r, &series_answer_message, e);
-    const struct point_series *series = a ? a->series.items : NULL;
-    *sum = 0;
-    for (size_t i = 0; a && i < a->series.n; i++) {
-        const struct series_point *points = series[i].points.items;
-        for (size_t k = 0; k < series[i].points.n; k++)
-            *sum += points[k].time > range->start ? points[k].value : 0;
-    }
-    return a ? 0 : -1;
-}
-
-// What a sample stands for. The period of a merged profile is a constant that Pyroscope's clients
-// expect; what of a change is noise follows from the number of samples, which the server knows.
-static int weigh(const struct query *q, const struct merge_request *r, struct str *profile,
-                 struct err *e)
-{
-    struct str counts = query_count_type(r->type, q->arena);
-    double value, n;
-    if (!counts.n || str_eq(counts, r->type) || r->end - r->start < 2)
-        return 0;
-    if (sum_of(q, counts, r, &n, e) || sum_of(q, r->type, r, &value, e))
-        return -1;
-    if (!(n > 0) || !(value >= n))
-        return 0;
-    // Of a field that comes twice the last counts.
-    struct out out;
-    out_init_arena(&out, q->arena);
-    out_str(&out, *profile);
-    message_write_proto(&pprof_message, &(struct pprof_profile){.period = llround(value / n)},
-                        &out);
-    *profile = out_result(&out);
-    return 0;
-}
-
-// The merged profile in memory, by a name that the commands can open.
 static const char *fetch(const struct query *q, const char *selector, const char *from,
                          const char *until, struct err *e)
 {
-    struct merge_request r = {
-        .type = str_from(q->type),
-        .selector = str_from(selector),
-        .start = milliseconds(from),
-        .end = milliseconds(until),
-    };
-    struct out out;
-    struct str bytes;
-    out_init_arena(&out, q->arena);
-    message_write_proto(&profile_request_message, &r, &out);
-    if (remote_call(&q->remote, "/querier.v1.QuerierService/SelectMergeProfile",
-                    "application/proto", out_result(&out), q->arena, &bytes, e))
+    struct remote_range range = {q->type, selector, remote_milliseconds(from),
+                                 remote_milliseconds(until)};
+    const char *name;
+    if (remote_profile(&q->remote, &range, q->arena, &name, e))
         return NULL;
-    if (!bytes.n) {
+    if (!name)
         err_set(e, "no profiles of type %s with %s from %s until %s", q->type, selector, from,
                 until);
-        return NULL;
-    }
-    if (weigh(q, &r, &bytes, e))
-        return NULL;
-    int fd = memfd_create("kiln-query", 0);
-    if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n) {
-        err_set(e, "no memory for the profile: %s", strerror(errno));
-        return NULL;
-    }
-    return arena_printf(q->arena, "/proc/self/fd/%d", fd);
+    return name;
 }
 
 // Hands the profile to the command of that name, with the options that are its own.

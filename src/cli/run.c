@@ -14,6 +14,7 @@
 #include "cli/flags.h"
 #include "cli/harvest.h"
 #include "cli/progress.h"
+#include "cli/run.h"
 #include "cli/run_heap.h"
 #include "cli/run_names.h"
 #include "cli/supervise.h"
@@ -24,6 +25,7 @@
 struct run {
     int frequency, depth;
     bool follow, quiet, heap;
+    bool discard_output; // of the program
     const char *output, *listen, *push, *app, *tags, *clock;
     const char *cpu_output; // beside a heap profile; empty: none
     const char *heap_interval;
@@ -252,6 +254,9 @@ static void prepare(void *context)
     // Those of a kiln run that we are in ourselves.
     unsetenv("KILN_OUTPUT");
     unsetenv("KILN_PID");
+    int nowhere = run->discard_output ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
+    if (nowhere >= 0)
+        dup2(nowhere, STDOUT_FILENO);
 }
 
 // --- the profile ---
@@ -297,14 +302,20 @@ static void note(void *context, const char *text)
     source_complain(text);
 }
 
+// NULL with e filled, also if there was no profile.
+static struct model_profile *add_names(const struct run *run, struct model_profile *p,
+                                       struct arena *arena, struct err *e)
+{
+    struct symbol_profile_options names = run_names_options(run->names);
+    names.note = note;
+    return p ? symbol_symbolize(p, &names, arena, e) : NULL;
+}
+
 // With names, in the format that the output's name tells. NULL with e filled.
 static struct model_profile *write_profile(const struct run *run, struct model_profile *p,
                                            const char *output, struct arena *arena, struct err *e)
 {
-    struct symbol_profile_options names = run_names_options(run->names);
-    names.note = note;
-    if (p)
-        p = symbol_symbolize(p, &names, arena, e);
+    p = add_names(run, p, arena, e);
     if (!p)
         return NULL;
     struct file_format format;
@@ -471,6 +482,73 @@ static int profile(struct run *run)
     harvest_free(run->harvest);
     return status;
 }
+
+// --- for commands that compare runs ---
+
+static int take_profiles(struct run *run, struct run_measured *m, struct arena *arena,
+                         struct err *e)
+{
+    struct harvest_totals totals;
+    struct arena_trap trap;
+    if (harvest_dead(run->harvest, e))
+        return -1;
+    harvest_count(run->harvest, &totals);
+    if (totals.processes == 0)
+        return err_set(e, "%s: no profile: libkiln was not loaded into the program",
+                       run->program[0]);
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    m->cpu = add_names(run, harvest_profile(run->harvest, 0, arena, e), arena, e);
+    if (m->cpu && run->heap)
+        m->heap = add_names(run, harvest_heap(run->harvest, arena, e), arena, e);
+    arena_try_end(arena);
+    return m->cpu && (!run->heap || m->heap) ? 0 : -1;
+}
+
+int run_measure(const struct run_wish *wish, struct arena *arena, struct run_measured *m,
+                struct err *e)
+{
+    struct run run = {
+        .output = "-", // has names
+        .cpu_output = "",
+        .listen = "",
+        .push = "",
+        .app = "",
+        .tags = "",
+        .clock = "",
+        .heap_interval = "",
+        .depth = 500,
+        .frequency = wish->frequency,
+        .heap = wish->heap,
+        .program = wish->program,
+        .follow = true,
+        .quiet = true,
+        .discard_output = true,
+    };
+    int error;
+    *m = (struct run_measured){0};
+    if (find_library(run.library, sizeof run.library, e) || check_library(run.library, e) ||
+        (run.heap && find_malloc_library(&run, e)))
+        return -1;
+    run.harvest = harvest_new(e);
+    if (!run.harvest)
+        return -1;
+    supervise_adopt();
+    int result = supervise_start(&run.child, run.program, prepare, &run, &error, e);
+    if (result == 0) {
+        run.names = run_names_start(run.harvest);
+        attend(&run);
+        run_names_stop(run.names);
+        m->status = supervise_status(&run.child);
+        m->peak_bytes = run.child.peak_bytes;
+        result = m->status ? 0 : take_profiles(&run, m, arena, e);
+    }
+    run_names_free(run.names);
+    harvest_free(run.harvest);
+    return result;
+}
+
+// --- the command ---
 
 // Whether the file can be written at the end: what is said now spares a run that is for nothing.
 static int check_writable(const char *output, struct err *e)

@@ -119,7 +119,11 @@ static pid_t next_child(struct supervise *s, int *status)
         return result;
     if (info.si_pid == s->child && info.si_code != CLD_STOPPED)
         read_cpu_times(s);
-    return waitpid(info.si_pid, status, WNOHANG | WUNTRACED);
+    struct rusage usage;
+    pid_t got = wait4(info.si_pid, status, WNOHANG | WUNTRACED, &usage);
+    if (got == s->child && !WIFSTOPPED(*status))
+        s->peak_bytes = (uint64_t)usage.ru_maxrss << 10;
+    return got;
 }
 
 // Whatever the program does, we do: the shell that started us sees a job that stops.

@@ -1,0 +1,74 @@
+#include <stdio.h>
+
+#include "cli/check.h"
+#include "cli/run.h"
+#include "model/transform.h"
+
+enum { MOST_RUNS = 1000 };
+
+struct runner {
+    struct call *call;
+    struct model_profile **cpu[2], **heap[2];
+    double *peaks[2];
+};
+
+static int run_side(const struct runner *r, int side, size_t number, struct err *e)
+{
+    const struct call *call = r->call;
+    const char *command = side ? call->run : call->against;
+    char *shell[] = {"/bin/sh", "-c", (char *)command, NULL};
+    struct run_wish wish = {shell, call->frequency, call->heap};
+    struct run_measured m;
+    if (run_measure(&wish, call->arena, &m, e))
+        return err_prefix(e, "%s: ", command);
+    if (m.status)
+        return err_set(e, "%s: exit status %d; nothing was compared", command, m.status);
+    r->cpu[side][number] = m.cpu;
+    r->heap[side][number] = m.heap;
+    r->peaks[side][number] = (double)m.peak_bytes;
+    return 0;
+}
+
+// Baseline, change, change, baseline: what drifts meanwhile meets both alike. One run of each comes
+// first and is not counted, because it fills the caches.
+static int run_in_turns(const struct runner *r, size_t runs, struct err *e)
+{
+    for (size_t i = 0; i <= runs; i++) {
+        int first = (int)(i % 2);
+        size_t number = i ? i - 1 : 0;
+        if (run_side(r, first, number, e) || run_side(r, !first, number, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int gather(const struct runner *r, struct model_profile **const of[2], size_t runs,
+                  struct diff_sides *sides, struct err *e)
+{
+    struct arena *arena = r->call->arena;
+    struct model_profile **all = arena_array(arena, 2 * runs, sizeof *all);
+    for (size_t i = 0; i < 2 * runs; i++)
+        all[i] = of[i / runs][i % runs];
+    *sides = (struct diff_sides){(const struct model_profile **)all, {runs, runs}, 2 * runs};
+    return model_make_compatible(all, 2 * runs, arena, e);
+}
+
+int check_run_commands(struct call *call, struct check_runs *runs, struct err *e)
+{
+    struct runner r = {.call = call};
+    if (!*call->against || call->n_arguments)
+        return err_set(e,
+                       "--run compares two commands: kiln check --run COMMAND --against COMMAND");
+    if (call->runs < 2 || call->runs > MOST_RUNS)
+        return err_set(e, "invalid --runs %d; expected 2 to %d", call->runs, MOST_RUNS);
+    size_t n = (size_t)call->runs;
+    runs->peaks = arena_array(call->arena, 2 * n, sizeof *runs->peaks);
+    for (int side = 0; side < 2; side++) {
+        r.cpu[side] = arena_array(call->arena, n, sizeof *r.cpu[side]);
+        r.heap[side] = arena_array(call->arena, n, sizeof *r.heap[side]);
+        r.peaks[side] = runs->peaks + (size_t)side * n;
+    }
+    if (run_in_turns(&r, n, e) || gather(&r, r.cpu, n, &runs->cpu, e))
+        return -1;
+    return call->heap ? gather(&r, r.heap, n, &runs->heap, e) : 0;
+}

@@ -1,0 +1,132 @@
+#include "cli/remote_profile.h"
+
+#include <errno.h>
+#include <math.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "server/ingest_name.h"
+#include "server/server.h"
+
+int64_t remote_milliseconds(const char *text)
+{
+    int64_t time;
+    return (ingest_time(str_from(text), server_now(), &time) ? time : INT64_MAX) / 1000000;
+}
+
+void *remote_query(const struct remote *r, const char *method, const struct message *request,
+                   const void *object, const struct message *answer, struct arena *arena,
+                   struct err *e)
+{
+    struct out out;
+    struct str bytes;
+    out_init_arena(&out, arena);
+    message_write_proto(request, object, &out);
+    const char *path = arena_printf(arena, "/querier.v1.QuerierService/%s", method);
+    if (remote_call(r, path, "application/proto", out_result(&out), arena, &bytes, e))
+        return NULL;
+    return message_read_proto(answer, arena, (const uint8_t *)bytes.p, bytes.n, e);
+}
+
+const struct message_list *remote_labels(const struct remote *r, const struct remote_range *range,
+                                         const char *label, struct arena *arena, struct err *e)
+{
+    struct str selector = str_from(range->selector);
+    struct labels_request q = {
+        .start = range->start,
+        .end = range->end,
+        .name = label ? str_from(label) : STR(""),
+        .matchers = {&selector, 1, 1, false},
+    };
+    struct names_answer *a = label ? remote_query(r, "LabelValues", &label_values_request_message,
+                                                  &q, &names_answer_message, arena, e)
+                                   : remote_query(r, "LabelNames", &label_names_request_message, &q,
+                                                  &names_answer_message, arena, e);
+    return a ? &a->names : NULL;
+}
+
+const char *remote_choose_type(const struct message_list *types, struct arena *arena, bool *is_cpu)
+{
+    static const char *const best[] = {
+        "process_cpu:cpu:", ":cpu:", ":wall:", ":samples:", ":inuse_space:", ":alloc_space:", ":"};
+    const struct str *ids = types->items;
+    for (size_t k = 0; k < sizeof best / sizeof *best; k++)
+        for (size_t i = 0; i < types->n; i++)
+            if (str_find(ids[i], str_from(best[k]), 0) != SIZE_MAX) {
+                *is_cpu = k == 0;
+                return arena_copy(arena, ids[i].p, ids[i].n);
+            }
+    return NULL;
+}
+
+// The sum of a type over a range, without what lies at its very start.
+static int sum_of_type(const struct remote *r, struct str type, const struct merge_request *range,
+                       double *sum, struct arena *arena, struct err *e)
+{
+    struct series_request q = {.type = type,
+                               .selector = range->selector,
+                               .start = range->start,
+                               .end = range->end,
+                               .step = (double)(range->end - range->start) / 1000};
+    struct series_answer *a = remote_query(r, "SelectSeries", &series_request_message, &q,
+                                           &series_answer_message, arena, e);
+    const struct point_series *series = a ? a->series.items : NULL;
+    *sum = 0;
+    for (size_t i = 0; a && i < a->series.n; i++) {
+        const struct series_point *points = series[i].points.items;
+        for (size_t k = 0; k < series[i].points.n; k++)
+            *sum += points[k].time > range->start ? points[k].value : 0;
+    }
+    return a ? 0 : -1;
+}
+
+// What a sample stands for. The period of a merged profile is a constant that Pyroscope's clients
+// expect; what of a change is noise follows from the number of samples, which the server knows.
+static int set_sample_period(const struct remote *r, const struct merge_request *q,
+                             struct str *profile, struct arena *arena, struct err *e)
+{
+    struct str counts = query_count_type(q->type, arena);
+    double value, n;
+    if (!counts.n || str_eq(counts, q->type) || q->end - q->start < 2)
+        return 0;
+    if (sum_of_type(r, counts, q, &n, arena, e) || sum_of_type(r, q->type, q, &value, arena, e))
+        return -1;
+    if (!(n > 0) || !(value >= n))
+        return 0;
+    // Of a field that comes twice the last counts.
+    struct out out;
+    out_init_arena(&out, arena);
+    out_str(&out, *profile);
+    message_write_proto(&pprof_message, &(struct pprof_profile){.period = llround(value / n)},
+                        &out);
+    *profile = out_result(&out);
+    return 0;
+}
+
+int remote_profile(const struct remote *r, const struct remote_range *range, struct arena *arena,
+                   const char **name, struct err *e)
+{
+    struct merge_request q = {
+        .type = str_from(range->type),
+        .selector = str_from(range->selector),
+        .start = range->start,
+        .end = range->end,
+    };
+    struct out out;
+    struct str bytes;
+    *name = NULL;
+    out_init_arena(&out, arena);
+    message_write_proto(&profile_request_message, &q, &out);
+    if (remote_call(r, "/querier.v1.QuerierService/SelectMergeProfile", "application/proto",
+                    out_result(&out), arena, &bytes, e))
+        return -1;
+    if (!bytes.n)
+        return 0;
+    if (set_sample_period(r, &q, &bytes, arena, e))
+        return -1;
+    int fd = memfd_create("kiln-query", 0);
+    if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n)
+        return err_set(e, "no memory for the profile: %s", strerror(errno));
+    *name = arena_printf(arena, "/proc/self/fd/%d", fd);
+    return 0;
+}
