@@ -388,7 +388,7 @@ static __attribute__((noinline)) void drop_pending_ticks(void)
 }
 
 // Without a lock, so that it can be done anywhere: whoever gives the thread another timer looks at
-// t->paused afterwards (thread.c), and a timer that is gone is not there to be set.
+// t->paused afterwards (thread.c), and a timer that is gone is not there to be set. errno stays.
 __attribute__((noinline)) void capture_pause(void)
 {
     struct capture_thread *t = find_own_slot();
@@ -396,7 +396,7 @@ __attribute__((noinline)) void capture_pause(void)
     if (!t || atomic_load(&t->clock) != CLOCK_TIMER)
         return;
     atomic_store(&t->paused, true);
-    syscall(SYS_timer_settime, atomic_load(&t->timer), 0, &never, NULL);
+    process_call(SYS_timer_settime, atomic_load(&t->timer), 0, (long)&never, 0, 0, 0);
 }
 
 void capture_pause_blocked(void)
@@ -421,7 +421,7 @@ void handler_resume(struct capture_thread *t)
     };
     if (arming % 2 == 0 && arming == atomic_load(&t->arming) &&
         atomic_load(&t->state) == THREAD_ARMED && atomic_load(&t->clock) == CLOCK_TIMER)
-        syscall(SYS_timer_settime, timer, TIMER_ABSTIME, &when, NULL);
+        process_call(SYS_timer_settime, timer, TIMER_ABSTIME, (long)&when, 0, 0, 0);
 }
 
 void capture_end_pause(void)

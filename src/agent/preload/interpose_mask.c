@@ -201,9 +201,7 @@ static void after_wait(void)
     if (!capture_blocks() || !capture_is_paused() || !is_us())
         return;
     change_kernels(SIG_UNBLOCK);
-    int error = errno;
     capture_end_pause();
-    errno = error;
 }
 
 EXPORT int sigpending(sigset_t *set)
