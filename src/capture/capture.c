@@ -174,6 +174,7 @@ void capture_end_pause(void)
 
 void capture_before_confinement(void)
 {
+    handler_before_confinement();
     if (atomic_load(&capture_state.running))
         tables_complete();
 }

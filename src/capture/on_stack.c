@@ -4,9 +4,12 @@
 #include <stdbool.h>
 
 #include "capture/signal_frame.h"
+#include "process/call.h"
 #include "process/sandbox.h"
 
 enum { SIGNALS = 64 };
+
+static const uint64_t sigprof_bit = UINT64_C(1) << (SIGPROF - 1);
 
 // What the program has set. An entry stays when its handler is replaced: a signal may be on its
 // way.
@@ -30,14 +33,26 @@ static void store_action(int signal, struct signal_action action)
     atomic_store(&actions[signal].function, action.function);
 }
 
-// Confined threads may be forbidden to return from handlers.
+// All signals are blocked until the frame is in its place: another handler that begins on our stack
+// meanwhile may not come back. Confined threads may be forbidden to change their mask and to return
+// from handlers, so the kernel sets the mask for them.
+static _Atomic bool kernel_sets_masks;
+
 __attribute__((noinline)) static bool move(int signal, struct signal_frame frame, void *return_to)
 {
     struct signal_action action = load_action(signal);
-    if (sandbox_scope() != SANDBOX_FREE || !signal_frame_is_misplaced(frame.context, &action))
+    if (sandbox_scope() != SANDBOX_FREE)
         return false;
-    signal_frame_move(signal, frame, &action, return_to);
-    return true;
+    if (signal_frame_is_misplaced(frame.context, &action)) {
+        signal_frame_move(signal, frame, &action, return_to);
+        return true;
+    }
+    uint64_t mask = *(uint64_t *)&frame.context->uc_sigmask | action.mask | sigprof_bit;
+    if (!(action.flags & SA_NODEFER))
+        mask |= UINT64_C(1) << (signal - 1);
+    if (!atomic_load(&kernel_sets_masks))
+        process_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof mask, 0, 0);
+    return false;
 }
 
 static void on_stack_entry(int signal, siginfo_t *info, void *context)
@@ -63,7 +78,7 @@ static bool wrap(int signal, struct sigaction *wanted)
     store_action(signal, theirs);
     wanted->sa_sigaction = on_stack_entry;
     wanted->sa_flags |= SA_SIGINFO;
-    *mask |= UINT64_C(1) << (SIGPROF - 1);
+    *mask = atomic_load(&kernel_sets_masks) ? *mask | sigprof_bit : UINT64_MAX;
     return true;
 }
 
@@ -105,4 +120,17 @@ __sighandler_t on_stack_unwrapped(int signal, __sighandler_t had)
     struct sigaction action = {.sa_handler = had};
     on_stack_unwrap(signal, &action);
     return action.sa_handler;
+}
+
+void on_stack_before_confinement(on_stack_set *set)
+{
+    if (atomic_exchange(&kernel_sets_masks, true))
+        return;
+    for (int signal = 1; signal <= SIGNALS; signal++) {
+        struct sigaction now;
+        if (set(signal, NULL, &now) || now.sa_sigaction != on_stack_entry)
+            continue;
+        *(uint64_t *)&now.sa_mask = load_action(signal).mask | sigprof_bit;
+        set(signal, &now, NULL);
+    }
 }

@@ -295,6 +295,8 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
 void handler_entry(int signal, siginfo_t *info, void *context);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
+// Handlers are about to be forbidden system calls.
+void handler_before_confinement(void);
 // The calling thread's ticks come again.
 void handler_clear_pause(void);
 // Around exec; true: handler_after_failed_exec is due if it returns. Signal-safe.
