@@ -160,6 +160,7 @@ void capture_settle(const struct unwind_regs *here)
 
 void capture_before_confinement(void)
 {
+    handler_before_confinement();
     if (atomic_load(&capture_state.running))
         tables_complete();
 }

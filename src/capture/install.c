@@ -198,6 +198,12 @@ static void adopt_handlers(void)
     }
 }
 
+void handler_before_confinement(void)
+{
+    if (atomic_load(&installed))
+        on_stack_before_confinement(capture_sigaction);
+}
+
 int handler_install(struct err *e)
 {
     if (atomic_load(&installed))

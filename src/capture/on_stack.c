@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "capture/signal_frame.h"
+#include "process/call.h"
 #include "process/sandbox.h"
 
 enum { SIGNALS = 64 };
@@ -31,14 +32,34 @@ static void store_action(int signal, struct signal_action action)
     atomic_store(&actions[signal].function, action.function);
 }
 
-// Confined threads may be forbidden to return from handlers.
+// An alternate stack of the program's has room for one handler only: ticks wait while one is on it.
+static _Atomic bool ticks_wait;
+
+static uint64_t ticks_that_wait(void)
+{
+    return atomic_load(&ticks_wait) ? UINT64_C(1) << (SIGPROF - 1) : 0;
+}
+
+// All signals are blocked until the frame is in its place: another handler that begins on our stack
+// meanwhile may not come back. Confined threads may be forbidden to change their mask and to return
+// from handlers, so the kernel sets the mask for them.
+static _Atomic bool kernel_sets_masks;
+
 __attribute__((noinline)) static bool move(int signal, struct signal_frame frame, void *return_to)
 {
     struct signal_action action = load_action(signal);
-    if (sandbox_scope() != SANDBOX_FREE || !signal_frame_is_misplaced(frame.context, &action))
+    if (sandbox_scope() != SANDBOX_FREE)
         return false;
-    signal_frame_move(signal, frame, &action, return_to);
-    return true;
+    if (signal_frame_is_misplaced(frame.context, &action)) {
+        signal_frame_move(signal, frame, &action, return_to);
+        return true;
+    }
+    uint64_t mask = *(uint64_t *)&frame.context->uc_sigmask | action.mask | ticks_that_wait();
+    if (!(action.flags & SA_NODEFER))
+        mask |= UINT64_C(1) << (signal - 1);
+    if (!atomic_load(&kernel_sets_masks))
+        process_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof mask, 0, 0);
+    return false;
 }
 
 static void on_stack_entry(int signal, siginfo_t *info, void *context)
@@ -48,14 +69,6 @@ static void on_stack_entry(int signal, siginfo_t *info, void *context)
         move(signal, (struct signal_frame){info, context}, __builtin_return_address(0)))
         return;
     ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
-}
-
-// An alternate stack of the program's has room for one handler only: ticks wait while one is on it.
-static _Atomic bool ticks_wait;
-
-static void block_ticks(struct sigaction *action)
-{
-    *(uint64_t *)&action->sa_mask |= UINT64_C(1) << (SIGPROF - 1);
 }
 
 static bool wrap(int signal, struct sigaction *wanted)
@@ -71,8 +84,7 @@ static bool wrap(int signal, struct sigaction *wanted)
     store_action(signal, theirs);
     wanted->sa_sigaction = on_stack_entry;
     wanted->sa_flags |= SA_SIGINFO;
-    if (atomic_load(&ticks_wait))
-        block_ticks(wanted);
+    *mask = atomic_load(&kernel_sets_masks) ? *mask | ticks_that_wait() : UINT64_MAX;
     return true;
 }
 
@@ -103,23 +115,6 @@ int on_stack_sigaction(on_stack_set *set, int signal, const struct sigaction *wa
     return result;
 }
 
-// Another thread may replace a handler meanwhile.
-void on_stack_let_ticks_wait(on_stack_set *set)
-{
-    int error = errno;
-    if (atomic_exchange(&ticks_wait, true))
-        return;
-    for (int signal = 1; signal <= SIGNALS; signal++) {
-        struct sigaction now, had;
-        if (set(signal, NULL, &now) || now.sa_sigaction != on_stack_entry)
-            continue;
-        block_ticks(&now);
-        if (set(signal, &now, &had) == 0 && had.sa_sigaction != on_stack_entry)
-            set(signal, &had, NULL);
-    }
-    errno = error;
-}
-
 void on_stack_unwrap(int signal, struct sigaction *had)
 {
     if (had->sa_sigaction == on_stack_entry)
@@ -131,4 +126,29 @@ __sighandler_t on_stack_unwrapped(int signal, __sighandler_t had)
     struct sigaction action = {.sa_handler = had};
     on_stack_unwrap(signal, &action);
     return action.sa_handler;
+}
+
+static void set_kernels_masks(on_stack_set *set)
+{
+    for (int signal = 1; signal <= SIGNALS; signal++) {
+        struct sigaction now;
+        if (set(signal, NULL, &now) || now.sa_sigaction != on_stack_entry)
+            continue;
+        *(uint64_t *)&now.sa_mask = load_action(signal).mask | ticks_that_wait();
+        set(signal, &now, NULL);
+    }
+}
+
+void on_stack_before_confinement(on_stack_set *set)
+{
+    if (!atomic_exchange(&kernel_sets_masks, true))
+        set_kernels_masks(set);
+}
+
+void on_stack_let_ticks_wait(on_stack_set *set)
+{
+    int error = errno;
+    if (!atomic_exchange(&ticks_wait, true) && atomic_load(&kernel_sets_masks))
+        set_kernels_masks(set);
+    errno = error;
 }

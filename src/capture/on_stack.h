@@ -14,3 +14,5 @@ void on_stack_let_ticks_wait(on_stack_set *set);
 // What the program has set, where the kernel has that handler. Signal-safe.
 void on_stack_unwrap(int signal, struct sigaction *had);
 __sighandler_t on_stack_unwrapped(int signal, __sighandler_t had);
+// Handlers are about to be forbidden system calls.
+void on_stack_before_confinement(on_stack_set *set);

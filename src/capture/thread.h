@@ -313,6 +313,8 @@ void handler_entry(int signal, siginfo_t *info, void *context);
 void handler_resume(struct capture_thread *t);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
+// Handlers are about to be forbidden system calls.
+void handler_before_confinement(void);
 // Around exec; true: handler_after_failed_exec is due if it returns. Signal-safe.
 bool handler_before_exec(void);
 void handler_after_failed_exec(void);
