@@ -140,10 +140,11 @@ static uint32_t drain_pause(void)
     return ms < LEAST_DRAIN_MS ? LEAST_DRAIN_MS : ms > MOST_DRAIN_MS ? MOST_DRAIN_MS : ms;
 }
 
-// cost: nanoseconds that the last look took.
-static uint32_t loading_pause(uint64_t cost)
+// Until objects are looked at again, but not longer than rings last.
+static uint32_t loading_pause(uint64_t until)
 {
-    uint64_t ms = cost * LOADING_SHARE / 1000000u, most = drain_pause();
+    uint64_t now = process_now_ns(), ms = until > now ? (until - now) / 1000000u : 0;
+    uint32_t most = drain_pause();
     return (uint32_t)(ms < LOADING_MS ? LOADING_MS : ms > most ? most : ms);
 }
 
@@ -163,7 +164,7 @@ void collector_expect_objects(void)
 static void *run(void *context)
 {
     capture_heap_enter();
-    uint64_t scanned = 0, changed = process_now_ns();
+    uint64_t scanned = 0, changed = process_now_ns(), looks_again = 0;
     uint64_t lasts =
         (unwind_finds_objects() ? LOADING_LASTS_MS : BLIND_LOADING_LASTS_MS) * UINT64_C(1000000);
     struct unwind_regs here;
@@ -181,9 +182,12 @@ static void *run(void *context)
             names_idle();
             scanned = now;
         }
-        if (capture_refresh())
-            changed = now;
-        uint64_t cost = process_now_ns() - now;
+        if (now >= looks_again) {
+            uint64_t cpu = process_thread_cpu_ns(0);
+            if (capture_refresh())
+                changed = now;
+            looks_again = process_now_ns() + (process_thread_cpu_ns(0) - cpu) * LOADING_SHARE;
+        }
         heap_sampler_round();
         pthread_mutex_lock(&collector.lock);
         collector_drain();
@@ -197,7 +201,7 @@ static void *run(void *context)
         atomic_store(&collector.watching, loading);
         // Whoever stops it may have come while the lock was not held.
         if (!collector.stopping)
-            pause_for(loading ? loading_pause(cost) : drain_pause());
+            pause_for(loading ? loading_pause(looks_again) : drain_pause());
     }
     collector_drain();
     if (alone) {
