@@ -29,7 +29,7 @@ enum {
     LOADING_LASTS_MS = 100,
     // Of the time while objects are loaded: thousands of them take long to look at, and the loader
     // waits meanwhile.
-    LOADING_SHARE = 10,
+    LOADING_SHARE = 20,
     // With a loader that walks cannot ask about new objects: their stacks end until we have looked.
     BLIND_LOADING_LASTS_MS = 2000,
     LEAST_MEMORY = 1 << 20,
