@@ -1,7 +1,6 @@
 // What runs in the interrupted thread. Everything here is async-signal-safe by being nothing
 // but loads, stores and the unwinder.
 #include "capture/thread.h"
-#include "process/sandbox.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,16 +8,10 @@
 #include <ucontext.h>
 
 #include "base/attributes.h"
-#include "capture/record.h"
 #include "capture/signal_frame.h"
 #include "capture/signal_stack.h"
 #include "process/call.h"
 #include "process/own_threads.h"
-
-__thread uint32_t capture_current_label INITIAL_EXEC;
-static __thread struct capture_ids current_ids INITIAL_EXEC;
-// Zero while current_ids are being written: a handler of this very thread then sees none.
-static __thread volatile sig_atomic_t ids_set INITIAL_EXEC;
 
 static __thread volatile uint64_t program_blocks INITIAL_EXEC;
 
@@ -30,191 +23,6 @@ uint64_t capture_blocks(void)
 void capture_set_blocks(uint64_t mask)
 {
     program_blocks = mask;
-}
-
-static void count(_Atomic uint64_t *counter, uint64_t n)
-{
-    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
-}
-
-static void count_ticks(struct capture_thread *t, uint64_t n)
-{
-    count(&t->ticks, n);
-    count(&t->new_ticks, n);
-}
-
-void capture_set_ids(const struct capture_ids *ids)
-{
-    ids_set = 0;
-    atomic_signal_fence(memory_order_seq_cst);
-    if (!ids)
-        return;
-    current_ids = *ids;
-    atomic_signal_fence(memory_order_seq_cst);
-    ids_set = 1;
-}
-
-bool capture_get_ids(struct capture_ids *ids)
-{
-    if (ids_set)
-        *ids = current_ids;
-    return ids_set;
-}
-
-// Unwinding uses at most this much stack; tests/capture/room.c checks it.
-enum { ROOM = 1536, PAGE = 4096 };
-
-static bool is_confined(void)
-{
-    return sandbox_scope() != SANDBOX_FREE;
-}
-
-// Whether ROOM bytes are left below the handler's frame. The program may be at the end of its
-// stack, or on an alternate stack that is hardly larger than the kernel's signal frame; then only
-// the leaf is recorded.
-static bool has_room(const struct capture_thread *t, const ucontext_t *context)
-{
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0), lowest = here - ROOM;
-    uintptr_t low = (uintptr_t)context->uc_stack.ss_sp, n = context->uc_stack.ss_size;
-    if (here - low < n)
-        return here - low >= ROOM;
-    uintptr_t high = atomic_load_explicit(&t->stack_hi, memory_order_acquire);
-    if (here < high) {
-        low = atomic_load_explicit(&t->stack_lo, memory_order_relaxed);
-        if (here >= low && lowest < low)
-            return false;
-        if (lowest >= atomic_load_explicit(&t->stack_trusted, memory_order_relaxed))
-            return true;
-    }
-    // A coroutine's stack, or one whose bounds are a guess. We run on the page of here.
-    return lowest / PAGE == here / PAGE || (!is_confined() && process_page_readable(lowest));
-}
-
-static struct unwind_stack_bounds stack_of(const struct capture_thread *t)
-{
-    struct unwind_stack_bounds bounds = {
-        .hi = atomic_load_explicit(&t->stack_hi, memory_order_acquire)};
-    bounds.lo = bounds.hi ? atomic_load_explicit(&t->stack_trusted, memory_order_relaxed) : 0;
-    bounds.no_calls = is_confined();
-    return bounds;
-}
-
-static void record_sample(struct capture_thread *t, uint32_t depth, uint64_t ticks, uint64_t ns)
-{
-    uint64_t *words = ring_reserve(t->ring, record_room(depth));
-    if (!words) {
-        count(&t->ring_full, ticks);
-        return;
-    }
-    const struct unwind_snapshot *snapshot =
-        atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
-    enum unwind_end why = UNWIND_END_TRUNCATED;
-    size_t n = 0;
-    bool has_ids = ids_set;
-    uint64_t *pcs = words + record_head(has_ids);
-    if (snapshot && depth == 1) {
-        *pcs = t->lane->regs.r[UNWIND_REG_PC];
-        n = 1;
-    } else if (snapshot) {
-        n = unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs, depth,
-                         t->lane->cache, &why);
-    }
-    if (n == 0) {
-        count(&t->no_snapshot, ticks);
-        return;
-    }
-    struct record r = {
-        .n = (uint32_t)n,
-        .label = capture_label(),
-        .end = (uint8_t)why,
-        .has_ids = has_ids,
-        .ticks = ticks,
-        .ns = ns,
-        .ids = current_ids,
-    };
-    ring_commit(t->ring, record_encode(words, &r));
-    t->last = words;
-    count(&t->samples, 1);
-    count(&t->ended[why], 1);
-}
-
-// How many addresses at the root two stacks have in common. The second one is the thread's last
-// record; if there is none, the root itself is all that is known.
-static uint32_t common_root(const uint64_t *pcs, uint32_t n, const uint64_t *last)
-{
-    struct record r;
-    uint32_t same = 0;
-    if (last && record_decode(last, &r)) {
-        const uint64_t *end = last + record_length(last);
-        while (same < n && same < r.n && pcs[n - 1 - same] == end[-1 - (int32_t)same])
-            same++;
-    }
-    return same ? same : 1;
-}
-
-// The calls that the thread, which is the calling one, was in at its last tick and is in still. 0:
-// its root is not known.
-static uint32_t calls_that_last(struct capture_thread *t, uint64_t *pcs)
-{
-    enum unwind_end why;
-    const struct unwind_snapshot *snapshot = atomic_load(&capture_state.snapshot);
-    if (!snapshot)
-        return 0;
-    unwind_regs_here(&t->lane->regs);
-    uint32_t n = (uint32_t)unwind_stack(snapshot, &t->lane->regs, stack_of(t), (uintptr_t *)pcs,
-                                        capture_state.depth, t->lane->cache, &why);
-    uint32_t kept = common_root(pcs, n, t->last);
-    for (volatile uint64_t *to = pcs; to < pcs + kept; to++)
-        *to = to[n - kept];
-    return why == UNWIND_END_ROOT ? kept : 0;
-}
-
-// Of another thread.
-static uint32_t last_root(const uint64_t *last, uint64_t *pcs)
-{
-    struct record r;
-    if (!last || !record_decode(last, &r) || r.end != UNWIND_END_ROOT)
-        return 0;
-    *pcs = last[record_length(last) - 1];
-    return 1;
-}
-
-// Where the time went is not known, but under which calls. Labels may have changed since.
-bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint64_t ns)
-{
-    uint32_t n = 0;
-    // Its own handler, if one is in there, is the one that writes.
-    if (atomic_fetch_add(&t->inside, 1) == 0) {
-        uint64_t *words = ring_reserve(t->ring, record_room(capture_state.depth));
-        if (words) {
-            uint64_t *pcs = words + record_head(false);
-            n = own ? calls_that_last(t, pcs) : last_root(t->last, pcs);
-        }
-        if (n) {
-            struct record r = {
-                .n = n,
-                .end = UNWIND_END_ROOT,
-                .unticked = true,
-                .ticks = ticks,
-                .ns = ns,
-            };
-            ring_commit(t->ring, record_encode(words, &r));
-        }
-    }
-    atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
-    return n > 0;
-}
-
-void handler_record_own(struct capture_thread *t, const struct unwind_regs *here, uint64_t ticks,
-                        uint64_t ns)
-{
-    atomic_fetch_add(&t->inside, 1);
-    t->lane->regs = *here;
-    count_ticks(t, ticks);
-    count(&t->settled, ticks);
-    record_sample(t, capture_state.depth, ticks, ns);
-    thread_mark(t);
-    atomic_fetch_sub_explicit(&t->inside, 1, memory_order_release);
 }
 
 // Of a timer, which tells. Those that were taken or told otherwise are taken off.
@@ -230,7 +38,7 @@ static uint64_t ticks_told(struct capture_thread *t, const siginfo_t *info)
             return 0;
     }
     uint64_t credit = atomic_exchange_explicit(&t->credit, 0, memory_order_relaxed);
-    count_ticks(t, ticks);
+    thread_count_ticks(t, ticks);
     if (credit >= ticks) {
         atomic_fetch_add_explicit(&t->credit, credit - ticks, memory_order_relaxed);
         return 0;
@@ -244,13 +52,13 @@ static uint64_t ticks_used(struct capture_thread *t)
     uint32_t arming = atomic_load(&t->arming);
     struct timespec cpu = {0};
     uint64_t ticks = 1;
-    if (!is_confined()) {
+    if (!handler_is_confined()) {
         syscall(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &cpu);
         ticks = thread_ticks_due(t, (uint64_t)cpu.tv_sec * 1000000000u + (uint64_t)cpu.tv_nsec);
     }
     if (arming % 2 || arming != atomic_load(&t->arming))
         return 0;
-    count_ticks(t, ticks);
+    thread_count_ticks(t, ticks);
     return ticks;
 }
 
@@ -265,10 +73,8 @@ static void on_tick(struct capture_thread *t, const siginfo_t *info, ucontext_t 
         ticks += atomic_exchange_explicit(&t->carried, 0, memory_order_relaxed);
         ns += atomic_exchange_explicit(&t->carried_ns, 0, memory_order_relaxed);
     }
-    unwind_regs_from_ucontext(&t->lane->regs, context);
     atomic_store_explicit(&t->thread_pointer, thread_own_pointer(), memory_order_relaxed);
-    record_sample(t, has_room(t, context) ? capture_state.depth : 1, ticks, ns);
-    thread_mark(t);
+    handler_record_tick(t, context, ticks, ns);
 }
 
 // What is being forwarded on this thread: the kernel's frame, which a handler passes on when it
@@ -305,7 +111,7 @@ static void do_default(int signal)
         uint64_t mask;
     } action = {(uintptr_t)SIG_DFL, 0, 0, 0}, now = {0};
     uint64_t none = 0;
-    if (is_confined())
+    if (handler_is_confined())
         return;
     // A handler that was installed behind our back, and that we do not know of yet, has called
     // ours.
@@ -359,7 +165,7 @@ static struct capture_thread *find_own_slot(void)
     struct capture_thread *t = own_slot;
     if (t && t->tid == own_tid && atomic_load(&t->state) == THREAD_ARMED)
         return t;
-    if (is_confined())
+    if (handler_is_confined())
         return NULL;
     own_tid = thread_self();
     return own_slot = thread_find(own_tid);
@@ -434,7 +240,7 @@ void capture_end_pause(void)
 // process was sent goes on to the next thread that does not block it, and stays pending if all do.
 static __attribute__((noinline)) void keep_pending(int signal, siginfo_t *info, ucontext_t *context)
 {
-    if (is_confined())
+    if (handler_is_confined())
         return;
     if (handler_is_wished())
         program_blocks = 0;
@@ -464,7 +270,7 @@ static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
     }
     // The thread may hold one of our locks, and the handler may leave by siglongjmp. It comes again
     // when the thread puts its mask back.
-    if (!is_confined() && thread_has_blocked_signals(mask_of(context))) {
+    if (!handler_is_confined() && thread_has_blocked_signals(mask_of(context))) {
         block_sigprof(context);
         drop_pending_ticks(); // the kernel would take it for one of them
         send_to_self(signal, info);
@@ -499,7 +305,7 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context, void *retu
         return;
     if (atomic_load(&w->flags) & (int)SA_RESETHAND)
         atomic_compare_exchange_strong(&handler_wish.function, &function, (uintptr_t)SIG_DFL);
-    if (is_confined()) {
+    if (handler_is_confined()) {
         call_theirs(function, signal, info, context, level);
         return;
     }
@@ -526,7 +332,7 @@ static bool is_process_tick(void)
     if (!ours)
         return atomic_load_explicit(&capture_state.process_late, memory_order_relaxed) &&
                atomic_exchange(&capture_state.process_late, false);
-    if (is_confined())
+    if (handler_is_confined())
         return true;
     if (syscall(SYS_getitimer, ITIMER_PROF, &now))
         return true;
@@ -590,7 +396,8 @@ static bool read_thread_pointer(const struct capture_thread *t, uintptr_t *point
         return true;
     }
     enum { GET_FS = 0x1003 };
-    return !is_confined() && !atomic_load_explicit(&t->thread_pointer, memory_order_relaxed) &&
+    return !handler_is_confined() &&
+           !atomic_load_explicit(&t->thread_pointer, memory_order_relaxed) &&
            process_call(SYS_arch_prctl, GET_FS, (long)pointer, 0, 0, 0, 0) == 0;
 #else
     *pointer = thread_own_pointer();
@@ -617,16 +424,16 @@ static __attribute__((noinline)) bool may_use_libc(const struct capture_thread *
     uintptr_t pointer;
     return !read_thread_pointer(t, &pointer) ||
            (pointer && (pointer == atomic_load_explicit(&t->thread_pointer, memory_order_relaxed) ||
-                        is_confined() || is_libc_pointer(pointer)));
+                        handler_is_confined() || is_libc_pointer(pointer)));
 }
 
 // Its CPU time is accounted for without stacks.
 static void count_foreign(struct capture_thread *t, const siginfo_t *info)
 {
     uint64_t ticks = 1 + (info->si_overrun > 0 ? (uint64_t)info->si_overrun : 0);
-    count_ticks(t, ticks);
-    count(&t->ring->blocked, ticks);
-    count(&t->ring->blocked_ns, ticks * atomic_load(&t->period_ns));
+    thread_count_ticks(t, ticks);
+    thread_count(&t->ring->blocked, ticks);
+    thread_count(&t->ring->blocked_ns, ticks * atomic_load(&t->period_ns));
     thread_mark(t);
 }
 
@@ -659,7 +466,7 @@ static bool is_frame(const siginfo_t *info, const ucontext_t *context)
 
 static bool is_readable(const siginfo_t *info, const ucontext_t *context)
 {
-    return !is_confined() && process_readable((uintptr_t)info, sizeof *info) &&
+    return !handler_is_confined() && process_readable((uintptr_t)info, sizeof *info) &&
            process_readable((uintptr_t)context, sizeof *context);
 }
 

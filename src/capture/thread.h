@@ -37,11 +37,13 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "capture/capture.h"
 #include "capture/ring.h"
 #include "process/clock.h"
+#include "process/sandbox.h"
 
 // Starting: the slot is taken, but has no clock yet. Ending: its last ticks are being counted.
 // Disarmed: that was done, and the slot can be drained.
@@ -247,6 +249,17 @@ static inline void thread_mark(const struct capture_thread *t)
     atomic_fetch_or(&capture_state.dirty[t->index / 64], UINT64_C(1) << t->index % 64);
 }
 
+static inline void thread_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static inline void thread_count_ticks(struct capture_thread *t, uint64_t n)
+{
+    thread_count(&t->ticks, n);
+    thread_count(&t->new_ticks, n);
+}
+
 // --- clocks and accounting: thread.c ---
 
 // A slot for tid, armed; self: it is the calling thread. NULL if the thread is gone, or has a slot;
@@ -301,6 +314,15 @@ static inline bool handler_is_wished(void)
     return function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
 }
 
+// Whether threads may be forbidden to call the kernel. Signal-safe.
+static inline bool handler_is_confined(void)
+{
+    return sandbox_scope() != SANDBOX_FREE;
+}
+
+// A tick of the calling thread, in its handler.
+void handler_record_tick(struct capture_thread *t, const ucontext_t *context, uint64_t ticks,
+                         uint64_t ns);
 // What a thread that is sampled no more is due; own: it is the calling one. False: there is no
 // stack for it. Signal-safe.
 bool handler_record_end(struct capture_thread *t, bool own, uint64_t ticks, uint64_t ns);

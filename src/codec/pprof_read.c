@@ -1,6 +1,7 @@
 // Two passes over the message. The first reads everything but the samples, so that the
 // second can turn the ids in samples into indices as it meets them and never touch a
 // frame again.
+#include "codec/id_index.h"
 #include "codec/pprof.h"
 
 #include <sys/mman.h>
@@ -346,54 +347,6 @@ static bool resolve_strings(const struct reader *r)
     return good;
 }
 
-// id -> index of n things with ids, through id_of(i).
-struct id_index {
-    uint32_t *dense;
-    uint64_t n_dense;
-    bool counted; // ids are 1, 2, 3, ...: the index is the id less one
-    struct hash_table sparse;
-    const uint64_t *ids;
-};
-
-static struct id_index index_ids(struct arena *arena, const uint64_t *ids, uint32_t n)
-{
-    struct id_index index = {.n_dense = (uint64_t)n * 2 + 1024, .ids = ids};
-    uint64_t largest = 0;
-    index.counted = true;
-    for (uint32_t i = 0; i < n; i++) {
-        index.counted &= ids[i] == i + 1;
-        if (ids[i] > largest)
-            largest = ids[i];
-    }
-    if (largest < index.n_dense)
-        index.n_dense = largest + 1;
-    index.dense = arena_raw(arena, index.n_dense, sizeof *index.dense);
-    memset(index.dense, 0xff, index.n_dense * sizeof *index.dense);
-    hash_init(&index.sparse, arena, largest >= index.n_dense ? n : 0);
-    for (uint32_t i = 0; i < n; i++) {
-        arena_spend(arena, 1);
-        if (ids[i] < index.n_dense)
-            index.dense[ids[i]] = i;
-        else
-            hash_add(&index.sparse, arena, hash_mix(ids[i], 1), i);
-    }
-    return index;
-}
-
-static uint32_t find_sparse(const struct id_index *index, uint64_t id)
-{
-    for (struct hash_probe at = hash_find(&index->sparse, hash_mix(id, 1));
-         hash_hit(&index->sparse, &at); hash_next(&index->sparse, &at))
-        if (index->ids[at.item] == id)
-            return at.item;
-    return MODEL_NONE;
-}
-
-static inline uint32_t find_id(const struct id_index *index, uint64_t id)
-{
-    return id < index->n_dense ? index->dense[id] : find_sparse(index, id);
-}
-
 #define COLLECT_IDS(arena, items, n)                                      \
     ({                                                                    \
         uint64_t *ids_ = arena_raw((arena), (n) ? (n) : 1, sizeof *ids_); \
@@ -406,16 +359,16 @@ static enum pprof_result resolve_ids(struct reader *r, const struct pending *pen
 {
     struct model_profile *p = r->p;
     struct id_index mappings =
-        index_ids(r->arena, COLLECT_IDS(r->arena, p->mappings, p->n_mappings), p->n_mappings);
+        id_index_new(r->arena, COLLECT_IDS(r->arena, p->mappings, p->n_mappings), p->n_mappings);
     struct id_index functions =
-        index_ids(r->arena, COLLECT_IDS(r->arena, p->functions, p->n_functions), p->n_functions);
+        id_index_new(r->arena, COLLECT_IDS(r->arena, p->functions, p->n_functions), p->n_functions);
     for (uint32_t i = 0; i < p->n_locations; i++)
         if (pending->location_mappings[i])
-            p->locations[i].mapping = find_id(&mappings, pending->location_mappings[i]);
+            p->locations[i].mapping = id_index_find(&mappings, pending->location_mappings[i]);
     for (uint32_t i = 0; i < p->n_lines; i++) {
         arena_spend(r->arena, 1);
         uint64_t id = pending->line_functions[i];
-        p->lines[i].function = id ? find_id(&functions, id) : MODEL_NONE;
+        p->lines[i].function = id ? id_index_find(&functions, id) : MODEL_NONE;
         if (p->lines[i].function == MODEL_NONE) {
             err_set(r->e,
                     "malformed profile: a location has a line with function id %llu, which is "
@@ -481,7 +434,7 @@ static bool read_frames(struct reader *r, const struct id_index *locations, stru
         p = rest.p;
         // An id that does not fit is looked up at once and marked as done.
         if (id > INT32_MAX) {
-            uint32_t index = find_id(locations, id);
+            uint32_t index = id_index_find(locations, id);
             r->dangling |= index >= UINT32_C(1) << 31;
             *to++ = index | UINT32_C(1) << 31;
         } else {
@@ -495,7 +448,7 @@ static bool read_frames(struct reader *r, const struct id_index *locations, stru
     } else {
         for (uint32_t *frame = first; frame < to; frame++) {
             uint32_t index =
-                *frame >> 31 ? *frame & ~(UINT32_C(1) << 31) : find_id(locations, *frame);
+                *frame >> 31 ? *frame & ~(UINT32_C(1) << 31) : id_index_find(locations, *frame);
             dangling |= index == MODEL_NONE;
             *frame = index;
         }
@@ -625,7 +578,7 @@ static enum pprof_result read_samples(struct reader *r, bool disposable)
 {
     struct model_profile *p = r->p;
     struct id_index locations =
-        index_ids(r->arena, COLLECT_IDS(r->arena, p->locations, p->n_locations), p->n_locations);
+        id_index_new(r->arena, COLLECT_IDS(r->arena, p->locations, p->n_locations), p->n_locations);
     p->values =
         arena_raw(r->arena, r->n_samples * (p->n_types ? p->n_types : 1), sizeof *p->values);
     p->stacks = arena_raw(r->arena, r->n_samples, sizeof *p->stacks);

@@ -124,7 +124,7 @@ int voids_write(struct clickhouse *c, struct unpack *found, const struct void_pu
                 uint64_t batch, struct arena *arena, uint64_t *own, struct err *e)
 {
     struct pack rows = {.arena = arena};
-    struct double_put d;
+    struct double_put d = {0};
     while (found->p < found->end && read_double(found, arena, &d)) {
         uint64_t least = UINT64_MAX;
         for (size_t i = 0; i < d.n; i++)
