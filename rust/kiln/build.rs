@@ -14,7 +14,7 @@ const PRELOADED: [&str; 2] = ["agent/preload", "process/libc"];
 const PARTS: [(&str, &str); 6] = [
     ("model", "builder events merge profile scale units"),
     ("stats", "compare discovery distribution"),
-    ("codec", "folded frame heap_read jemalloc json maps pprof_read pprof_write remap scan"),
+    ("codec", "folded frame heap_read id_index jemalloc json maps pprof_read pprof_write remap scan"),
     (
         "symbol",
         "demangle demangle_own demangle_rust demangle_simplify demangle_v0 demangle_v0_const \

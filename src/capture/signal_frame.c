@@ -30,6 +30,14 @@ static bool is_on_own_stack(struct signal_stack_owner owner, uintptr_t sp)
 #if defined(__x86_64__)
 enum { RED_ZONE = 128, ALIGNMENT = 64 };
 
+// The instruction does nothing where there is none.
+static bool has_shadow_stack(void)
+{
+    uintptr_t pointer = 0;
+    __asm__ volatile("rdsspq %0" : "+r"(pointer));
+    return pointer != 0;
+}
+
 static uintptr_t interrupted_sp(const ucontext_t *context)
 {
     return (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
@@ -77,6 +85,14 @@ static void call_by_return(ucontext_t *context, uintptr_t function, int signal,
 }
 #else
 enum { RED_ZONE = 0, ALIGNMENT = 16 };
+
+// chkfeat: clears the bit of guarded control stacks if they are in use.
+static bool has_shadow_stack(void)
+{
+    register uint64_t features __asm__("x16") = 1;
+    __asm__ volatile("hint #40" : "+r"(features));
+    return features == 0;
+}
 
 static uintptr_t interrupted_sp(const ucontext_t *context)
 {
@@ -144,13 +160,17 @@ static void call_by_return(ucontext_t *context, uintptr_t function, int signal,
 }
 #endif
 
+// With a shadow stack the kernel lets each frame be returned from once, so frames stay where they
+// are.
+//
 // Go looks for an alternate stack by a bare system call when a thread starts, finds ours, and
 // expects its handlers there, but for signals on the thread's own stack: goroutines have no room
 // for them. All its handlers block all signals.
 bool signal_frame_is_misplaced(const ucontext_t *context, const struct signal_action *action)
 {
     uintptr_t sp = interrupted_sp(context);
-    if (!contains(&context->uc_stack, (uintptr_t)context) || contains(&context->uc_stack, sp))
+    if (!contains(&context->uc_stack, (uintptr_t)context) || contains(&context->uc_stack, sp) ||
+        has_shadow_stack())
         return false;
     if (!(action->flags & SA_ONSTACK))
         return true;
