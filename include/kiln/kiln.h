@@ -246,7 +246,8 @@ typedef int (*kiln_frame_hook)(void *context, const struct kiln_frame *frame, ch
                                size_t n);
 /* Once for each function of a profile, inlined ones too. A dropped one vanishes from all stacks;
  * the weight stays with what is left, or with a frame [dropped] if nothing is. Frames without a
- * name are not asked about. NULL: no hook. */
+ * name are not asked about. It may run in a thread of the profiler, which has none of the
+ * program's descriptors. NULL: no hook. */
 void kiln_set_frame_hook(kiln_frame_hook hook, void *context);
 
 struct kiln_thread {

@@ -335,9 +335,7 @@ struct capture_exec capture_before_exec(void)
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, &old, sizeof set);
     disarm_calling_thread();
     clock_before_exec();
-    struct timespec zero = {0, 0};
-    while (syscall(SYS_rt_sigtimedwait, &set, NULL, &zero, sizeof set) == SIGPROF)
-        ;
+    handler_drop_pending_ticks();
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof set);
     exec.stopped = true;
     return exec;

@@ -67,6 +67,8 @@ void capture_set_rate(uint32_t hz);
 void capture_end(void);
 bool capture_running(void);
 
+// Puts our handler back in its place if other code has replaced it.
+void capture_keep_handler(void);
 // Refreshes the unwind tables if objects were loaded or a handler met code it did not know.
 // Cheap when nothing changed: call it often, since stacks end where the tables do. True if
 // there are new ones.

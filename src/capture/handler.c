@@ -175,7 +175,7 @@ static bool is_tick(const siginfo_t *info, struct capture_thread **slot);
 
 // Takes ticks that are pending from under the program's eyes. One that was sent to the thread and
 // one that was sent to the process may be among them.
-static __attribute__((noinline)) void drop_pending_ticks(void)
+__attribute__((noinline)) void handler_drop_pending_ticks(void)
 {
     struct capture_thread *of;
     struct timespec zero = {0, 0};
@@ -208,7 +208,7 @@ __attribute__((noinline)) void capture_pause(void)
 void capture_pause_blocked(void)
 {
     capture_pause();
-    drop_pending_ticks();
+    handler_drop_pending_ticks();
 }
 
 // The timer goes on as if it had not been stopped: what was due meanwhile comes at once.
@@ -272,7 +272,7 @@ static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
     // when the thread puts its mask back.
     if (!handler_is_confined() && thread_has_blocked_signals(mask_of(context))) {
         block_sigprof(context);
-        drop_pending_ticks(); // the kernel would take it for one of them
+        handler_drop_pending_ticks(); // the kernel would take it for one of them
         send_to_self(signal, info);
         return true;
     }

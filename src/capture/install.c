@@ -216,6 +216,8 @@ int handler_install(struct err *e)
     if (install())
         return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
     atomic_store(&installed, true);
+    if (sandbox_scope() != SANDBOX_FREE)
+        handler_before_confinement();
     if (sigaction_is_interposed)
         adopt_handlers();
     return 0;

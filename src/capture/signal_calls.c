@@ -48,7 +48,7 @@ EXPORT __attribute__((weak)) int sigaction(int number, const struct sigaction *w
 EXPORT __attribute__((weak)) __sighandler_t signal(int number, __sighandler_t handler)
 {
     struct sigaction wanted = {.sa_handler = handler, .sa_flags = SA_RESTART}, had;
-    if (is_ours(number) && capture_wish(&wanted, &had))
+    if (handler != SIG_ERR && is_ours(number) && capture_wish(&wanted, &had))
         return had.sa_handler;
     return atomic_load(&next_signal)(number, handler);
 }

@@ -170,12 +170,17 @@ void capture_release(void)
     pthread_mutex_unlock(&snapshot_lock);
 }
 
+void capture_keep_handler(void)
+{
+    if (atomic_load(&capture_state.running) && sandbox_scope() != SANDBOX_ALL_THREADS)
+        handler_keep();
+}
+
 bool capture_refresh(void)
 {
     if (!atomic_load(&capture_state.running) || sandbox_scope() == SANDBOX_ALL_THREADS)
         return false;
     atomic_store(&capture_state.refresher, (int32_t)syscall(SYS_gettid));
-    handler_keep();
     return tables_refresh(NULL) > 0;
 }
 

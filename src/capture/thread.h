@@ -331,6 +331,9 @@ void handler_record_own(struct capture_thread *t, const struct unwind_regs *here
                         uint64_t ns);
 // What the kernel calls, or a handler of the program that was installed over it.
 void handler_entry(int signal, siginfo_t *info, void *context);
+// Takes ticks that are pending, and only those, from the calling thread, which has SIGPROF blocked.
+// Signal-safe.
+void handler_drop_pending_ticks(void);
 // The end of a pause (capture_pause) of an armed thread. Signal-safe.
 void handler_resume(struct capture_thread *t);
 // Installs the handler, once and for all.

@@ -18,7 +18,7 @@
 #include "process/tasks.h"
 
 enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000, LEAST_STACK = 256 << 10 };
-enum { LIBC_SETXID = 33 }; // glibc's SIGSETXID
+enum { LIBC_CANCEL = 32, LIBC_SETXID = 33 }; // glibc's SIGCANCEL and SIGSETXID
 
 static struct {
     _Atomic pid_t tids[MOST_THREADS]; // 0: free; negative: about to end
@@ -78,6 +78,13 @@ bool own_thread_take_files(int keep)
         return false;
     if (keep > 0)
         syscall(SYS_close_range, 0, keep - 1, 0);
+    // Code of others that we call may write to standard error.
+    long fd;
+    while ((fd = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC)) >= 0 &&
+           fd <= STDERR_FILENO)
+        ;
+    if (fd >= 0)
+        syscall(SYS_close, fd);
     return true;
 }
 
@@ -102,8 +109,6 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
 {
     struct start *start = malloc(sizeof *start);
     pthread_attr_t attributes;
-    sigset_t blocked, had;
-    uint64_t kernels;
     if (!start)
         return err_set(e, "cannot start a thread %s: out of memory", what);
     *start = (struct start){run, context, flags};
@@ -115,16 +120,13 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
         pthread_attr_setstacksize(&attributes, LEAST_STACK);
     if (flags & OWN_THREAD_DETACHED)
         pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    // The program's signals are for the program's threads.
-    sigfillset(&blocked);
-    sigdelset(&blocked, SIGPROF);
-    pthread_sigmask(SIG_SETMASK, &blocked, &had);
+    // The program's signals are for the program's threads, and SIGPROF waits until the thread knows
+    // whose it is. Libc's own must get through.
+    uint64_t blocked = ~(UINT64_C(1) << (LIBC_CANCEL - 1) | UINT64_C(1) << (LIBC_SETXID - 1)), had;
     atomic_fetch_add(&own.starting, 1);
-    // SIGPROF, too, until the thread knows whose it is.
-    change_mask(SIG_BLOCK, &sigprof, &kernels);
+    change_mask(SIG_BLOCK, &blocked, &had);
     int failed = pthread_create(thread, &attributes, own_thread_main, start);
-    change_mask(SIG_SETMASK, &kernels, NULL);
-    pthread_sigmask(SIG_SETMASK, &had, NULL);
+    change_mask(SIG_SETMASK, &had, NULL);
     pthread_attr_destroy(&attributes);
     if (!failed)
         return 0;

@@ -138,6 +138,7 @@ CASES = [
     Case('sigprof_suspended', *(f'{call} {order} {target}' for call in ('sigsuspend', 'pselect', 'ppoll', 'epoll_pwait')
                                 for order, target in (('early', 'thread'), ('late', 'thread'), ('late', 'process'))),
          modes=PRELOADED + ('shared',)),
+    Case('sigprof_corners', 'start', 'attribute', 'restore', 'queue', 'exec', modes=PRELOADED + ('shared',)),
     Case('sigprof_waited', 'sigwait', 'sigwaitinfo', 'sigtimedwait', 'signalfd', modes=PRELOADED + ('shared',)),
     Case('sigprof_inherited', 'plain', 'handler', 'jump', modes=PRELOADED + ('shared',)),
     Case('sigprof_arguments', modes=PRELOADED + ('shared',)),

@@ -182,6 +182,7 @@ static void *run(void *context)
             names_idle();
             scanned = now;
         }
+        capture_keep_handler();
         if (now >= looks_again) {
             uint64_t cpu = process_thread_cpu_ns(0);
             if (capture_refresh())

@@ -103,9 +103,10 @@ void mask_settle(void)
 
 // --- changes of the mask ---
 
-static bool may_pause(void)
+// A child on our memory has the parent's slot, and a filter may forbid to set timers.
+static bool may_set_timer(void)
 {
-    return capture_running() && !process_vfork_depth() && !sandbox_confines_caller();
+    return !sandbox_confines_caller() && process_is_us();
 }
 
 // The kernel does what the program asks for. Ticks pause before it blocks SIGPROF, so that none is
@@ -116,7 +117,8 @@ static int change_as_asked(int (*change)(int, const sigset_t *, sigset_t *), int
     uint64_t blocks = capture_blocks() && is_us() ? capture_blocks() : 0;
     bool listed = lists(set);
     bool unblocks = set && (how == SIG_UNBLOCK ? listed : how == SIG_SETMASK && !listed);
-    bool pauses = listed && !unblocks && !capture_is_paused() && may_pause();
+    bool pauses =
+        listed && !unblocks && !capture_is_paused() && capture_running() && may_set_timer();
     sigset_t before = {0};
     // Before one that is pending arrives.
     if (blocks && (listed || unblocks))
@@ -127,7 +129,7 @@ static int change_as_asked(int (*change)(int, const sigset_t *, sigset_t *), int
         capture_pause();
     bool aside = pauses || blocks;
     int result = change(how, set, aside ? &before : old);
-    if ((unblocks && !process_vfork_depth()) || (pauses && lists(&before)))
+    if ((unblocks && capture_is_paused() && may_set_timer()) || (pauses && lists(&before)))
         capture_end_pause();
     if (!aside)
         return result;
@@ -189,7 +191,7 @@ EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 static void hide_ticks(void)
 {
     int error = errno;
-    if (may_pause() && !capture_is_paused() && kernel_blocks() && process_is_us())
+    if (capture_running() && !capture_is_paused() && may_set_timer() && kernel_blocks())
         capture_pause_blocked();
     errno = error;
 }

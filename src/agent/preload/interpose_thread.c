@@ -96,6 +96,13 @@ static void note_stack(struct start *s, const pthread_attr_t *attributes)
         pthread_attr_destroy(&defaults);
 }
 
+// Whether the thread does not inherit the mask of the one that starts it.
+static bool has_own_mask(const pthread_attr_t *attributes)
+{
+    sigset_t mask;
+    return attributes && pthread_attr_getsigmask_np(attributes, &mask) == 0;
+}
+
 // NULL: the thread starts without us.
 static struct start *prepare_start(const pthread_attr_t *attributes, void (*routine)(void),
                                    void *argument)
@@ -107,7 +114,7 @@ static struct start *prepare_start(const pthread_attr_t *attributes, void (*rout
     s->routine = routine;
     s->argument = argument;
     s->sandbox = sandbox_of_caller();
-    s->blocks = capture_blocks();
+    s->blocks = has_own_mask(attributes) ? 0 : capture_blocks();
     note_stack(s, attributes);
     return s;
 }
@@ -116,7 +123,7 @@ EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
                           void *(*routine)(void *), void *argument)
 {
     struct start *s = prepare_start(attributes, (void (*)(void))routine, argument);
-    bool masked = mask_begin_start();
+    bool masked = !has_own_mask(attributes) && mask_begin_start();
     int result = s ? LIBC(pthread_create)(thread, attributes, start_routine, s)
                    : LIBC(pthread_create)(thread, attributes, routine, argument);
     if (masked)
