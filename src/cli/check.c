@@ -52,20 +52,23 @@ static void judge_total(struct check *c, struct check_item item)
     check_add(c, item);
 }
 
-// A culprit: what grew is not what it calls.
+// A culprit: what grew is not what it calls. The mark says that it differs from the rest of the
+// program; to fail it must have grown in its own right as well.
 static void judge_function(struct check *c, const struct check_budget *budget, const struct diff *d,
                            const struct stats_function *row)
 {
-    bool by_total = row->total.mark == STATS_CHANGED;
-    struct diff_change change = diff_change(d, by_total ? &row->total : &row->self);
-    if (change.mark != STATS_CHANGED)
+    const struct stats_measure *m = row->total.mark == STATS_CHANGED ? &row->total : &row->self;
+    if (m->mark != STATS_CHANGED)
         return;
-    if (change.change <= 0) {
-        c->n_improved++;
-        return;
-    }
+    struct diff_change change = diff_change(d, m);
+    double scale = d->functions.fit.scale * (double)d->functions.fit.n_profiles[0] /
+                   (double)d->functions.fit.n_profiles[1];
+    bool grew = m->change.after > scale * m->change.before;
+    c->n_improved += !grew && change.change + change.half_width < 0;
     struct check_allowance a = check_budget_function(budget, d->type, row->name);
-    if (change.change <= a.growth * change.before || change.change < a.share * diff_total(d).before)
+    double least = fmax(a.growth * change.before, 0);
+    if (!grew || change.change - change.half_width <= least ||
+        change.change < a.share * diff_total(d).before)
         return;
     check_add(c, (struct check_item){.type = d->type,
                                      .unit = d->unit,
@@ -75,22 +78,35 @@ static void judge_function(struct check *c, const struct check_budget *budget, c
                                      .verdict = CHECK_FAILED});
 }
 
+// Memory in use may be nothing; other costs are not.
+static int require_samples(const struct diff *d, struct err *e)
+{
+    const double *totals = d->functions.fit.totals;
+    if ((totals[0] > 0 && totals[1] > 0) || str_starts(d->type, STR("inuse_")))
+        return 0;
+    return err_set(e, "no samples of type %.*s %s; nothing was compared", (int)d->type.n, d->type.p,
+                   totals[0] > 0 ? "in the change" : "in the baseline");
+}
+
 static int compare_type(struct check *c, const struct check_budget *budget,
                         const struct diff_sides *sides, const char *type, const struct call *call,
                         struct err *e)
 {
-    struct diff d = {.level = c->level};
+    // Versions on a server get different shares of the traffic.
+    bool shares = *call->remote;
+    struct diff d = {.level = c->level, .normalised = shares};
     struct config config = call->config;
     struct arena_trap trap;
     config.sample_index = type;
-    if (diff_count(&d, sides, &config, c->arena, call_note, e))
+    if (diff_count(&d, sides, &config, c->arena, call_note, e) || require_samples(&d, e))
         return -1;
     if (ARENA_TRY(c->arena, trap))
         return arena_caught(c->arena, e);
-    judge_total(c, (struct check_item){.type = d.type,
-                                       .unit = d.unit,
-                                       .change = diff_total(&d),
-                                       .budget = check_budget_total(budget, d.type)});
+    if (!shares)
+        judge_total(c, (struct check_item){.type = d.type,
+                                           .unit = d.unit,
+                                           .change = diff_total(&d),
+                                           .budget = check_budget_total(budget, d.type)});
     for (size_t i = 0; i < d.functions.n; i++)
         judge_function(c, budget, &d, &d.functions.rows[i]);
     arena_try_end(c->arena);
@@ -116,35 +132,6 @@ static int compare_types(struct check *c, const struct check_budget *budget,
     return any ? 0 : compare_type(c, budget, sides, "", call, e);
 }
 
-// The largest memory of each run, which no profile has.
-static int compare_peaks(struct check *c, const struct check_budget *budget, const double *peaks,
-                         struct err *e)
-{
-    struct arena_trap trap;
-    if (ARENA_TRY(c->arena, trap))
-        return arena_caught(c->arena, e);
-    size_t n = c->n_profiles[0] + c->n_profiles[1];
-    struct stats_cell *cells = arena_array(c->arena, n + 1, sizeof *cells);
-    for (size_t i = 0; i < n; i++)
-        cells[i] = (struct stats_cell){.value = peaks[i]};
-    struct stats_rows rows = {
-        .n = 1, .n_profiles = {c->n_profiles[0], c->n_profiles[1]}, .cells = cells};
-    struct stats_fit fit;
-    stats_fit(&rows, c->arena, &fit);
-    struct stats_change s = stats_test_total(&rows, &fit, c->arena);
-    judge_total(c, (struct check_item){
-                       .type = STR("peak_memory"),
-                       .unit = STR("bytes"),
-                       .change = {.before = s.before,
-                                  .after = s.after,
-                                  .change = s.after - s.before,
-                                  .half_width = s.half_width},
-                       .budget = check_budget_total(budget, STR("peak_memory")),
-                   });
-    arena_try_end(c->arena);
-    return 0;
-}
-
 // --- output ---
 
 // Each side merged, the baseline taken as if it had as many profiles.
@@ -156,18 +143,23 @@ static int draw_difference(struct call *call, const struct diff_sides *sides, st
     for (int i = 0; i < 2; i++, at += sides->n[0]) {
         struct model_profile *merged = model_merge(
             (struct model_profile *const *)sides->profiles + at, sides->n[i], call->arena, e);
-        if (!merged)
+        const struct model_profile *kept =
+            merged ? view_filter(merged, &call->config, call->arena, call_note, e) : NULL;
+        if (!kept)
             return -1;
         double *ratios = arena_array(call->arena, merged->n_types + 1, sizeof *ratios);
         for (uint32_t k = 0; k < merged->n_types; k++)
             ratios[k] = 1 / (double)sides->n[i];
-        both[i] = model_scale(merged, ratios, call->arena);
+        both[i] = model_scale(kept, ratios, call->arena);
     }
     int type = model_type_index(both[1], str_from(call->config.sample_index), e);
     if (type < 0)
         return -1;
+    const char *change = *call->run ? call->run : call->arguments[0];
     drawing.config.output = call->picture;
-    drawing.base = "";
+    drawing.base = *call->against ? call->against : call->baseline;
+    drawing.arguments = &change;
+    drawing.n_arguments = 1;
     return flame_draw(&drawing, both[1],
                       (struct report_flame_options){.type = (uint32_t)type, .base = both[0]}, e);
 }
@@ -215,13 +207,40 @@ static int load_files(struct call *call, struct diff_sides *sides, struct err *e
                                        sides->n[0] + sides->n[1], call->arena, e);
 }
 
+// An option that does nothing would surprise later.
+static int check_options(const struct call *call, struct err *e)
+{
+    bool runs = *call->run, server = *call->remote;
+    if (runs + server + (*call->baseline != '\0') > 1)
+        return err_set(e, "--base, --run and --server are three ways to compare; use one");
+    if (!runs && (call->runs != CHECK_RUNS || call->heap || call->frequency))
+        return err_set(e, "--runs, --heap and --frequency only apply to --run");
+    if (!runs && !server && *call->against)
+        return err_set(e, "--against only applies to --run and --server; name files with --base");
+    if (!server && (strcmp(call->from, "now-1h") != 0 || strcmp(call->until, "now") != 0 ||
+                    *call->base_from || *call->base_until))
+        return err_set(e, "--from, --until, --base-from and --base-until only apply to --server");
+    if (call->frequency < 0 || call->frequency > 10000)
+        return err_set(e, "invalid --frequency %d; expected 1 to 10000", call->frequency);
+    return 0;
+}
+
 static int load(struct call *call, struct check_runs *runs, struct err *e)
 {
+    if (check_options(call, e))
+        return -1;
     if (*call->run)
         return check_run_commands(call, runs, e);
     if (*call->remote)
         return check_load_server(call, &runs->cpu, e);
     return load_files(call, &runs->cpu, e);
+}
+
+// Whether the profiles have that type; any, if none is named.
+static bool has_type(const struct diff_sides *sides, const char *name)
+{
+    struct err ignored;
+    return !*name || model_type_index(sides->profiles[0], str_from(name), &ignored) >= 0;
 }
 
 int command_check(struct call *call, struct err *e)
@@ -234,11 +253,13 @@ int command_check(struct call *call, struct err *e)
                       .n_profiles = {runs.cpu.n[0], runs.cpu.n[1]},
                       .level = gate_level,
                       .picture = call->picture};
-    if (compare_types(&c, budget, &runs.cpu, call, e) ||
-        (runs.heap.profiles && compare_types(&c, budget, &runs.heap, call, e)) ||
-        (runs.peaks && compare_peaks(&c, budget, runs.peaks, e)) ||
-        (*call->picture && draw_difference(call, &runs.cpu, e)) || write_result(&c, call, e))
+    bool heap = runs.heap.profiles && has_type(&runs.heap, call->config.sample_index);
+    bool cpu = !heap || has_type(&runs.cpu, call->config.sample_index);
+    if ((cpu && compare_types(&c, budget, &runs.cpu, call, e)) ||
+        (heap && compare_types(&c, budget, &runs.heap, call, e)) || write_result(&c, call, e))
         return -1;
     note_unused_budgets(&c, budget);
+    if (*call->picture && draw_difference(call, &runs.cpu, e))
+        return -1;
     return check_outcome(&c) == CHECK_FAILED;
 }

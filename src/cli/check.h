@@ -34,7 +34,8 @@ struct check_item {
     struct diff_change change; // means of a profile
     double budget;             // growth that is allowed, relative to change.before
     enum check_verdict verdict;
-    size_t needed; // undecided: profiles per side that would probably decide; 0: unknown
+    size_t needed; // undecided: profiles per side that would probably decide; 0: unknown,
+                   // SIZE_MAX: no number would
 };
 
 struct check {
@@ -57,10 +58,10 @@ void check_write(const struct check *c, enum check_format format, const struct t
 
 // --- where profiles come from ---
 
-// What a run took besides what its profile says.
+enum { CHECK_RUNS = 10 }; // the default
+
 struct check_runs {
     struct diff_sides cpu, heap; // heap only if asked for
-    double *peaks;               // bytes of memory of each run, the baseline's first
 };
 
 // Runs both commands of the call, interleaved.

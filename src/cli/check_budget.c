@@ -29,7 +29,7 @@ struct check_budget {
     size_t n_functions;
 };
 
-// 5% or 0.05.
+// 5% or 0.05. A 3 without a sign is more likely 3 % than 300 %.
 static int read_share(struct yaml_reader *r, const char *key, yaml_node_t *node, double *share)
 {
     struct str text;
@@ -37,7 +37,7 @@ static int read_share(struct yaml_reader *r, const char *key, yaml_node_t *node,
         return -1;
     bool percent = str_ends(text, STR("%"));
     struct str number = {text.p, text.n - percent};
-    if (!str_to_double(number, share) || !(*share >= 0) || *share > 1e6)
+    if (!str_to_double(number, share) || !(*share >= 0) || *share > (percent ? 1e6 : 0.999))
         return yaml_fail(r, node, key, "invalid growth \"%.*s\"; expected a percentage such as 3%%",
                          (int)text.n, text.p);
     *share /= percent ? 100 : 1;

@@ -9,7 +9,6 @@ enum { MOST_RUNS = 1000 };
 struct runner {
     struct call *call;
     struct model_profile **cpu[2], **heap[2];
-    double *peaks[2];
 };
 
 static int run_side(const struct runner *r, int side, size_t number, struct err *e)
@@ -22,10 +21,10 @@ static int run_side(const struct runner *r, int side, size_t number, struct err 
     if (run_measure(&wish, call->arena, &m, e))
         return err_prefix(e, "%s: ", command);
     if (m.status)
-        return err_set(e, "%s: exit status %d; nothing was compared", command, m.status);
+        return err_set(e, "%s: run %zu ended with exit status %d; nothing was compared", command,
+                       number + 1, m.status);
     r->cpu[side][number] = m.cpu;
     r->heap[side][number] = m.heap;
-    r->peaks[side][number] = (double)m.peak_bytes;
     return 0;
 }
 
@@ -62,11 +61,9 @@ int check_run_commands(struct call *call, struct check_runs *runs, struct err *e
     if (call->runs < 2 || call->runs > MOST_RUNS)
         return err_set(e, "invalid --runs %d; expected 2 to %d", call->runs, MOST_RUNS);
     size_t n = (size_t)call->runs;
-    runs->peaks = arena_array(call->arena, 2 * n, sizeof *runs->peaks);
     for (int side = 0; side < 2; side++) {
         r.cpu[side] = arena_array(call->arena, n, sizeof *r.cpu[side]);
         r.heap[side] = arena_array(call->arena, n, sizeof *r.heap[side]);
-        r.peaks[side] = runs->peaks + (size_t)side * n;
     }
     if (run_in_turns(&r, n, e) || gather(&r, r.cpu, n, &runs->cpu, e))
         return -1;

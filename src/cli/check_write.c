@@ -44,9 +44,9 @@ static void put_needed(const struct check_item *i, struct out *out)
 {
     enum { MANY = 1000 };
     if (i->needed > MANY)
-        out_text(out, "the difference from the budget is too small for any number of runs");
+        out_text(out, "the change is too close to the budget; raise it or reduce noise");
     else if (i->needed)
-        out_printf(out, "some %zu runs per side would decide", i->needed);
+        out_printf(out, "about %zu runs per side are needed to decide", i->needed);
     else
         out_text(out, "several runs per side are needed: one says nothing about how runs differ");
 }
@@ -59,7 +59,8 @@ static void put_item(const struct check_item *i, const struct terminal *t, struc
     struct texts s = texts_of(i);
     terminal_put(t, out, str_from(verdicts[i->verdict]), styles[i->verdict], 0);
     out_spaces(out, 11 - strlen(verdicts[i->verdict]));
-    out_printf(out, "%.*s  ", (int)i->type.n, i->type.p);
+    terminal_put(t, out, i->type, STYLE_NONE, 0);
+    out_text(out, "  ");
     terminal_put(t, out, name_of(i), i->function.n ? STYLE_NONE : STYLE_BOLD, 0);
     out_printf(out, ": %s before, %s after, %s ± %s (%s), budget %s", s.before, s.after, s.change,
                s.noise, s.relative, s.budget);
@@ -107,7 +108,7 @@ static void write_json(const struct check *c, struct out *out)
                    "\"interval\": [%.17g, %.17g], \"budget\": %.6g, \"verdict\": \"%s\"",
                    d->before, d->after, d->change, d->change - d->half_width,
                    d->change + d->half_width, i->budget, verdicts[i->verdict]);
-        if (i->needed)
+        if (i->needed && i->needed != SIZE_MAX)
             out_printf(out, ", \"runs_needed\": %zu", i->needed);
         out_char(out, '}');
     }
@@ -191,7 +192,9 @@ static void write_markdown(const struct check *c, struct out *out)
     for (size_t k = 0; k < c->n; k++) {
         const struct check_item *i = &c->items[k];
         struct texts s = texts_of(i);
-        out_printf(out, "| %s | %.*s | ", signs[i->verdict], (int)i->type.n, i->type.p);
+        out_printf(out, "| %s | ", signs[i->verdict]);
+        put_code(out, i->type);
+        out_text(out, " | ");
         if (i->function.n)
             put_code(out, i->function);
         else

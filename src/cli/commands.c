@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/diff.h"
+#include "cli/check.h"
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/source.h"
@@ -520,7 +520,7 @@ int command_main(const struct command *command, int argc, char **argv)
         .baseline = "",
         .run = "",
         .against = "",
-        .runs = 10,
+        .runs = CHECK_RUNS,
         .budget = "",
         .picture = "",
         .remote = "",

@@ -25,7 +25,7 @@
 struct run {
     int frequency, depth;
     bool follow, quiet, heap;
-    bool discard_output; // of the program
+    bool apart; // the program has neither our standard input nor our output
     const char *output, *listen, *push, *app, *tags, *clock;
     const char *cpu_output; // beside a heap profile; empty: none
     const char *heap_interval;
@@ -254,9 +254,11 @@ static void prepare(void *context)
     // Those of a kiln run that we are in ourselves.
     unsetenv("KILN_OUTPUT");
     unsetenv("KILN_PID");
-    int nowhere = run->discard_output ? open("/dev/null", O_WRONLY | O_CLOEXEC) : -1;
-    if (nowhere >= 0)
+    int nowhere = run->apart ? open("/dev/null", O_RDWR | O_CLOEXEC) : -1;
+    if (nowhere >= 0) {
+        dup2(nowhere, STDIN_FILENO);
         dup2(nowhere, STDOUT_FILENO);
+    }
 }
 
 // --- the profile ---
@@ -485,6 +487,22 @@ static int profile(struct run *run)
 
 // --- for commands that compare runs ---
 
+// A statically linked program is not profiled, and nobody would notice beside the shell that ran
+// it.
+static int check_seen(const struct run *run, const struct model_profile *p, struct err *e)
+{
+    const double little = 0.05, most = 0.5;
+    double seen = 0, used = run->child.own_cpu + run->child.children_cpu;
+    for (size_t i = 0; i < p->n_samples; i++)
+        seen += (double)model_values(p, i)[p->n_types - 1] / 1e9;
+    if (used < little || seen >= most * used)
+        return 0;
+    return err_set(e,
+                   "only %.2f of %.2f s of CPU time were profiled; statically linked programs and "
+                   "those of other users cannot be",
+                   seen, used);
+}
+
 static int take_profiles(struct run *run, struct run_measured *m, struct arena *arena,
                          struct err *e)
 {
@@ -502,7 +520,9 @@ static int take_profiles(struct run *run, struct run_measured *m, struct arena *
     if (m->cpu && run->heap)
         m->heap = add_names(run, harvest_heap(run->harvest, arena, e), arena, e);
     arena_try_end(arena);
-    return m->cpu && (!run->heap || m->heap) ? 0 : -1;
+    if (!m->cpu || (run->heap && !m->heap))
+        return -1;
+    return check_seen(run, m->cpu, e);
 }
 
 int run_measure(const struct run_wish *wish, struct arena *arena, struct run_measured *m,
@@ -523,7 +543,7 @@ int run_measure(const struct run_wish *wish, struct arena *arena, struct run_mea
         .program = wish->program,
         .follow = true,
         .quiet = true,
-        .discard_output = true,
+        .apart = true,
     };
     int error;
     *m = (struct run_measured){0};
@@ -540,8 +560,9 @@ int run_measure(const struct run_wish *wish, struct arena *arena, struct run_mea
         attend(&run);
         run_names_stop(run.names);
         m->status = supervise_status(&run.child);
-        m->peak_bytes = run.child.peak_bytes;
-        result = m->status ? 0 : take_profiles(&run, m, arena, e);
+        result = run.child.interrupted ? err_set(e, "interrupted")
+                 : m->status           ? 0
+                                       : take_profiles(&run, m, arena, e);
     }
     run_names_free(run.names);
     harvest_free(run.harvest);

@@ -4,14 +4,13 @@
 #include "model/profile.h"
 
 struct run_wish {
-    char **program; // NULL-terminated; its standard output is discarded
+    char **program; // NULL-terminated; it has neither our standard input nor our output
     int frequency;  // 0: the default
     bool heap;      // allocations, too
 };
 
 struct run_measured {
     int status;                       // the exit status, as a shell reports it
-    uint64_t peak_bytes;              // of memory, of the program or its largest child
     struct model_profile *cpu, *heap; // with names; NULL if the status is not 0
 };
 

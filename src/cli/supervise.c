@@ -119,11 +119,7 @@ static pid_t next_child(struct supervise *s, int *status)
         return result;
     if (info.si_pid == s->child && info.si_code != CLD_STOPPED)
         read_cpu_times(s);
-    struct rusage usage;
-    pid_t got = wait4(info.si_pid, status, WNOHANG | WUNTRACED, &usage);
-    if (got == s->child && !WIFSTOPPED(*status))
-        s->peak_bytes = (uint64_t)usage.ru_maxrss << 10;
-    return got;
+    return waitpid(info.si_pid, status, WNOHANG | WUNTRACED);
 }
 
 // Whatever the program does, we do: the shell that started us sees a job that stops.
@@ -176,6 +172,7 @@ bool supervise_wait(struct supervise *s, int milliseconds)
     bool wants_end = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     if (signal > 0 && signal != SIGCHLD && signal != SIGPIPE)
         pass_on(s, &info);
+    s->interrupted |= wants_end;
     bool ended = s->ended;
     see_child(s);
     return ended && wants_end;

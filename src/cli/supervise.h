@@ -15,7 +15,7 @@ struct supervise {
     bool orphans; // the program has ended, and something that it started has not
     // CPU seconds when the program ended: its own, and of the children that it waited for.
     double own_cpu, children_cpu;
-    uint64_t peak_bytes;      // of memory, its own or that of its largest child
+    bool interrupted;         // the user wants an end
     int64_t own_nanos;        // the first of them, to the nanosecond; 0: unknown
     unsigned char saved[256]; // the signal mask that the program gets
 };
