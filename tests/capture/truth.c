@@ -185,8 +185,14 @@ static void time_is_conserved(uint32_t hz, int n_threads)
     double cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - before;
     char what[100];
     snprintf(what, sizeof what, "ticks / (CPU-seconds x Hz), %u Hz, %d threads", hz, n_threads);
-    // A thread's first and last period are counted whole or not at all.
-    check_near(what, (double)seen.ticks / (cpu * hz), 1, 0.02 + 1.5 * n_threads / (cpu * hz));
+    // A thread's first and last period are counted whole or not at all. The emulator's clocks of
+    // threads and process differ by up to 3 %.
+#ifdef EMULATED
+    const double clocks = 0.06;
+#else
+    const double clocks = 0.02;
+#endif
+    check_near(what, (double)seen.ticks / (cpu * hz), 1, clocks + 1.5 * n_threads / (cpu * hz));
     double n = (double)(seen.first + seen.second);
     double events = n / (hz > 250 ? (double)hz / 250 : 1); // what the kernel's timer resolves
     check_near("share of the first caller", (double)seen.first / n, 0.75,
