@@ -11,12 +11,12 @@
 // A gate that fails for no reason is soon ignored: stricter than a table that a person reads.
 static const double gate_level = 0.01;
 
-struct check_item *check_add(struct check *c, struct check_item item)
+static void check_add(struct check *c, struct check_item item)
 {
     c->items = arena_push(c->arena, c->items, c->n, &c->cap, sizeof *c->items);
     c->items[c->n] = item;
     c->n_by_verdict[item.verdict]++;
-    return &c->items[c->n++];
+    c->n++;
 }
 
 enum check_verdict check_outcome(const struct check *c)
@@ -61,14 +61,13 @@ static void judge_function(struct check *c, const struct check_budget *budget, c
     if (m->mark != STATS_CHANGED)
         return;
     struct diff_change change = diff_change(d, m);
-    double scale = d->functions.fit.scale * (double)d->functions.fit.n_profiles[0] /
-                   (double)d->functions.fit.n_profiles[1];
-    bool grew = m->change.after > scale * m->change.before;
+    bool grew = m->change.after > stats_scale(&d->functions.fit) * m->change.before;
     c->n_improved += !grew && change.change + change.half_width < 0;
     struct check_allowance a = check_budget_function(budget, d->type, row->name);
-    double least = fmax(a.growth * change.before, 0);
-    if (!grew || change.change - change.half_width <= least ||
-        change.change < a.share * diff_total(d).before)
+    // Shares are in units of the comparison's total.
+    double program = d->normalised ? diff_total(d).after : diff_total(d).before;
+    if (!grew || change.change - change.half_width <= a.growth * change.before ||
+        change.change < a.share * program)
         return;
     check_add(c, (struct check_item){.type = d->type,
                                      .unit = d->unit,

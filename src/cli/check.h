@@ -49,7 +49,6 @@ struct check {
     const char *picture;
 };
 
-struct check_item *check_add(struct check *c, struct check_item item);
 enum check_verdict check_outcome(const struct check *c);
 
 enum check_format { CHECK_TEXT, CHECK_JSON, CHECK_JUNIT, CHECK_MARKDOWN };

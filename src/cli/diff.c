@@ -130,7 +130,7 @@ static void put_model(const struct table *t)
 {
     const struct stats_fit *fit = &t->d->functions.fit;
     size_t n[2] = {fit->n_profiles[0], fit->n_profiles[1]};
-    double scale = fit->scale * (double)n[0] / (double)n[1];
+    double scale = stats_scale(fit);
     if (n[0] + n[1] > 2)
         out_printf(t->out, "Means of %zu and %zu profiles; their differences count as noise.\n",
                    n[0], n[1]);
@@ -253,17 +253,16 @@ static void put_json(const struct table *t)
     json_write_string(out, d->unit);
     struct diff_change total = diff_total(d);
     const struct stats_fit *fit = &d->functions.fit;
-    out_printf(
-        out,
-        ", \"normalised\": %s, \"total\": {\"before\": %.17g, \"after\": %.17g, "
-        "\"interval\": [%.17g, %.17g], \"p\": %.6g, \"significant\": %s},\n"
-        "\"model\": {\"profiles\": [%zu, %zu], \"scale\": %.6g, \"dispersion\": %.6g, "
-        "\"level\": %.6g, \"sampling_only\": %s, \"weights_known\": %s},\n",
-        d->normalised ? "true" : "false", total.before, total.after,
-        total.change - total.half_width, total.change + total.half_width, d->functions.total.p,
-        total.mark ? "true" : "false", fit->n_profiles[0], fit->n_profiles[1],
-        fit->scale * (double)fit->n_profiles[0] / (double)fit->n_profiles[1], fit->dispersion,
-        STATS_LEVEL, fit->sampling_only ? "true" : "false", d->is_weighed ? "true" : "false");
+    out_printf(out,
+               ", \"normalised\": %s, \"total\": {\"before\": %.17g, \"after\": %.17g, "
+               "\"interval\": [%.17g, %.17g], \"p\": %.6g, \"significant\": %s},\n"
+               "\"model\": {\"profiles\": [%zu, %zu], \"scale\": %.6g, \"dispersion\": %.6g, "
+               "\"level\": %.6g, \"sampling_only\": %s, \"weights_known\": %s},\n",
+               d->normalised ? "true" : "false", total.before, total.after,
+               total.change - total.half_width, total.change + total.half_width,
+               d->functions.total.p, total.mark ? "true" : "false", fit->n_profiles[0],
+               fit->n_profiles[1], stats_scale(fit), fit->dispersion, STATS_LEVEL,
+               fit->sampling_only ? "true" : "false", d->is_weighed ? "true" : "false");
     out_text(out, "\"rows\": [");
     for (size_t i = 0; i < t->n; i++) {
         out_text(out, i ? ",\n{\"name\": " : "\n{\"name\": ");

@@ -48,6 +48,12 @@ struct stats_fit {
     double *profile_totals;  // the same per profile
 };
 
+// The ratio between a profile of the comparison and one of the baseline that most rows agree on.
+static inline double stats_scale(const struct stats_fit *fit)
+{
+    return fit->scale * (double)fit->n_profiles[0] / (double)fit->n_profiles[1];
+}
+
 struct stats_change {
     double before, after; // per profile
     double half_width;    // of the 95 % interval of after - before
