@@ -129,11 +129,17 @@ static void cut_off(struct web_server *s, struct web_connection *c)
 }
 
 // There are too many connections: those that wait longest go, those first that have never sent a
-// request.
+// request. The more there are, the less time each has: none is left when libmicrohttpd would stop
+// accepting others.
 static void evict_connections(struct web_server *s)
 {
-    int64_t newest = budget_now() - SETTLED_NS;
-    while (s->n_connections - s->n_cut > s->o.connections) {
+    int64_t now = budget_now();
+    for (;;) {
+        int64_t limit = s->o.connections;
+        int64_t excess = (int64_t)(s->n_connections - s->n_cut) - limit;
+        if (excess <= 0)
+            return;
+        int64_t newest = now - (excess < limit ? SETTLED_NS / limit * (limit - excess) : 0);
         struct web_connection *c = s->lists[WEB_LIST_NEW].first;
         if (!c || c->since >= newest) {
             struct web_connection *waiting = s->lists[WEB_LIST_WAITING].first;
@@ -163,6 +169,7 @@ static void begin_connection(struct web_server *s, struct MHD_Connection *c, voi
         at->phase = WEB_HEAD;
         append_connection(s, at, WEB_LIST_NEW);
     }
+    evict_connections(s);
     pthread_mutex_unlock(&s->lock);
     if (!at)
         return;
