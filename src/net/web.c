@@ -60,7 +60,7 @@ static void append_connection(struct web_server *s, struct web_connection *c, en
     c->link = s->lists[list].last;
     *c->link = c;
     s->lists[list].last = &c->next;
-    s->n_cut += list == WEB_LIST_CUT;
+    s->lists[list].n++;
 }
 
 static void unlink_connection(struct web_server *s, struct web_connection *c)
@@ -73,7 +73,7 @@ static void unlink_connection(struct web_server *s, struct web_connection *c)
     for (struct web_cursor *cursor = s->cursors; cursor; cursor = cursor->next)
         if (cursor->at == c)
             cursor->at = c->next;
-    s->n_cut -= c->list == WEB_LIST_CUT;
+    s->lists[c->list].n--;
 }
 
 static enum web_list list_of(const struct web_connection *c)
@@ -128,26 +128,28 @@ static void cut_off(struct web_server *s, struct web_connection *c)
     shutdown(c->fd, SHUT_RDWR);
 }
 
-// There are too many connections: those that wait longest go, those first that have never sent a
-// request. The more there are, the less time each has: none is left when libmicrohttpd would stop
-// accepting others.
+// There are too many connections. Many new ones are a flood: the oldest of them goes, the sooner
+// the more there are, so that libmicrohttpd never stops accepting. Otherwise those that wait
+// longest go, those first that have never sent a request.
 static void evict_connections(struct web_server *s)
 {
-    int64_t now = budget_now();
+    int64_t now = budget_now(), limit = s->o.connections;
     for (;;) {
-        int64_t limit = s->o.connections;
-        int64_t excess = (int64_t)(s->n_connections - s->n_cut) - limit;
+        int64_t excess = (int64_t)(s->n_connections - s->lists[WEB_LIST_CUT].n) - limit;
         if (excess <= 0)
             return;
-        int64_t newest = now - (excess < limit ? SETTLED_NS / limit * (limit - excess) : 0);
+        bool flood = (int64_t)s->lists[WEB_LIST_NEW].n > limit / 4;
+        int64_t settled = !flood           ? SETTLED_NS
+                          : excess < limit ? SETTLED_NS / limit * (limit - excess)
+                                           : 0;
         struct web_connection *c = s->lists[WEB_LIST_NEW].first;
-        if (!c || c->since >= newest) {
+        if (!flood && (!c || now - c->since < settled)) {
             struct web_connection *waiting = s->lists[WEB_LIST_WAITING].first;
             c = s->lists[WEB_LIST_HEAD].first;
             if (!c || (waiting && waiting->since < c->since))
                 c = waiting;
         }
-        if (!c || c->since >= newest)
+        if (!c || now - c->since < settled)
             return;
         s->cut_off++;
         cut_off(s, c);
@@ -160,7 +162,7 @@ static void begin_connection(struct web_server *s, struct MHD_Connection *c, voi
         web_library.get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct web_connection *at = info ? calloc(1, sizeof *at) : NULL;
     *context = at;
-    // Under the lock: who evicts connections compares it with n_cut.
+    // Under the lock: who evicts connections compares it with the lists.
     pthread_mutex_lock(&s->lock);
     s->n_connections++;
     if (at) {

@@ -108,13 +108,13 @@ struct web_server {
     pthread_mutex_t lock; // of connections; taken by workers at no time
     struct {
         struct web_connection *first, **last;
+        uint64_t n;
     } lists[WEB_LISTS];
     struct web_cursor { // of a thread that goes through a list
         struct web_connection *at;
         struct web_cursor *next;
     } * cursors;
     int hangups;           // epoll: connections whose clients close or reset them
-    uint64_t n_cut;        // connections in WEB_LIST_CUT
     _Atomic bool stopping; // no request is taken any more
     _Atomic bool ending;   // nor is any under way: threads end
     _Atomic uint64_t n_connections, requests, in_flight, handling, refused_size, refused_memory,
