@@ -30,12 +30,14 @@ enum check_verdict { CHECK_PASSED, CHECK_UNDECIDED, CHECK_FAILED };
 
 struct check_item {
     struct str type, unit;
-    struct str function;       // empty: the whole program
+    struct str function;       // empty: the whole program, or all functions if reason is set
+    struct str moved_from;     // another function, whose cost is part of the change; or empty
     struct diff_change change; // means of a profile
     double budget;             // growth that is allowed, relative to change.before
     enum check_verdict verdict;
-    size_t needed; // undecided: profiles per side that would probably decide; 0: unknown,
-                   // SIZE_MAX: no number would
+    size_t needed;      // undecided: profiles per side that would probably decide; 0: unknown,
+                        // SIZE_MAX: no number would
+    const char *reason; // why nothing could be compared; NULL: something was
 };
 
 struct check {
@@ -61,6 +63,10 @@ enum { CHECK_RUNS = 10 }; // the default
 
 struct check_runs {
     struct diff_sides cpu, heap; // heap only if asked for
+    // Of commands: the largest resident set of each run in bytes, the baseline's first; NULL with
+    // is_command: unknown.
+    struct stats_cell *peaks;
+    bool is_command;
 };
 
 // Runs both commands of the call, interleaved.

@@ -140,7 +140,7 @@ const struct command commands[] = {
          "kiln diff old.pb.gz new.pb.gz", "absolute values",
          "kiln diff 'old/*.pb.gz' 'new/*.pb.gz'",
          "means of several runs, whose differences are noise",
-         "kiln diff --normalise old.pb.gz new.pb.gz", "shares, for different durations or loads",
+         "kiln diff --normalize old.pb.gz new.pb.gz", "shares, for different durations or loads",
          "kiln diff --significant --cum old.pb.gz new.pb.gz", "only what is beyond noise",
          "kiln diff --format=csv old.pb.gz new.pb.gz", "for a spreadsheet"),
      .options = OPTION_DIFF | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
@@ -162,13 +162,14 @@ const struct command commands[] = {
                 OPTION_FILTER | LOADING,
      .run = command_leaks},
     {.name = "check",
-     .arguments = "--base BEFORE AFTER...",
+     .arguments = "--base BEFORE AFTER",
      .summary = "Fail if profiles got worse beyond noise and budget",
      .about = "Compares profiles of a change with those of its baseline and exits with 1 if the\n"
               "program or a function got worse beyond noise and budget, 0 if not, 2 on errors. It\n"
               "profiles two commands in turns (--run, --against), reads files (quoted patterns\n"
-              "name several), or compares two selectors on a server. Where the data does not\n"
-              "decide, it says how many runs would. docs/check.md describes budgets and CI.",
+              "name several, or: --base BEFORE... -- AFTER...), or compares two selectors on a\n"
+              "server. Where the data does not decide, it says how many runs would.\n"
+              "docs/check.md describes budgets and CI.",
      .examples = EXAMPLES(
          "kiln check --base 'main/*.pb.gz' 'pr/*.pb.gz'", "profiles of several runs",
          "kiln check --run './bench-new' --against './bench-old'", "runs both ten times, in turns",
@@ -472,8 +473,8 @@ int call_load_side(struct call *call, const char *const *arguments, size_t n,
 int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e)
 {
     if (call->n_arguments != 2)
-        return err_set(e, "%s compares two sides: kiln %s %s", call->command->name,
-                       call->command->name, call->command->arguments);
+        return err_set(e, "%s compares two sides: kiln %s %s; quote patterns: 'old/*.pb.gz'",
+                       call->command->name, call->command->name, call->command->arguments);
     *sides = (struct diff_sides){0};
     for (int i = 0; i < 2; i++)
         if (call_load_side(call, &call->arguments[i], 1, sides, i, e))
@@ -533,6 +534,8 @@ int command_main(const struct command *command, int argc, char **argv)
         .command = command,
         .arena = source_arena_new(),
     };
+    struct source_notes notes = {.arena = call.arena};
+    call.source.notes = &notes;
     int status = call.arena ? run(&call, argc, argv, &e) : err_set(&e, "out of memory");
     arena_free(call.arena);
     if (status < 0) {

@@ -18,7 +18,7 @@ struct call {
     const char *to;               // of convert and merge
     const char *title;
     bool all_types;
-    bool significant, normalise;
+    bool significant, normalize;
     bool reverse, flip;
     int width;
     double min_share;
@@ -27,6 +27,7 @@ struct call {
     const char *remote, *from, *until, *base_from, *base_until;
     int runs, frequency;
     bool heap;
+    size_t n_before;    // arguments before a --; SIZE_MAX: there was none
     const char *listen; // of web
     bool no_browser;
 

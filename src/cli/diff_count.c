@@ -81,7 +81,7 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
     const struct report_options *o = &c.sides[c.n - 1].report.o;
     d->type = o->type_name;
     d->unit = o->unit;
-    d->is_weighed = true;
+    d->is_weighed = d->is_counted = true;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
     stats_functions_init(&d->functions, sides->n, arena);
@@ -91,6 +91,7 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
         name_rows(&c, &c.sides[i], &d->functions);
         d->duration[side] += (double)p->duration_nanos / 1e9 / (double)sides->n[side];
         d->is_weighed &= p->is_weighed || p->n_samples == 0;
+        d->is_counted &= model_is_counted(&c.sides[i].events, p) || p->n_samples == 0;
         d->is_heap |= is_heap(p);
     }
     // Memory in use does not grow and shrink with the load.
@@ -98,6 +99,8 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
     d->functions.each = count_all;
     d->functions.context = &c;
     stats_functions_compare(&d->functions, d->level > 0 ? d->level : STATS_LEVEL);
+    if (d->wants_shifts)
+        stats_shifts_find(&d->functions, &d->shifts);
     arena_try_end(arena);
     return 0;
 }
@@ -107,7 +110,7 @@ struct diff_change diff_change(const struct diff *d, const struct stats_measure 
     const struct stats_change *s = &measure->change;
     const struct stats_fit *fit = &d->functions.fit;
     double ratio = 1, width = s->half_width;
-    if (d->normalised) {
+    if (d->normalized) {
         double before = fit->totals[0] / (double)fit->n_profiles[0];
         double after = fit->totals[1] / (double)fit->n_profiles[1];
         ratio = before != 0 ? after / before : 0;
