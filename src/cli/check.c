@@ -265,17 +265,16 @@ static int load_files(struct call *call, struct diff_sides *sides, struct err *e
                           "--against");
     if (before == call->n_arguments)
         return err_set(e, "no profiles of the change; name them after --");
-    if ((*call->baseline && call_load_side(call, &call->baseline, 1, sides, 0, e)) ||
-        call_load_side(call, call->arguments, before, sides, 0, e))
-        return -1;
     // Of a pattern that the shell expanded, --base gets the first file.
-    if (!divided && sides->n[0] == 1 && call->n_arguments > 1)
+    if (!divided && !call_is_pattern(call->baseline) && call->n_arguments > 1)
         return err_set(e,
                        "--base names one profile, and %zu others follow it; quote patterns (--base "
                        "'main/*.pb.gz' 'pr/*.pb.gz') or put -- between the sides (--base A B -- "
                        "C D)",
                        call->n_arguments);
-    if (call_load_side(call, call->arguments + before, call->n_arguments - before, sides, 1, e))
+    if ((*call->baseline && call_load_side(call, &call->baseline, 1, sides, 0, e)) ||
+        call_load_side(call, call->arguments, before, sides, 0, e) ||
+        call_load_side(call, call->arguments + before, call->n_arguments - before, sides, 1, e))
         return -1;
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);

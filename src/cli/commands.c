@@ -419,12 +419,17 @@ int call_load_both(struct call *call, struct model_profile *sides[2], struct err
     return model_make_compatible(sides, 2, call->arena, e);
 }
 
+bool call_is_pattern(const char *argument)
+{
+    return strpbrk(argument, "*?[") && access(argument, F_OK) && !strstr(argument, "://");
+}
+
 // The files that a pattern matches, sorted; anything else stands for itself.
 static int expand(const char *argument, glob_t *files, struct err *e)
 {
     int result = 0;
     *files = (glob_t){0};
-    if (strpbrk(argument, "*?[") && access(argument, F_OK) && !strstr(argument, "://"))
+    if (call_is_pattern(argument))
         result = glob(argument, 0, NULL, files);
     if (result == GLOB_NOMATCH)
         return err_set(e, "no file matches %s", argument);

@@ -107,6 +107,8 @@ struct model_profile *call_load(struct call *call, size_t first, struct err *e);
 int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e);
 // The same where each of the two arguments may be a pattern that matches several files.
 struct diff_sides;
+// Whether call_load_side takes an argument for a pattern.
+bool call_is_pattern(const char *argument);
 // The profiles of these arguments, added to side 0 or 1.
 int call_load_side(struct call *call, const char *const *arguments, size_t n,
                    struct diff_sides *sides, int side, struct err *e);

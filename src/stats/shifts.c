@@ -248,18 +248,27 @@ static void pair_movers(struct finder *d)
     }
 }
 
+// Stacks in which a culprit of another shift, or of none, is called by one of these are not
+// counted: it is judged by itself. Frames are visited from the leaf.
 static void take_pairs(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
                        struct stats_cell cell)
 {
     struct finder *d = f->shifts;
     size_t k = f->n_profiles[0] + f->n_profiles[1];
+    uint32_t inner = NONE; // the set of the culprits that were visited
+    bool mixed = false;
     d->n_seen++;
-    for (size_t i = n; i-- > 0;) {
+    for (size_t i = 0; i < n; i++) {
         uint32_t mover = d->mover_of_row[rows[i]];
         if (!mover || (d->movers[mover - 1].by_self && i > 0))
             continue;
         uint32_t set = set_of(d, mover - 1);
-        if (d->seen[set] == d->n_seen)
+        bool other = mixed || (inner != NONE && inner != set);
+        if (d->movers[mover - 1].is_culprit) {
+            mixed |= other;
+            inner = set;
+        }
+        if (other || d->seen[set] == d->n_seen)
             continue;
         d->seen[set] = d->n_seen;
         d->cells[set * k + profile].value += cell.value;
@@ -323,7 +332,10 @@ static void add_inserted(struct finder *d, struct mover *m, struct stats_shifts 
     double grown = whole.change.after - stats_scale(&f->fit) * whole.change.before;
     if (grown + whole.change.half_width >= m->change / 2)
         return;
-    whole.mark = whole.mark == STATS_NOISE ? STATS_NOISE : STATS_CHANGED;
+    // If it grew because of another culprit, that one is judged.
+    bool own =
+        whole.mark == STATS_CHANGED || (whole.mark == STATS_CALLEE && whole.because == m->row);
+    whole.mark = own ? STATS_CHANGED : STATS_NOISE;
     shifts->items[shifts->n] = (struct stats_shift){m->row, caller, whole};
     shifts->of_row[m->row] = (uint32_t)++shifts->n;
 }

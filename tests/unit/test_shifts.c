@@ -118,6 +118,17 @@ static void renamed_with_caller(void **state)
     arena_free(r.arena);
 }
 
+// What it calls got slower, and is judged by itself.
+static void renamed_with_slow_callee(void **state)
+{
+    struct result r;
+    FIND(&r, {{"x", "foo", "main"}, {1000, 0}}, {{"y", "foo", "main"}, {1000, 0}},
+         {{"x", "foo_v2", "main"}, {0, 1010}}, {{"y", "foo_v2", "main"}, {0, 1800}});
+    assert_moved(&r, "foo", "foo_v2", 1000, 1010);
+    assert_null(shift_to(&r, "y"));
+    arena_free(r.arena);
+}
+
 static void clones(void **state)
 {
     struct result r;
@@ -212,10 +223,15 @@ static void names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(renamed),   cmocka_unit_test(renamed_with_caller),
-        cmocka_unit_test(clones),    cmocka_unit_test(split),
-        cmocka_unit_test(inlined),   cmocka_unit_test(inserted),
-        cmocka_unit_test(unrelated), cmocka_unit_test(names),
+        cmocka_unit_test(renamed),
+        cmocka_unit_test(renamed_with_caller),
+        cmocka_unit_test(renamed_with_slow_callee),
+        cmocka_unit_test(clones),
+        cmocka_unit_test(split),
+        cmocka_unit_test(inlined),
+        cmocka_unit_test(inserted),
+        cmocka_unit_test(unrelated),
+        cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
