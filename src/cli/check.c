@@ -122,28 +122,40 @@ static void judge_function(struct judge *j, uint32_t row)
         check_add(j->c, item);
 }
 
+// Memory in use may be nothing; other costs are not.
+static bool has_samples(const struct diff *d)
+{
+    const double *totals = d->functions.fit.totals;
+    return (totals[0] > 0 && totals[1] > 0) || str_starts(d->type, STR("inuse_"));
+}
+
 static void judge_functions(struct check *c, const struct check_budget *budget,
                             const struct diff *d)
 {
     struct judge j = {c, budget, d, arena_array(c->arena, d->shifts.n + 1, sizeof *j.has_shift)};
+    const char *reason = NULL;
     for (uint32_t i = 0; i < d->functions.n; i++)
         judge_function(&j, i);
     if (!d->is_counted)
-        check_add(c, (struct check_item){
-                         .type = d->type,
-                         .verdict = CHECK_UNDECIDED,
-                         .reason = "the profiles do not say how many samples they have, so "
-                                   "nothing tells changes from noise"});
+        reason = "the profiles do not say how many samples they have, so nothing tells changes "
+                 "from noise";
+    else if (!has_samples(d))
+        reason = "no samples; run longer or raise --frequency";
+    if (reason)
+        check_add(
+            c, (struct check_item){.type = d->type, .verdict = CHECK_UNDECIDED, .reason = reason});
 }
 
-// Memory in use may be nothing; other costs are not.
-static int require_samples(const struct diff *d, struct err *e)
+static bool is_filtered(const struct config *c)
 {
-    const double *totals = d->functions.fit.totals;
-    if ((totals[0] > 0 && totals[1] > 0) || str_starts(d->type, STR("inuse_")))
-        return 0;
+    return *c->focus || *c->ignore || *c->prune_from || *c->hide || *c->show || *c->show_from ||
+           *c->tagfocus || *c->tagignore;
+}
+
+static int fail_without_samples(const struct diff *d, struct err *e)
+{
     return err_set(e, "no samples of type %.*s %s; nothing was compared", (int)d->type.n, d->type.p,
-                   totals[0] > 0 ? "in the change" : "in the baseline");
+                   d->functions.fit.totals[0] > 0 ? "in the change" : "in the baseline");
 }
 
 static int compare_type(struct check *c, const struct check_budget *budget,
@@ -156,8 +168,17 @@ static int compare_type(struct check *c, const struct check_budget *budget,
     struct config config = call->config;
     struct arena_trap trap;
     config.sample_index = type;
-    if (diff_count(&d, sides, &config, c->arena, call_note, e) || require_samples(&d, e))
+    if (diff_count(&d, sides, &config, c->arena, call_note, e))
         return -1;
+    // The kernel's CPU times are exact.
+    bool exact = c->times && str_eq(d.type, STR("cpu")) && !is_filtered(&config);
+    struct stats_change total =
+        exact ? stats_test_means(c->times, c->n_profiles) : d.functions.total;
+    // A command may allocate less than what is sampled.
+    if (!c->times && !has_samples(&d))
+        return fail_without_samples(&d, e);
+    for (int side = 0; side < 2 && !c->n; side++)
+        c->events[side] = d.events[side];
     if (ARENA_TRY(c->arena, trap))
         return arena_caught(c->arena, e);
     if (!shares)
@@ -165,7 +186,7 @@ static int compare_type(struct check *c, const struct check_budget *budget,
                     (struct check_item){.type = d.type,
                                         .unit = d.unit,
                                         .budget = check_budget_total(budget, d.type)},
-                    &d.functions.total);
+                    &total);
     judge_functions(c, budget, &d);
     arena_try_end(c->arena);
     return 0;
@@ -324,19 +345,24 @@ int command_check(struct call *call, struct err *e)
         return -1;
     struct check c = {.arena = call->arena,
                       .n_profiles = {runs.cpu.n[0], runs.cpu.n[1]},
+                      .times = runs.times,
                       .level = gate_level,
                       .picture = call->picture};
-    bool heap = runs.heap.profiles && has_type(&runs.heap, call->config.sample_index);
-    bool cpu = !heap || has_type(&runs.cpu, call->config.sample_index);
+    const char *type = call->config.sample_index;
+    bool only_peak = runs.is_command && strcmp(type, "peak_memory") == 0;
+    bool heap = !only_peak && runs.heap.profiles && has_type(&runs.heap, type);
+    bool cpu = !only_peak && (!heap || has_type(&runs.cpu, type));
     if ((cpu && compare_types(&c, budget, &runs.cpu, call, e)) ||
         (heap && compare_types(&c, budget, &runs.heap, call, e)))
         return -1;
-    if (runs.is_command && !*call->config.sample_index)
+    if (only_peak || (runs.is_command && !*type))
         judge_peak(&c, budget, runs.peaks);
     if (write_result(&c, call, e))
         return -1;
     note_unused_budgets(&c, budget, call);
-    if (*call->picture && draw_difference(call, &runs.cpu, e))
+    if (only_peak)
+        call->config.sample_index = ""; // nothing can be drawn of it
+    if (*call->picture && draw_difference(call, heap && !cpu ? &runs.heap : &runs.cpu, e))
         return -1;
     return check_outcome(&c) == CHECK_FAILED;
 }

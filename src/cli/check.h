@@ -43,7 +43,9 @@ struct check_item {
 struct check {
     struct arena *arena;
     size_t n_profiles[2];
-    double level; // of the false discovery rate
+    const struct stats_cell *times; // CPU times of struct check_runs, or NULL
+    double events[2];               // samples of the first type that was compared
+    double level;                   // of the false discovery rate
     struct check_item *items;
     size_t n, cap;
     size_t n_by_verdict[3];
@@ -63,10 +65,10 @@ enum { CHECK_RUNS = 10 }; // the default
 
 struct check_runs {
     struct diff_sides cpu, heap; // heap only if asked for
-    // Of commands: the largest resident set of each run in bytes, the baseline's first; NULL with
-    // is_command: unknown.
-    struct stats_cell *peaks;
     bool is_command;
+    // Of commands, by run, the baseline's first: CPU time in nanoseconds, which the kernel knows
+    // better than any sampling; the largest resident set in bytes, NULL if it is unknown.
+    struct stats_cell *times, *peaks;
 };
 
 // Runs both commands of the call, interleaved.

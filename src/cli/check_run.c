@@ -10,7 +10,7 @@ struct runner {
     struct call *call;
     size_t n; // runs of each command
     struct model_profile **cpu[2], **heap[2];
-    struct stats_cell *peaks;
+    struct stats_cell *times, *peaks;
 };
 
 static int run_side(const struct runner *r, int side, size_t number, struct err *e)
@@ -28,7 +28,9 @@ static int run_side(const struct runner *r, int side, size_t number, struct err 
                        number + 1, m.status);
     r->cpu[side][number] = m.cpu;
     r->heap[side][number] = m.heap;
-    r->peaks[(side ? r->n : 0) + number].value = (double)m.peak;
+    size_t place = (side ? r->n : 0) + number;
+    r->times[place].value = (double)m.used;
+    r->peaks[place].value = (double)m.peak;
     return 0;
 }
 
@@ -68,6 +70,7 @@ int check_run_commands(struct call *call, struct check_runs *runs, struct err *e
         return err_set(e, "invalid --runs %d; expected 2 to %d", call->runs, MOST_RUNS);
     if (call->source.timeout != -1 && call->source.timeout < 1)
         return err_set(e, "invalid --timeout %d; expected at least 1 second", call->source.timeout);
+    r.times = arena_array(call->arena, 2 * r.n, sizeof *r.times);
     r.peaks = arena_array(call->arena, 2 * r.n, sizeof *r.peaks);
     for (int side = 0; side < 2; side++) {
         r.cpu[side] = arena_array(call->arena, r.n, sizeof *r.cpu[side]);
@@ -77,6 +80,7 @@ int check_run_commands(struct call *call, struct check_runs *runs, struct err *e
         return -1;
     for (size_t i = 0; i < 2 * r.n; i++)
         has_peaks &= r.peaks[i].value > 0;
+    runs->times = r.times;
     runs->peaks = has_peaks ? r.peaks : NULL;
     runs->is_command = true;
     return call->heap ? gather(&r, r.heap, &runs->heap, e) : 0;

@@ -88,9 +88,19 @@ static void put_item(const struct check *c, const struct check_item *i, const st
 
 static void put_summary(const struct check *c, struct out *out)
 {
-    out_printf(out, "%zu and %zu profiles: %zu failed, %zu undecided; %zu functions improved\n",
-               c->n_profiles[0], c->n_profiles[1], c->n_by_verdict[CHECK_FAILED],
-               c->n_by_verdict[CHECK_UNDECIDED], c->n_improved);
+    // Four standard deviations: about what the false discovery rate demands of a function.
+    const double tenth = 0.1, critical = 4, worth_saying = 0.5;
+    double least = critical * sqrt(1 / (tenth * c->events[0]) + 1 / (tenth * c->events[1]));
+    out_printf(out,
+               "%zu and %zu profiles, %.0f and %.0f samples: %zu failed, %zu undecided; %zu "
+               "functions improved\n",
+               c->n_profiles[0], c->n_profiles[1], c->events[0], c->events[1],
+               c->n_by_verdict[CHECK_FAILED], c->n_by_verdict[CHECK_UNDECIDED], c->n_improved);
+    if (c->events[0] > 0 && c->events[1] > 0 && least > worth_saying)
+        out_printf(out,
+                   "Few samples: a function with a tenth of the program must grow by about %.0f "
+                   "%% to be found. A higher --frequency and longer runs take more samples.\n",
+                   100 * least);
 }
 
 static void write_text(const struct check *c, const struct terminal *t, struct out *out)
@@ -133,8 +143,11 @@ static void put_json_item(const struct check_item *i, struct out *out)
 
 static void write_json(const struct check *c, struct out *out)
 {
-    out_printf(out, "{\"verdict\": \"%s\", \"profiles\": [%zu, %zu], \"level\": %.6g,\n",
-               verdicts[check_outcome(c)], c->n_profiles[0], c->n_profiles[1], c->level);
+    out_printf(out,
+               "{\"verdict\": \"%s\", \"profiles\": [%zu, %zu], \"samples\": [%.0f, %.0f], "
+               "\"level\": %.6g,\n",
+               verdicts[check_outcome(c)], c->n_profiles[0], c->n_profiles[1], c->events[0],
+               c->events[1], c->level);
     out_printf(out, "\"improved\": %zu, \"items\": [", c->n_improved);
     for (size_t k = 0; k < c->n; k++) {
         if (k)

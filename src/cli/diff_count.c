@@ -60,6 +60,17 @@ static void count_all(void *context, struct stats_functions *f)
         count_samples(c, i, f);
 }
 
+static double count_events(const struct side *side)
+{
+    const struct model_profile *p = side->report.p;
+    double value = 0, variance = 0;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        value += (double)model_values(p, s)[side->events.type];
+        variance += model_variance(&side->events, p, s);
+    }
+    return variance > 0 ? value * value / variance : 0;
+}
+
 static bool is_heap(const struct model_profile *p)
 {
     return str_eq(model_str(p, p->period_type.unit), STR("bytes"));
@@ -90,6 +101,7 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
         int side = i >= sides->n[0];
         name_rows(&c, &c.sides[i], &d->functions);
         d->duration[side] += (double)p->duration_nanos / 1e9 / (double)sides->n[side];
+        d->events[side] += count_events(&c.sides[i]);
         d->is_weighed &= p->is_weighed || p->n_samples == 0;
         d->is_counted &= model_is_counted(&c.sides[i].events, p) || p->n_samples == 0;
         d->is_heap |= is_heap(p);

@@ -93,6 +93,7 @@ int measure_run(const struct measure_wish *wish, struct arena *arena, struct mea
         m->status = supervise_status(&p.child);
         m->peak = p.child.peak;
         result = m->status ? 0 : take_profiles(&p, m, arena, e);
+        m->used = p.child.used - p.totals.own;
     }
     profiled_free(&p);
     return result;

@@ -14,6 +14,7 @@ struct measure_wish {
 struct measured {
     int status;                       // the exit status, as a shell reports it
     struct model_profile *cpu, *heap; // with names; NULL if the status is not 0
+    int64_t used; // nanoseconds of CPU time, to the microsecond; without kiln's own threads
     int64_t peak; // bytes of the largest resident set of any one process; 0: unknown
 };
 

@@ -127,6 +127,20 @@ static void read_cpu_times(struct supervise *s)
                 (double)strtoull(at + 1, NULL, 10) / ticks;
 }
 
+static int64_t nanoseconds(struct timeval t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_usec * 1000;
+}
+
+// Of a process that ended, and of its children that it waited for.
+static void add_usage(struct supervise *s, const struct rusage *usage)
+{
+    int64_t peak = (int64_t)usage->ru_maxrss * 1024;
+    s->used += nanoseconds(usage->ru_utime) + nanoseconds(usage->ru_stime);
+    if (s->how == SUPERVISE_APART && peak > s->peak && exec_small_works())
+        s->peak = peak;
+}
+
 // The next child that ended or stopped: its pid and status. 0: none; -1: there are no children.
 static pid_t next_child(struct supervise *s, int *status)
 {
@@ -141,9 +155,8 @@ static pid_t next_child(struct supervise *s, int *status)
         read_cpu_times(s);
     struct rusage usage = {0};
     pid_t got = wait4(info.si_pid, status, WNOHANG | WUNTRACED, &usage);
-    int64_t peak = (int64_t)usage.ru_maxrss * 1024;
-    if (got > 0 && s->how == SUPERVISE_APART && peak > s->peak && exec_small_works())
-        s->peak = peak;
+    if (got > 0 && !WIFSTOPPED(*status))
+        add_usage(s, &usage);
     return got;
 }
 

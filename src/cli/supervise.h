@@ -23,6 +23,7 @@ struct supervise {
     // CPU seconds when the program ended: its own, and of the children that it waited for.
     double own_cpu, children_cpu;
     bool interrupted;         // the user wants an end
+    int64_t used;             // nanoseconds of CPU time of all processes that have ended
     int64_t peak;             // apart: bytes of the largest resident set of a process; 0: unknown
     int64_t own_nanos;        // the first of them, to the nanosecond; 0: unknown
     unsigned char saved[256]; // the signal mask that the program gets
