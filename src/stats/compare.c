@@ -363,16 +363,26 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
 
 // --- tests ---
 
+struct row_noise {
+    double spread, freedom;
+};
+
 // The dispersion of one row: its own residuals and the common value, weighted by their degrees of
-// freedom.
-static double row_spread(const struct stats_fit *fit, const struct stats_cell *cells,
-                         const struct summary *s)
+// freedom. What rows have in common says little about one that varies more than the others would
+// (Phipson and others 2016: robust empirical Bayes): the less likely its residuals are, the less
+// the common value is worth.
+static struct row_noise row_noise(const struct stats_fit *fit, const struct stats_cell *cells,
+                                  const struct summary *s)
 {
-    double common = spread(fit, s);
-    if (!fit->residual_freedom || isinf(fit->freedom))
-        return common;
-    double own = residual_squares(fit, cells, s);
-    return fmax((fit->freedom * common + own) / fit->row_freedom, 1);
+    const double most = 1e4, unlikely = 0.1;
+    double common = spread(fit, s), d = (double)fit->residual_freedom;
+    if (fit->absolute)
+        return (struct row_noise){1, fit->row_freedom};
+    if (!fit->residual_freedom)
+        return (struct row_noise){common, fit->row_freedom};
+    double own = residual_squares(fit, cells, s), prior = fmin(fit->freedom, most);
+    prior *= fmin(stats_f_above(own / d / common, d, prior) / unlikely, 1);
+    return (struct row_noise){fmax((prior * common + own) / (prior + d), 1), prior + d};
 }
 
 // The variance of the mean of one side's profiles, from their differences or from sampling.
@@ -411,13 +421,14 @@ static void set_interval(struct stats_change *change, double critical)
 }
 
 static struct stats_change change_of(const struct stats_fit *fit, const struct stats_cell *cells,
-                                     const struct summary *s, double spread)
+                                     const struct summary *s, struct row_noise noise)
 {
-    struct stats_change change = means_of(cells, fit->n_profiles, spread);
-    set_interval(&change, fit->critical);
+    struct stats_change change = means_of(cells, fit->n_profiles, noise.spread);
+    bool usual = noise.freedom >= fit->row_freedom || noise.freedom > 1e3;
+    set_interval(&change, usual ? fit->critical : stats_t_quantile_two_sided(0.05, noise.freedom));
     for (int side = 0; side < 2; side++)
         change.deviation[side] =
-            sqrt(s->variance[side] * spread) / fmax((double)fit->n_profiles[side], 1);
+            sqrt(s->variance[side] * noise.spread) / fmax((double)fit->n_profiles[side], 1);
     return change;
 }
 
@@ -485,7 +496,7 @@ double stats_share_half_width(const struct stats_fit *fit, const struct stats_ch
 
 // Few events, or nearly all on one side: the normal distribution would be wrong about the tails,
 // which only matter where something seems to have changed.
-static double tail(const struct stats_fit *fit, const struct scaled *e, double shrink)
+static double tail(const struct scaled *e, double shrink, double freedom)
 {
     double n = e->events[0] + e->events[1], expected = fmin(e->expected[0], e->expected[1]);
     double z = (e->events[1] - e->expected[1]) * sqrt(shrink / (n * e->share * (1 - e->share)));
@@ -493,26 +504,27 @@ static double tail(const struct stats_fit *fit, const struct scaled *e, double s
         return stats_normal_two_sided(z);
     if (expected * shrink < 500) {
         double p = stats_binomial_two_sided(e->events[0] * shrink, e->events[1] * shrink, e->share);
-        if (isinf(fit->row_freedom))
+        if (isinf(freedom))
             return p;
         z = stats_normal_quantile_two_sided(p);
     }
-    return stats_t_two_sided(z, fit->row_freedom);
+    return stats_t_two_sided(z, freedom);
 }
 
 struct stats_change stats_test(const struct stats_fit *fit, const struct stats_cell *cells)
 {
     struct summary s = summarize(fit, cells);
-    double dispersed = fit->absolute ? 1 : row_spread(fit, cells, &s);
-    struct stats_change change = fit->absolute ? stats_test_means(cells, fit->n_profiles)
-                                               : change_of(fit, cells, &s, dispersed);
+    struct row_noise noise = row_noise(fit, cells, &s);
+    double dispersed = noise.spread;
+    struct stats_change change =
+        fit->absolute ? stats_test_means(cells, fit->n_profiles) : change_of(fit, cells, &s, noise);
     struct scaled e = scale_events(&s, fit->scale);
     if (!(e.share > 0) || !(e.share < 1) || !(fit->agreed[0] > 0) || !(fit->agreed[1] > 0))
         return change;
     // The scale is an estimate, too: its variance adds to that of the row's own ratio.
     double own = dispersed * (1 / e.expected[0] + 1 / e.expected[1]);
     double shrink = own / (own + 1 / fit->agreed[0] + 1 / fit->agreed[1]) / dispersed;
-    double p = tail(fit, &e, shrink);
+    double p = tail(&e, shrink, noise.freedom);
     // Differences between profiles include sampling, but Student's t is wrong about few events.
     change.p = fit->absolute && fit->residual_freedom ? fmax(p, change.p) : p;
     return change;

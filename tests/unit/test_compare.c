@@ -16,11 +16,13 @@
 
 struct simulation {
     size_t rows, profiles[2];
-    double events; // per profile
-    double weight; // of an event
-    double scale;  // of the comparison
-    double cv;     // of rows between profiles
-    double load;   // the same of whole profiles
+    double events;   // per profile
+    double weight;   // of an event
+    double scale;    // of the comparison
+    double cv;       // of rows between profiles
+    size_t noisy;    // rows at the start that vary more
+    double noisy_cv; // so much
+    double load;     // the same of whole profiles
     bool absolute;
     double share, effect; // of the row that changes
     int pairs;
@@ -86,7 +88,8 @@ static struct stats_cell *draw(const struct simulation *s)
         loads[j] = spread_by(s->load) * (j < s->profiles[0] ? 1 : s->scale);
     for (size_t i = 0; i < s->rows; i++)
         for (size_t j = 0; j < k; j++) {
-            double mean = s->events * shares[i] * loads[j] * spread_by(s->cv);
+            double mean =
+                s->events * shares[i] * loads[j] * spread_by(i < s->noisy ? s->noisy_cv : s->cv);
             if (i == 0 && j >= s->profiles[0])
                 mean *= 1 + s->effect;
             double value = poisson(mean) * s->weight;
@@ -197,6 +200,26 @@ static void several_profiles_per_side(void **state)
                             .cv = 0.1,
                             .load = 0.5,
                             .pairs = 60};
+    assert_quiet(s);
+}
+
+// Caches, allocators and collectors differ from run to run, most other functions do not.
+static void few_noisy_rows(void **state)
+{
+    struct simulation s = {.rows = 60,
+                           .profiles = {6, 6},
+                           .events = 60000,
+                           .cv = 0.005,
+                           .noisy = 5,
+                           .noisy_cv = 0.2,
+                           .pairs = 150};
+    assert_quiet(s);
+    s.noisy = 10;
+    s.noisy_cv = 0.1;
+    assert_quiet(s);
+    s.profiles[0] = s.profiles[1] = 3;
+    s.noisy = 1;
+    s.noisy_cv = 0.5;
     assert_quiet(s);
 }
 
@@ -339,6 +362,7 @@ int main(void)
         cmocka_unit_test(other_loads_and_machines),
         cmocka_unit_test(several_profiles_per_side),
         cmocka_unit_test(absolute_rows),
+        cmocka_unit_test(few_noisy_rows),
         cmocka_unit_test(exact_values),
         cmocka_unit_test(unequal_sides),
         cmocka_unit_test(enough_profiles),
