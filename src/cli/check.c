@@ -28,16 +28,12 @@ enum check_verdict check_outcome(const struct check *c)
 
 // --- judging ---
 
-// The profiles per side with which the interval would probably leave the budget out.
-static size_t profiles_needed(const struct diff_change *c, double allowed, size_t n)
+static void judge_total(struct check *c, struct check_item item, const struct stats_change *s)
 {
-    double distance = fabs(allowed - c->change);
-    double needed = distance > 0 ? (double)n * pow(c->half_width / distance, 2) : INFINITY;
-    return needed < 1e6 ? (size_t)ceil(fmax(needed, (double)n + 1)) : SIZE_MAX;
-}
-
-static void judge_total(struct check *c, struct check_item item)
-{
+    item.change = (struct diff_change){.before = s->before,
+                                       .after = s->after,
+                                       .change = s->after - s->before,
+                                       .half_width = s->half_width};
     const struct diff_change *d = &item.change;
     double allowed = item.budget * d->before;
     size_t n = c->n_profiles[0] < c->n_profiles[1] ? c->n_profiles[0] : c->n_profiles[1];
@@ -47,44 +43,119 @@ static void judge_total(struct check *c, struct check_item item)
         item.verdict = CHECK_FAILED;
     } else if (d->change + d->half_width > allowed) {
         item.verdict = CHECK_UNDECIDED;
-        item.needed = profiles_needed(d, allowed, n);
+        item.needed = stats_profiles_needed(s, c->n_profiles, fabs(allowed - d->change));
+        item.needed = item.needed > n ? item.needed : n + 1;
     }
     check_add(c, item);
 }
 
-// A culprit: what grew is not what it calls. The mark says that it differs from the rest of the
-// program; to fail it must have grown in its own right as well.
-static void judge_function(struct check *c, const struct check_budget *budget, const struct diff *d,
-                           const struct stats_function *row)
+static void judge_peak(struct check *c, const struct check_budget *budget,
+                       const struct stats_cell *peaks)
 {
-    const struct stats_measure *m = row->total.mark == STATS_CHANGED ? &row->total : &row->self;
-    if (m->mark != STATS_CHANGED)
+    struct check_item item = {.type = STR("peak_memory"),
+                              .unit = STR("bytes"),
+                              .budget = check_budget_total(budget, STR("peak_memory"))};
+    if (peaks) {
+        struct stats_change change = stats_test_means(peaks, c->n_profiles);
+        judge_total(c, item, &change);
         return;
+    }
+    item.verdict = CHECK_UNDECIDED;
+    item.reason = "it cannot be measured where /proc/self/clear_refs is not writable";
+    check_add(c, item);
+}
+
+// --- functions ---
+
+struct judge {
+    struct check *c;
+    const struct check_budget *budget;
+    const struct diff *d;
+    bool *has_shift; // judged
+};
+
+// The mark says that it differs from the rest of the program; to fail it must have grown in its own
+// right as well.
+static bool exceeds(const struct judge *j, const struct stats_measure *m, struct check_item *item)
+{
+    const struct diff *d = j->d;
+    struct check_allowance a = check_budget_function(j->budget, d->type, item->function);
     struct diff_change change = diff_change(d, m);
-    bool grew = m->change.after > stats_scale(&d->functions.fit) * m->change.before;
-    c->n_improved += !grew && change.change + change.half_width < 0;
-    struct check_allowance a = check_budget_function(budget, d->type, row->name);
     // Shares are in units of the comparison's total.
-    double program = d->normalised ? diff_total(d).after : diff_total(d).before;
-    if (!grew || change.change - change.half_width <= a.growth * change.before ||
-        change.change < a.share * program)
+    double program = d->normalized ? diff_total(d).after : diff_total(d).before;
+    bool grew = m->change.after > stats_scale(&d->functions.fit) * m->change.before;
+    item->change = change;
+    item->budget = a.growth;
+    return m->mark == STATS_CHANGED && grew &&
+           change.change - change.half_width > a.growth * change.before &&
+           change.change >= a.share * program;
+}
+
+// Cost that came from another function is judged together with what that function had.
+static void judge_shift(struct judge *j, uint32_t index, struct check_item item)
+{
+    const struct stats_shift *shift = &j->d->shifts.items[index];
+    const struct stats_function *rows = j->d->functions.rows;
+    if (j->has_shift[index])
         return;
-    check_add(c, (struct check_item){.type = d->type,
-                                     .unit = d->unit,
-                                     .function = row->name,
-                                     .change = change,
-                                     .budget = a.growth,
-                                     .verdict = CHECK_FAILED});
+    j->has_shift[index] = true;
+    item.function = rows[shift->to].name;
+    item.moved_from = rows[shift->from].name;
+    item.verdict = exceeds(j, &shift->measure, &item) ? CHECK_FAILED : CHECK_PASSED;
+    check_add(j->c, item);
+}
+
+// A culprit: what grew is not what it calls.
+static void judge_function(struct judge *j, uint32_t row)
+{
+    const struct stats_function *f = &j->d->functions.rows[row];
+    const struct stats_measure *m = f->total.mark == STATS_CHANGED ? &f->total : &f->self;
+    struct check_item item = {
+        .type = j->d->type, .unit = j->d->unit, .function = f->name, .verdict = CHECK_FAILED};
+    bool worse = exceeds(j, m, &item);
+    uint32_t shift = j->d->shifts.of_row[row];
+    j->c->n_improved +=
+        m->mark == STATS_CHANGED && !shift && item.change.change + item.change.half_width < 0;
+    if (worse && shift)
+        judge_shift(j, shift - 1, item);
+    else if (worse)
+        check_add(j->c, item);
 }
 
 // Memory in use may be nothing; other costs are not.
-static int require_samples(const struct diff *d, struct err *e)
+static bool has_samples(const struct diff *d)
 {
     const double *totals = d->functions.fit.totals;
-    if ((totals[0] > 0 && totals[1] > 0) || str_starts(d->type, STR("inuse_")))
-        return 0;
+    return (totals[0] > 0 && totals[1] > 0) || str_starts(d->type, STR("inuse_"));
+}
+
+static void judge_functions(struct check *c, const struct check_budget *budget,
+                            const struct diff *d)
+{
+    struct judge j = {c, budget, d, arena_array(c->arena, d->shifts.n + 1, sizeof *j.has_shift)};
+    const char *reason = NULL;
+    for (uint32_t i = 0; i < d->functions.n; i++)
+        judge_function(&j, i);
+    if (!d->is_counted)
+        reason = "the profiles do not say how many samples they have, so nothing tells changes "
+                 "from noise";
+    else if (!has_samples(d))
+        reason = "no samples; run longer or raise --frequency";
+    if (reason)
+        check_add(
+            c, (struct check_item){.type = d->type, .verdict = CHECK_UNDECIDED, .reason = reason});
+}
+
+static bool is_filtered(const struct config *c)
+{
+    return *c->focus || *c->ignore || *c->prune_from || *c->hide || *c->show || *c->show_from ||
+           *c->tagfocus || *c->tagignore;
+}
+
+static int fail_without_samples(const struct diff *d, struct err *e)
+{
     return err_set(e, "no samples of type %.*s %s; nothing was compared", (int)d->type.n, d->type.p,
-                   totals[0] > 0 ? "in the change" : "in the baseline");
+                   d->functions.fit.totals[0] > 0 ? "in the change" : "in the baseline");
 }
 
 static int compare_type(struct check *c, const struct check_budget *budget,
@@ -93,21 +164,30 @@ static int compare_type(struct check *c, const struct check_budget *budget,
 {
     // Versions on a server get different shares of the traffic.
     bool shares = *call->remote;
-    struct diff d = {.level = c->level, .normalised = shares};
+    struct diff d = {.level = c->level, .normalized = shares, .wants_shifts = true};
     struct config config = call->config;
     struct arena_trap trap;
     config.sample_index = type;
-    if (diff_count(&d, sides, &config, c->arena, call_note, e) || require_samples(&d, e))
+    if (diff_count(&d, sides, &config, c->arena, call_note, e))
         return -1;
+    // The kernel's CPU times are exact.
+    bool exact = c->times && str_eq(d.type, STR("cpu")) && !is_filtered(&config);
+    struct stats_change total =
+        exact ? stats_test_means(c->times, c->n_profiles) : d.functions.total;
+    // A command may allocate less than what is sampled.
+    if (!c->times && !has_samples(&d))
+        return fail_without_samples(&d, e);
+    for (int side = 0; side < 2 && !c->n; side++)
+        c->events[side] = d.events[side];
     if (ARENA_TRY(c->arena, trap))
         return arena_caught(c->arena, e);
     if (!shares)
-        judge_total(c, (struct check_item){.type = d.type,
-                                           .unit = d.unit,
-                                           .change = diff_total(&d),
-                                           .budget = check_budget_total(budget, d.type)});
-    for (size_t i = 0; i < d.functions.n; i++)
-        judge_function(c, budget, &d, &d.functions.rows[i]);
+        judge_total(c,
+                    (struct check_item){.type = d.type,
+                                        .unit = d.unit,
+                                        .budget = check_budget_total(budget, d.type)},
+                    &total);
+    judge_functions(c, budget, &d);
     arena_try_end(c->arena);
     return 0;
 }
@@ -179,10 +259,13 @@ static int write_result(const struct check *c, const struct call *call, struct e
 }
 
 // A misspelled type would silently have the default budget.
-static void note_unused_budgets(const struct check *c, const struct check_budget *budget)
+static void note_unused_budgets(const struct check *c, const struct check_budget *budget,
+                                const struct call *call)
 {
     struct str type;
-    for (size_t i = 0; (type = check_budget_type(budget, i)).n; i++) {
+    if (*call->remote && check_budget_type(budget, 0).n)
+        call_note("budgets of totals do not apply to --server, which compares shares");
+    for (size_t i = 0; !*call->remote && (type = check_budget_type(budget, i)).n; i++) {
         size_t k = 0;
         while (k < c->n && !str_eq(c->items[k].type, type))
             k++;
@@ -196,14 +279,26 @@ static void note_unused_budgets(const struct check *c, const struct check_budget
 
 static int load_files(struct call *call, struct diff_sides *sides, struct err *e)
 {
-    if (!*call->baseline)
+    bool divided = call->n_before != SIZE_MAX;
+    size_t before = divided ? call->n_before : 0;
+    if (!*call->baseline && !before)
         return err_set(e, "no baseline; name one with --base, or compare commands with --run and "
                           "--against");
-    return call_load_side(call, &call->baseline, 1, sides, 0, e) ||
-                   call_load_side(call, call->arguments, call->n_arguments, sides, 1, e)
-               ? -1
-               : model_make_compatible((struct model_profile **)sides->profiles,
-                                       sides->n[0] + sides->n[1], call->arena, e);
+    if (before == call->n_arguments)
+        return err_set(e, "no profiles of the change; name them after --");
+    // Of a pattern that the shell expanded, --base gets the first file.
+    if (!divided && !call_is_pattern(call->baseline) && call->n_arguments > 1)
+        return err_set(e,
+                       "--base names one profile, and %zu others follow it; quote patterns (--base "
+                       "'main/*.pb.gz' 'pr/*.pb.gz') or put -- between the sides (--base A B -- "
+                       "C D)",
+                       call->n_arguments);
+    if ((*call->baseline && call_load_side(call, &call->baseline, 1, sides, 0, e)) ||
+        call_load_side(call, call->arguments, before, sides, 0, e) ||
+        call_load_side(call, call->arguments + before, call->n_arguments - before, sides, 1, e))
+        return -1;
+    return model_make_compatible((struct model_profile **)sides->profiles,
+                                 sides->n[0] + sides->n[1], call->arena, e);
 }
 
 // An option that does nothing would surprise later.
@@ -250,15 +345,24 @@ int command_check(struct call *call, struct err *e)
         return -1;
     struct check c = {.arena = call->arena,
                       .n_profiles = {runs.cpu.n[0], runs.cpu.n[1]},
+                      .times = runs.times,
                       .level = gate_level,
                       .picture = call->picture};
-    bool heap = runs.heap.profiles && has_type(&runs.heap, call->config.sample_index);
-    bool cpu = !heap || has_type(&runs.cpu, call->config.sample_index);
+    const char *type = call->config.sample_index;
+    bool only_peak = runs.is_command && strcmp(type, "peak_memory") == 0;
+    bool heap = !only_peak && runs.heap.profiles && has_type(&runs.heap, type);
+    bool cpu = !only_peak && (!heap || has_type(&runs.cpu, type));
     if ((cpu && compare_types(&c, budget, &runs.cpu, call, e)) ||
-        (heap && compare_types(&c, budget, &runs.heap, call, e)) || write_result(&c, call, e))
+        (heap && compare_types(&c, budget, &runs.heap, call, e)))
         return -1;
-    note_unused_budgets(&c, budget);
-    if (*call->picture && draw_difference(call, &runs.cpu, e))
+    if (only_peak || (runs.is_command && !*type))
+        judge_peak(&c, budget, runs.peaks);
+    if (write_result(&c, call, e))
+        return -1;
+    note_unused_budgets(&c, budget, call);
+    if (only_peak)
+        call->config.sample_index = ""; // nothing can be drawn of it
+    if (*call->picture && draw_difference(call, heap && !cpu ? &runs.heap : &runs.cpu, e))
         return -1;
     return check_outcome(&c) == CHECK_FAILED;
 }

@@ -30,18 +30,22 @@ enum check_verdict { CHECK_PASSED, CHECK_UNDECIDED, CHECK_FAILED };
 
 struct check_item {
     struct str type, unit;
-    struct str function;       // empty: the whole program
+    struct str function;       // empty: the whole program, or all functions if reason is set
+    struct str moved_from;     // another function, whose cost is part of the change; or empty
     struct diff_change change; // means of a profile
     double budget;             // growth that is allowed, relative to change.before
     enum check_verdict verdict;
-    size_t needed; // undecided: profiles per side that would probably decide; 0: unknown,
-                   // SIZE_MAX: no number would
+    size_t needed;      // undecided: profiles per side that would probably decide; 0: unknown,
+                        // SIZE_MAX: no number would
+    const char *reason; // why nothing could be compared; NULL: something was
 };
 
 struct check {
     struct arena *arena;
     size_t n_profiles[2];
-    double level; // of the false discovery rate
+    const struct stats_cell *times; // CPU times of struct check_runs, or NULL
+    double events[2];               // samples of the first type that was compared
+    double level;                   // of the false discovery rate
     struct check_item *items;
     size_t n, cap;
     size_t n_by_verdict[3];
@@ -61,6 +65,10 @@ enum { CHECK_RUNS = 10 }; // the default
 
 struct check_runs {
     struct diff_sides cpu, heap; // heap only if asked for
+    bool is_command;
+    // Of commands, by run, the baseline's first: CPU time in nanoseconds, which the kernel knows
+    // better than any sampling; the largest resident set in bytes, NULL if it is unknown.
+    struct stats_cell *times, *peaks;
 };
 
 // Runs both commands of the call, interleaved.

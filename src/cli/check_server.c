@@ -5,6 +5,13 @@
 // Time slices per side: how much they differ says how much a service varies by itself.
 enum { SLICES = 12 };
 
+struct slices {
+    struct call *call;
+    const struct remote *r;
+    struct diff_sides *sides;
+    bool is_counted;
+};
+
 // Slices in which the service did not run say nothing about it. Of the side that was loaded last.
 static void drop_empty(struct diff_sides *sides, int side)
 {
@@ -15,11 +22,13 @@ static void drop_empty(struct diff_sides *sides, int side)
     sides->n[side] = kept - first;
 }
 
-static int load_slices(struct call *call, const struct remote *r, const struct remote_range *range,
-                       struct diff_sides *sides, int side, struct err *e)
+static int load_slices(struct slices *s, const struct remote_range *range, int side, struct err *e)
 {
+    struct call *call = s->call;
+    struct diff_sides *sides = s->sides;
     const char *names[SLICES];
-    size_t n = 0;
+    bool counted[SLICES];
+    size_t n = 0, first = sides->n[0] + sides->n[1];
     int64_t length = (range->end - range->start) / SLICES;
     if (length <= 0)
         return err_set(e, "--from must be before --until");
@@ -27,16 +36,46 @@ static int load_slices(struct call *call, const struct remote *r, const struct r
         struct remote_range slice = *range;
         slice.start = range->start + i * length;
         slice.end = i + 1 < SLICES ? slice.start + length : range->end;
-        if (remote_profile(r, &slice, call->arena, &names[n], e))
+        if (remote_profile(s->r, &slice, call->arena, &names[n], &counted[n], e))
             return -1;
         n += names[n] != NULL;
     }
     if (call_load_side(call, names, n, sides, side, e))
         return -1;
+    for (size_t i = 0; i < n; i++)
+        s->is_counted &= counted[i] || !sides->profiles[first + i]->n_samples;
     drop_empty(sides, side);
     return sides->n[side] ? 0
                           : err_set(e, "no profiles of type %s with %s in that time", range->type,
                                     range->selector);
+}
+
+// What was pushed as folded text has counts that the server multiplied with the sampling period: it
+// is what all values have in common.
+static void derive_period(struct slices *s)
+{
+    const int64_t least = 100000, most = 1000000000; // 10,000 and one samples per second
+    struct model_profile **profiles = (struct model_profile **)s->sides->profiles;
+    size_t n = s->sides->n[0] + s->sides->n[1];
+    int64_t common = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < profiles[i]->n_samples; k++)
+            for (int64_t a = model_values(profiles[i], k)[0]; a;) {
+                int64_t rest = common % a;
+                common = a;
+                a = rest;
+            }
+    struct str unit = model_str(profiles[0], profiles[0]->types[0].unit);
+    bool is_period = str_eq(unit, STR("nanoseconds")) && common >= least && common <= most;
+    for (size_t i = 0; i < n; i++) {
+        profiles[i]->period = is_period ? common : 0;
+        profiles[i]->period_type = profiles[i]->types[0];
+    }
+    if (is_period)
+        call_note(arena_printf(s->call->arena,
+                               "the server has no sample counts of this type; %g ms, of which all "
+                               "values are multiples, are taken for a sample",
+                               (double)common / 1e6));
 }
 
 static int choose_type(const struct call *call, const struct remote *r, struct remote_range *range,
@@ -69,8 +108,11 @@ int check_load_server(struct call *call, struct diff_sides *sides, struct err *e
     if (*call->base_until)
         before.end = remote_milliseconds(call->base_until);
     call->config.sample_index = ""; // it was a type of the server's
-    if (load_slices(call, &r, &before, sides, 0, e) || load_slices(call, &r, &now, sides, 1, e))
+    struct slices s = {call, &r, sides, true};
+    if (load_slices(&s, &before, 0, e) || load_slices(&s, &now, 1, e))
         return -1;
+    if (!s.is_counted)
+        derive_period(&s);
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);
 }

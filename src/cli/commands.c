@@ -140,7 +140,7 @@ const struct command commands[] = {
          "kiln diff old.pb.gz new.pb.gz", "absolute values",
          "kiln diff 'old/*.pb.gz' 'new/*.pb.gz'",
          "means of several runs, whose differences are noise",
-         "kiln diff --normalise old.pb.gz new.pb.gz", "shares, for different durations or loads",
+         "kiln diff --normalize old.pb.gz new.pb.gz", "shares, for different durations or loads",
          "kiln diff --significant --cum old.pb.gz new.pb.gz", "only what is beyond noise",
          "kiln diff --format=csv old.pb.gz new.pb.gz", "for a spreadsheet"),
      .options = OPTION_DIFF | OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES |
@@ -162,13 +162,14 @@ const struct command commands[] = {
                 OPTION_FILTER | LOADING,
      .run = command_leaks},
     {.name = "check",
-     .arguments = "--base BEFORE AFTER...",
+     .arguments = "--base BEFORE AFTER",
      .summary = "Fail if profiles got worse beyond noise and budget",
      .about = "Compares profiles of a change with those of its baseline and exits with 1 if the\n"
               "program or a function got worse beyond noise and budget, 0 if not, 2 on errors. It\n"
               "profiles two commands in turns (--run, --against), reads files (quoted patterns\n"
-              "name several), or compares two selectors on a server. Where the data does not\n"
-              "decide, it says how many runs would. docs/check.md describes budgets and CI.",
+              "name several, or: --base BEFORE... -- AFTER...), or compares two selectors on a\n"
+              "server. Where the data does not decide, it says how many runs would.\n"
+              "docs/check.md describes budgets and CI.",
      .examples = EXAMPLES(
          "kiln check --base 'main/*.pb.gz' 'pr/*.pb.gz'", "profiles of several runs",
          "kiln check --run './bench-new' --against './bench-old'", "runs both ten times, in turns",
@@ -418,12 +419,17 @@ int call_load_both(struct call *call, struct model_profile *sides[2], struct err
     return model_make_compatible(sides, 2, call->arena, e);
 }
 
+bool call_is_pattern(const char *argument)
+{
+    return strpbrk(argument, "*?[") && access(argument, F_OK) && !strstr(argument, "://");
+}
+
 // The files that a pattern matches, sorted; anything else stands for itself.
 static int expand(const char *argument, glob_t *files, struct err *e)
 {
     int result = 0;
     *files = (glob_t){0};
-    if (strpbrk(argument, "*?[") && access(argument, F_OK) && !strstr(argument, "://"))
+    if (call_is_pattern(argument))
         result = glob(argument, 0, NULL, files);
     if (result == GLOB_NOMATCH)
         return err_set(e, "no file matches %s", argument);
@@ -472,8 +478,8 @@ int call_load_side(struct call *call, const char *const *arguments, size_t n,
 int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e)
 {
     if (call->n_arguments != 2)
-        return err_set(e, "%s compares two sides: kiln %s %s", call->command->name,
-                       call->command->name, call->command->arguments);
+        return err_set(e, "%s compares two sides: kiln %s %s; quote patterns: 'old/*.pb.gz'",
+                       call->command->name, call->command->name, call->command->arguments);
     *sides = (struct diff_sides){0};
     for (int i = 0; i < 2; i++)
         if (call_load_side(call, &call->arguments[i], 1, sides, i, e))
@@ -533,6 +539,8 @@ int command_main(const struct command *command, int argc, char **argv)
         .command = command,
         .arena = source_arena_new(),
     };
+    struct source_notes notes = {.arena = call.arena};
+    call.source.notes = &notes;
     int status = call.arena ? run(&call, argc, argv, &e) : err_set(&e, "out of memory");
     arena_free(call.arena);
     if (status < 0) {

@@ -18,7 +18,7 @@ struct call {
     const char *to;               // of convert and merge
     const char *title;
     bool all_types;
-    bool significant, normalise;
+    bool significant, normalize;
     bool reverse, flip;
     int width;
     double min_share;
@@ -27,6 +27,7 @@ struct call {
     const char *remote, *from, *until, *base_from, *base_until;
     int runs, frequency;
     bool heap;
+    size_t n_before;    // arguments before a --; SIZE_MAX: there was none
     const char *listen; // of web
     bool no_browser;
 
@@ -106,6 +107,8 @@ struct model_profile *call_load(struct call *call, size_t first, struct err *e);
 int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e);
 // The same where each of the two arguments may be a pattern that matches several files.
 struct diff_sides;
+// Whether call_load_side takes an argument for a pattern.
+bool call_is_pattern(const char *argument);
 // The profiles of these arguments, added to side 0 or 1.
 int call_load_side(struct call *call, const char *const *arguments, size_t n,
                    struct diff_sides *sides, int side, struct err *e);

@@ -7,7 +7,7 @@
 
 static bool has_own(const struct command *c, const struct option *o)
 {
-    return (o->groups & c->options) != 0;
+    return option_find(c, str_from(o->field.name)) == o;
 }
 
 static bool wants_file(const struct option *o)

@@ -158,11 +158,11 @@ static void put_summary(const struct table *t)
                d->type.p, before, after, c.change > 0 ? "+" : "", change, width,
                c.mark ? "beyond noise" : "within noise");
     double a = d->duration[0], b = d->duration[1];
-    if (d->normalised)
+    if (d->normalized)
         out_text(t->out, "Shares are compared: before is scaled to the total of after.\n");
     else if (a > 0 && b > 0 && fabs(a - b) > 0.1 * fmax(a, b))
         out_printf(t->out,
-                   "The profiles took %.3g s and %.3g s: --normalise compares shares instead.\n", a,
+                   "The profiles took %.3g s and %.3g s: --normalize compares shares instead.\n", a,
                    b);
     put_model(t);
     out_printf(t->out, "%zu of %zu changed, %zu beyond noise (*)", t->n_changed, t->n_all,
@@ -254,11 +254,11 @@ static void put_json(const struct table *t)
     struct diff_change total = diff_total(d);
     const struct stats_fit *fit = &d->functions.fit;
     out_printf(out,
-               ", \"normalised\": %s, \"total\": {\"before\": %.17g, \"after\": %.17g, "
+               ", \"normalized\": %s, \"total\": {\"before\": %.17g, \"after\": %.17g, "
                "\"interval\": [%.17g, %.17g], \"p\": %.6g, \"significant\": %s},\n"
                "\"model\": {\"profiles\": [%zu, %zu], \"scale\": %.6g, \"dispersion\": %.6g, "
                "\"level\": %.6g, \"sampling_only\": %s, \"weights_known\": %s},\n",
-               d->normalised ? "true" : "false", total.before, total.after,
+               d->normalized ? "true" : "false", total.before, total.after,
                total.change - total.half_width, total.change + total.half_width,
                d->functions.total.p, total.mark ? "true" : "false", fit->n_profiles[0],
                fit->n_profiles[1], stats_scale(fit), fit->dispersion, STATS_LEVEL,
@@ -325,7 +325,7 @@ int command_diff(struct call *call, struct err *e)
     struct diff_sides sides;
     if (call_load_sides(call, &sides, e))
         return -1;
-    struct diff d = {.normalised = call->normalise};
+    struct diff d = {.normalized = call->normalize};
     if (diff_count(&d, &sides, &call->config, call->arena, call_note, e))
         return -1;
     struct terminal terminal =

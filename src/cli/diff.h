@@ -4,7 +4,7 @@
 
 #include "cli/config.h"
 #include "model/profile.h"
-#include "stats/functions.h"
+#include "stats/shifts.h"
 
 // The profiles to compare, the baseline's first.
 struct diff_sides {
@@ -19,21 +19,25 @@ struct diff_change {
 
 struct diff {
     struct str type, unit;
-    bool normalised;
+    bool normalized;
     double level;  // of the false discovery rate; 0: STATS_LEVEL
     bool absolute; // memory in use: not relative to the rest
     // The profiler recorded how often it sampled; otherwise each count is taken for a sample.
     bool is_weighed;
+    bool is_counted; // the profiles say how many samples there were
     bool is_heap;
-    double duration[2]; // of a profile, in seconds
+    bool wants_shifts;
+    struct stats_shifts shifts; // if wanted
+    double duration[2];         // of a profile, in seconds
+    double events[2];           // effective samples of all profiles of a side
     struct stats_functions functions;
 };
 
 // Compares the samples that config's filters keep, at config's granularity. The caller has set
-// normalised, level and absolute. Everything lives in arena.
+// normalized, level, absolute and wants_shifts. Everything lives in arena.
 int diff_count(struct diff *d, const struct diff_sides *sides, const struct config *config,
                struct arena *arena, void (*notes)(const char *text), struct err *e);
 
-// Normalised: in units of the comparison's total.
+// Normalized: in units of the comparison's total.
 struct diff_change diff_change(const struct diff *d, const struct stats_measure *measure);
 struct diff_change diff_total(const struct diff *d);

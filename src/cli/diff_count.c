@@ -60,6 +60,17 @@ static void count_all(void *context, struct stats_functions *f)
         count_samples(c, i, f);
 }
 
+static double count_events(const struct side *side)
+{
+    const struct model_profile *p = side->report.p;
+    double value = 0, variance = 0;
+    for (size_t s = 0; s < p->n_samples; s++) {
+        value += (double)model_values(p, s)[side->events.type];
+        variance += model_variance(&side->events, p, s);
+    }
+    return variance > 0 ? value * value / variance : 0;
+}
+
 static bool is_heap(const struct model_profile *p)
 {
     return str_eq(model_str(p, p->period_type.unit), STR("bytes"));
@@ -81,7 +92,7 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
     const struct report_options *o = &c.sides[c.n - 1].report.o;
     d->type = o->type_name;
     d->unit = o->unit;
-    d->is_weighed = true;
+    d->is_weighed = d->is_counted = true;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
     stats_functions_init(&d->functions, sides->n, arena);
@@ -90,7 +101,9 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
         int side = i >= sides->n[0];
         name_rows(&c, &c.sides[i], &d->functions);
         d->duration[side] += (double)p->duration_nanos / 1e9 / (double)sides->n[side];
+        d->events[side] += count_events(&c.sides[i]);
         d->is_weighed &= p->is_weighed || p->n_samples == 0;
+        d->is_counted &= model_is_counted(&c.sides[i].events, p) || p->n_samples == 0;
         d->is_heap |= is_heap(p);
     }
     // Memory in use does not grow and shrink with the load.
@@ -98,6 +111,8 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
     d->functions.each = count_all;
     d->functions.context = &c;
     stats_functions_compare(&d->functions, d->level > 0 ? d->level : STATS_LEVEL);
+    if (d->wants_shifts)
+        stats_shifts_find(&d->functions, &d->shifts);
     arena_try_end(arena);
     return 0;
 }
@@ -107,7 +122,7 @@ struct diff_change diff_change(const struct diff *d, const struct stats_measure 
     const struct stats_change *s = &measure->change;
     const struct stats_fit *fit = &d->functions.fit;
     double ratio = 1, width = s->half_width;
-    if (d->normalised) {
+    if (d->normalized) {
         double before = fit->totals[0] / (double)fit->n_profiles[0];
         double after = fit->totals[1] / (double)fit->n_profiles[1];
         ratio = before != 0 ? after / before : 0;

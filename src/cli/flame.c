@@ -118,8 +118,8 @@ int command_flame(struct call *call, struct err *e)
 {
     if (kind_of(call->config.output, e) < 0)
         return -1;
-    if (call->normalise && !*call->base)
-        return err_set(e, "--normalise compares two profiles: name the other one by --diff");
+    if (call->normalize && !*call->base)
+        return err_set(e, "--normalize compares two profiles: name the other one by --diff");
     if (call->min_share < 0 || call->min_share >= 1)
         return err_set(e, "--min-share takes a share from 0 to 1, such as 0.001");
     struct source source = call->source;
@@ -134,7 +134,7 @@ int command_flame(struct call *call, struct err *e)
     struct report_flame_options options = {
         .type = (uint32_t)type,
         .reverse = call->reverse,
-        .normalise = call->normalise,
+        .normalize = call->normalize,
         .min_share = call->min_share,
     };
     if (*call->base) {

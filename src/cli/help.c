@@ -67,7 +67,7 @@ void help_command(const struct command *command, FILE *to)
             unsigned groups = o->groups & command->options;
             // An option stands in the first section that has it.
             if (!(groups & sections[s].groups) || (groups & shown & ~sections[s].groups) ||
-                is_other_name(o))
+                is_other_name(o) || option_find(command, str_from(o->field.name)) != o)
                 continue;
             if (!begun)
                 fprintf(to, "\n%s:\n", sections[s].heading);

@@ -36,7 +36,7 @@ const struct option options[] = {
     OWN("all-types", 0, all_types, CONFIG_BOOL, NULL, OPTION_TOP, "All sample types side by side"),
     OWN("significant", 0, significant, CONFIG_BOOL, NULL, OPTION_DIFF | OPTION_LEAKS,
         "Only changes beyond noise"),
-    OWN("normalise", 0, normalise, CONFIG_BOOL, NULL, OPTION_DIFF | OPTION_FLAME,
+    OWN("normalize", 0, normalize, CONFIG_BOOL, NULL, OPTION_DIFF | OPTION_FLAME,
         "Compare shares: scale the base to the same total"),
     OWN("format", 0, format, CONFIG_CHOICE, "FORMAT", OPTION_DIFF | OPTION_LEAKS,
         "text, json or csv", format_choices),
@@ -50,6 +50,8 @@ const struct option options[] = {
     OWN("frequency", 'F', frequency, CONFIG_INT, "HZ", OPTION_CHECK,
         "Samples per CPU-second of --run (100)"),
     OWN("heap", 0, heap, CONFIG_BOOL, NULL, OPTION_CHECK, "Profile allocations of --run, too"),
+    OWN("timeout", 0, source.timeout, CONFIG_INT, "SECONDS", OPTION_CHECK,
+        "How long a run of --run may take (no limit), or a URL"),
     OWN("server", 0, remote, CONFIG_STRING, "URL", OPTION_CHECK,
         "Compare two selectors on this server"),
     OWN("from", 0, from, CONFIG_STRING, "TIME", OPTION_CHECK, "Of --server (now-1h)"),
@@ -188,7 +190,7 @@ static bool same_name(const char *name, struct str given)
     return name[given.n] == '\0';
 }
 
-static const struct option *find(const struct command *command, struct str given)
+const struct option *option_find(const struct command *command, struct str given)
 {
     for (const struct option *o = options; o->field.name; o++) {
         if (!(o->groups & command->options))
@@ -255,9 +257,9 @@ static int parse_one(struct call *call, int argc, char **argv, int *i, struct er
     struct str name = {text, strcspn(text, "=")};
     if (text[name.n])
         value = text + name.n + 1;
-    const struct option *option = find(call->command, name);
+    const struct option *option = option_find(call->command, name);
     if (!option && argument[1] == 'n' && isdigit((unsigned char)text[1])) {
-        option = find(call->command, STR("n"));
+        option = option_find(call->command, STR("n"));
         value = text + 1;
     }
     if (!option && (same_name("help", name) || same_name("h", name)))
@@ -279,9 +281,11 @@ int options_parse(struct call *call, int argc, char **argv, struct err *e)
 {
     call->arguments = arena_array(call->arena, (size_t)argc + 1, sizeof *call->arguments);
     bool ended = false;
+    call->n_before = SIZE_MAX;
     for (int i = 1; i < argc; i++) {
         if (!ended && strcmp(argv[i], "--") == 0) {
             ended = true;
+            call->n_before = call->n_arguments;
         } else if (ended || argv[i][0] != '-' || argv[i][1] == '\0') {
             call->arguments[call->n_arguments++] = argv[i];
         } else {

@@ -17,6 +17,8 @@ extern const struct option options[]; // name-NULL-terminated
 // The field that is set, whichever table it stands in.
 const struct config_field *option_field(const struct option *option);
 bool option_takes_value(const struct option *option);
+// The option that a command calls so, by name or letter; the first of several. NULL: it has none.
+const struct option *option_find(const struct command *command, struct str given);
 // One line about it.
 struct str option_summary(const struct option *option);
 // Underscores as hyphens: how a name is shown.

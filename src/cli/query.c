@@ -105,7 +105,8 @@ static const char *fetch(const struct query *q, const char *selector, const char
     struct remote_range range = {q->type, selector, remote_milliseconds(from),
                                  remote_milliseconds(until)};
     const char *name;
-    if (remote_profile(&q->remote, &range, q->arena, &name, e))
+    bool is_counted;
+    if (remote_profile(&q->remote, &range, q->arena, &name, &is_counted, e))
         return NULL;
     if (!name)
         err_set(e, "no profiles of type %s with %s from %s until %s", q->type, selector, from,

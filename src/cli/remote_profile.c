@@ -83,11 +83,13 @@ static int sum_of_type(const struct remote *r, struct str type, const struct mer
 // What a sample stands for. The period of a merged profile is a constant that Pyroscope's clients
 // expect; what of a change is noise follows from the number of samples, which the server knows.
 static int set_sample_period(const struct remote *r, const struct merge_request *q,
-                             struct str *profile, struct arena *arena, struct err *e)
+                             struct str *profile, bool *is_counted, struct arena *arena,
+                             struct err *e)
 {
     struct str counts = query_count_type(q->type, arena);
     double value, n;
-    if (!counts.n || str_eq(counts, q->type) || q->end - q->start < 2)
+    *is_counted = str_eq(counts, q->type);
+    if (!counts.n || *is_counted || q->end - q->start < 2)
         return 0;
     if (sum_of_type(r, counts, q, &n, arena, e) || sum_of_type(r, q->type, q, &value, arena, e))
         return -1;
@@ -100,11 +102,12 @@ static int set_sample_period(const struct remote *r, const struct merge_request 
     message_write_proto(&pprof_message, &(struct pprof_profile){.period = llround(value / n)},
                         &out);
     *profile = out_result(&out);
+    *is_counted = true;
     return 0;
 }
 
 int remote_profile(const struct remote *r, const struct remote_range *range, struct arena *arena,
-                   const char **name, struct err *e)
+                   const char **name, bool *is_counted, struct err *e)
 {
     struct merge_request q = {
         .type = str_from(range->type),
@@ -122,7 +125,7 @@ int remote_profile(const struct remote *r, const struct remote_range *range, str
         return -1;
     if (!bytes.n)
         return 0;
-    if (set_sample_period(r, &q, &bytes, arena, e))
+    if (set_sample_period(r, &q, &bytes, is_counted, arena, e))
         return -1;
     int fd = memfd_create("kiln-query", 0);
     if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n)

@@ -21,6 +21,20 @@ void source_complain(const char *text)
     fprintf(stderr, "%s%s%s\n", colour ? "\033[0;31m" : "", text, colour ? "\033[0m" : "");
 }
 
+void source_note(void *context, const char *text)
+{
+    struct source_notes *notes = context;
+    if (notes) {
+        for (size_t i = 0; i < notes->n; i++)
+            if (strcmp(notes->texts[i], text) == 0)
+                return;
+        notes->texts =
+            arena_push(notes->arena, notes->texts, notes->n, &notes->cap, sizeof *notes->texts);
+        notes->texts[notes->n++] = arena_printf(notes->arena, "%s", text);
+    }
+    source_complain(text);
+}
+
 // --- URLs ---
 
 static bool is_scheme(struct str s)

@@ -5,6 +5,13 @@
 #include "codec/codec.h"
 #include "net/fetch.h"
 
+// Notes on profiles that have been printed: one that holds for many profiles is printed once.
+struct source_notes {
+    struct arena *arena;
+    const char **texts;
+    size_t n, cap;
+};
+
 struct source {
     const char *const *names;
     size_t n_names;
@@ -13,12 +20,13 @@ struct source {
     bool diff_base; // percentages refer to the base
     bool normalize; // scale to the base's total first
     const char *exec_name, *build_id, *comment;
-    int seconds, timeout;  // -1: not given
-    bool all_frames;       // ignore drop_frames and keep_frames
-    bool strict;           // a source that cannot be had is an error, whatever else there is
-    bool as_is;            // nothing is added, dropped or saved: what was read is what is had
-    const char *symbolize; // as pprof's option; NULL: the default, names from local binaries
-    bool debuginfod;       // ask debuginfod servers for what is not on this machine
+    int seconds, timeout;       // -1: not given
+    bool all_frames;            // ignore drop_frames and keep_frames
+    bool strict;                // a source that cannot be had is an error, whatever else there is
+    bool as_is;                 // nothing is added, dropped or saved: what was read is what is had
+    const char *symbolize;      // as pprof's option; NULL: the default, names from local binaries
+    bool debuginfod;            // ask debuginfod servers for what is not on this machine
+    struct source_notes *notes; // NULL: all notes are printed
     struct net_tls tls;
     enum codec_format *format; // NULL, or where to tell what the last one read was
 };
@@ -47,3 +55,5 @@ size_t source_byte_limit(void);
 
 // A message to the user on standard error, red on a terminal.
 void source_complain(const char *text);
+// The same, unless it is among the notes (a struct source_notes, or NULL) already.
+void source_note(void *notes, const char *text);

@@ -6,11 +6,6 @@
 #include "net/debuginfod.h"
 #include "symbol/symbol_profile.h"
 
-static void note_symbols(void *context, const char *text)
-{
-    source_complain(text);
-}
-
 // Whether name is one of the words of mode, which are separated by colons.
 static bool mode_has(const char *mode, struct str name)
 {
@@ -70,7 +65,8 @@ static struct symbol_profile_options symbol_options(const struct source *source,
         .executable = source->exec_name,
         .fast = mode_has(mode, STR("fastlocal")),
         .force = mode_has(mode, STR("force")),
-        .note = note_symbols,
+        .note = source_note,
+        .note_ctx = source->notes,
     };
     o.demangle = mode_has(mode, STR("demangle=full"))        ? DEMANGLE_FULL
                  : mode_has(mode, STR("demangle=templates")) ? DEMANGLE_TEMPLATES

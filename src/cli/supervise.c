@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/exec_small.h"
+
 _Static_assert(sizeof(sigset_t) <= sizeof((struct supervise *)0)->saved, "a mask has its place");
 
 // All that may be sent to us in the program's stead: not what our own mistakes raise.
@@ -23,12 +25,30 @@ static void watched(sigset_t *set)
         sigdelset(set, own[i]);
 }
 
-static void become(char **argv, const sigset_t *mask, const struct sigaction *on_child, int tell)
+static void detach(void)
 {
+    int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+    setpgid(0, 0);
+    if (nowhere >= 0) {
+        dup2(nowhere, STDIN_FILENO);
+        dup2(nowhere, STDOUT_FILENO);
+    }
+}
+
+static int exec_alike(char **argv)
+{
+    execvp(argv[0], argv);
+    return errno;
+}
+
+static void become(char **argv, enum supervise_how how, const sigset_t *mask,
+                   const struct sigaction *on_child, int tell)
+{
+    if (how == SUPERVISE_APART)
+        detach();
     sigaction(SIGCHLD, on_child, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    execvp(argv[0], argv);
-    int error = errno;
+    int error = how == SUPERVISE_APART ? exec_small(argv, environ) : exec_alike(argv);
     if (write(tell, &error, sizeof error) < 0)
         _exit(126);
     _exit(127);
@@ -39,14 +59,14 @@ void supervise_adopt(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), void *context,
-                    int *error, struct err *e)
+int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
+                    void (*prepare)(void *), void *context, int *error, struct err *e)
 {
     int pipe[2];
     sigset_t set, old;
     struct sigaction plain = {.sa_handler = SIG_DFL}, had;
     *error = 0;
-    *s = (struct supervise){.child = -1};
+    *s = (struct supervise){.how = how, .child = -1};
     if (pipe2(pipe, O_CLOEXEC))
         return err_set(e, "no pipe: %s", strerror(errno));
     watched(&set);
@@ -57,7 +77,7 @@ int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), v
     s->child = fork();
     if (s->child == 0) {
         prepare(context);
-        become(argv, &old, &had, pipe[1]);
+        become(argv, how, &old, &had, pipe[1]);
     }
     int failed = errno;
     close(pipe[1]);
@@ -107,6 +127,20 @@ static void read_cpu_times(struct supervise *s)
                 (double)strtoull(at + 1, NULL, 10) / ticks;
 }
 
+static int64_t nanoseconds(struct timeval t)
+{
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_usec * 1000;
+}
+
+// Of a process that ended, and of its children that it waited for.
+static void add_usage(struct supervise *s, const struct rusage *usage)
+{
+    int64_t peak = (int64_t)usage->ru_maxrss * 1024;
+    s->used += nanoseconds(usage->ru_utime) + nanoseconds(usage->ru_stime);
+    if (s->how == SUPERVISE_APART && peak > s->peak && exec_small_works())
+        s->peak = peak;
+}
+
 // The next child that ended or stopped: its pid and status. 0: none; -1: there are no children.
 static pid_t next_child(struct supervise *s, int *status)
 {
@@ -119,7 +153,11 @@ static pid_t next_child(struct supervise *s, int *status)
         return result;
     if (info.si_pid == s->child && info.si_code != CLD_STOPPED)
         read_cpu_times(s);
-    return waitpid(info.si_pid, status, WNOHANG | WUNTRACED);
+    struct rusage usage = {0};
+    pid_t got = wait4(info.si_pid, status, WNOHANG | WUNTRACED, &usage);
+    if (got > 0 && !WIFSTOPPED(*status))
+        add_usage(s, &usage);
+    return got;
 }
 
 // Whatever the program does, we do: the shell that started us sees a job that stops.
@@ -154,12 +192,13 @@ static bool is_of_program(const struct supervise *s, pid_t pid)
     return pid == s->child;
 }
 
-// The terminal sends its signals to the program, too, and so does the program to its process group;
-// those that others send are meant for the program.
+// The terminal sends its signals to the program, too, unless it is apart, and so does the program
+// to its process group; those that others send are meant for the program.
 static void pass_on(struct supervise *s, const siginfo_t *info)
 {
-    if (info->si_code != SI_KERNEL && !s->ended && !is_of_program(s, info->si_pid))
-        kill(s->child, info->si_signo);
+    bool apart = s->how == SUPERVISE_APART;
+    if (info->si_code == SI_KERNEL ? apart : !s->ended && !is_of_program(s, info->si_pid))
+        kill(apart ? -s->child : s->child, info->si_signo);
 }
 
 bool supervise_wait(struct supervise *s, int milliseconds)
@@ -176,6 +215,34 @@ bool supervise_wait(struct supervise *s, int milliseconds)
     bool ended = s->ended;
     see_child(s);
     return ended && wants_end;
+}
+
+// Those that left the program's process group are ours once their parents are dead.
+static void kill_children(void)
+{
+    char text[4096];
+    snprintf(text, sizeof text, "/proc/self/task/%d/children", (int)gettid());
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    for (char *at = text, *end; *at; at = *end ? end + 1 : end) {
+        pid_t pid = (pid_t)strtol(at, &end, 10);
+        if (pid > 0 && *end == ' ') // not cut off
+            kill(pid, SIGKILL);
+    }
+}
+
+void supervise_kill(struct supervise *s)
+{
+    enum { ROUNDS = 500, PAUSE_NS = 10000000 };
+    for (int i = 0; i < ROUNDS && (!s->ended || s->orphans); i++) {
+        kill(-s->child, SIGKILL);
+        kill_children();
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        see_child(s);
+    }
 }
 
 int supervise_status(const struct supervise *s)

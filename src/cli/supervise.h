@@ -8,7 +8,14 @@
 
 #include "base/err.h"
 
+enum supervise_how {
+    SUPERVISE_ALIKE,
+    // A process group of its own, without our standard input and output. argv[0] is a path.
+    SUPERVISE_APART,
+};
+
 struct supervise {
+    enum supervise_how how;
     pid_t child;
     int status; // of waitpid, when it has ended
     bool ended;
@@ -16,6 +23,8 @@ struct supervise {
     // CPU seconds when the program ended: its own, and of the children that it waited for.
     double own_cpu, children_cpu;
     bool interrupted;         // the user wants an end
+    int64_t used;             // nanoseconds of CPU time of all processes that have ended
+    int64_t peak;             // apart: bytes of the largest resident set of a process; 0: unknown
     int64_t own_nanos;        // the first of them, to the nanosecond; 0: unknown
     unsigned char saved[256]; // the signal mask that the program gets
 };
@@ -24,11 +33,13 @@ struct supervise {
 void supervise_adopt(void);
 // Starts argv[0] (a path, or a name to be found in PATH) with the environment that prepare sets,
 // which is called in the child. -1 with e filled; *error is then exec's errno or 0.
-int supervise_start(struct supervise *s, char **argv, void (*prepare)(void *), void *context,
-                    int *error, struct err *e);
+int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
+                    void (*prepare)(void *), void *context, int *error, struct err *e);
 // Waits up to a time, less if something happened. True if the user wants an end (an interrupt or
 // a request to terminate) and the program, which is passed all signals, is no more.
 bool supervise_wait(struct supervise *s, int milliseconds);
+// Apart, with orphans adopted: kills the program and everything that it started.
+void supervise_kill(struct supervise *s);
 // The exit status as a shell tells it.
 int supervise_status(const struct supervise *s);
 // Ends the waiting: signals do to us what they do to others.

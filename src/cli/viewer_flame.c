@@ -52,7 +52,7 @@ static struct report_flame *make(struct viewer_query *q, bool all, struct err *e
         .functions = all,
         .reverse = viewer_flag(q, "rev"),
         .base = sides[0],
-        .normalise = q->config.normalize,
+        .normalize = q->config.normalize,
         .max_nodes = REPORT_FLAME_HTML_NODES,
         .by = by_of(q->config.granularity),
     };

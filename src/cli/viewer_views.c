@@ -126,7 +126,7 @@ static void write_changes(struct out *out, const struct diff *d, const char *key
 
 static int top_of_two(struct viewer_query *q, struct err *e)
 {
-    struct diff d = {.normalised = q->config.normalize};
+    struct diff d = {.normalized = q->config.normalize};
     const struct model_profile *both[2] = {q->viewer->sides[0], q->viewer->sides[1]};
     struct diff_sides sides = {both, {1, 1}, 2};
     if (diff_count(&d, &sides, &q->config, q->arena, viewer_note, e))

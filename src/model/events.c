@@ -42,6 +42,11 @@ struct model_events model_events(const struct model_profile *p, uint32_t type)
     return ev;
 }
 
+bool model_is_counted(const struct model_events *ev, const struct model_profile *p)
+{
+    return p->is_weighed || ev->count != MODEL_NONE || ev->period > 0 || ev->is_count;
+}
+
 double model_periods(const struct model_profile *p, size_t sample)
 {
     const int64_t *values = model_values(p, sample);

@@ -18,6 +18,8 @@ struct model_events {
 };
 
 struct model_events model_events(const struct model_profile *p, uint32_t type);
+// Whether the number of events follows from the profile; if not, each sample is taken for one.
+bool model_is_counted(const struct model_events *ev, const struct model_profile *p);
 // What a sample adds to the variance of a sum of values of that type.
 double model_variance(const struct model_events *ev, const struct model_profile *p, size_t sample);
 // The average weight of an event: the variance of the whole profile by its value; 0 without one.

@@ -236,7 +236,7 @@ static struct report_flame *finish(struct flame_growth *g, struct arena *arena, 
     size_t columns = flame_columns(g);
     f->diff = options->base != NULL;
     f->reverse = options->reverse;
-    f->normalise = f->diff && options->normalise;
+    f->normalize = f->diff && options->normalize;
     f->n_columns = (uint32_t)columns;
     f->n_types = g->stacks.n_types;
     f->types = arena_array(arena, f->n_types, sizeof *f->types);
@@ -335,7 +335,7 @@ struct report_flame *report_flame_new(struct arena *arena, const struct model_pr
 
 static double left_scale(const struct report_flame *f)
 {
-    return f->normalise && f->total[0] && f->total[1] ? (double)f->total[1] / (double)f->total[0]
+    return f->normalize && f->total[0] && f->total[1] ? (double)f->total[1] / (double)f->total[0]
                                                       : 1;
 }
 

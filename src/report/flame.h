@@ -15,7 +15,7 @@
 // only what is above zero is drawn, sample by sample, and `negative` says how much was not.
 //
 // A diff has two columns for each sample type: left, the base, and right, the profile. A
-// frame is as wide as both together, so that what vanished remains visible; normalised, the
+// frame is as wide as both together, so that what vanished remains visible; normalized, the
 // left side is first scaled to the total of the right one. Its colour is the change
 // relative to the larger side: green less, red more. Changes within noise are grey.
 #pragma once
@@ -43,7 +43,7 @@ struct report_flame_options {
     bool reverse;                     // from the leaves to their callers
     bool by_module;                   // colour by module even where a name tells its package
     const struct model_profile *base; // for a diff; NULL: none
-    bool normalise;                   // a diff of shares instead of absolute values
+    bool normalize;                   // a diff of shares instead of absolute values
     double event_weights[2]; // of a diff: the average weight of an event; 0: from the profiles
     double min_share;        // 0: what would be 0.1 px of REPORT_FLAME_WIDTH
     uint32_t max_nodes;      // not counting "other"; 0: REPORT_FLAME_HTML_NODES
@@ -91,7 +91,7 @@ struct report_flame_noise {
 
 // Nodes are in depth-first order, the root first; a node's children follow it.
 struct report_flame {
-    bool diff, reverse, normalise;
+    bool diff, reverse, normalize;
 
     uint32_t n_nodes;
     uint32_t *frame, *parent, *depth, *end; // end: the first node after the subtree
@@ -124,7 +124,7 @@ struct report_flame *report_flame_new(struct arena *arena, const struct model_pr
                                       const struct report_flame_options *options, struct err *e);
 
 // The weight of a node in the first type: its total, or both sides of a diff, the left
-// one scaled if the diff is normalised. This is what widths are proportional to.
+// one scaled if the diff is normalized. This is what widths are proportional to.
 double report_flame_weight(const struct report_flame *flame, uint32_t node);
 // -1 (gone) .. 0 (the same) .. 1 (new) in the first type of a diff.
 double report_flame_change(const struct report_flame *flame, uint32_t node);

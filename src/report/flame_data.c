@@ -166,8 +166,8 @@ void report_flame_json(const struct report_flame *f, const struct report_flame_s
     flame_write_json(out, str_from(flame_title(f, style)));
     out_text(out, ",\"subtitle\":");
     flame_write_json(out, str_from(style->subtitle ? style->subtitle : ""));
-    out_printf(out, ",\"diff\":%d,\"reverse\":%d,\"normalise\":%d,\"flip\":%d,\"merged\":%u",
-               f->diff, f->reverse, f->normalise, style->flip, f->merged);
+    out_printf(out, ",\"diff\":%d,\"reverse\":%d,\"normalize\":%d,\"flip\":%d,\"merged\":%u",
+               f->diff, f->reverse, f->normalize, style->flip, f->merged);
     out_text(out, ",\"types\":[");
     for (uint32_t t = 0; t < f->n_types; t++) {
         out_text(out, t ? ",[" : "[");

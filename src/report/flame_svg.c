@@ -196,7 +196,7 @@ static void write_head(struct canvas *c)
         flame_format(f, c->style, f->total[1], text, sizeof text);
         out_text(out, " \xe2\x86\x92 right ");
         flame_write_xml(out, str_from(text));
-        if (f->normalise)
+        if (f->normalize)
             out_text(out, ", left scaled to the total of the right");
     }
     out_printf(out, " \xc2\xb7 %u frames%s</text>\n", f->n_nodes - 1,

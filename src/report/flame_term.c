@@ -215,7 +215,7 @@ static void write_header(struct screen *s)
         out_printf(s->out, ": left %s", value);
         flame_format(f, s->style, f->total[1], value, sizeof value);
         out_printf(s->out, ", right %s; boxes show the change of %s", value,
-                   f->normalise ? "their share" : "their value");
+                   f->normalize ? "their share" : "their value");
     } else {
         out_printf(s->out, ": %s%s", value, f->reverse ? ", from the leaves to their callers" : "");
     }

@@ -46,8 +46,8 @@ static int read_parts(struct call *c, struct str body, struct upload *u, struct 
             path[r->path.n++] = content;
         else if (str_eq(name, STR("reverse")))
             r->reverse = true;
-        else if (str_eq(name, STR("normalise")))
-            r->normalise = true;
+        else if (str_eq(name, STR("normalize")))
+            r->normalize = true;
         else
             return err_set(e, "part \"%.*s\": expected profile, base, type, path or a filter",
                            name.n < 64 ? (int)name.n : 64, name.p);

@@ -137,7 +137,7 @@ int api_draw(struct call *c, const struct model_profile *sides[2], const struct 
         .functions = r->path.n == 0,
         .reverse = r->reverse,
         .base = sides[0],
-        .normalise = r->normalise,
+        .normalize = r->normalize,
         .max_nodes = r->max_nodes > 0 ? (uint32_t)r->max_nodes : 0,
         .by = by,
         .path = r->path.items,

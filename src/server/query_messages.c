@@ -150,7 +150,7 @@ static const struct message_field flame_request_fields[] = {
     ONE(11, "format", NULL, flame_request, format, MESSAGE_STRING, ),
     ONE(12, "title", NULL, flame_request, title, MESSAGE_STRING, ),
     ONE(13, "reverse", NULL, flame_request, reverse, MESSAGE_BOOL, ),
-    ONE(14, "normalise", NULL, flame_request, normalise, MESSAGE_BOOL, ),
+    ONE(14, "normalize", NULL, flame_request, normalize, MESSAGE_BOOL, ),
     ONE(15, "maxNodes", "max_nodes", flame_request, max_nodes, MESSAGE_INT, ),
 };
 const struct message flame_request_message = MESSAGE(struct flame_request, flame_request_fields);

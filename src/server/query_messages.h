@@ -51,7 +51,7 @@ struct flame_request { // kiln's own: see api_flame
     struct str by;            // what a frame is: functions (or empty), files, lines, addresses
     struct str format;        // json (or empty), html, pprof
     struct str title;         // of a page
-    bool reverse, normalise;
+    bool reverse, normalize;
     int64_t max_nodes;
 };
 

@@ -318,16 +318,12 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
         fit->freedom = n < MIN_ROWS ? 4 : prior_freedom(evidence, n, freedom, fit->dispersion);
 }
 
-static void settle_freedom(struct stats_fit *fit)
-{
-    fit->row_freedom = fit->freedom + (double)fit->residual_freedom;
-    fit->critical = stats_t_quantile_two_sided(0.05, fit->row_freedom);
-}
-
 void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_fit *fit)
 {
     size_t k = rows->n_profiles[0] + rows->n_profiles[1];
     *fit = (struct stats_fit){.n_profiles = {rows->n_profiles[0], rows->n_profiles[1]},
+                              // A single row has no rest to be compared with.
+                              .absolute = rows->absolute || rows->n < 2,
                               .scale = 1,
                               .freedom = INFINITY,
                               .profile_totals = arena_array(arena, k + 1, sizeof(double))};
@@ -342,12 +338,11 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
         for (size_t j = 0; j < k; j++)
             fit->profile_totals[j] += cells[j].value;
     }
-    // A single row has no rest to be compared with.
-    if (rows->absolute || rows->n < 2) {
+    if (fit->absolute) {
+        fit->scale = ratio_of((double)rows->n_profiles[0], (double)rows->n_profiles[1]);
         fit->agreed[0] = fit->agreed[1] = INFINITY;
-        fit->sampling_only = true;
-        fit->residual_freedom = 0;
-        settle_freedom(fit);
+        fit->sampling_only = !fit->residual_freedom;
+        fit->row_freedom = INFINITY;
         return;
     }
     struct summary *largest = arena_array(arena, rows->n + 1, sizeof *largest);
@@ -362,21 +357,32 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
         fit_dispersion(&f, rows, arena);
     }
     refine_scale(&f);
-    settle_freedom(fit);
+    fit->row_freedom = fit->freedom + (double)fit->residual_freedom;
+    fit->critical = stats_t_quantile_two_sided(0.05, fit->row_freedom);
 }
 
 // --- tests ---
 
+struct row_noise {
+    double spread, freedom;
+};
+
 // The dispersion of one row: its own residuals and the common value, weighted by their degrees of
-// freedom.
-static double row_spread(const struct stats_fit *fit, const struct stats_cell *cells,
-                         const struct summary *s)
+// freedom. What rows have in common says little about one that varies more than the others would
+// (Phipson and others 2016: robust empirical Bayes): the less likely its residuals are, the less
+// the common value is worth.
+static struct row_noise row_noise(const struct stats_fit *fit, const struct stats_cell *cells,
+                                  const struct summary *s)
 {
-    double common = spread(fit, s);
-    if (!fit->residual_freedom || isinf(fit->freedom))
-        return common;
-    double own = residual_squares(fit, cells, s);
-    return fmax((fit->freedom * common + own) / fit->row_freedom, 1);
+    const double most = 1e4, unlikely = 0.1;
+    double common = spread(fit, s), d = (double)fit->residual_freedom;
+    if (fit->absolute)
+        return (struct row_noise){1, fit->row_freedom};
+    if (!fit->residual_freedom)
+        return (struct row_noise){common, fit->row_freedom};
+    double own = residual_squares(fit, cells, s), prior = fmin(fit->freedom, most);
+    prior *= fmin(stats_f_above(own / d / common, d, prior) / unlikely, 1);
+    return (struct row_noise){fmax((prior * common + own) / (prior + d), 1), prior + d};
 }
 
 // The variance of the mean of one side's profiles, from their differences or from sampling.
@@ -393,22 +399,85 @@ static double mean_variance(const struct stats_cell *cells, size_t n, double spr
     return fmax(sampling / (k * k), between);
 }
 
-static struct stats_change change_of(const struct stats_fit *fit, const struct stats_cell *cells,
-                                     const struct summary *s, double spread, double critical)
+static struct stats_change means_of(const struct stats_cell *cells, const size_t n[2],
+                                    double spread)
 {
-    double k[2] = {fmax((double)fit->n_profiles[0], 1), fmax((double)fit->n_profiles[1], 1)};
-    double variance = mean_variance(cells, fit->n_profiles[0], spread) +
-                      mean_variance(cells + fit->n_profiles[0], fit->n_profiles[1], spread);
-    struct stats_change change = {
-        .before = s->value[0] / k[0],
-        .after = s->value[1] / k[1],
-        .p = 1,
-        .critical = critical,
-    };
-    change.half_width = change.critical * sqrt(variance);
-    for (int side = 0; side < 2; side++)
-        change.deviation[side] = sqrt(s->variance[side] * spread) / k[side];
+    struct stats_change change = {.p = 1};
+    double means[2] = {0};
+    for (int side = 0; side < 2; side++) {
+        change.variance[side] = n[side] ? mean_variance(cells, n[side], spread) : 0;
+        for (size_t i = 0; i < n[side]; i++, cells++)
+            means[side] += cells->value / (double)n[side];
+    }
+    change.before = means[0];
+    change.after = means[1];
     return change;
+}
+
+static void set_interval(struct stats_change *change, double critical)
+{
+    change->critical = critical;
+    change->half_width = critical * sqrt(change->variance[0] + change->variance[1]);
+}
+
+static struct stats_change change_of(const struct stats_fit *fit, const struct stats_cell *cells,
+                                     const struct summary *s, struct row_noise noise)
+{
+    struct stats_change change = means_of(cells, fit->n_profiles, noise.spread);
+    bool usual = noise.freedom >= fit->row_freedom || noise.freedom > 1e3;
+    set_interval(&change, usual ? fit->critical : stats_t_quantile_two_sided(0.05, noise.freedom));
+    for (int side = 0; side < 2; side++)
+        change.deviation[side] =
+            sqrt(s->variance[side] * noise.spread) / fmax((double)fit->n_profiles[side], 1);
+    return change;
+}
+
+// Of the sum of the variances (Welch and Satterthwaite). Where one side has a single profile, both
+// variances are the other side's.
+static double means_freedom(const double variance[2], const size_t n[2])
+{
+    double sum = 0, all = variance[0] + variance[1];
+    if (n[0] < 2 || n[1] < 2)
+        return n[0] > 1 || n[1] > 1 ? (double)(n[0] + n[1]) - 2 : INFINITY;
+    for (int side = 0; side < 2; side++)
+        sum += variance[side] * variance[side] / ((double)n[side] - 1);
+    return sum > 0 ? all * all / sum : INFINITY;
+}
+
+struct stats_change stats_test_means(const struct stats_cell *cells, const size_t n[2])
+{
+    struct stats_change change = means_of(cells, n, 1);
+    for (int side = 0; side < 2; side++)
+        if (n[side] == 1 && n[!side] > 1)
+            change.variance[side] =
+                fmax(change.variance[side], change.variance[!side] * (double)n[!side]);
+    double freedom = means_freedom(change.variance, n), difference = change.after - change.before;
+    double deviation = sqrt(change.variance[0] + change.variance[1]);
+    set_interval(&change, stats_t_quantile_two_sided(0.05, freedom));
+    if (deviation > 0)
+        change.p = stats_t_two_sided(difference / deviation, freedom);
+    else
+        change.p = difference == 0;
+    for (int side = 0; side < 2; side++)
+        change.deviation[side] = sqrt(change.variance[side]);
+    return change;
+}
+
+size_t stats_profiles_needed(const struct stats_change *change, const size_t n_profiles[2],
+                             double distance)
+{
+    const double nine_in_ten = 1.2816; // standard deviations
+    enum { MOST = 10000 };
+    for (size_t n = 2; n <= MOST; n += 1 + n / 100) {
+        double variance[2];
+        for (int side = 0; side < 2; side++)
+            variance[side] = change->variance[side] * (double)n_profiles[side] / (double)n;
+        double critical =
+            stats_t_quantile_two_sided(0.05, means_freedom(variance, (size_t[2]){n, n}));
+        if ((critical + nine_in_ten) * sqrt(variance[0] + variance[1]) < distance)
+            return n;
+    }
+    return SIZE_MAX;
 }
 
 double stats_share_half_width(const struct stats_fit *fit, const struct stats_change *change)
@@ -427,7 +496,7 @@ double stats_share_half_width(const struct stats_fit *fit, const struct stats_ch
 
 // Few events, or nearly all on one side: the normal distribution would be wrong about the tails,
 // which only matter where something seems to have changed.
-static double tail(const struct stats_fit *fit, const struct scaled *e, double shrink)
+static double tail(const struct scaled *e, double shrink, double freedom)
 {
     double n = e->events[0] + e->events[1], expected = fmin(e->expected[0], e->expected[1]);
     double z = (e->events[1] - e->expected[1]) * sqrt(shrink / (n * e->share * (1 - e->share)));
@@ -435,25 +504,29 @@ static double tail(const struct stats_fit *fit, const struct scaled *e, double s
         return stats_normal_two_sided(z);
     if (expected * shrink < 500) {
         double p = stats_binomial_two_sided(e->events[0] * shrink, e->events[1] * shrink, e->share);
-        if (isinf(fit->row_freedom))
+        if (isinf(freedom))
             return p;
         z = stats_normal_quantile_two_sided(p);
     }
-    return stats_t_two_sided(z, fit->row_freedom);
+    return stats_t_two_sided(z, freedom);
 }
 
 struct stats_change stats_test(const struct stats_fit *fit, const struct stats_cell *cells)
 {
     struct summary s = summarize(fit, cells);
-    double dispersed = row_spread(fit, cells, &s);
-    struct stats_change change = change_of(fit, cells, &s, dispersed, fit->critical);
+    struct row_noise noise = row_noise(fit, cells, &s);
+    double dispersed = noise.spread;
+    struct stats_change change =
+        fit->absolute ? stats_test_means(cells, fit->n_profiles) : change_of(fit, cells, &s, noise);
     struct scaled e = scale_events(&s, fit->scale);
     if (!(e.share > 0) || !(e.share < 1) || !(fit->agreed[0] > 0) || !(fit->agreed[1] > 0))
         return change;
     // The scale is an estimate, too: its variance adds to that of the row's own ratio.
     double own = dispersed * (1 / e.expected[0] + 1 / e.expected[1]);
     double shrink = own / (own + 1 / fit->agreed[0] + 1 / fit->agreed[1]) / dispersed;
-    change.p = tail(fit, &e, shrink);
+    double p = tail(&e, shrink, noise.freedom);
+    // Differences between profiles include sampling, but Student's t is wrong about few events.
+    change.p = fit->absolute && fit->residual_freedom ? fmax(p, change.p) : p;
     return change;
 }
 
@@ -467,12 +540,5 @@ struct stats_change stats_test_total(const struct stats_rows *rows, const struct
         for (size_t i = 0; i < rows->n; i++)
             total[j].variance += rows->cells[i * k + j].variance;
     }
-    struct summary s = summarize(fit, total);
-    double freedom = fit->residual_freedom ? (double)fit->residual_freedom : INFINITY;
-    struct stats_change change =
-        change_of(fit, total, &s, 1, stats_t_quantile_two_sided(0.05, freedom));
-    double deviation = change.half_width / change.critical;
-    if (deviation > 0)
-        change.p = stats_t_two_sided((change.after - change.before) / deviation, freedom);
-    return change;
+    return stats_test_means(total, fit->n_profiles);
 }

@@ -27,13 +27,14 @@ struct stats_rows {
     size_t n_profiles[2];
     // n rows of n_profiles[0] + n_profiles[1] cells, the baseline's first.
     const struct stats_cell *cells;
-    // Not relative to the rest: what is measured does not depend on load, like memory in use. Only
-    // sampling is noise then.
+    // Not relative to the rest: what is measured does not depend on load, like memory in use. Noise
+    // is then that of sampling and the differences between profiles of one side.
     bool absolute;
 };
 
 struct stats_fit {
     size_t n_profiles[2];
+    bool absolute;
     double scale;     // of unchanged rows: sum of the comparison's values / the baseline's
     double agreed[2]; // effective events of the rows that agree on the scale, by side
     // Variance between profiles beyond sampling, as a squared coefficient of variation.
@@ -58,6 +59,7 @@ struct stats_change {
     double before, after; // per profile
     double half_width;    // of the 95 % interval of after - before
     double p;             // of the hypothesis that the row changed as much as the rest
+    double variance[2];   // of before and after, with the differences between profiles
     // Of before and after as shares of their totals: the standard deviations without differences in
     // load, and how many of them make a 95 % interval.
     double deviation[2], critical;
@@ -71,6 +73,16 @@ struct stats_change stats_test(const struct stats_fit *fit, const struct stats_c
 
 // The half width of the 95 % interval of after - ratio * before, where ratio is that of the totals.
 double stats_share_half_width(const struct stats_fit *fit, const struct stats_change *change);
+
+// The change of a mean, by Welch's test: sides may differ in numbers of profiles and in variance.
+// The variance of a side with one profile is that of the other side, or of sampling if both have
+// one. The cells are laid out as in struct stats_rows.
+struct stats_change stats_test_means(const struct stats_cell *cells, const size_t n_profiles[2]);
+
+// The profiles per side with which the interval of such a change would, nine times in ten, leave
+// out a value that is this far from the true change. SIZE_MAX: no number up to 10,000.
+size_t stats_profiles_needed(const struct stats_change *change, const size_t n_profiles[2],
+                             double distance);
 
 // The change of the total. Without several profiles per side its variance is that of sampling.
 struct stats_change stats_test_total(const struct stats_rows *rows, const struct stats_fit *fit,

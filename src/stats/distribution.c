@@ -89,6 +89,11 @@ double stats_t_two_sided(double t, double freedom)
     return stats_beta(freedom / 2, 0.5, freedom / (freedom + t * t));
 }
 
+double stats_f_above(double f, double above, double below)
+{
+    return f > 0 ? stats_beta(below / 2, above / 2, below / (below + above * f)) : 1;
+}
+
 double stats_t_quantile_two_sided(double p, double freedom)
 {
     if (!(p < 1))

@@ -10,6 +10,9 @@ double stats_t_two_sided(double t, double freedom);
 // The t with that two-sided probability.
 double stats_t_quantile_two_sided(double p, double freedom);
 
+// P(F > f) of Fisher's F, the ratio of two mean squares with these degrees of freedom.
+double stats_f_above(double f, double above, double below);
+
 // The regularized incomplete beta function I_x(a, b), a and b > 0, x in [0, 1].
 double stats_beta(double a, double b, double x);
 

@@ -125,10 +125,7 @@ void stats_functions_add(struct stats_functions *f, size_t profile, const uint32
     if (!n)
         return;
     arena_spend(f->arena, n);
-    if (f->groups)
-        group_sample(f, profile, rows, n, cell);
-    else
-        count_sample(f, profile, rows, n, cell);
+    f->take(f, profile, rows, n, cell);
 }
 
 // --- culprits ---
@@ -163,7 +160,7 @@ static double change_of_self_or_total(const struct stats_functions *f, uint32_t 
 }
 
 // Whether the row's change remains without the stacks of culprits; the largest of those if not.
-static void blame(struct stats_functions *f, uint32_t row, double cutoff)
+static void blame(struct stats_functions *f, uint32_t row)
 {
     size_t k = profiles_of(f);
     struct stats_cell *rest = arena_array(f->arena, k + 1, sizeof *rest);
@@ -182,7 +179,7 @@ static void blame(struct stats_functions *f, uint32_t row, double cutoff)
         }
     }
     struct stats_measure *total = &f->rows[row].total;
-    if (largest != UINT32_MAX && stats_test(&f->fit, rest).p > cutoff) {
+    if (largest != UINT32_MAX && stats_test(&f->fit, rest).p > f->cutoff) {
         // A function whose own code changed explains its own total.
         total->mark = largest == row ? STATS_CHANGED : STATS_CALLEE;
         total->because = largest;
@@ -194,7 +191,7 @@ static void blame(struct stats_functions *f, uint32_t row, double cutoff)
 }
 
 // The most specific first: a caller has at least the stacks of its callee.
-static void find_culprits(struct stats_functions *f, double cutoff)
+static void find_culprits(struct stats_functions *f)
 {
     uint32_t *order = arena_array(f->arena, f->n + 1, sizeof *order), n = 0;
     for (uint32_t i = 0; i < f->n; i++)
@@ -205,10 +202,11 @@ static void find_culprits(struct stats_functions *f, double cutoff)
     f->groups = arena_alloc(f->arena, sizeof *f->groups);
     f->groups->buffer = arena_array(f->arena, f->n + 1, sizeof *f->groups->buffer);
     hash_init(&f->groups->index, f->arena, 256);
+    f->take = group_sample;
     f->each(f->context, f);
     sort_items_by(f->arena, order, n, sizeof *order, by_size, f);
     for (uint32_t i = 0; i < n; i++)
-        blame(f, order[i], cutoff);
+        blame(f, order[i]);
 }
 
 // --- tests ---
@@ -221,11 +219,10 @@ static bool equal_cells(const struct stats_cell *a, const struct stats_cell *b, 
     return true;
 }
 
-// Returns the largest p-value that is rejected.
-static double mark_rows(struct stats_functions *f, double level)
+static void mark_rows(struct stats_functions *f, double level)
 {
     size_t k = profiles_of(f), n = 0;
-    double *p = arena_array(f->arena, 2 * f->n + 1, sizeof *p), cutoff = 0;
+    double *p = arena_array(f->arena, 2 * f->n + 1, sizeof *p);
     struct stats_measure **measures = arena_array(f->arena, 2 * f->n + 1, sizeof *measures);
     for (size_t i = 0; i < f->n; i++) {
         struct stats_function *row = &f->rows[i];
@@ -248,12 +245,11 @@ static double mark_rows(struct stats_functions *f, double level)
         if (p[i] > level)
             continue;
         measures[i]->mark = STATS_CHANGED;
-        cutoff = fmax(cutoff, measures[i]->change.p);
+        f->cutoff = fmax(f->cutoff, measures[i]->change.p);
     }
     for (size_t i = 0; i < f->n; i++)
         if (equal_cells(f->self + i * k, f->sums + i * k, k))
             f->rows[i].total = f->rows[i].self;
-    return cutoff;
 }
 
 void stats_functions_compare(struct stats_functions *f, double level)
@@ -262,7 +258,7 @@ void stats_functions_compare(struct stats_functions *f, double level)
     f->self = arena_array(f->arena, f->n * k + 1, sizeof *f->self);
     f->sums = arena_array(f->arena, f->n * k + 1, sizeof *f->sums);
     f->seen = arena_array(f->arena, f->n + 1, sizeof *f->seen);
-    f->groups = NULL;
+    f->take = count_sample;
     f->each(f->context, f);
     struct stats_rows rows = {.n = f->n,
                               .n_profiles = {f->n_profiles[0], f->n_profiles[1]},
@@ -271,5 +267,6 @@ void stats_functions_compare(struct stats_functions *f, double level)
     stats_fit(&rows, f->arena, &f->fit);
     f->total = stats_test_total(&rows, &f->fit, f->arena);
     f->total_changed = f->total.p <= level;
-    find_culprits(f, mark_rows(f, level));
+    mark_rows(f, level);
+    find_culprits(f);
 }

@@ -45,10 +45,14 @@ struct stats_functions {
     void *context;
 
     // Private.
+    void (*take)(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
+                 struct stats_cell cell);
+    double cutoff; // the largest p-value that is marked
     struct hash_table index;
     struct stats_cell *self, *sums; // n rows of a cell per profile
     size_t *seen, n_seen;
     struct stats_groups *groups;
+    void *shifts; // of stats/shifts.c
 };
 
 // each and context are the caller's to set. Everything lives in arena, which the caller has under

@@ -272,7 +272,7 @@ int main(int argc, char **argv)
          style);
     style.subtitle = "before.pb.gz \xe2\x86\x92 after.pb.gz";
     both(argv[1], "diff", arena, now,
-         (struct report_flame_options){.type = 1, .base = before, .normalise = true}, style);
+         (struct report_flame_options){.type = 1, .base = before, .normalize = true}, style);
     both(argv[1], "hostile", arena, hostile(arena), (struct report_flame_options){0},
          (struct report_flame_style){.title = "</title><script>window.hacked=1</script>"});
     both(argv[1], "large", arena, large(arena),

@@ -492,8 +492,8 @@ if (ports.live) {
   const kinds = await page.evaluate(() => Object.fromEntries([...document.querySelectorAll(".rows tbody tr")].map((r) => [r.cells[0].textContent, r.cells[3].className])));
   check(kinds.json_encode?.includes("more") && kinds.idle?.includes("less") && kinds.walk?.includes("pale"), "diff: more, less, and noise is pale", JSON.stringify(kinds));
   await shot(page, "web-diff");
-  await option(page, "Normalised");
-  check(param(page, "norm") === "t" && (await page.textContent(".legend")).includes("change of the share"), "diff: normalised");
+  await option(page, "Normalized");
+  check(param(page, "norm") === "t" && (await page.textContent(".legend")).includes("change of the share"), "diff: normalized");
   await option(page, "Blue instead of green");
   equal(param(page, "cb"), "1", "diff: for colour-blind eyes");
   await shot(page, "web-diff-blue");

@@ -16,11 +16,14 @@
 
 struct simulation {
     size_t rows, profiles[2];
-    double events;        // per profile
-    double weight;        // of an event
-    double scale;         // of the comparison
-    double cv;            // of rows between profiles
-    double load;          // the same of whole profiles
+    double events;   // per profile
+    double weight;   // of an event
+    double scale;    // of the comparison
+    double cv;       // of rows between profiles
+    size_t noisy;    // rows at the start that vary more
+    double noisy_cv; // so much
+    double load;     // the same of whole profiles
+    bool absolute;
     double share, effect; // of the row that changes
     int pairs;
 };
@@ -85,7 +88,8 @@ static struct stats_cell *draw(const struct simulation *s)
         loads[j] = spread_by(s->load) * (j < s->profiles[0] ? 1 : s->scale);
     for (size_t i = 0; i < s->rows; i++)
         for (size_t j = 0; j < k; j++) {
-            double mean = s->events * shares[i] * loads[j] * spread_by(s->cv);
+            double mean =
+                s->events * shares[i] * loads[j] * spread_by(i < s->noisy ? s->noisy_cv : s->cv);
             if (i == 0 && j >= s->profiles[0])
                 mean *= 1 + s->effect;
             double value = poisson(mean) * s->weight;
@@ -116,8 +120,10 @@ static struct outcome simulate(struct simulation s)
     for (int pair = 0; pair < s.pairs; pair++) {
         struct arena *arena = arena_new((size_t)1 << 30);
         struct stats_cell *cells = draw(&s);
-        struct stats_rows rows = {
-            .n = s.rows, .n_profiles = {s.profiles[0], s.profiles[1]}, .cells = cells};
+        struct stats_rows rows = {.n = s.rows,
+                                  .n_profiles = {s.profiles[0], s.profiles[1]},
+                                  .cells = cells,
+                                  .absolute = s.absolute};
         struct stats_fit fit;
         double *p = calloc(s.rows, sizeof *p);
         stats_fit(&rows, arena, &fit);
@@ -197,6 +203,119 @@ static void several_profiles_per_side(void **state)
     assert_quiet(s);
 }
 
+// Caches, allocators and collectors differ from run to run, most other functions do not.
+static void few_noisy_rows(void **state)
+{
+    struct simulation s = {.rows = 60,
+                           .profiles = {6, 6},
+                           .events = 60000,
+                           .cv = 0.005,
+                           .noisy = 5,
+                           .noisy_cv = 0.2,
+                           .pairs = 150};
+    assert_quiet(s);
+    s.noisy = 10;
+    s.noisy_cv = 0.1;
+    assert_quiet(s);
+    s.profiles[0] = s.profiles[1] = 3;
+    s.noisy = 1;
+    s.noisy_cv = 0.5;
+    assert_quiet(s);
+}
+
+// Memory in use: runs differ by more than sampling, and may differ in number.
+static void absolute_rows(void **state)
+{
+    struct simulation s = {
+        .rows = 60, .profiles = {6, 6}, .events = 1e6, .cv = 0.05, .absolute = true, .pairs = 150};
+    assert_quiet(s);
+    s.profiles[1] = 2;
+    assert_quiet(s);
+    s = (struct simulation){
+        .rows = 60, .profiles = {10, 4}, .events = 300, .absolute = true, .pairs = 150};
+    assert_quiet(s);
+    s = (struct simulation){.rows = 60,
+                            .profiles = {10, 10},
+                            .events = 1e6,
+                            .cv = 0.02,
+                            .absolute = true,
+                            .share = 0.05,
+                            .effect = 0.2,
+                            .pairs = 60};
+    assert_true(simulate(s).power > 0.95);
+}
+
+// What nothing samples and no run changes: any difference is one.
+static void exact_values(void **state)
+{
+    struct stats_cell cells[8] = {{500, 0}, {500, 0}, {520, 0}, {520, 0},
+                                  {70, 0},  {70, 0},  {70, 0},  {70, 0}};
+    struct arena *arena = arena_new(1 << 20);
+    struct stats_rows rows = {.n = 2, .n_profiles = {2, 2}, .cells = cells, .absolute = true};
+    struct stats_fit fit;
+    stats_fit(&rows, arena, &fit);
+    assert_true(stats_test(&fit, cells).p == 0 && stats_test(&fit, cells + 4).p == 1);
+    assert_true(stats_test(&fit, cells).half_width == 0);
+    arena_free(arena);
+}
+
+// Runs whose mean and standard deviation are known, on both sides.
+static struct stats_change draw_means(const size_t n[2], const double mean[2],
+                                      const double deviation[2])
+{
+    struct stats_cell cells[64] = {{0}};
+    for (size_t i = 0; i < n[0] + n[1]; i++) {
+        int side = i >= n[0];
+        cells[i].value = mean[side] + deviation[side] * normal();
+    }
+    return stats_test_means(cells, n);
+}
+
+// How often the interval of the change has the true one.
+static double coverage(const size_t n[2], const double deviation[2])
+{
+    const double mean[2] = {1000, 1000};
+    int held = 0, pairs = 4000;
+    for (int i = 0; i < pairs; i++) {
+        struct stats_change c = draw_means(n, mean, deviation);
+        held += fabs(c.after - c.before) <= c.half_width;
+    }
+    return (double)held / pairs;
+}
+
+static void unequal_sides(void **state)
+{
+    const struct {
+        size_t n[2];
+        double deviation[2];
+    } cases[] = {
+        {{10, 10}, {10, 10}}, {{30, 3}, {5, 50}}, {{3, 30}, {50, 5}},
+        {{30, 3}, {50, 5}},   {{20, 2}, {1, 30}}, {{1, 20}, {10, 10}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double held = coverage(cases[i].n, cases[i].deviation);
+        printf("%zu and %zu runs: %.3f of intervals hold\n", cases[i].n[0], cases[i].n[1], held);
+        assert_true(held > 0.935 && held < 0.995);
+    }
+}
+
+// As many profiles as are said to decide do so.
+static void enough_profiles(void **state)
+{
+    const double deviation[2] = {30, 30}, mean[2] = {1000, 1080};
+    struct stats_change pilot = {.variance = {900. / 4, 900. / 4}};
+    size_t n = stats_profiles_needed(&pilot, (size_t[2]){4, 4}, 50);
+    assert_true(n > 4 && n < 20);
+    int decided = 0, pairs = 1000;
+    for (int i = 0; i < pairs; i++) {
+        struct stats_change c = draw_means((size_t[2]){n, n}, mean, deviation);
+        decided += c.after - c.before - c.half_width > 30; // the budget; 50 less than the change
+    }
+    printf("%zu profiles per side decide %.3f\n", n, (double)decided / pairs);
+    assert_true(decided > 0.87 * pairs && decided < 0.97 * pairs);
+    assert_true(stats_profiles_needed(&pilot, (size_t[2]){4, 4}, 0) == SIZE_MAX);
+}
+
 // At least 0.8 of the best possible power where that is more than chance, with three standard
 // errors of the simulation.
 static void power(void **state)
@@ -239,8 +358,15 @@ static void nothing_to_compare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_profile_per_side),      cmocka_unit_test(other_loads_and_machines),
-        cmocka_unit_test(several_profiles_per_side), cmocka_unit_test(power),
+        cmocka_unit_test(one_profile_per_side),
+        cmocka_unit_test(other_loads_and_machines),
+        cmocka_unit_test(several_profiles_per_side),
+        cmocka_unit_test(absolute_rows),
+        cmocka_unit_test(few_noisy_rows),
+        cmocka_unit_test(exact_values),
+        cmocka_unit_test(unequal_sides),
+        cmocka_unit_test(enough_profiles),
+        cmocka_unit_test(power),
         cmocka_unit_test(nothing_to_compare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

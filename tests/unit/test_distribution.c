@@ -22,6 +22,8 @@ static void values_of_tables(void **state)
     near(stats_t_two_sided(2.228138852, 10), 0.05, 1e-8);
     near(stats_t_two_sided(63.65674116, 1), 0.01, 1e-8);
     near(stats_t_two_sided(3, INFINITY), stats_normal_two_sided(3), 1e-12);
+    near(stats_f_above(3.325834530, 5, 10), 0.05, 1e-8);
+    near(stats_f_above(18.51282051, 1, 2), 0.05, 1e-8);
     near(stats_beta(2, 3, 0.4), 0.5248, 1e-12);
     near(stats_beta(0.5, 0.5, 0.25), 1. / 3, 1e-12);
     near(stats_beta(5000, 5000, 0.5), 0.5, 1e-9);

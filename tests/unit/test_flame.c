@@ -350,7 +350,7 @@ static void a_diff_has_left_and_right(void **state)
     assert_int_equal(flame_colour(f, 2), 0);
     assert_int_equal(flame_colour(f, 3), 8);
 
-    options.normalise = true;
+    options.normalize = true;
     f = make(new.p, options);
     assert_true(report_flame_weight(f, 4) == 120 && report_flame_change(f, 4) == 0);
     assert_int_equal(flame_colour(f, 4), 4);

@@ -14,7 +14,7 @@ export interface FlameData {
   title: string;
   diff: number;
   reverse: number;
-  normalise: number;
+  normalize: number;
   merged: number;
   types: [type: string, unit: string, negative: number][];
   names: string[];
@@ -68,7 +68,7 @@ export interface FlameHooks {
 export interface FlameState {
   tree: Tree;
   type: number;
-  normalise: boolean;
+  normalize: boolean;
   byModule: boolean;
   blue: boolean;
   flip: boolean;
@@ -135,7 +135,7 @@ export const formatValue = core.formatValue as (value: number, unit: string) => 
 export const formatPercent = core.formatPercent as (share: number) => string;
 export const signed = core.signed as (value: number, text: string) => string;
 export const halfWidth = core.halfWidth as unknown as
-  (values: [number, number], totals: [number, number], noise: Noise, normalise: boolean) => number;
+  (values: [number, number], totals: [number, number], noise: Noise, normalize: boolean) => number;
 export const markChanges = core.markChanges as unknown as (left: ArrayLike<number>, right: ArrayLike<number>, n: number, noise: Noise) => Uint8Array;
 export const flameGraph = graph.flameGraph as unknown as Make;
 export const copyText = graph.copyText as (text: string) => void;

@@ -65,7 +65,7 @@ export function FlameGraph(props: FlameProps) {
   useEffect(() => {
     if (shown.current === props.tree) return;
     shown.current = props.tree;
-    flame.current!.state.normalise = Boolean(props.tree.data.normalise);
+    flame.current!.state.normalize = Boolean(props.tree.data.normalize);
     flame.current!.setTree(props.tree, find(props.zoom));
   }, [props.tree]);
   useEffect(() => {

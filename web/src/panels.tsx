@@ -36,7 +36,7 @@ export function ViewPanel({ params, view }: { params: Params; view: string }) {
   return (
     <div class="options">
       {flame && <FlameChecks params={params} diff={Boolean(meta.diff)} />}
-      {Boolean(meta.diff) && <Check label="Normalised: compare shares" hint="(n)" on={Boolean(params.norm)} set={switchTo("norm", "t")} />}
+      {Boolean(meta.diff) && <Check label="Normalized: compare shares" hint="(n)" on={Boolean(params.norm)} set={switchTo("norm", "t")} />}
       {view === "top" && !meta.diff && meta.types.length > 1 && <AllTypes params={params} />}
       {view === "graph" && (
         <>

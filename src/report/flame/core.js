@@ -73,12 +73,12 @@ export function reader(bytes) {
 }
 
 // Half the width of the 95 % interval of a change, from the average weight of an event on each side;
-// normalised, in units of the right one.
-export function halfWidth(values, totals, noise, normalise) {
+// normalized, in units of the right one.
+export function halfWidth(values, totals, noise, normalize) {
   const spread = (i) => {
     const [value, all, weight] = [values[i], totals[i], noise[i]];
     const sampled = value * weight + noise[3] * value * value;
-    return !normalise || !all ? sampled : (sampled * (1 - value / all) * totals[1] * totals[1]) / (all * all);
+    return !normalize || !all ? sampled : (sampled * (1 - value / all) * totals[1] * totals[1]) / (all * all);
   };
   return 1.96 * Math.sqrt(Math.max(0, spread(0) + spread(1)));
 }
@@ -128,14 +128,14 @@ export function markChanges(left, right, n, noise) {
 
 // Widths and positions as shares of the root, for one sample type. byModule: what colours tell.
 
-export function measure(tree, type, normalise, byModule = false) {
+export function measure(tree, type, normalize, byModule = false) {
   const { n, data } = tree;
   const w = new Float64Array(n);
   const x = new Float64Array(n);
   const first = data.diff ? 2 * type : type;
   const left = tree.total[first];
   const right = data.diff ? tree.total[first + 1] : null;
-  const scale = right && normalise && left[0] && right[0] ? right[0] / left[0] : 1;
+  const scale = right && normalize && left[0] && right[0] ? right[0] / left[0] : 1;
   const weight = right ? (i) => left[i] * scale + right[i] : (i) => left[i];
   const all = weight(0) || 1;
   const used = new Float64Array(n);
@@ -151,10 +151,10 @@ export function measure(tree, type, normalise, byModule = false) {
     const r = right[i];
     return l || r ? (r - l) / Math.max(l, r) : 0;
   };
-  const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change, normalise };
+  const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change, normalize };
   const noise = right && data.noise && data.noise[type];
   const marks = noise && markChanges(left, right, n, noise);
-  sizes.noise = (i) => (noise ? halfWidth([left[i], right[i]], [left[0], right[0]], noise, normalise) : 0);
+  sizes.noise = (i) => (noise ? halfWidth([left[i], right[i]], [left[0], right[0]], noise, normalize) : 0);
   sizes.isNoise = (i) => Boolean(marks && !marks[i]);
   sizes.byModule = byModule;
   sizes.colour = new Uint8Array(n);

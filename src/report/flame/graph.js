@@ -34,7 +34,7 @@ export function flameGraph(parts, data, hooks = {}) {
     tree,
     sizes: null,
     type: 0,
-    normalise: Boolean(tree.data.normalise),
+    normalize: Boolean(tree.data.normalize),
     byModule: false,
     blue: false,
     flip: Boolean(tree.data.flip),
@@ -47,7 +47,7 @@ export function flameGraph(parts, data, hooks = {}) {
     text: "", // what was searched for
     picked: -1, // the frame that was picked in the table
   };
-  state.sizes = measure(tree, state.type, state.normalise);
+  state.sizes = measure(tree, state.type, state.normalize);
   const graph = canvasGraph(parts.canvas, parts.scroll, parts.space, state);
 
   // Zoom: the view glides to the frame unless the system asks for stillness.
@@ -166,11 +166,11 @@ export function flameGraph(parts, data, hooks = {}) {
       legend.append(ramp);
       const noise = t.data.noise?.[sizes.type];
       if (noise) {
-        const factor = noise[2] * (state.normalise ? sizes.left[0] / sizes.right[0] : 1);
+        const factor = noise[2] * (state.normalize ? sizes.left[0] / sizes.right[0] : 1);
         legend.append(element("span", "gray: within noise", "key"));
         if (Math.abs(Math.log(factor)) > 0.05) legend.append(element("span", `most functions changed by a factor of ${factor.toPrecision(2)}; others are colored`, "key"));
       }
-      legend.append(element("span", state.normalise
+      legend.append(element("span", state.normalize
         ? "change of the share; the left side is scaled to the total of the right"
         : "change of the value", "key"));
     } else {
@@ -297,7 +297,7 @@ export function flameGraph(parts, data, hooks = {}) {
 
   // Other data, widths or colours.
   function refresh() {
-    state.sizes = measure(state.tree, state.type, state.normalise, state.byModule);
+    state.sizes = measure(state.tree, state.type, state.normalize, state.byModule);
     if (!state.sizes.w[state.zoom]) state.zoom = 0;
     state.view = { from: state.sizes.x[state.zoom], width: state.sizes.w[state.zoom] || 1 };
     showLegend();

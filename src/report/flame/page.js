@@ -87,10 +87,10 @@ function toggleTable() {
   flame.resize();
 }
 
-function normalise() {
+function normalize() {
   if (!data.diff) return;
-  flame.set({ normalise: !state.normalise });
-  press("normal", state.normalise);
+  flame.set({ normalize: !state.normalize });
+  press("normal", state.normalize);
   table.fill();
 }
 
@@ -128,7 +128,7 @@ function onKey(event) {
     "/": () => byId("find").select(),
     t: toggleTable,
     f: flip,
-    n: normalise,
+    n: normalize,
     d: () => byId("theme").click(),
     "?": () => byId("keys").showModal(),
   };
@@ -155,7 +155,7 @@ byId("type").onchange = (event) => {
   table.fill();
 };
 byId("normal").hidden = byId("blue").hidden = !data.diff;
-byId("normal").onclick = normalise;
+byId("normal").onclick = normalize;
 byId("blue").onclick = () => {
   flame.set({ blue: !state.blue });
   press("blue", state.blue);
@@ -172,7 +172,7 @@ byId("theme").onclick = () => setTheme(theme === "dark" ? "light" : "dark");
 byId("help").onclick = () => byId("keys").showModal();
 night.addEventListener("change", () => setTheme(night.matches ? "dark" : "light"));
 document.addEventListener("keydown", onKey);
-press("normal", state.normalise);
+press("normal", state.normalize);
 press("flip", state.flip);
 showAbout();
 setTheme(night.matches ? "dark" : "light");

@@ -9,7 +9,7 @@ const quote = (text: string) => (/^[\w@%+=:,./-]+$/.test(text) ? text : "'" + te
 // The command that shows what a view shows, with its options; in Peek what is looked for comes first.
 function shown(params: Params, view: string, diff: boolean): string[] {
   const filters = FILTERS.filter(([key]) => params[key]).map(([key, option]) => `--${option}=${params[key]}`);
-  if (diff) return ["diff", ...(params.abs ? [] : ["--normalise"]), ...filters];
+  if (diff) return ["diff", ...(params.abs ? [] : ["--normalize"]), ...filters];
   if (view === "peek") return ["peek", params.f || ".", ...filters];
   if (view === "graph") return ["tree", ...filters];
   if (view === "flame") return ["flame", ...(params.rev ? ["--reverse"] : []), ...filters];

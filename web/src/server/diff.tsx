@@ -18,7 +18,7 @@ export function DiffPage(props: PageProps) {
   const left = useSelection(params, tick, "left_");
   const right = useSelection(params, tick);
   const type = right.type ?? left.type;
-  const normalise = !params.abs;
+  const normalize = !params.abs;
   const shape = shapeOf(params, tools.view);
   const key = type && left.selector && right.selector
     ? [type.ID, JSON.stringify(shape), ...[left, right].flatMap((s) => [s.selector, s.range.start, s.range.end])].join("\n") : null;
@@ -28,8 +28,8 @@ export function DiffPage(props: PageProps) {
   });
   const tree = useMemo(() => {
     const made = loaded?.drawn.tree;
-    return made ? { ...made, data: { ...made.data, normalise: normalise ? 1 : 0 } } : null;
-  }, [loaded, normalise]);
+    return made ? { ...made, data: { ...made.data, normalize: normalize ? 1 : 0 } } : null;
+  }, [loaded, normalize]);
 
   const [l, r] = tree ? [tree.total[0][0], tree.total[1][0]] : [0, 0];
   return (
@@ -43,7 +43,7 @@ export function DiffPage(props: PageProps) {
         <SelectorBar selection={right} title="Right" onRange={again}><Refresh params={params} again={again} /></SelectorBar>
         {!(right.empty && left.empty) && <Overview left={left} right={right} tick={tick} theme={theme} />}
         <div class="bar">
-          <Check label="Compare shares" on={normalise} set={(on) => go({ abs: on ? "" : "1" })} />
+          <Check label="Compare shares" on={normalize} set={(on) => go({ abs: on ? "" : "1" })} />
           <Check label="Blue instead of green" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />
         </div>
       </>}>

@@ -62,8 +62,8 @@ export function FilesPage(props: PageProps) {
     const read = (path?: string[]) => send("api/v1/flame", readDrawn, form(files, type, shape, path));
     return { drawn: await read(), open: read };
   });
-  const normalise = !params.abs;
-  const tree = useMemo(() => loaded && { ...loaded.drawn.tree, data: { ...loaded.drawn.tree.data, normalise: normalise ? 1 : 0 } }, [loaded, normalise]);
+  const normalize = !params.abs;
+  const tree = useMemo(() => loaded && { ...loaded.drawn.tree, data: { ...loaded.drawn.tree.data, normalize: normalize ? 1 : 0 } }, [loaded, normalize]);
   const shown = key && tree && (isFiltered(shape) || tree.total[0][0] || (tree.data.diff && tree.total[1][0])) ? tree : null;
   const types = loaded?.drawn.types ?? [];
   const [name, unit] = types[loaded?.drawn.type ?? 0] ?? ["", ""];
@@ -75,7 +75,7 @@ export function FilesPage(props: PageProps) {
     <Shell page="files" props={props} tools={shown ? tools : undefined} types={types.length}
       exports={shown ? {
         title, command: fileCommand(params, tools.view, type, chosen.map((f) => f.name)),
-        file: (format) => send("api/v1/flame", (answer) => answer.blob(), form(files, type, { ...shape, format, title, normalise })),
+        file: (format) => send("api/v1/flame", (answer) => answer.blob(), form(files, type, { ...shape, format, title, normalize })),
       } : undefined}
       about={shown && (shown.data.diff
         ? <>{name} <b>{formatValue(l, unit)} → {formatValue(r, unit)}</b>{l > 0 && ` (${signed(r - l, formatPercent(Math.abs(r - l) / l))})`}</>
@@ -90,7 +90,7 @@ export function FilesPage(props: PageProps) {
             </select>
           )}
           {shown && Boolean(shown.data.diff) && <>
-            <Check label="Compare shares" on={normalise} set={(on) => go({ abs: on ? "" : "1" })} />
+            <Check label="Compare shares" on={normalize} set={(on) => go({ abs: on ? "" : "1" })} />
             <Check label="Blue instead of green" on={Boolean(params.cb)} set={(on) => go({ cb: on ? "1" : "" })} />
           </>}
         </div>

@@ -39,7 +39,7 @@ export function exportsOf(selections: Selection[], params: Params, view: string)
   const title = `${left ? `${name(left)} \u2192 ` : ""}${name(right)} ${type.sampleType}`;
   return {
     title, command: queryCommand(params, view, right, left),
-    file: (format) => fileOf(type, selections, shapeOf(params, view), format, { title, normalise: !params.abs }),
+    file: (format) => fileOf(type, selections, shapeOf(params, view), format, { title, normalize: !params.abs }),
   };
 }
 

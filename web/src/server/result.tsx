@@ -21,15 +21,15 @@ function topOf(tree: Tree, all: boolean): Top {
   for (let f = 2; f < count; f++) if (shown.some((c) => total[c][f] || self[c][f])) rows.push(f);
   const names = rows.map((f) => data.names[f]);
   if (data.diff) {
-    // Normalised, the left side is scaled to the total of the right one, as the flame graph does it.
+    // Normalized, the left side is scaled to the total of the right one, as the flame graph does it.
     const [l, r] = [tree.total[0][0], tree.total[1][0]];
-    const scale = data.normalise && l && r ? r / l : 1;
+    const scale = data.normalize && l && r ? r / l : 1;
     const noise = data.noise[0];
     const side = (of: Float64Array[]) => {
       const [left, right] = of.slice(0, 2).map((values) => rows.map((f) => values[f]));
       const marks = noise && markChanges(left, right, rows.length, noise);
       return rows.map((_, i): [number, number, number, number] => {
-        const half = noise ? halfWidth([left[i], right[i]], [l, r], noise, Boolean(data.normalise)) : 0;
+        const half = noise ? halfWidth([left[i], right[i]], [l, r], noise, Boolean(data.normalize)) : 0;
         const before = Math.round(left[i] * scale);
         return [before, right[i], half, marks ? marks[i] : Number(before !== right[i])];
       });

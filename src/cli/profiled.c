@@ -1,0 +1,175 @@
+#include "cli/profiled.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { PATIENCE = 20 }; // looks at orphans whose journals may be about to appear
+
+struct profiled profiled_default(void)
+{
+    return (struct profiled){.listen = "",
+                             .push = "",
+                             .app = "",
+                             .tags = "",
+                             .clock = "",
+                             .heap_interval = "",
+                             .depth = 500,
+                             .patience = PATIENCE};
+}
+
+// --- libraries ---
+
+// Beside the command: in the build tree, or where it was installed.
+static int find_library(char *path, size_t size, struct err *e)
+{
+    static const char *const places[] = {"libkiln.so", "src/agent/libkiln.so", "../lib/libkiln.so",
+                                         "../lib/x86_64-linux-gnu/libkiln.so",
+                                         "../lib/aarch64-linux-gnu/libkiln.so"};
+    const char *given = getenv("KILN_LIBRARY");
+    if (given && *given) {
+        snprintf(path, size, "%s", given);
+        return access(path, R_OK) ? err_set(e, "KILN_LIBRARY: %s: %s", path, strerror(errno)) : 0;
+    }
+    char self[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[n > 0 ? n : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+        snprintf(path, size, "%.*s/%s", (int)(slash - self), self, places[i]);
+        if (access(path, R_OK) == 0)
+            return 0;
+    }
+    return err_set(e, "libkiln.so is not beside the kiln command; set KILN_LIBRARY to its path");
+}
+
+static int find_malloc_library(struct profiled *p, struct err *e)
+{
+    const char *slash = strrchr(p->library, '/');
+    int n = slash ? (int)(slash - p->library) + 1 : 0;
+    snprintf(p->malloc_library, sizeof p->malloc_library, "%.*slibkiln_malloc.so", n, p->library);
+    return access(p->malloc_library, R_OK) ? err_set(e, "%s: %s; it must be beside libkiln.so",
+                                                     p->malloc_library, strerror(errno))
+                                           : 0;
+}
+
+// The loader would take it for two.
+static int check_library(const char *path, struct err *e)
+{
+    return strpbrk(path, " :") ? err_set(e,
+                                         "%s: the loader preloads no library whose path has a "
+                                         "space or a colon; set KILN_LIBRARY to another place",
+                                         path)
+                               : 0;
+}
+
+int profiled_find_libraries(struct profiled *p, struct err *e)
+{
+    return find_library(p->library, sizeof p->library, e) || check_library(p->library, e) ||
+                   (p->heap && find_malloc_library(p, e))
+               ? -1
+               : 0;
+}
+
+// --- its environment ---
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    if (value > 0)
+        setenv(name, text, 1);
+    else
+        unsetenv(name);
+}
+
+static void set_text(const char *name, const char *value)
+{
+    if (*value)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+static void set_environment(void *context)
+{
+    const struct profiled *p = context;
+    char text[4 * PATH_MAX];
+    const char *others = getenv("LD_PRELOAD");
+    snprintf(text, sizeof text, "%s%s%s%s%s", p->library, p->heap ? ":" : "",
+             p->heap ? p->malloc_library : "", others ? ":" : "", others ? others : "");
+    setenv("LD_PRELOAD", text, 1);
+    set_number("KILN_HEAP", p->heap);
+    unsetenv("KILN_HEAP_OUTPUT");
+    if (*p->heap_interval)
+        setenv("KILN_HEAP_INTERVAL", p->heap_interval, 1);
+    else
+        unsetenv("KILN_HEAP_INTERVAL");
+    setenv("KILN_RUN", harvest_where(p->harvest), 1);
+    set_number("KILN_FREQUENCY", p->frequency);
+    set_number("KILN_DEPTH", p->depth);
+    set_text("KILN_CLOCK", p->clock);
+    set_number("KILN_FOLLOW", p->follow);
+    if (*p->listen) {
+        setenv("KILN_LISTEN", p->listen, 1);
+        set_number("KILN_TELL", p->tell);
+    } else {
+        unsetenv("KILN_LISTEN");
+    }
+    set_text("KILN_PUSH", p->push);
+    set_text("KILN_TAGS", p->tags);
+    set_text("KILN_APP", p->app);
+    // Those of a kiln run that we are in ourselves.
+    unsetenv("KILN_OUTPUT");
+    unsetenv("KILN_PID");
+}
+
+// --- from its start to its end ---
+
+int profiled_start(struct profiled *p, int *error, struct err *e)
+{
+    *error = 0;
+    p->harvest = harvest_new(e);
+    if (!p->harvest)
+        return -1;
+    if (p->follow)
+        supervise_adopt();
+    if (supervise_start(&p->child, p->program, p->how, set_environment, p, error, e))
+        return -1;
+    p->names = p->unnamed ? NULL : run_names_start(p->harvest);
+    return 0;
+}
+
+bool profiled_wait(struct profiled *p, int milliseconds)
+{
+    struct err ignored;
+    bool enough = supervise_wait(&p->child, milliseconds);
+    harvest_dead(p->harvest, &ignored);
+    harvest_count(p->harvest, &p->totals);
+    bool alone = p->totals.alive == 0 && (!p->child.orphans || p->patience-- == 0);
+    return p->child.ended && (enough || !p->follow || alone);
+}
+
+void profiled_end(struct profiled *p)
+{
+    supervise_end(&p->child);
+    run_names_stop(p->names);
+}
+
+void profiled_free(struct profiled *p)
+{
+    run_names_free(p->names);
+    harvest_free(p->harvest);
+}
+
+// --- its profiles ---
+
+struct model_profile *profiled_add_names(const struct profiled *p, struct model_profile *profile,
+                                         struct arena *arena, struct err *e)
+{
+    struct symbol_profile_options names = run_names_options(p->names);
+    names.note = source_note;
+    names.note_ctx = p->notes;
+    return profile ? symbol_symbolize(profile, &names, arena, e) : NULL;
+}
