@@ -63,8 +63,11 @@ static void read_matrix(struct block_reader *r, struct str bytes)
         matrix_sums(&m, 0, NULL, ignore, &m);
     if (!matrix_body(&m, checked(r->arena, p + 3 + n, left - n)))
         return;
+    uint8_t *only = arena_array(r->arena, m.n_nodes, sizeof *only);
+    for (uint32_t i = 0; i < m.n_nodes; i++)
+        only[i] = i % 3 == 0;
     for (uint32_t c = 0; c < m.k; c++)
-        matrix_sums(&m, c, c & 1 ? owner : NULL, ignore, &m);
+        matrix_sums_of(&m, c, c & 2 ? only : NULL, c & 1 ? owner : NULL, ignore, &m);
     if (matrix_rows(&m, &start, &index, &values))
         for (uint64_t i = 0; i < m.n; i++)
             if (r->dictionary[index[i]] >= 1000)

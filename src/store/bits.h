@@ -174,6 +174,30 @@ static inline uint64_t unbits_code(struct unbits *b, unsigned k)
     return (uint64_t)ones << k | unbits_take(b, k);
 }
 
+// Past n codes.
+static inline void unbits_skip(struct unbits *b, uint32_t n, unsigned k)
+{
+    while (n) {
+        unbits_fill(b);
+        uint64_t word = b->word;
+        unsigned left = b->n;
+        for (; n; n--) {
+            unsigned length = (unsigned)__builtin_ctzll(~word | UINT64_C(1) << BITS_ESCAPE) + 1 + k;
+            if (length > left || length > BITS_ESCAPE + k)
+                break;
+            word >>= length;
+            left -= length;
+        }
+        if (left == b->n && n) { // too long for a word
+            unbits_code(b, k);
+            n--;
+            continue;
+        }
+        b->word = word;
+        b->n = left;
+    }
+}
+
 static inline uint64_t unbits_wide(struct unbits *b, unsigned k)
 {
     unbits_fill(b);

@@ -279,8 +279,25 @@ static inline bool sum_in_turns(struct unbits *rows, struct unbits *numbers, uin
     return true;
 }
 
+// The rows and the numbers of the node that comes next.
+static void skip_node(const struct matrix *m, uint32_t n, bool in_rows, unsigned shift, bool delta,
+                      struct unbits *rows, struct unbits *numbers)
+{
+    uint32_t rest = m->n_rows - n;
+    if (in_rows)
+        unbits_skip(rows, n <= rest ? n : rest,
+                    n <= rest ? bits_shift(n, rest) : bits_shift(rest, n));
+    unbits_skip(numbers, delta ? n - 1 : n, shift);
+}
+
 bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matrix_give_fn *give,
                  void *ctx)
+{
+    return matrix_sums_of(m, column, NULL, owner, give, ctx);
+}
+
+bool matrix_sums_of(struct matrix *m, uint32_t column, const uint8_t *only, const uint32_t *owner,
+                    matrix_give_fn *give, void *ctx)
 {
     if (m->bad || column >= m->k)
         return false;
@@ -289,6 +306,11 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
     struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
     for (uint32_t i = 0; i < m->n_nodes && c->common && !m->bad; i++) {
         uint32_t n = m->count[i];
+        if (only && !only[i]) {
+            if (owner || !c->sum)
+                skip_node(m, n, owner, c->shift[i], c->delta[i], &rows, &b);
+            continue;
+        }
         struct run run = {give, ctx, i, owner ? MATRIX_NOBODY : 0, 0, s.factor, &s};
         uint64_t last = c->first[i];
         unsigned shift = c->shift[i];
