@@ -174,30 +174,6 @@ static inline uint64_t unbits_code(struct unbits *b, unsigned k)
     return (uint64_t)ones << k | unbits_take(b, k);
 }
 
-// Past n codes.
-static inline void unbits_skip(struct unbits *b, uint32_t n, unsigned k)
-{
-    while (n) {
-        unbits_fill(b);
-        uint64_t word = b->word;
-        unsigned left = b->n;
-        for (; n; n--) {
-            unsigned length = (unsigned)__builtin_ctzll(~word | UINT64_C(1) << BITS_ESCAPE) + 1 + k;
-            if (length > left || length > BITS_ESCAPE + k)
-                break;
-            word >>= length;
-            left -= length;
-        }
-        if (left == b->n && n) { // too long for a word
-            unbits_code(b, k);
-            n--;
-            continue;
-        }
-        b->word = word;
-        b->n = left;
-    }
-}
-
 static inline uint64_t unbits_wide(struct unbits *b, unsigned k)
 {
     unbits_fill(b);
@@ -233,3 +209,12 @@ static inline uint64_t unbits_next(struct unbits *b, struct unbits_list list)
 {
     return list.is_wide ? unbits_wide(b, list.k) : unbits_code(b, list.k);
 }
+
+// Past n codes of shift k of each of two streams, which are read in turns because neither has to
+// wait for the other then.
+struct unbits_skip {
+    struct unbits *b;
+    uint32_t n;
+    unsigned k;
+};
+void unbits_skip(struct unbits_skip first, struct unbits_skip second);

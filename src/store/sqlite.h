@@ -293,10 +293,16 @@ struct picker {
     struct picked_series *series;
     // Of the block.
     struct pick_row *rows; // of the profiles of the hour
-    uint32_t *owner;       // the cell of each row
-    uint8_t *only;         // places of a matrix
-    uint32_t one_cell;     // of all rows of a part
-    size_t n_rows, n_owner, cap_rows, cap_owner, cap_only;
+    struct pick_owner {
+        int64_t total;
+        uint32_t cell; // MATRIX_NOBODY: none
+    } * owner;         // of each row of a level
+    size_t n_rows, n_owner, n_nobody, cap_rows, cap_owner;
+    // Of a matrix: see matrix_runs.
+    uint8_t *classes;
+    uint32_t *run, *run_cell;
+    __int128 *sums[3];
+    size_t cap_classes, cap_run, cap_run_cell, cap_sums[3];
     struct block_body body;
 };
 // May jump out of its arena; then, and before the reader is given back, picker_release is called.

@@ -20,9 +20,13 @@ struct picked_series {
 };
 
 struct pick_row {
+    int64_t total;
     uint32_t cell; // or MATRIX_NOBODY
     uint8_t five;
 };
+
+// Nodes of a matrix, as matrix_runs tells them apart.
+enum { OTHERS, THROUGH, ENDS, N_CLASSES };
 
 // --- cells ---
 
@@ -74,10 +78,11 @@ static int place_profiles(struct picker *p, int64_t hour, bool *any, struct err 
         for (size_t i = 0; i < points.n; i++) {
             int64_t time = points.times[i];
             struct pick_row *row = &p->rows[p->n_rows++];
-            *row = (struct pick_row){MATRIX_NOBODY,
+            *row = (struct pick_row){0, MATRIX_NOBODY,
                                      (uint8_t)((uint64_t)time / FIVE_MINUTES_NANOS % FIVES)};
             if (!totals)
                 continue;
+            row->total = totals[i];
             row->cell = cell_of(p, f, time);
             struct picked_series *s = &p->series[f - p->found];
             fall(&s->hour, row->cell);
@@ -103,12 +108,6 @@ static void add_value(struct picker *p, uint32_t node, uint32_t cell, __int128 v
         point->self += value;
 }
 
-static void give_picked(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
-{
-    struct picker *p = ctx;
-    add_value(p, p->r->dictionary[place], p->one_cell == MATRIX_NOBODY ? owner : p->one_cell, sum);
-}
-
 static void add_segment_row(struct picker *p, const struct segment *s, uint32_t cell)
 {
     const struct block_reader *r = p->r;
@@ -120,69 +119,125 @@ static void add_segment_row(struct picker *p, const struct segment *s, uint32_t 
     }
 }
 
-static bool pick_segment(struct picker *p, const struct found *f, const uint32_t *owner, size_t n,
-                         struct str bytes)
+static bool pick_segment(struct picker *p, const struct found *f, const struct pick_owner *owner,
+                         size_t n, struct str bytes)
 {
     struct segment s;
     segment_open(&s, p->r, bytes, f->k, p->n_nodes);
     for (size_t i = 0; i < n && !s.bad; i++) {
         if (!segment_next(&s, f->column))
             return false;
-        if (owner[i] != MATRIX_NOBODY)
-            add_segment_row(p, &s, owner[i]);
+        if (owner[i].cell != MATRIX_NOBODY)
+            add_segment_row(p, &s, owner[i].cell);
     }
     return !s.bad;
 }
 
-// Marks the places of a matrix whose nodes are picked.
-static bool mark_places(struct picker *p, const struct matrix *m)
+// The classes of a matrix's places. Where most entries are of picked nodes the others are the ones
+// that are read: picked is what they leave of the rows' totals.
+static bool classify(struct picker *p, const struct matrix *m, bool may_invert, bool *inverted)
 {
-    bool any = false;
-    p->only = block_scratch(p->r, p->only, m->n_nodes, &p->cap_only, sizeof *p->only);
+    uint64_t n_picked = 0, n_read = 0;
+    p->classes = block_scratch(p->r, p->classes, m->n_nodes, &p->cap_classes, sizeof *p->classes);
     for (uint32_t i = 0; i < m->n_nodes; i++) {
-        p->only[i] = p->picks[p->r->dictionary[i]];
-        any |= p->only[i];
+        uint8_t picks = p->picks[p->r->dictionary[i]];
+        p->classes[i] = picks & PICK_SELF ? ENDS : picks ? THROUGH : OTHERS;
+        n_picked += picks ? m->count[i] : 0;
+        n_read += picks & PICK_SELF || !picks ? m->count[i] : 0;
     }
+    *inverted = may_invert && n_read < n_picked;
+    for (uint32_t i = 0; *inverted && i < m->n_nodes; i++)
+        p->classes[i] = p->classes[i] == OTHERS    ? THROUGH
+                        : p->classes[i] == THROUGH ? OTHERS
+                                                   : ENDS;
     arena_spend(p->arena, m->n_nodes / ROWS_PER_STEP);
-    return any;
+    return n_picked;
 }
 
-static int pick_part(struct picker *p, const struct parts *part, const uint32_t *owner,
-                     int64_t hour, struct err *e)
+// Sums beyond this may have wrapped around, so that a total says nothing.
+#define MOST_TOTAL (INT64_C(1) << 55)
+
+// Neighboring rows of one cell are a run. Run 0 is of rows that do not count.
+static uint32_t make_runs(struct picker *p, size_t first, size_t n, bool *may_invert)
 {
+    uint32_t n_runs = 1;
+    p->run = block_scratch(p->r, p->run, n, &p->cap_run, sizeof *p->run);
+    p->run_cell = block_scratch(p->r, p->run_cell, n + 1, &p->cap_run_cell, sizeof *p->run_cell);
+    for (size_t i = 0; i < n; i++) {
+        const struct pick_owner *o = &p->owner[first + i];
+        *may_invert &= o->total >= 0 && o->total <= MOST_TOTAL;
+        if (o->cell == MATRIX_NOBODY) {
+            p->run[i] = 0;
+            continue;
+        }
+        if (!i || o[-1].cell != o->cell)
+            p->run_cell[n_runs++] = o->cell;
+        p->run[i] = n_runs - 1;
+    }
+    for (int k = 0; k < N_CLASSES; k++) {
+        p->sums[k] = block_scratch(p->r, p->sums[k], n_runs, &p->cap_sums[k], sizeof **p->sums);
+        for (uint32_t i = 0; i < n_runs; i++)
+            p->sums[k][i] = 0;
+    }
+    return n_runs;
+}
+
+static int pick_matrix(struct picker *p, const struct parts *part, const struct found *f,
+                       size_t first, int64_t hour, struct err *e)
+{
+    struct matrix m;
     struct str bytes;
-    struct matrix matrix;
-    const struct found *f = NULL;
-    bool one = true; // All rows are of one cell.
-    arena_check(p->arena);
-    for (size_t i = 0; i < part->n_rows; i++) {
-        if (owner[i] != MATRIX_NOBODY)
-            f = p->cells[owner[i]].found;
-        one &= owner[i] == owner[0];
-    }
-    if (!f)
+    size_t n = (size_t)part->n_rows;
+    bool inverted, may_invert = true;
+    matrix_open(&m, p->r, part->head, part->n_rows, p->n_nodes);
+    if (m.bad || m.k != f->k)
+        return reader_damaged(p->reader, p->r, "the head of a matrix", hour, e);
+    uint32_t n_runs = make_runs(p, first, n, &may_invert);
+    if (!classify(p, &m, may_invert, &inverted))
         return 0;
-    if (!part->is_segment) {
-        matrix_open(&matrix, p->r, part->head, part->n_rows, p->n_nodes);
-        if (matrix.bad || matrix.k != f->k)
-            return reader_damaged(p->reader, p->r, "the head of a matrix", hour, e);
-        if (!mark_places(p, &matrix))
-            return 0;
-    }
-    p->one_cell = one ? owner[0] : MATRIX_NOBODY;
-    if (part->is_segment || !one || !matrix_has_sums(&matrix, f->column)) {
+    // All rows are of one cell.
+    bool one = n_runs == 2 && p->run[0] && p->run[n - 1] && p->n_nobody == 0;
+    if (!one || !matrix_has_sums(&m, f->column)) {
         int code = reader_part(&p->body, p->reader, p->r, part, &bytes, e);
         if (code)
             return code == STORE_CORRUPT ? reader_damaged(p->reader, p->r, "a block", hour, e)
                                          : code;
-        if (part->is_segment ? !pick_segment(p, f, owner, (size_t)part->n_rows, bytes)
-                             : !matrix_body(&matrix, bytes))
+        if (!matrix_body(&m, bytes))
             return reader_damaged(p->reader, p->r, "a part of a block", hour, e);
     }
-    if (!part->is_segment &&
-        !matrix_sums_of(&matrix, f->column, p->only, one ? NULL : owner, give_picked, p))
+    if (!matrix_runs(&m, f->column, p->classes, one ? NULL : p->run, n_runs, p->sums, N_CLASSES))
         return reader_damaged(p->reader, p->r, "a matrix", hour, e);
+    for (size_t i = 0; i < n && inverted; i++)
+        if (p->run[i])
+            p->cells[p->owner[first + i].cell].point.total += p->owner[first + i].total;
+    for (uint32_t i = one ? 0 : 1; i < (one ? 1 : n_runs); i++) {
+        struct exact_point *point = &p->cells[p->run_cell[one ? 1 : i]].point;
+        point->total += inverted ? -p->sums[THROUGH][i] : p->sums[THROUGH][i] + p->sums[ENDS][i];
+        point->self += p->sums[ENDS][i];
+    }
     return 0;
+}
+
+static int pick_part(struct picker *p, const struct parts *part, size_t first, int64_t hour,
+                     struct err *e)
+{
+    const struct found *f = NULL;
+    struct str bytes;
+    arena_check(p->arena);
+    p->n_nobody = 0;
+    for (size_t i = 0; i < part->n_rows; i++) {
+        uint32_t cell = p->owner[first + i].cell;
+        p->n_nobody += cell == MATRIX_NOBODY;
+        f = cell == MATRIX_NOBODY ? f : p->cells[cell].found;
+    }
+    if (!f || !part->is_segment)
+        return f ? pick_matrix(p, part, f, first, hour, e) : 0;
+    int code = reader_part(&p->body, p->reader, p->r, part, &bytes, e);
+    if (code)
+        return code == STORE_CORRUPT ? reader_damaged(p->reader, p->r, "a block", hour, e) : code;
+    return pick_segment(p, f, p->owner + first, (size_t)part->n_rows, bytes)
+               ? 0
+               : reader_damaged(p->reader, p->r, "a segment", hour, e);
 }
 
 // Which rows of a level are taken: those that none of the levels above it has.
@@ -191,6 +246,7 @@ static void own_rolled(struct picker *p, struct points *points, enum level level
     while (points_next(points)) {
         struct found *f = reader_found(p->found, p->n_found, points->series);
         const struct picked_series *s = f && f->k == points->k ? &p->series[f - p->found] : NULL;
+        const int64_t *totals = s ? points_column(points, 2 + f->column) : NULL;
         arena_spend(p->arena, 1 + points->n / ROWS_PER_STEP);
         p->owner =
             block_scratch(p->r, p->owner, p->n_owner + points->n, &p->cap_owner, sizeof *p->owner);
@@ -200,7 +256,9 @@ static void own_rolled(struct picker *p, struct points *points, enum level level
                 at = &s->hour;
             else if (s && !(has_hour && s->hour.on == ON_ONE))
                 at = &s->fives[(uint64_t)points->times[i] / FIVE_MINUTES_NANOS % FIVES];
-            p->owner[p->n_owner++] = at && at->on == ON_ONE ? at->cell : MATRIX_NOBODY;
+            p->owner[p->n_owner++] = at && at->on == ON_ONE && totals
+                                         ? (struct pick_owner){totals[i], at->cell}
+                                         : (struct pick_owner){0, MATRIX_NOBODY};
         }
     }
 }
@@ -218,7 +276,7 @@ static void own_raw(struct picker *p, bool has_hour, bool has_five)
                 (has_five && s->fives[row->five].on == ON_ONE))
                 cell = MATRIX_NOBODY;
         }
-        p->owner[p->n_owner] = cell;
+        p->owner[p->n_owner] = (struct pick_owner){row->total, cell};
     }
 }
 
@@ -243,13 +301,13 @@ static int pick_level(struct picker *p, int64_t hour, enum level level, bool has
             return reader_damaged(p->reader, p->r, "the points", hour, e);
     }
     for (size_t i = 0; i < p->n_owner && !any; i++)
-        any = p->owner[i] != MATRIX_NOBODY;
+        any = p->owner[i].cell != MATRIX_NOBODY;
     parts_open(&parts, db_blob(q, 1));
     reader_body(&p->body, p->found->service * 128 + hour % 24 * 4 + level, parts);
     while (any && !code && parts_next(&parts)) {
         if (parts.n_rows > p->n_owner - at)
             return reader_damaged(p->reader, p->r, "the directory", hour, e);
-        code = pick_part(p, &parts, p->owner + at, hour, e);
+        code = pick_part(p, &parts, at, hour, e);
         at += (size_t)parts.n_rows;
     }
     sqlite3_reset(q);
