@@ -81,7 +81,7 @@ const { base, proxy, check, open, idle, close, shot, param, about, finish } = aw
     const about = await page.innerText(".over-time p");
     check(param(page, "z") && /^main\b/.test(about) && /total [\d.]+m? cores/.test(about.replace(/\s+/g, " ")), `a zoomed frame over time, ${theme}, ${width} px`, about);
     const chart = await page.locator(".over-time").boundingBox();
-    const flame = await page.locator(".flame").boundingBox();
+    const flame = await page.locator("section.flame").boundingBox();
     check(chart.y >= flame.y + flame.height - 1 && chart.y + chart.height <= height + 1 && flame.height > 150, "below the flame graph, in the window", JSON.stringify([chart, flame]));
     await shot(page, `function-${theme}-${width}`);
     await page.keyboard.press("Escape");
