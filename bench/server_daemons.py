@@ -10,6 +10,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.parse
 
 TYPE = 'process_cpu:cpu:nanoseconds:cpu:nanoseconds'
 
@@ -18,6 +19,24 @@ def free_port():
     with socket.socket() as s:
         s.bind(('127.0.0.1', 0))
         return s.getsockname()[1]
+
+
+def tenth(graph):
+    """Of a flame graph in Pyroscope's form: the function with some tenth of it, and what goes through it."""
+    names, above, through = graph['names'], [], {}
+    for level in graph['levels']:
+        values, x, bars = [int(v) for v in level.get('values', [])], 0, []
+        for i in range(0, len(values), 4):
+            x += values[i]
+            name = names[values[i + 3]]
+            path = next((p for lo, hi, p in above if lo <= x and x + values[i + 1] <= hi), frozenset())
+            if name not in path:
+                through[name] = through.get(name, 0) + values[i + 1]
+            bars.append((x, x + values[i + 1], path | {name}))
+            x += values[i + 1]
+        above = bars
+    del through[names[0]]
+    return min(through.items(), key=lambda item: abs(item[1] - int(graph['total']) / 10))
 
 
 class Daemon:
@@ -85,19 +104,26 @@ class Daemon:
 
     def ask(self, method, request):
         """The answer, and the seconds that it took."""
+        return self.timed('POST', '/querier.v1.QuerierService/' + method, json.dumps(request))
+
+    def function(self, function, selector, start, end, step, by=''):
+        """The same of a function over time: times in nanoseconds, the step in seconds."""
+        parameters = {'query': TYPE + selector, 'function': function, 'from': start // 10**6, 'until': end // 10**6, 'step': step}
+        return self.timed('GET', '/api/v1/functions/series?' + urllib.parse.urlencode({**parameters, **({'groupBy': by} if by else {})}))
+
+    def timed(self, method, path, body=None):
         c = http.client.HTTPConnection('127.0.0.1', self.port, timeout=120)
         try:
             c.connect()
             began = time.perf_counter()
-            c.request('POST', '/querier.v1.QuerierService/' + method, json.dumps(request),
-                      {'Content-Type': 'application/json', 'Accept-Encoding': 'identity'})
+            c.request(method, path, body, {'Content-Type': 'application/json', 'Accept-Encoding': 'identity'})
             r = c.getresponse()
             data = r.read()
             took = time.perf_counter() - began
         finally:
             c.close()
         if r.status != 200:
-            raise RuntimeError(f'{self.name}: {method}: {r.status} {data[:300]}')
+            raise RuntimeError(f'{self.name}: {path}: {r.status} {data[:300]}')
         return json.loads(data), took
 
 

@@ -1,5 +1,6 @@
 """bench/server --scale and --targets: many services, a long time, many targets. kiln alone."""
 import asyncio
+import itertools
 import os
 import statistics
 import sys
@@ -10,7 +11,7 @@ import urllib.request
 
 sys.path.append('tests/server')
 from harness import profile  # noqa: E402
-from server_daemons import TYPE, Kiln, free_port  # noqa: E402
+from server_daemons import TYPE, Kiln, free_port, tenth  # noqa: E402
 from server_load import PODS, VARIANTS, Record, body, push, record  # noqa: E402
 
 missed, wrong = [], []  # goals; what must not be, however slow the machine
@@ -84,17 +85,65 @@ def soak(kiln, folder, made, services, interval, seconds):
     server.stop()
 
 
+def fill(server, made, hours, pods, every):
+    """Back-dated profiles up to the last whole hour: (start, end, how many, nanoseconds of their samples)."""
+    end = time.time_ns() // 3600 // 10**9 * 3600 * 10**9
+    start = end - hours * 3600 * 10**9
+    times = range(start, end, every * 10**9)
+
+    def jobs(connection):
+        for k, (i, p) in enumerate(itertools.product(range(len(times)), range(0, pods, PODS))):
+            if k % 4 == connection:
+                yield None, lambda i=i, p=p: body(*(('shop', f'pod-{pod}', made[(i + pod) % VARIANTS].at(times[i]))
+                                                    for pod in range(p, p + PODS)))
+    push(server.port, [jobs(c) for c in range(4)])
+    total = sum(made[(i + pod) % VARIANTS].total for i in range(len(times)) for pod in range(pods))
+    return start, end, len(times) * pods, total
+
+
+def wait_closed(server, hours):
+    """The server looks for hours to close every 30 s; some it closed twice."""
+    closed = quiet = 0
+    for _ in range(1800):
+        time.sleep(1)
+        seen = metric(server, 'kiln_store_hours_closed_total')
+        quiet = quiet + 1 if seen == closed else 0
+        closed = seen
+        if closed >= hours and quiet >= 70:
+            return
+    fail(f'{closed:.0f} hours were closed in half an hour')
+
+
+def week(kiln, folder, made, pods, every):
+    """7 d of so many pods, back-dated, and a function over all of it once its hours are closed."""
+    server = Kiln(kiln, folder)
+    start, end, n, _ = fill(server, made, 7 * 24, pods, every)
+    print(f'\n7 d of {pods} pods, a profile every {every} s, back-dated; load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores')
+    row('profiles', n, '')
+    wait_closed(server, 7 * 24)
+    row('disk a profile, hours closed', server.disk() / n, 'B', 450)
+    ask = {'profileTypeID': TYPE, 'labelSelector': '{service_name="shop"}', 'start': start // 10**6, 'end': end // 10**6 - 1, 'maxNodes': 1 << 20}
+    function, expected = tenth(server.ask('SelectMergeStacktraces', ask)[0]['flamegraph'])
+    for what, step, by, goal in ('a function, steps of 1 h', 3600, '', 150), ('a function by pod, steps of 1 h', 3600, 'pod', 150), \
+            ('a function, steps of 30 min', 1800, '', None):
+        took, before = [], server.cpu()
+        for _ in range(6):
+            answer, seconds = server.function(function, '{service_name="shop"}', start, end - 1, step, by)
+            took.append(seconds * 1000)
+        row(what + ', the first time', took[0], 'ms')
+        row(what, statistics.median(took[1:]), 'ms', goal)
+        row('    server CPU for one', (server.cpu() - before) * 1000 / len(took), 'ms')
+        if sum(v for line in answer['series'] for v in line['total']) != expected:
+            fail(f'{what}: {function} does not add up to what is merged')
+    row('RSS, the highest, queries included', max(server.rss), 'MiB', 256)
+    server.stop()
+
+
 def day(kiln, folder, made, pods, every):
     """24 h of so many pods, back-dated, and queries over it once its hours are closed."""
     server = Kiln(kiln, folder)
-    end = time.time_ns() // 3600 // 10**9 * 3600 * 10**9
-    start = end - 24 * 3600 * 10**9
-    times = range(start, end, every * 10**9)
     before = server.cpu()
-    push(server.port, [[(None, lambda t=t, i=i, p=p: body(*(
-        ('shop', f'pod-{pod}', made[(i + pod) % VARIANTS].at(t)) for pod in range(p, p + PODS))))
-        for i, t in enumerate(times) for p in range(0, pods, PODS)][c::4] for c in range(4)])
-    n = len(times) * pods
+    start, end, n, sent = fill(server, made, 24, pods, every)
     print(f'\n24 h of {pods} pods, a profile every {every} s, back-dated')
     row('profiles', n, '')
     row('server CPU for 1,000 profiles', (server.cpu() - before) * 1000 / n, 's')
@@ -110,22 +159,13 @@ def day(kiln, folder, made, pods, every):
         row(what, statistics.median(server.ask(method, request)[1] for _ in range(repeats)) * 1000, 'ms', goal)
         row('    server CPU for one', (server.cpu() - before) * 1000 / repeats, 'ms')
     measure('merge of 24 h, hours not all closed', 'SelectMergeStacktraces', ask, repeats=2)
-    closed = quiet = 0
-    for _ in range(600):  # the server looks for hours to close every 30 s; some it closed twice
-        time.sleep(1)
-        seen = metric(server, 'kiln_store_hours_closed_total')
-        quiet = quiet + 1 if seen == closed else 0
-        closed = seen
-        if closed >= 24 and quiet >= 70:
-            break
-    else:
-        fail(f'{closed:.0f} hours were closed in ten minutes')
+    wait_closed(server, 24)
     row('disk a profile, hours closed', server.disk() / n, 'B', 450)
     measure('merge of 24 h from roll-ups', 'SelectMergeStacktraces', ask, 50)
     measure('series by pod, 240 points', 'SelectSeries', {**ask, 'step': 360, 'groupBy': ['pod']})
     measure('diff of two halves', 'Diff', halves)
     total = int(server.ask('SelectMergeStacktraces', ask)[0]['flamegraph']['total'])
-    if total != sum(made[(i + pod) % VARIANTS].total for i in range(len(times)) for pod in range(pods)):
+    if total != sent:
         fail('the merge of 24 h is not what was sent')
     row('RSS, the highest, queries included', max(server.rss), 'MiB', 256)
     server.stop()
@@ -208,6 +248,8 @@ def main(option):
         else:
             if option('--seconds', 600):
                 soak(kiln, f'{folder}/soak', made, option('--services', 1000), 10, option('--seconds', 600))
+            if option('--week', 60):
+                week(kiln, f'{folder}/week', made, 100, option('--week', 60))
             if option('--pods', 100):
                 day(kiln, f'{folder}/day', made, option('--pods', 100), option('--every', 15))
     return 1 if missed or wrong else 0

@@ -51,7 +51,7 @@ static void read_matrix(struct block_reader *r, struct str bytes)
     size_t n_rows = p[0], n = p[1] | (size_t)p[2] << 8, left = bytes.n - 3;
     n = n < left ? n : left;
     struct matrix m;
-    uint32_t owner[256];
+    uint32_t owner[256], runs[256];
     const uint32_t *start, *index;
     const int64_t *values;
     for (uint32_t i = 0; i < 256; i++)
@@ -63,8 +63,17 @@ static void read_matrix(struct block_reader *r, struct str bytes)
         matrix_sums(&m, 0, NULL, ignore, &m);
     if (!matrix_body(&m, checked(r->arena, p + 3 + n, left - n)))
         return;
-    for (uint32_t c = 0; c < m.k; c++)
+    uint8_t *classes = arena_array(r->arena, m.n_nodes, sizeof *classes);
+    __int128 sums[2][2], *const by_class[] = {NULL, sums[0], sums[1]};
+    for (uint32_t i = 0; i < m.n_nodes; i++)
+        classes[i] = i % 3;
+    for (uint32_t i = 0; i < 256; i++)
+        runs[i] = i > 100;
+    for (uint32_t c = 0; c < m.k; c++) {
         matrix_sums(&m, c, c & 1 ? owner : NULL, ignore, &m);
+        memset(sums, 0, sizeof sums);
+        matrix_runs(&m, c, classes, c & 2 ? runs : NULL, 2, by_class, 3);
+    }
     if (matrix_rows(&m, &start, &index, &values))
         for (uint64_t i = 0; i < m.n; i++)
             if (r->dictionary[index[i]] >= 1000)

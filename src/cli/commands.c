@@ -242,23 +242,30 @@ const struct command commands[] = {
      .main = command_push},
     {.name = "query",
      .arguments = "WHAT [{SELECTOR}] [--type TYPE] [--from TIME] [--until TIME] [OPTION...]",
-     .summary = "Ask a server: types, labels, series, top, flame, diff, pprof",
+     .summary = "Ask a server: types, labels, series, function, top, flame, diff, pprof",
      .about =
-         "types, labels and series list what a server has; top, flame, tree, diff and the\n"
+         "types, labels and series list what a server has; function NAME shows one function\n"
+         "over time; top, flame, tree, diff and the\n"
          "other commands that read a profile show what it merges, and take their options;\n"
          "pprof FILE saves it. Without --type it is CPU time, or what there is instead, which is\n"
          "then told. TIME is now-1h (the default of --from), 1700000000 or\n"
          "20240131. --label NAME lists a label's values; --step SECONDS and --by LABEL are of\n"
-         "series; diff compares with --base {SELECTOR} of the same time, or with --base-from\n"
+         "series and function. function prints self, total and their share, into a pipe a line\n"
+         "of time, self, total and everything for each step; --json: the server's answer.\n"
+         "diff compares with --base {SELECTOR} of the same time, or with --base-from\n"
          "and --base-until, by default the hour before.\n"
          "--server, --token, --tenant and --ca as for push.",
-     .examples = EXAMPLES("kiln query types", "", "kiln query labels --label service_name",
-                          "which services there are",
-                          "kiln query top '{service_name=\"shop\"}' --from now-15m -n 20", "",
-                          "kiln query flame -o out.html '{service_name=\"shop\"}'", "",
-                          "kiln query diff '{service_name=\"shop\"}' --base-from now-1d-1h "
-                          "--base-until now-1d",
-                          "with the same hour of yesterday"),
+     .examples =
+         EXAMPLES("kiln query types", "", "kiln query labels --label service_name",
+                  "which services there are",
+                  "kiln query top '{service_name=\"shop\"}' --from now-15m -n 20", "",
+                  "kiln query flame -o out.html '{service_name=\"shop\"}'", "",
+                  "kiln query function compress '{service_name=\"shop\"}' --from now-7d --by "
+                  "version",
+                  "what it costs, over a week",
+                  "kiln query diff '{service_name=\"shop\"}' --base-from now-1d-1h "
+                  "--base-until now-1d",
+                  "with the same hour of yesterday"),
      .main = command_query},
     {.name = "debuginfo",
      .arguments = "upload FILE... | list [--missing] | delete BUILD_ID...",

@@ -67,6 +67,24 @@ static const struct own_flag debuginfo_flags[] = {
     {"ca", "FILE", "certificates to trust"}, {0},
 };
 
+static const struct own_flag query_flags[] = {
+    {"type", "TYPE", "which profile type"},
+    {"from", "TIME", "begin of the range"},
+    {"until", "TIME", "end of the range"},
+    {"label", "NAME", "whose values to list"},
+    {"step", "SECONDS", "of series and function"},
+    {"by", "LABEL", "of series and function"},
+    {"json", NULL, "of function: the answer as it is"},
+    {"base", "SELECTOR", "of diff: what to compare with"},
+    {"base-from", "TIME", "of diff: begin of the range to compare with"},
+    {"base-until", "TIME", "of diff: its end"},
+    {"server", "URL", "which server"},
+    {"token", "TOKEN", "who asks"},
+    {"tenant", "NAME", "whose data"},
+    {"ca", "FILE", "certificates to trust"},
+    {0},
+};
+
 static const struct own_flag *own_flags(const struct command *c)
 {
     static const struct own_flag none[] = {{0}};
@@ -74,6 +92,7 @@ static const struct own_flag *own_flags(const struct command *c)
            : strcmp(c->name, "server") == 0    ? server_flags
            : strcmp(c->name, "push") == 0      ? push_flags
            : strcmp(c->name, "debuginfo") == 0 ? debuginfo_flags
+           : strcmp(c->name, "query") == 0     ? query_flags
                                                : none;
 }
 
@@ -100,6 +119,8 @@ static void put_words(const struct command *c, FILE *to)
         fputs("backup check delete-service migrate ", to);
     else if (strcmp(c->name, "debuginfo") == 0)
         fputs("upload list delete ", to);
+    else if (strcmp(c->name, "query") == 0)
+        fputs("types labels series function top flame tree diff pprof ", to);
 }
 
 static void put_choices(const struct option *o, FILE *to)

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cli/commands.h"
+#include "cli/query_function.h"
 #include "cli/remote_profile.h"
 #include "server/query_messages.h"
 
@@ -14,6 +15,7 @@ struct query {
     const char *type, *from, *until, *label, *step, *by;
     const char *base_from, *base_until; // of diff
     const char *selector, *base;
+    bool json;         // of function
     const char **rest; // for the command that shows it
     size_t n_rest;
     struct arena *arena;
@@ -76,8 +78,9 @@ static int print_series(const struct query *q, struct err *e)
         .end = remote_milliseconds(q->until),
         .group_by = {&by, q->by != NULL, 1, false},
     };
-    if (!str_to_double(str_from(q->step), &r.step) || r.step <= 0)
-        return err_set(e, "--step: '%s' is no number of seconds", q->step);
+    const char *step = q->step ? q->step : "60";
+    if (!str_to_double(str_from(step), &r.step) || r.step <= 0)
+        return err_set(e, "--step: '%s' is no number of seconds", step);
     struct series_answer *a =
         call(q, "SelectSeries", &series_request_message, &r, &series_answer_message, e);
     const struct point_series *series = a ? a->series.items : NULL;
@@ -97,6 +100,23 @@ static int print_series(const struct query *q, struct err *e)
         }
     }
     return a ? 0 : -1;
+}
+
+static int print_function(const struct query *q, struct err *e)
+{
+    if (q->n_rest != 1)
+        return err_set(e, "function: which one? `kiln query function NAME '{SELECTOR}'`");
+    struct query_function f = {.remote = q->remote,
+                               .name = q->rest[0],
+                               .type = q->type,
+                               .selector = q->selector,
+                               .from = q->from,
+                               .until = q->until,
+                               .step = q->step,
+                               .by = q->by,
+                               .json = q->json,
+                               .arena = q->arena};
+    return query_function(&f, e);
 }
 
 static const char *fetch(const struct query *q, const char *selector, const char *from,
@@ -120,10 +140,11 @@ static int show(const struct query *q, struct err *e)
     bool diff = strcmp(q->what, "diff") == 0, raw = strcmp(q->what, "pprof") == 0;
     const struct command *command = command_find(raw ? "convert" : q->what);
     if (!command || !(command->run || raw))
-        return err_set(e,
-                       "'%s' is nothing to ask for: types, labels, series, top, flame, diff, "
-                       "pprof, or another command that reads a profile are",
-                       q->what);
+        return err_set(
+            e,
+            "unknown query \"%s\"; expected types, labels, series, function, top, flame, "
+            "diff, pprof, or another command that reads a profile",
+            q->what);
     const char **argv = arena_array(q->arena, q->n_rest + 5, sizeof *argv);
     int argc = 0;
     argv[argc++] = command->name;
@@ -170,14 +191,18 @@ static int parse(struct query *q, int argc, char **argv, struct err *e)
             return -1;
         if (taken)
             continue;
-        if (argv[i][0] == '{')
+        if (strcmp(argv[i], "--json") == 0 && q->what && strcmp(q->what, "function") == 0)
+            q->json = true;
+        else if (argv[i][0] == '{')
             q->selector = argv[i];
         else if (!q->what && argv[i][0] != '-')
             q->what = argv[i];
         else
             q->rest[q->n_rest++] = argv[i];
     }
-    return q->what ? 0 : err_set(e, "what? types, labels, series, top, flame, diff or pprof");
+    return q->what ? 0
+                   : err_set(e, "what? types, labels, series, function, top, flame, "
+                                "diff or pprof");
 }
 
 int command_query(int argc, char **argv)
@@ -187,17 +212,17 @@ int command_query(int argc, char **argv)
         .remote = remote_default(),
         .from = "now-1h",
         .until = "now",
-        .step = "60",
         .selector = "{}",
         .arena = source_arena_new(),
     };
     int result = q.arena ? parse(&q, argc, argv, &e) : err_set(&e, "out of memory");
     if (!result)
-        result = strcmp(q.what, "types") == 0    ? print_labels(&q, "__profile_type__", &e)
-                 : strcmp(q.what, "labels") == 0 ? print_labels(&q, q.label, &e)
-                 : choose_type(&q, &e)           ? -1
-                 : strcmp(q.what, "series") == 0 ? print_series(&q, &e)
-                                                 : show(&q, &e);
+        result = strcmp(q.what, "types") == 0      ? print_labels(&q, "__profile_type__", &e)
+                 : strcmp(q.what, "labels") == 0   ? print_labels(&q, q.label, &e)
+                 : choose_type(&q, &e)             ? -1
+                 : strcmp(q.what, "series") == 0   ? print_series(&q, &e)
+                 : strcmp(q.what, "function") == 0 ? print_function(&q, &e)
+                                                   : show(&q, &e);
     arena_free(q.arena);
     if (result < 0)
         fprintf(stderr, "kiln query: %s\n", e.message);

@@ -91,6 +91,12 @@ static int ask_patiently(const struct remote *r, const struct net_request *reque
     }
 }
 
+void remote_escape(struct out *path, const char *value)
+{
+    for (const char *c = value; *c; c++)
+        out_printf(path, "%%%02X", (unsigned char)*c);
+}
+
 int remote_call(const struct remote *r, const char *path, const char *type, struct str body,
                 struct arena *arena, struct str *answer, struct err *e)
 {

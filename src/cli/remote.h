@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/arena.h"
+#include "base/out.h"
 #include "base/str.h"
 
 struct remote {
@@ -21,6 +22,8 @@ int remote_value(const char *name, int argc, char **argv, int *i, const char **v
                  struct err *e);
 // --server, --token, --tenant, --ca: the same.
 int remote_option(struct remote *r, int argc, char **argv, int *i, struct err *e);
+// The value of a parameter in a path.
+void remote_escape(struct out *path, const char *value);
 // POSTs body (GETs, if its p is NULL); the answer is in arena. A status other than 200 is an error
 // with what the server says.
 int remote_call(const struct remote *r, const char *path, const char *type, struct str body,

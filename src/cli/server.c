@@ -64,8 +64,7 @@ static int delete_service(int argc, char **argv)
         struct out path;
         out_init_arena(&path, arena);
         out_text(&path, "/api/v1/services/delete?service_name=");
-        for (const char *c = name; *c; c++)
-            out_printf(&path, "%%%02X", (unsigned char)*c);
+        remote_escape(&path, name);
         out_char(&path, '\0');
         result = remote_call(&remote, path.p, "application/json", STR("{}"), arena, &answer, &e);
     }

@@ -113,6 +113,7 @@ struct query_exemplar {
 struct query_point {
     int64_t time; // nanoseconds, on the grid
     double value;
+    double total, self; // of select's filter
     struct query_exemplar *exemplar;
 };
 
@@ -133,7 +134,8 @@ struct query_series_options {
 
 // SUM adds up the profiles of a step; types that are a state (inuse_*) are averaged over the
 // profiles of each series and then added up. AVERAGE is the mean of the profiles of a step.
-// Series are in the order of their labels (by their sums with a limit).
+// Series are in the order of their labels (by their sums with a limit). With a filter in select,
+// points have its total and self beside the value of everything, and sums are those of the filter.
 int query_series(struct store *store, const struct store_select *select,
                  const struct query_series_options *options, struct arena *arena,
                  struct query_series **series, size_t *n, struct store_answer *answer,

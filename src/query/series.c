@@ -3,9 +3,12 @@
 #include "base/sort.h"
 #include "query/query.h"
 
+// Of everything, of the filter's stacks, and of those that end where it does.
+enum { OF_ALL, OF_TOTAL, OF_SELF, N_OF };
+
 struct cell {
     int64_t index;
-    double sum, mean; // mean: sums of the means of single series
+    double sum[N_OF], mean[N_OF]; // mean: sums of the means of single series
     uint64_t n;
 };
 
@@ -86,15 +89,19 @@ static struct store_label *group_labels(const struct store_series *s,
     return labels;
 }
 
-static void add_line(struct group *g, const struct store_line *line, struct arena *arena)
+static void add_line(struct group *g, const struct store_line *line, bool filtered,
+                     struct arena *arena)
 {
     for (size_t i = 0; i < line->n_points; i++) {
         const struct store_point *p = &line->points[i];
         arena_spend(arena, 1);
         g->ordered &= !g->n || g->cells[g->n - 1].index < p->index;
         g->cells = arena_push(arena, g->cells, g->n, &g->cap, sizeof *g->cells);
-        g->cells[g->n++] = (struct cell){p->index, p->sum, p->sum / (double)p->n, p->n};
-        g->sum += p->sum;
+        struct cell *c = &g->cells[g->n++];
+        *c = (struct cell){.index = p->index, .sum = {p->sum, p->total, p->self}, .n = p->n};
+        for (int k = 0; k < N_OF; k++)
+            c->mean[k] = c->sum[k] / (double)p->n;
+        g->sum += filtered ? p->total : p->sum;
     }
 }
 
@@ -108,8 +115,10 @@ static void join_cells(struct group *g, struct arena *arena)
         struct cell *c = &g->cells[i];
         arena_spend(arena, 1);
         if (n && g->cells[n - 1].index == c->index) {
-            g->cells[n - 1].sum += c->sum;
-            g->cells[n - 1].mean += c->mean;
+            for (int k = 0; k < N_OF; k++) {
+                g->cells[n - 1].sum[k] += c->sum[k];
+                g->cells[n - 1].mean[k] += c->mean[k];
+            }
             g->cells[n - 1].n += c->n;
         } else {
             g->cells[n++] = *c;
@@ -130,12 +139,18 @@ static void finish(const struct group *groups, size_t n, const struct store_sele
         for (size_t j = 0; j < g->n; j++) {
             const struct cell *c = &g->cells[j];
             arena_spend(arena, 1);
-            double value = o->aggregation == QUERY_AVERAGE ? c->sum / (double)c->n
-                           : gauge                         ? c->mean
-                                                           : c->sum;
+            double values[N_OF];
+            for (int k = 0; k < N_OF; k++)
+                values[k] = o->aggregation == QUERY_AVERAGE ? c->sum[k] / (double)c->n
+                            : gauge                         ? c->mean[k]
+                                                            : c->sum[k];
             uint64_t after = (uint64_t)c->index * (uint64_t)o->step;
-            series[i].points[j] =
-                (struct query_point){(int64_t)((uint64_t)select->start + after), value, NULL};
+            series[i].points[j] = (struct query_point){
+                .time = (int64_t)((uint64_t)select->start + after),
+                .value = values[OF_ALL],
+                .total = values[OF_TOTAL],
+                .self = values[OF_SELF],
+            };
         }
     }
 }
@@ -176,7 +191,7 @@ int query_series(struct store *store, const struct store_select *select,
             hash_add(&index, arena, hash, (uint32_t)n_groups);
             at = n_groups++;
         }
-        add_line(&groups[at], &lines[i], arena);
+        add_line(&groups[at], &lines[i], select->filter != NULL, arena);
     }
     for (size_t i = 0; i < n_groups; i++) {
         arena_spend(arena, 1);

@@ -2,6 +2,7 @@
 
 #include "base/sort.h"
 #include "query/names.h"
+#include "store/pick.h"
 
 // Grows in the order of discovery; sorted afterwards.
 struct grown {
@@ -41,32 +42,22 @@ static struct str address_name(const struct model_profile *p, const struct model
                                struct arena *arena)
 {
     if (l->mapping == MODEL_NONE)
-        return str_from(arena_printf(arena, "0x%llx", (unsigned long long)l->address));
+        return pick_address_name(arena, false, STR(""), l->address);
     const struct model_mapping *m = &p->mappings[l->mapping];
-    struct str file = model_str(p, m->file);
-    size_t slash = file.n;
-    while (slash && file.p[slash - 1] != '/')
-        slash--;
-    return str_from(arena_printf(arena, "%.*s+0x%llx", (int)(file.n - slash), file.p + slash,
-                                 (unsigned long long)(l->address - m->start + m->offset)));
+    return pick_address_name(arena, true, model_str(p, m->file), l->address - m->start + m->offset);
 }
 
-// Whether the address of a frame without a name says something to somebody: that of a file which
-// has no names at all does, or will once its debug file is there.
-static bool tells_place(const struct model_profile *p, const struct model_location *l)
+static bool is_frame(const struct model_profile *p, const struct model_location *l)
 {
-    if (l->mapping == MODEL_NONE)
-        return true;
-    const struct model_mapping *m = &p->mappings[l->mapping];
-    struct str file = model_str(p, m->file);
-    return !m->has_functions && (m->build_id || (file.n && file.p[0] == '/'));
+    const struct model_mapping *m = l->mapping == MODEL_NONE ? NULL : &p->mappings[l->mapping];
+    return pick_address_is_frame(m, m ? model_str(p, m->file) : STR(""), m && m->build_id,
+                                 m && m->has_functions);
 }
 
 static struct str function_name(const struct model_profile *p, uint32_t function)
 {
     const struct model_function *f = &p->functions[function];
-    struct str name = model_str(p, f->name);
-    return name.n ? name : f->system_name ? model_str(p, f->system_name) : STR("unknown");
+    return pick_function_name(model_str(p, f->name), model_str(p, f->system_name));
 }
 
 struct naming {
@@ -179,7 +170,7 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         uint32_t parent = s->parent[i], node = to[parent];
         const struct model_location *l = &s->symbols->locations[s->location[i]];
-        uint32_t lines = l->n_lines ? l->n_lines : tells_place(s->symbols, l);
+        uint32_t lines = l->n_lines ? l->n_lines : is_frame(s->symbols, l);
         met[i] = met[parent];
         out[i] = out[parent];
         arena_spend(g->arena, 1 + lines);

@@ -128,10 +128,10 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
     return 0;
 }
 
-static const struct str *call_sites(struct call *c, const struct merge_request *r, size_t *n)
+static const struct str *call_sites(struct call *c, const struct stack_selector *stacks, size_t *n)
 {
-    *n = r->stacks ? r->stacks->call_site.n : 0;
-    const struct call_site *sites = *n ? r->stacks->call_site.items : NULL;
+    *n = stacks ? stacks->call_site.n : 0;
+    const struct call_site *sites = *n ? stacks->call_site.items : NULL;
     struct str *names = arena_array(c->arena, *n + 1, sizeof *names);
     for (size_t i = 0; i < *n; i++)
         names[i] = sites[i].name;
@@ -145,7 +145,7 @@ int api_tree(struct call *c, const struct merge_request *r, struct query_tree **
     size_t n;
     if (api_stacks(c, r, &stacks))
         return -1;
-    const struct str *keep = call_sites(c, r, &n);
+    const struct str *keep = call_sites(c, r->stacks, &n);
     int result = query_tree(stacks, keep, n, c->arena, tree, &e);
     if (result) {
         call_fail_store(c, result, &e);
@@ -178,7 +178,7 @@ static struct flame_graph *flame_message(struct arena *arena, const struct query
 static int keep_stacks(struct call *c, const struct merge_request *r, struct model_profile **p)
 {
     size_t n;
-    const struct str *keep = call_sites(c, r, &n);
+    const struct str *keep = call_sites(c, r->stacks, &n);
     if (!n)
         return 0;
     const struct model_profile *q = *p;
@@ -438,6 +438,15 @@ static void join_first(struct query_series *s, int64_t start)
     }
 }
 
+int api_check_groups(struct call *c, size_t n)
+{
+    if (n <= API_MAX_GROUP_BY)
+        return 0;
+    call_fail(c, CALL_INVALID_ARGUMENT, 0, "group_by: %zu labels; at most %d are allowed", n,
+              API_MAX_GROUP_BY);
+    return -1;
+}
+
 int api_points(struct call *c, const struct series_request *r, struct query_series **series,
                size_t *n)
 {
@@ -450,11 +459,8 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "step must be >= 1ms, in seconds");
         return -1;
     }
-    if (r->group_by.n > API_MAX_GROUP_BY) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "group_by: %zu labels; at most %d are allowed",
-                  r->group_by.n, API_MAX_GROUP_BY);
+    if (api_check_groups(c, r->group_by.n))
         return -1;
-    }
     // A profile counts for the first step that is not before it: those up to a step before the
     // first one count for that, and those behind the last one for none.
     int64_t step = (int64_t)(r->step * 1000);
@@ -462,6 +468,10 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
     select.start -= before * NANOS;
     int64_t end = select.end;
     select.end = (r->start + (r->end - r->start) / step * step) * NANOS;
+    struct store_filter filter = {.function = STR("")};
+    filter.call_site = call_sites(c, r->stacks, &filter.n_call_site);
+    if (filter.n_call_site)
+        select.filter = &filter;
     struct query_series_options options = {
         .group_by = r->group_by.items,
         .n_group_by = r->group_by.n,
@@ -481,6 +491,10 @@ int api_points(struct call *c, const struct series_request *r, struct query_seri
         result =
             query_series(c->server->store, &select, &options, c->arena, series, n, &answer, &e);
     }
+    for (size_t i = 0; i < *n && !result && select.filter; i++)
+        for (size_t k = 0; k < (*series)[i].n_points; k++)
+            (*series)[i].points[k].value = (*series)[i].points[k].total;
+    select.filter = NULL; // Exemplars are whole profiles.
     if (!result && r->exemplars == EXEMPLARS_INDIVIDUAL)
         result = query_exemplars(c->server->store, &select, &options, c->arena, *series, *n,
                                  &answer, &e);

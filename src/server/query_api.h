@@ -23,6 +23,8 @@ void api_analyze(struct call *c);
 // JSON), or of files that are sent along (multipart/form-data with profile, and perhaps base, and
 // the rest of flame_request's fields as parts). Nothing is kept.
 void api_flame(struct call *c);
+// GET /api/v1/functions/series: see docs/server.md.
+void api_function_series(struct call *c);
 // The latter; the body is read.
 void api_flame_files(struct call *c, struct str body);
 // POST /api/v1/services/delete
@@ -39,6 +41,9 @@ void api_legacy_label_values(struct call *c);
 // The time in a parameter, in nanoseconds; usual if there is none.
 int api_time(struct call *c, const char *name, int64_t usual, int64_t *time);
 int api_check_range(struct call *c, int64_t start, int64_t end);
+// The metric selector in a parameter, `type{label="value"}`, as type and labels of r.
+int api_query(struct call *c, const char *name, struct merge_request *r);
+int api_check_groups(struct call *c, size_t n);
 int api_check_nodes(struct call *c, int64_t max_nodes);
 int api_select(struct call *c, struct str type, struct str selector, int64_t start, int64_t end,
                struct store_select *select);

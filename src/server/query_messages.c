@@ -265,6 +265,27 @@ static const struct message_field series_answer_fields[] = {
 };
 const struct message series_answer_message = MESSAGE(struct series_answer, series_answer_fields);
 
+static const struct message_field function_series_fields[] = {
+    MANY(1, "labels", NULL, function_series, labels, MESSAGE_MESSAGE, .message = &label_message),
+    MANY(2, "times", NULL, function_series, times, MESSAGE_DOUBLE, ),
+    MANY(3, "self", NULL, function_series, self, MESSAGE_DOUBLE, ),
+    MANY(4, "total", NULL, function_series, total, MESSAGE_DOUBLE, ),
+    MANY(5, "all", NULL, function_series, all, MESSAGE_DOUBLE, ),
+};
+static const struct message function_series_message =
+    MESSAGE(struct function_series, function_series_fields);
+
+static const struct message_field function_answer_fields[] = {
+    ONE(1, "profileTypeID", NULL, function_answer, type, MESSAGE_STRING, ),
+    ONE(2, "function", NULL, function_answer, function, MESSAGE_STRING, ),
+    ONE(3, "start", NULL, function_answer, start, MESSAGE_DOUBLE, ),
+    ONE(4, "step", NULL, function_answer, step, MESSAGE_DOUBLE, ),
+    MANY(5, "series", NULL, function_answer, series, MESSAGE_MESSAGE,
+         .message = &function_series_message),
+};
+const struct message function_answer_message =
+    MESSAGE(struct function_answer, function_answer_fields);
+
 static const struct message_field stats_answer_fields[] = {
     ONE(1, "dataIngested", "data_ingested", stats_answer, ingested, MESSAGE_BOOL, ),
     ONE(2, "oldestProfileTime", "oldest_profile_time", stats_answer, oldest, MESSAGE_INT, ),

@@ -121,6 +121,16 @@ struct series_answer {
     struct message_list series;
 };
 
+struct function_series { // A column of numbers for each of them, all of one length.
+    struct message_list labels, times, self, total, all;
+};
+
+struct function_answer { // kiln's own: see api_function_series
+    struct str type, function;
+    double start, step; // ms, seconds
+    struct message_list series;
+};
+
 struct stats_answer {
     bool ingested;
     int64_t oldest, newest; // ms
@@ -130,4 +140,5 @@ extern const struct message range_request_message, label_names_request_message,
     label_values_request_message, sets_request_message, merge_request_message,
     profile_request_message, span_request_message, series_request_message, diff_request_message,
     flame_request_message, types_answer_message, names_answer_message, sets_answer_message,
-    merge_answer_message, diff_answer_message, series_answer_message, stats_answer_message;
+    merge_answer_message, diff_answer_message, series_answer_message, function_answer_message,
+    stats_answer_message;

@@ -26,8 +26,7 @@ static int64_t timeline_step(int64_t start, int64_t end)
     return 31536000;
 }
 
-// The parameter's metric selector, `type{label="value"}`, as type and labels.
-static int read_query(struct call *c, const char *name, struct merge_request *r)
+int api_query(struct call *c, const char *name, struct merge_request *r)
 {
     struct str text = call_parameter(c, name);
     struct err e = {""};
@@ -81,7 +80,7 @@ static int read_request(struct call *c, const char *query, const char *from, con
 {
     int64_t now = server_now(), start, end, nodes;
     *r = (struct merge_request){0};
-    if (read_query(c, query, r) || api_time(c, from, now, &start) || api_time(c, until, now, &end))
+    if (api_query(c, query, r) || api_time(c, from, now, &start) || api_time(c, until, now, &end))
         return -1;
     r->start = start / NANOS;
     r->end = end / NANOS;

@@ -71,6 +71,7 @@ static const struct route {
     {"/pyroscope/labels", SCOPE_READ, WEB_LANE_QUERY, api_legacy_labels, ROUTE_GET},
     {"/labels", SCOPE_READ, WEB_LANE_QUERY, api_legacy_labels, ROUTE_GET},
     {"/api/v1/flame", SCOPE_READ, WEB_LANE_QUERY, api_flame, ROUTE_ANY},
+    {"/api/v1/functions/series", SCOPE_READ, WEB_LANE_QUERY, api_function_series, ROUTE_GET},
     {"/api/v1/debuginfo", SCOPE_READ, WEB_LANE_QUERY, debuginfo_api_list, ROUTE_GET},
     {"/api/v1/debuginfo/upload", SCOPE_PUSH | SCOPE_ADMIN, WEB_LANE_INGEST, debuginfo_api_upload,
      ROUTE_ANY},

@@ -209,3 +209,12 @@ static inline uint64_t unbits_next(struct unbits *b, struct unbits_list list)
 {
     return list.is_wide ? unbits_wide(b, list.k) : unbits_code(b, list.k);
 }
+
+// Past n codes of shift k of each of two streams, which are read in turns because neither has to
+// wait for the other then.
+struct unbits_skip {
+    struct unbits *b;
+    uint32_t n;
+    unsigned k;
+};
+void unbits_skip(struct unbits_skip first, struct unbits_skip second);

@@ -12,7 +12,9 @@
 // clickhouse_series.c  series and time series
 // clickhouse_stacks.c  stacks by their ids, cached
 // clickhouse_names.c   names that come late
+// clickhouse_hours.c   which hours of the roll-up can be used
 // clickhouse_merge.c   sums
+// clickhouse_pick.c    the stacks of a filter over time
 // clickhouse_care.c    retention, deletion, what there is
 // clickhouse_check.c   what kiln server check looks for
 //
@@ -334,6 +336,36 @@ int clickhouse_series(void *driver, const struct store_select *select, struct ar
 int clickhouse_lines(void *driver, const struct store_select *select, int64_t step,
                      struct arena *arena, struct store_line **lines, size_t *n,
                      struct store_answer *answer, struct err *e);
+
+// The number of a day, as tables have it.
+uint32_t clickhouse_day(int64_t time);
+// On which step of the range a time is.
+void clickhouse_index(struct out *sql, const struct store_select *select, int64_t step,
+                      const char *time);
+
+// --- clickhouse_hours.c ---
+
+struct hours {
+    uint64_t *rolled; // those whose roll-up is complete
+    size_t n_rolled;
+    uint64_t *rest; // those whose samples are read; NULL: all of them
+    size_t n_rest;
+};
+// The roll-up serves hours that are in the range from end to end and, unless step is 0, on one
+// step.
+int hours_find(struct clickhouse *c, const struct store_select *select, const struct finding *f,
+               int64_t step, struct arena *arena, struct hours *hours, struct err *e);
+// The condition for rows of the roll-up, or of the samples that are read beside it.
+void clickhouse_in_hours(struct out *sql, const struct hours *hours, bool rolled);
+
+// --- clickhouse_pick.c ---
+
+// Adds what the stacks of select->filter amount to to lines, of which each found series has one.
+// May jump out of arena.
+struct exact_line;
+int clickhouse_pick(struct clickhouse *c, const struct store_select *select, int64_t step,
+                    struct finding *found, struct arena *arena, struct exact_line *lines[],
+                    struct err *e);
 
 // --- clickhouse_stacks.c ---
 

@@ -1,8 +1,4 @@
 // Sums: ClickHouse adds up, only stacks and their sums come back.
-//
-// Whole hours are taken from the roll-up where it is complete: the view that fills it works after
-// the rows are stored, so a server that is killed in between leaves an hour that lacks some. The
-// profiles say how many rows an hour has, the roll-up how many it was made from.
 #include <stdlib.h>
 
 #include "base/sort.h"
@@ -29,17 +25,8 @@ struct merging {
     uint64_t *counts; // of a gauge: profiles of each line
     struct sum *sums;
     size_t n_sums, cap_sums;
-    uint64_t *hours; // of the roll-up that can be used
-    size_t n_hours, cap_hours;
-    uint64_t *rest; // hours whose samples are read; NULL: all of them
-    size_t n_rest;
+    struct hours hours;
 };
-
-static bool is_whole(const struct store_select *s, uint64_t hour)
-{
-    return hour < INT64_MAX / HOUR_NANOS && (int64_t)hour * HOUR_NANOS >= s->start &&
-           ((int64_t)hour + 1) * HOUR_NANOS - 1 <= s->end;
-}
 
 static void in_range(struct out *sql, const struct store_select *s)
 {
@@ -73,61 +60,6 @@ static int ask_counts(struct merging *m, struct err *e)
     return code;
 }
 
-struct hour_rows {
-    uint64_t hour, rows;
-};
-
-// Rows of each hour, in the order of hours.
-static int ask_hours(struct merging *m, bool rolled, struct hour_rows **hours, size_t *n,
-                     struct err *e)
-{
-    struct out sql;
-    struct unpack rows;
-    size_t cap = 0;
-    out_init_arena(&sql, m->arena);
-    out_printf(&sql, "SELECT toUInt64(hour), toUInt64(sum(n)) FROM %s.%s", m->c->at.database,
-               rolled ? "hourly" : "profiles");
-    clickhouse_where(&sql, m->select, &m->found, rolled ? IN_HOURLY : IN_PROFILES);
-    out_text(&sql, " GROUP BY hour ORDER BY hour FORMAT RowBinary");
-    *hours = NULL;
-    *n = 0;
-    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
-    while (!code && rows.p < rows.end && !rows.bad) {
-        *hours = arena_push(m->arena, *hours, *n, &cap, sizeof **hours);
-        (*hours)[*n].hour = row_u64(&rows);
-        (*hours)[(*n)++].rows = row_u64(&rows);
-    }
-    return code;
-}
-
-static int find_hours(struct merging *m, struct err *e)
-{
-    struct hour_rows *raw, *rolled;
-    size_t n_raw, n_rolled;
-    const struct store_select *s = m->select;
-    int64_t first = s->start / HOUR_NANOS, last = s->end / HOUR_NANOS;
-    // The roll-up knows nothing of spans and traces.
-    if (s->n_spans || s->n_traces ||
-        (last - first < 2 && !is_whole(s, (uint64_t)first) && !is_whole(s, (uint64_t)last)))
-        return 0;
-    int code = ask_hours(m, false, &raw, &n_raw, e);
-    if (!code)
-        code = ask_hours(m, true, &rolled, &n_rolled, e);
-    m->rest = arena_array(m->arena, code ? 0 : n_raw, sizeof *m->rest);
-    for (size_t i = 0, j = 0; !code && i < n_raw; i++) {
-        while (j < n_rolled && rolled[j].hour < raw[i].hour)
-            j++;
-        if (j == n_rolled || rolled[j].hour != raw[i].hour || rolled[j].rows != raw[i].rows ||
-            !is_whole(s, raw[i].hour)) {
-            m->rest[m->n_rest++] = raw[i].hour;
-            continue;
-        }
-        m->hours = arena_push(m->arena, m->hours, m->n_hours, &m->cap_hours, sizeof *m->hours);
-        m->hours[m->n_hours++] = raw[i].hour;
-    }
-    return code;
-}
-
 static int ask_sums(struct merging *m, bool rolled, struct err *e)
 {
     struct out sql;
@@ -147,11 +79,7 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
     clickhouse_where(&sql, s, &m->found, rolled ? IN_HOURLY : IN_SAMPLES);
     if (!rolled)
         in_range(&sql, s);
-    if (m->rest) { // What is not listed is not read: the index knows hours.
-        out_text(&sql, " AND hour IN (");
-        sql_numbers(&sql, rolled ? m->hours : m->rest, rolled ? m->n_hours : m->n_rest);
-        out_text(&sql, ")");
-    }
+    clickhouse_in_hours(&sql, &m->hours, rolled);
     if (s->n_spans) {
         out_text(&sql, " AND span IN (");
         sql_numbers(&sql, s->spans, s->n_spans);
@@ -293,10 +221,10 @@ static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *
     if (m->found.n) {
         code = ask_counts(m, e);
         if (!code)
-            code = find_hours(m, e);
-        if (!code && m->n_hours)
+            code = hours_find(m->c, m->select, &m->found, 0, m->arena, &m->hours, e);
+        if (!code && m->hours.n_rolled)
             code = ask_sums(m, true, e);
-        if (!code && (!m->rest || m->n_rest))
+        if (!code && (!m->hours.rest || m->hours.n_rest))
             code = ask_sums(m, false, e);
     }
     if (!code)

@@ -7,7 +7,7 @@
 // How long a question waits for what was acknowledged before it.
 #define FLUSH_NANOS (INT64_C(5) * 1000000000)
 
-static uint32_t day_number(int64_t time)
+uint32_t clickhouse_day(int64_t time)
 {
     int64_t day = time / DAY_NANOS;
     return day < 0 ? 0 : day > 65535 ? 65535 : (uint32_t)day;
@@ -52,7 +52,7 @@ static int ask_series(struct search *s, struct unpack *rows, struct err *e)
                "SELECT service, series, any(kind), any(label_names), any(label_values), "
                "any(families), any(base), any(derived) FROM %s.series WHERE day >= toDate(%u) AND "
                "day <= toDate(%u) AND tenant = ",
-               s->c->at.database, day_number(s->select->start), day_number(s->select->end));
+               s->c->at.database, clickhouse_day(s->select->start), clickhouse_day(s->select->end));
     sql_text(&sql, s->select->tenant);
     if (service.n) {
         out_text(&sql, " AND service = ");
@@ -180,8 +180,8 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = voids_ask(c, select->tenant, day_number(select->start), day_number(select->end),
-                         arena, &f->voids, &f->n_voids, e);
+    int code = voids_ask(c, select->tenant, clickhouse_day(select->start),
+                         clickhouse_day(select->end), arena, &f->voids, &f->n_voids, e);
     if (!code)
         code = ask_series(&s, &rows, e);
     while (!code && rows.p < rows.end)
@@ -205,8 +205,8 @@ void clickhouse_where(struct out *sql, const struct store_select *select, const 
     out_printf(sql,
                " AND day >= toDate(%u) AND day <= toDate(%u) AND hour >= %u AND hour <= %u AND "
                "family IN (",
-               day_number(select->start), day_number(select->end), hour_number(select->start),
-               hour_number(select->end));
+               clickhouse_day(select->start), clickhouse_day(select->end),
+               hour_number(select->start), hour_number(select->end));
     sql_ids(sql, samples ? f->bases : f->families, samples ? f->n_bases : f->n_families);
     out_text(sql, ")");
     if (!f->whole) {
@@ -256,6 +256,13 @@ struct line {
     bool any;
 };
 
+void clickhouse_index(struct out *sql, const struct store_select *select, int64_t step,
+                      const char *time)
+{
+    out_printf(sql, "if(%s = %lld, toInt64(0), intDiv(%s - %lld - 1, toInt64(%lld)) + 1)", time,
+               (long long)select->start, time, (long long)select->start, (long long)step);
+}
+
 // step 0: only whether there is a profile.
 static int ask_points(struct clickhouse *c, const struct store_select *select, int64_t step,
                       struct finding *f, struct arena *arena, struct line *lines, struct err *e)
@@ -264,11 +271,11 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
     struct unpack rows;
     out_init_arena(&sql, arena);
     out_text(&sql, "SELECT family, series");
-    if (step)
-        out_printf(&sql,
-                   ", if(ts = %lld, toInt64(0), intDiv(ts - %lld - 1, toInt64(%lld)) + 1) AS i, "
-                   "sum(total), sum(" SQL_HIGH("total") "), count()",
-                   (long long)select->start, (long long)select->start, (long long)step);
+    if (step) {
+        out_text(&sql, ", ");
+        clickhouse_index(&sql, select, step, "ts");
+        out_text(&sql, " AS i, sum(total), sum(" SQL_HIGH("total") "), count()");
+    }
     out_printf(&sql, " FROM %s.profiles", c->at.database);
     clickhouse_where(&sql, select, f, IN_PROFILES);
     out_printf(&sql, " AND ts >= %lld AND ts <= %lld GROUP BY family, series%s FORMAT RowBinary",
@@ -313,6 +320,12 @@ static int scan(struct clickhouse *c, const struct store_select *select, int64_t
     }
     *lines = arena_array(arena, f.n_lines, sizeof **lines);
     code = ask_points(c, select, step, &f, arena, *lines, e);
+    if (!code && step && select->filter) {
+        struct exact_line **points = arena_array(arena, f.n_lines, sizeof *points);
+        for (uint32_t i = 0; i < f.n_lines; i++)
+            points[i] = &(*lines)[i].points;
+        code = clickhouse_pick(c, select, step, &f, arena, points, e);
+    }
     for (uint32_t i = 0; i < f.n_lines && !code; i++)
         if ((*lines)[i].any)
             (*lines)[(*n)++] = (*lines)[i];

@@ -20,6 +20,8 @@ void exact_add(struct exact_line *line, struct arena *arena, struct exact_point 
     if (last && last->index == point.index) {
         last->sum += point.sum;
         last->n += point.n;
+        last->total += point.total;
+        last->self += point.self;
         return;
     }
     line->unordered |= last && last->index > point.index;
@@ -45,8 +47,12 @@ struct store_point *exact_points(struct exact_line *line, struct arena *arena, s
         for (end = i + 1; end < line->n && line->points[end].index == sum.index; end++) {
             sum.sum += line->points[end].sum;
             sum.n += line->points[end].n;
+            sum.total += line->points[end].total;
+            sum.self += line->points[end].self;
         }
-        points[(*n)++] = (struct store_point){sum.index, (double)sum.sum, sum.n};
+        if (sum.n) // else what was asked for later has a profile that nobody counted
+            points[(*n)++] = (struct store_point){sum.index, (double)sum.sum, sum.n,
+                                                  (double)sum.total, (double)sum.self};
     }
     return points;
 }

@@ -28,6 +28,7 @@ struct exact_point {
     int64_t index;
     __int128 sum;
     uint64_t n;
+    __int128 total, self;
 };
 
 struct exact_line {

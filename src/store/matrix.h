@@ -70,6 +70,11 @@ bool matrix_body(struct matrix *m, struct str body);
 typedef void matrix_give_fn(void *ctx, uint32_t place, uint32_t owner, __int128 sum);
 bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matrix_give_fn *give,
                  void *ctx);
+// Sums of entries by the class of their node (by place) and the run of their row: sums[class][run],
+// n_runs of each, which are zero before. Nodes of class 0 are skipped, which takes a fraction of
+// the time. run NULL: all rows are of run 0. false when it is damaged.
+bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, const uint32_t *run,
+                 uint32_t n_runs, __int128 *const sums[], unsigned n_classes);
 // All of it row by row, in the reader: the entries of row i are those from start[i] to start[i +
 // 1], places in its dictionary in index, values[column * n + entry]. false when it is damaged.
 bool matrix_rows(struct matrix *m, const uint32_t **start, const uint32_t **index,

@@ -313,6 +313,84 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
     return !m->bad;
 }
 
+// --- some of the nodes, by runs of rows ---
+
+// The rows and the numbers of the node that comes next; in_rows: else only its numbers.
+static void skip_node(const struct matrix *m, uint32_t n, bool in_rows, unsigned shift, bool delta,
+                      struct unbits *rows, struct unbits *numbers)
+{
+    uint32_t rest = m->n_rows - n;
+    struct unbits_skip of_rows = {.b = rows};
+    if (in_rows && n <= rest)
+        of_rows = (struct unbits_skip){rows, n, bits_shift(n, rest)};
+    else if (in_rows)
+        of_rows = (struct unbits_skip){rows, rest, bits_shift(rest, n)};
+    unbits_skip(of_rows, (struct unbits_skip){numbers, delta ? n - 1 : n, shift});
+}
+
+// The usual case: see sum_in_turns.
+static inline bool run_in_turns(struct unbits *rows, struct unbits *numbers, uint32_t n,
+                                uint32_t n_rows, unsigned shift, uint64_t add, int64_t factor,
+                                const uint32_t *run, __int128 *sums)
+{
+    unsigned k = bits_shift(n, n_rows - n);
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < n; i++, row++) {
+        uint64_t gap = unbits_code(rows, k), v = unbits_code(numbers, shift);
+        if (__builtin_expect(gap >= n_rows - row, 0))
+            return false;
+        row += (uint32_t)gap;
+        sums[run[row]] += (__int128)(int64_t)(v + add) * factor;
+    }
+    return true;
+}
+
+// Of sums of numbers what they stand for: see end_run.
+static __int128 scale_sum(__int128 sum, const struct scale *s)
+{
+    sum = (__int128)((unsigned __int128)sum * s->factor);
+    if (s->den == 1)
+        return (__int128)((unsigned __int128)sum * (unsigned __int128)(__int128)s->num);
+    return (__int128)((unsigned __int128)(sum / s->den) * (unsigned __int128)(__int128)s->num +
+                      (unsigned __int128)(sum % s->den * s->num / s->den));
+}
+
+bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, const uint32_t *run,
+                 uint32_t n_runs, __int128 *const sums[], unsigned n_classes)
+{
+    if (m->bad || column >= m->k)
+        return false;
+    const struct matrix_column *c = source(m, column);
+    struct scale s = scale_of(m, column);
+    struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
+    for (uint32_t i = 0; i < m->n_nodes && c->common && !m->bad; i++) {
+        uint32_t n = m->count[i];
+        int64_t factor = c->divisor ? (int64_t)c->divisor[i] + 1 : 1;
+        unsigned shift = c->shift[i];
+        __int128 *to = sums[classes[i]];
+        if (!run && c->sum) {
+            if (classes[i])
+                to[0] += ((__int128)c->sum[i] + n * s.add) * factor;
+        } else if (!classes[i]) {
+            skip_node(m, n, run, shift, c->delta[i], &rows, &b);
+        } else if (run && n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
+            m->bad = !run_in_turns(&rows, &b, n, m->n_rows, shift, s.add, factor, run, to);
+        } else {
+            uint64_t last = c->first[i];
+            m->bad = run && !next_rows(&rows, n, m->n_rows, m->at);
+            for (uint32_t j = 0; j < n && !m->bad; j++) {
+                uint64_t v = next_code(&b, shift, c->delta[i], j == 0, &last);
+                to[run ? run[m->at[j]] : 0] += (__int128)(int64_t)meant(c, v, s.add) * factor;
+            }
+        }
+    }
+    for (unsigned i = 1; i < n_classes; i++)
+        for (uint32_t k = 0; k < n_runs; k++)
+            sums[i][k] = scale_sum(sums[i][k], &s);
+    m->bad |= unbits_over(&rows) || unbits_over(&b);
+    return !m->bad;
+}
+
 // Fills the column of all rows; at[row]: the row's next entry.
 static bool scatter(struct matrix *m, uint32_t column, uint32_t *next, uint32_t *index,
                     int64_t *values)

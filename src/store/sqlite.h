@@ -19,6 +19,7 @@
 #include "store/block.h"
 #include "store/db.h"
 #include "store/driver.h"
+#include "store/exact.h"
 #include "store/id.h"
 #include "store/labels.h"
 #include "store/retention.h"
@@ -237,6 +238,14 @@ int reader_part(struct block_body *b, struct reader *reader, struct block_reader
                 const struct parts *part, struct str *bytes, struct err *e);
 void reader_body_end(struct block_body *b);
 
+// What of a block a statement gives, or NULL where there is no such block.
+#define BLOCK_ROWS "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3"
+sqlite3_stmt *reader_block(struct reader *reader, const char *sql, int64_t service, int64_t hour,
+                           enum level level, int *code, struct err *e);
+// STORE_CORRUPT, or STORE_BUSY if r lacked memory. hour: -1: of none.
+int reader_damaged(const struct reader *reader, const struct block_reader *r, const char *what,
+                   int64_t hour, struct err *e);
+
 // A series of the select, with one of its columns.
 struct found {
     int64_t id, service;
@@ -252,6 +261,54 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
                 struct found **found, size_t *n, struct err *e);
 // The one of n (of one service) with this id; NULL: it is not wanted.
 struct found *reader_found(struct found *found, size_t n, int64_t id);
+
+// --- the stacks of a filter over time (sqlite_pick.c) ---
+
+// A step of a series; the same one may come several times.
+struct picked_cell {
+    struct found *found;
+    struct exact_point point;
+};
+
+struct picked_series;
+struct pick_row;
+// Filled by its user up to names, whose handle may be NULL; the rest is zeroed.
+struct picker {
+    struct lite *lite;
+    const struct store_select *select; // with a filter
+    int64_t step;
+    struct arena *arena;
+    struct block_reader *r;
+    struct db names;
+    // What picker_service found.
+    struct picked_cell *cells;
+    size_t n_cells, cap_cells;
+    // Of the service.
+    struct reader *reader;
+    struct reader_symbols *symbols;
+    struct found *found;
+    size_t n_found;
+    uint32_t n_nodes;
+    const uint8_t *picks; // by node; NULL: none
+    struct picked_series *series;
+    // Of the block.
+    struct pick_row *rows; // of the profiles of the hour
+    struct pick_owner {
+        int64_t total;
+        uint32_t cell; // MATRIX_NOBODY: none
+    } * owner;         // of each row of a level
+    size_t n_rows, n_owner, n_nobody, cap_rows, cap_owner;
+    // Of a matrix: see matrix_runs.
+    uint8_t *classes;
+    uint32_t *run, *run_cell;
+    __int128 *sums[3];
+    size_t cap_classes, cap_run, cap_run_cell, cap_sums[3];
+    struct block_body body;
+};
+// May jump out of its arena; then, and before the reader is given back, picker_release is called.
+int picker_service(struct picker *p, struct reader *reader, struct found *found, size_t n_found,
+                   struct err *e);
+void picker_release(struct picker *p);
 
 // --- hashes and ids of puts (sqlite_seen.c) ---
 

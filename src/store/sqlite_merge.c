@@ -60,17 +60,6 @@ static bool is_kept(const struct merging *m, enum keep keep, int64_t time)
     return time >= s->start && time <= s->end && !(keep == KEEP_REST && whole_bucket(s, time));
 }
 
-static int damaged(const struct merging *m, const char *what, int64_t hour, struct err *e)
-{
-    if (block_reader_starved(&m->r)) {
-        err_set(e, "no memory to read %s of hour %lld", what, (long long)(hour % 24));
-        return STORE_BUSY;
-    }
-    err_set(e, "%s is damaged: %s of hour %lld cannot be read", m->reader->db.path, what,
-            (long long)(hour % 24));
-    return STORE_CORRUPT;
-}
-
 // Whether the sample at i is of one of the spans, or traces, that are asked for.
 static bool is_wanted(const struct merging *m, const struct segment *s, uint32_t i)
 {
@@ -183,25 +172,7 @@ static int part_bytes(struct merging *m, const struct parts *p, int64_t hour, st
                       struct err *e)
 {
     int code = reader_part(&m->body, m->reader, &m->r, p, bytes, e);
-    return code == STORE_CORRUPT ? damaged(m, "a block", hour, e) : code;
-}
-
-// What of a block the statement names, or none where there is no such block.
-static sqlite3_stmt *block_row(struct merging *m, const char *sql, int64_t hour, enum level level,
-                               int *code, struct err *e)
-{
-    sqlite3_stmt *q = db_prepare(&m->reader->db, sql, code, e);
-    if (!q)
-        return NULL;
-    sqlite3_bind_int64(q, 1, m->found->service);
-    sqlite3_bind_int64(q, 2, hour);
-    sqlite3_bind_int64(q, 3, level);
-    int rc = sqlite3_step(q);
-    if (rc == SQLITE_ROW)
-        return q;
-    if (rc != SQLITE_DONE)
-        *code = db_error(&m->reader->db, rc, "read", e);
-    return NULL;
+    return code == STORE_CORRUPT ? reader_damaged(m->reader, &m->r, "a block", hour, e) : code;
 }
 
 // Those of its rows that count; the body is read if need be.
@@ -228,11 +199,11 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
             f = owner[i] == MATRIX_NOBODY ? f : &m->found[owner[i]];
         matrix_open(&matrix, &m->r, p->head, p->n_rows, m->n_nodes);
         if (matrix.bad || matrix.k != f->k)
-            return damaged(m, "the head of a matrix", hour, e);
+            return reader_damaged(m->reader, &m->r, "the head of a matrix", hour, e);
         if (one_sum && n_kept == p->n_rows && matrix_has_sums(&matrix, f->column))
             return matrix_sums(&matrix, f->column, NULL, give_sum, m)
                        ? 0
-                       : damaged(m, "a sum", hour, e);
+                       : reader_damaged(m->reader, &m->r, "a sum", hour, e);
         code = part_bytes(m, p, hour, &bytes, e);
         if (code)
             return code;
@@ -242,12 +213,12 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
         if (!matrix_body(&matrix, bytes) ||
             !matrix_sums(&matrix, f->column, one_sum && n_kept == p->n_rows ? NULL : owner,
                          give_sum, m))
-            return damaged(m, "a matrix", hour, e);
+            return reader_damaged(m->reader, &m->r, "a matrix", hour, e);
         return 0;
     }
     code = part_bytes(m, p, hour, &bytes, e);
     if (!code && !merge_segment(m, owner, (size_t)p->n_rows, bytes))
-        code = damaged(m, "a segment", hour, e);
+        code = reader_damaged(m->reader, &m->r, "a segment", hour, e);
     return code;
 }
 
@@ -256,8 +227,7 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
 {
     int code = 0;
     bool any = false;
-    sqlite3_stmt *q = block_row(m, "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3",
-                                hour, level, &code, e);
+    sqlite3_stmt *q = reader_block(m->reader, BLOCK_ROWS, m->found->service, hour, level, &code, e);
     if (!q)
         return code;
     struct points p;
@@ -266,18 +236,19 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
     points_open(&p, &m->r, db_blob(q, 0));
     parts_open(&parts, db_blob(q, 1));
     if (!own_rows(m, &p, keep, &any))
-        return damaged(m, "the points", hour, e);
+        return reader_damaged(m->reader, &m->r, "the points", hour, e);
     reader_body(&m->body, m->found->service * 128 + hour % 24 * 4 + level, parts);
     while (any && !code && parts_next(&parts)) {
         if (parts.n_rows > m->n_rows - at)
-            return damaged(m, "the directory", hour, e);
+            return reader_damaged(m->reader, &m->r, "the directory", hour, e);
         code = merge_part(m, &parts, at, hour, e);
         at += (size_t)parts.n_rows;
     }
     sqlite3_reset(q);
     reader_body_end(&m->body);
-    return !code && any && (parts.bad || at != m->n_rows) ? damaged(m, "the directory", hour, e)
-                                                          : code;
+    return !code && any && (parts.bad || at != m->n_rows)
+               ? reader_damaged(m->reader, &m->r, "the directory", hour, e)
+               : code;
 }
 
 static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct err *e)
@@ -354,7 +325,7 @@ static int merge_fresh(struct merging *m, struct err *e)
         m->duration = pack_add(m->duration, unpack_signed(&b));
         segment_open(&s, &m->r, db_blob(q, 3), f->k, m->n_nodes);
         if (b.bad || k != f->k || s.bad || !segment_next(&s, f->column))
-            return damaged(m, "a fresh profile", time / HOUR_NANOS, e);
+            return reader_damaged(m->reader, &m->r, "a fresh profile", time / HOUR_NANOS, e);
         begin_sums(m, &s);
         add_item(m, &s);
         end_sums(m, &s, f);
@@ -385,7 +356,7 @@ static int count_profiles(struct merging *m, struct err *e)
                 f->n += is_kept(m, KEEP_IN_RANGE, p.times[i]);
         }
         if (p.bad)
-            return damaged(m, "the points", sqlite3_column_int64(q, 1), e);
+            return reader_damaged(m->reader, &m->r, "the points", sqlite3_column_int64(q, 1), e);
     }
     sqlite3_reset(q);
     if (rc == SQLITE_DONE && (q = db_prepare(&m->reader->db, FRESH, &code, e))) {

@@ -446,6 +446,37 @@ int reader_part(struct block_body *b, struct reader *reader, struct block_reader
                                 : db_error(&reader->db, rc, "read", e);
 }
 
+sqlite3_stmt *reader_block(struct reader *reader, const char *sql, int64_t service, int64_t hour,
+                           enum level level, int *code, struct err *e)
+{
+    sqlite3_stmt *q = db_prepare(&reader->db, sql, code, e);
+    if (!q)
+        return NULL;
+    sqlite3_bind_int64(q, 1, service);
+    sqlite3_bind_int64(q, 2, hour);
+    sqlite3_bind_int64(q, 3, level);
+    int rc = sqlite3_step(q);
+    if (rc == SQLITE_ROW)
+        return q;
+    if (rc != SQLITE_DONE)
+        *code = db_error(&reader->db, rc, "read", e);
+    return NULL;
+}
+
+int reader_damaged(const struct reader *reader, const struct block_reader *r, const char *what,
+                   int64_t hour, struct err *e)
+{
+    char of[32] = "";
+    if (hour >= 0)
+        snprintf(of, sizeof of, " of hour %d", (int)(hour % 24));
+    if (block_reader_starved(r)) {
+        err_set(e, "no memory to read %s%s", what, of);
+        return STORE_BUSY;
+    }
+    err_set(e, "%s is damaged: %s%s cannot be read", reader->db.path, what, of);
+    return STORE_CORRUPT;
+}
+
 // --- series ---
 
 static int found_order(const void *a, const void *b)

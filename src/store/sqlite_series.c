@@ -19,6 +19,7 @@ struct scan {
     } * lines;
     size_t n_lines, cap_lines;
     struct hash_table index;
+    struct picker picker; // of a select with a filter
 };
 
 enum { POINTS_PER_STEP = 8 }; // of arena_spend
@@ -57,17 +58,7 @@ static void add_point(struct scan *s, struct found *f, int64_t time, int64_t val
     // In unsigned numbers: a range may be everything.
     uint64_t after = (uint64_t)time - (uint64_t)s->select->start;
     int64_t index = (int64_t)(after / (uint64_t)s->step + (after % (uint64_t)s->step ? 1 : 0));
-    exact_add(&line->points, s->arena, (struct exact_point){index, value, 1});
-}
-
-static int damaged(const struct scan *s, const char *what, struct err *e)
-{
-    if (block_reader_starved(&s->r)) {
-        err_set(e, "no memory to read %s", what);
-        return STORE_BUSY;
-    }
-    err_set(e, "%s is damaged: %s cannot be read", s->reader->db.path, what);
-    return STORE_CORRUPT;
+    exact_add(&line->points, s->arena, (struct exact_point){.index = index, .sum = value, .n = 1});
 }
 
 // found has the columns of one series next to each other.
@@ -118,7 +109,7 @@ static int scan_service(struct scan *s, struct err *e)
                 }
             }
             if (p.bad)
-                return damaged(s, "the points of an hour", e);
+                return reader_damaged(s->reader, &s->r, "the points of an hour", -1, e);
         }
         for (; fresh && rc == SQLITE_ROW; rc = sqlite3_step(q)) {
             struct str head = db_blob(q, 2);
@@ -133,11 +124,23 @@ static int scan_service(struct scan *s, struct err *e)
                     add_point(s, f++, sqlite3_column_int64(q, 1), total);
             }
             if (b.bad)
-                return damaged(s, "a fresh profile", e);
+                return reader_damaged(s->reader, &s->r, "a fresh profile", -1, e);
         }
         sqlite3_reset(q);
         if (rc != SQLITE_DONE)
             return db_error(&s->reader->db, rc, "read", e);
+    }
+    return code;
+}
+
+// All of a service, or nothing.
+static int scan_picked(struct scan *s, struct err *e)
+{
+    struct picker *p = &s->picker;
+    int code = picker_service(p, s->reader, s->found, s->n_found, e);
+    for (size_t i = 0; i < p->n_cells && !code; i++) {
+        arena_spend(s->arena, 1);
+        exact_add(&line_of(s, p->cells[i].found)->points, s->arena, p->cells[i].point);
     }
     return code;
 }
@@ -159,7 +162,7 @@ static int scan_day(struct scan *s, int64_t day, struct err *e)
             ;
         s->found = found + at;
         s->n_found = end - at;
-        code = scan_service(s, e);
+        code = s->step && s->select->filter ? scan_picked(s, e) : scan_service(s, e);
         // A service that cannot be read is left out; the others of the day are not.
         if (code == STORE_CORRUPT) {
             left_out = code;
@@ -198,6 +201,10 @@ static int scan(struct scan *s, struct store_answer *answer, struct err *e)
         day_list(s->lite, select->tenant, select->start, select->end, s->arena, &days, &n, e);
     if (!code)
         code = block_reader_init(&s->r, s->arena, e);
+    s->picker = (struct picker){
+        .lite = s->lite, .select = select, .step = s->step, .arena = s->arena, .r = &s->r};
+    if (!code && s->step && select->filter)
+        code = names_open(s->lite, select->tenant, false, &s->picker.names, e);
     if (!code)
         code = guarded(s, 0, e);
     for (size_t i = 0; i < n && !code; i++) {
@@ -206,6 +213,7 @@ static int scan(struct scan *s, struct store_answer *answer, struct err *e)
             s->reader->budget = arena_budget(s->arena);
             code = guarded(s, days[i], e);
         }
+        picker_release(&s->picker);
         if (s->reader)
             code = reader_give(s->lite, s->reader, code, e);
         s->reader = NULL;
@@ -215,6 +223,8 @@ static int scan(struct scan *s, struct store_answer *answer, struct err *e)
         }
     }
     block_reader_fini(&s->r);
+    if (s->picker.names.handle)
+        db_close(&s->picker.names);
     return code;
 }
 

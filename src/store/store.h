@@ -127,6 +127,14 @@ struct store_matcher {
     struct model_regex *regex;
 };
 
+// Stacks with a function in them, or those below a call site. A frame is called by its function's
+// name, else by its system name; see store/pick.h for frames that have neither.
+struct store_filter {
+    struct str function;         // of any frame; a stack counts once, however often it is there
+    const struct str *call_site; // instead: the names of the first frames, from the root on
+    size_t n_call_site;
+};
+
 struct store_select {
     struct str tenant;
     struct str type; // __profile_type__; empty: all
@@ -137,6 +145,7 @@ struct store_select {
     size_t n_spans;
     const struct store_trace *traces; // the same: of one of these traces; not both
     size_t n_traces;
+    const struct store_filter *filter; // store_lines only: points tell what these stacks amount to
 };
 
 // Up to 32 hexadecimal digits.
@@ -189,7 +198,9 @@ int store_merge(struct store *store, const struct store_select *select, struct a
 struct store_point {
     int64_t index;
     double sum; // of the profiles' totals
-    uint64_t n; // profiles
+    uint64_t n; // profiles, those without a stack of the filter included
+    // Of the filter's stacks; self: of those that end in the function, or at the call site.
+    double total, self;
 };
 
 struct store_line {

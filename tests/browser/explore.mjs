@@ -68,6 +68,36 @@ const { base, proxy, check, open, idle, close, shot, param, about, finish } = aw
   await close(page, "one service");
 }
 {
+  // The function of a zoomed frame over time, below the flame graph.
+  for (const [theme, width, height] of [["light", 1280, 760], ["dark", 1280, 760], ["light", 480, 860], ["dark", 1800, 1000]]) {
+    const page = await open("/explore?view=flame&query=" + encodeURIComponent('{service_name="shop"}'), { width, height, dark: theme === "dark" });
+    check(await page.locator(".over-time").count() === 0, "no function is selected at first");
+    await page.focus(".flame canvas");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector(".over-time .timeline canvas");
+    await idle(page);
+    const about = await page.innerText(".over-time p");
+    check(param(page, "z") && /^main\b/.test(about) && /total [\d.]+m? cores/.test(about.replace(/\s+/g, " ")), `a zoomed frame over time, ${theme}, ${width} px`, about);
+    const chart = await page.locator(".over-time").boundingBox();
+    const flame = await page.locator("section.flame").boundingBox();
+    check(chart.y >= flame.y + flame.height - 1 && chart.y + chart.height <= height + 1 && flame.height > 150, "below the flame graph, in the window", JSON.stringify([chart, flame]));
+    await shot(page, `function-${theme}-${width}`);
+    await page.keyboard.press("Escape");
+    await page.waitForSelector(".over-time", { state: "detached" });
+    await close(page, "a function over time");
+  }
+  const page = await open("/explore?view=both&query=" + encodeURIComponent('{service_name="shop"}'));
+  await page.locator(".rows tbody tr").first().click();
+  await page.waitForSelector(".over-time .timeline canvas");
+  check((await page.innerText(".over-time p")).startsWith("malloc"), "a function that is picked in the table", await page.innerText(".over-time p"));
+  await page.goto(page.url() + "&g=files");
+  await idle(page);
+  check(await page.locator(".over-time").count() === 0, "files have no function");
+  await close(page, "a picked function over time");
+}
+{
   const page = await open("/explore?from=now-10d&until=now-9d");
   check((await page.textContent("main")).includes("No"), "nothing in the range: says so", await page.textContent("main"));
   await close(page, "empty");

@@ -151,6 +151,7 @@ def numbers(s):
                                  ('/pyroscope/render', {'query': query, 'from': when, 'until': 'now'}),
                                  ('/render-diff', {'leftQuery': query, 'rightQuery': query, 'leftFrom': 'now-1h', 'rightUntil': when}),
                                  ('/label-values', {'label': 'service_name', 'until': when}), ('/labels', {'from': when}),
+                                 ('/api/v1/functions/series', {'query': query, 'function': 'f', 'until': when}),
                                  ('/api/v1/debuginfo', {'missing': 1, 'until': when})]:
             r = s.ask('GET', path, query=parameters)
             check(f'{path} {when}', r.status == 400 and b'out of range' in r.data, (r.status, r.data))

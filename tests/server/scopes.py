@@ -66,6 +66,7 @@ def tenants(s):
         ('Diff', {'left': merge, 'right': merge}), ('GetProfileStats', {})]]
     calls.append(('POST', '/api/v1/flame', json.dumps({'profile': merge, 'base': merge}).encode()))
     window = f'from={NOW - 3600}&until={NOW + 60}'
+    calls.append(('GET', f'/api/v1/functions/series?query={CPU}%7B%7D&function=main&groupBy=service_name&{window}', None))
     calls += [('GET', f'/pyroscope/render?query={CPU}%7B%7D&{window}', None), ('GET', f'/label-values?label=service_name&{window}', None),
               ('GET', f'/labels?{window}', None), ('GET', '/api/v1/debuginfo?missing=1', None), ('GET', '/api/v1/targets', None)]
     seen = 0

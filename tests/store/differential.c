@@ -493,7 +493,7 @@ static void write_labels(struct out *out, const struct store_series *s)
     out_char(out, '\n');
 }
 
-enum question { ASK_MERGE, ASK_SERIES, ASK_LINES, ASK_UNNAMED, ASK_STATS, N_ASK };
+enum question { ASK_MERGE, ASK_SERIES, ASK_LINES, ASK_FUNCTION, ASK_UNNAMED, ASK_STATS, N_ASK };
 
 static void ask(struct store *store, enum question what, const struct store_select *select,
                 int64_t step, struct arena *arena, struct answer *to)
@@ -519,12 +519,14 @@ static void ask(struct store *store, enum question what, const struct store_sele
             write_labels(&to->text, &series[i]);
         break;
     case ASK_LINES:
+    case ASK_FUNCTION:
         to->code = store_lines(store, select, step, arena, &lines, &n, &answer, &e);
         for (size_t i = 0; i < n && !to->code; i++) {
             write_labels(&to->text, &lines[i].series);
             for (size_t j = 0; j < lines[i].n_points; j++)
-                out_printf(&to->text, "%" PRId64 " %.17g %" PRIu64 "\n", lines[i].points[j].index,
-                           lines[i].points[j].sum, lines[i].points[j].n);
+                out_printf(&to->text, "%" PRId64 " %.17g %" PRIu64 " %.17g %.17g\n",
+                           lines[i].points[j].index, lines[i].points[j].sum, lines[i].points[j].n,
+                           lines[i].points[j].total, lines[i].points[j].self);
         }
         break;
     case ASK_UNNAMED:
@@ -599,9 +601,13 @@ static void do_ask(void)
                                         "extreme:alloc_space:bytes:space:bytes",
                                         "goroutine:goroutine:count:cpu:nanoseconds",
                                         "no:such:type:at:all"};
-    static const char *const words[N_ASK] = {"merge", "series", "lines", "unnamed", "stats"};
+    static const char *const words[N_ASK] = {"merge",    "series",  "lines",
+                                             "function", "unnamed", "stats"};
+    static const char *const functions[] = {"f1", "f2", "f7", "f39", "late", "app+0x20", "none"};
     struct arena *arena = arena_new(0);
-    enum question what = (enum question)(chance(50) ? ASK_MERGE : pick(N_ASK));
+    enum question what = (enum question)(chance(40)   ? ASK_MERGE
+                                         : chance(40) ? ASK_FUNCTION
+                                                      : pick(N_ASK));
     uint64_t of = pick(N_TENANTS);
     struct store_select select = {.tenant = str_from(tenants[of])};
     const uint64_t spans[2] = {1 + pick(4), 1 + pick(4)};
@@ -611,7 +617,8 @@ static void do_ask(void)
     // A deletion leaves locations in ClickHouse (docs/clickhouse.md).
     if (what == ASK_UNNAMED && deleted[of])
         what = ASK_SERIES;
-    if (what == ASK_MERGE || what == ASK_LINES || (what == ASK_SERIES && chance(50)))
+    if (what == ASK_MERGE || what == ASK_LINES || what == ASK_FUNCTION ||
+        (what == ASK_SERIES && chance(50)))
         select.type = str_from(types[chance(95) ? pick(8) : 8]);
     random_matchers(arena, &select);
     random_range(&select);
@@ -621,6 +628,14 @@ static void do_ask(void)
     } else if (what == ASK_MERGE && chance(10)) {
         select.traces = traces;
         select.n_traces = 1;
+    }
+    struct str sites[2] = {str_from(functions[pick(5)]), str_from(functions[pick(5)])};
+    struct store_filter filter = {.function = str_from(functions[pick(7)])};
+    if (what == ASK_FUNCTION) {
+        filter.call_site = sites;
+        filter.n_call_site = chance(25) ? 1 + pick(2) : 0;
+        select.filter = &filter;
+        select.start -= select.start > 0 && chance(50);
     }
     static const int64_t steps[] = {SECOND, 15 * SECOND, 60 * SECOND, HOUR, DAY};
     int64_t step = steps[pick(5)];
@@ -633,9 +648,11 @@ static void do_ask(void)
     int n = snprintf(text, sizeof text, "%s of %.*s %.*s, %" PRId64 " to %" PRId64 " (%s)",
                      words[what], (int)select.tenant.n, select.tenant.p, (int)select.type.n,
                      select.type.p, select.start, select.end,
-                     select.n_spans    ? "spans"
-                     : select.n_traces ? "traces"
-                                       : "all");
+                     select.n_spans         ? "spans"
+                     : select.n_traces      ? "traces"
+                     : filter.n_call_site   ? filter.call_site[0].p
+                     : what == ASK_FUNCTION ? filter.function.p
+                                            : "all");
     for (size_t i = 0; i < select.n_matchers; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, " %.*s %d '%.*s'",
                       (int)select.matchers[i].name.n, select.matchers[i].name.p,

@@ -2,7 +2,7 @@
 // callees of a function, and what can be done with a function wherever it is shown.
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { type Action, collapseRecursion, copyText, type Flame, groupByModule, matchFrames, matcher, pivot, type Tree } from "./component";
+import { type Action, collapseRecursion, copyText, type Flame, groupByModule, matchFrames, matcher, pathHashes, pivot, type Tree } from "./component";
 import { FlameGraph } from "./flame";
 import { Notice } from "./ui";
 import { exactly, go, type Params } from "./url";
@@ -54,17 +54,27 @@ export function useShaped(whole: Tree | null, params: Params): Shaped | null {
   return tree && { tree, sandwich };
 }
 
+// The function that a page is about: that of the zoomed frame, of the pivot, or the one that was picked in the table.
+export function selectedFunction({ tree }: Shaped, params: Params): string {
+  if (params.mod || (params.g && params.g !== "functions")) return "";
+  const zoomed = params.z && !params.p ? pathHashes(tree).indexOf(parseInt(params.z, 36)) : 0;
+  if (zoomed > 0 && tree.frame[zoomed] > 1) return tree.name(zoomed);
+  const wanted = params.p || params.q;
+  return (/^\^.*\$$/.test(wanted ?? "") && tree.data.names.find((name, i) => i > 1 && exactly(name) === wanted)) || "";
+}
+
 export function Notes({ notes }: { notes: string[] }) {
   return notes.length ? <p class="notes" role="status">{notes.join("; ")}</p> : null;
 }
 
-export function FlamePane({ shaped: { tree, sandwich }, params, theme, notes = [], label = "Flame graph", actions, onOther, onMatched, onMoved, control, children }: {
+export function FlamePane({ shaped: { tree, sandwich }, params, theme, notes = [], label = "Flame graph", actions, onOther, onMatched, onMoved, control, below, children }: {
   shaped: Shaped;
   params: Params;
   theme: string;
   notes?: string[];
   label?: string;
   children: ComponentChildren; // instead of it, where nothing is left
+  below?: ComponentChildren;
   actions(tree: Tree, node: number): Action[];
   onOther?(tree: Tree, node: number): void;
   onMatched(text: string): void;
@@ -86,6 +96,7 @@ export function FlamePane({ shaped: { tree, sandwich }, params, theme, notes = [
               onMatched={onMatched} control={control} />
           </div>
         ) : <Notice title="No function matches the pivot" actions={[["Leave it", () => go({ p: "" })]]}>{params.p}</Notice>}
+      {below}
     </div>
   );
 }

@@ -4,6 +4,7 @@ import { formatValue } from "../component";
 import { Notice } from "../ui";
 import { go, type Params } from "../url";
 import { queryCommand } from "./command";
+import { OverTime } from "./overtime";
 import { drawStacks, type Drawn, fileOf, isFiltered, type Range, selectSeries, type Series, shapeOf } from "./querier";
 import { Result } from "./result";
 import type { Selection } from "./selection";
@@ -77,5 +78,8 @@ export function ProfileResult({ selection, profile, error, retry, params, theme,
       </Notice>
     );
   }
-  return profile ? <Result drawn={profile.drawn} params={params} theme={theme} tools={tools} open={profile.open} label={label} /> : null;
+  return profile ? (
+    <Result drawn={profile.drawn} params={params} theme={theme} tools={tools} open={profile.open} label={label}
+      overTime={(name) => <OverTime name={name} selection={selection} theme={theme} filtered={isFiltered(shapeOf(params, tools.view))} />} />
+  ) : null;
 }

@@ -39,6 +39,18 @@ export const labelValues = async (name: string, matchers: string[], range: Range
 export const selectSeries = async (type: string, selector: string, range: Range, step: number, groupBy: string[] = []) =>
   ((await call<{ series?: Series[] }>("SelectSeries", { profileTypeID: type, labelSelector: selector, groupBy, step, ...range })).series ?? [])
     .map((one) => ({ ...one, labels: one.labels ?? [] })); // what lacks the label comes without any
+// A function over time. Steps begin at multiples of their length; the profiles of a step are those from its beginning on.
+export interface FunctionSeries {
+  labels?: { name: string; value: string }[];
+  times: number[];
+  self: number[];
+  total: number[];
+  all: number[];
+}
+export const functionSeries = async (type: string, selector: string, name: string, range: Range, step: number) => {
+  const asked = new URLSearchParams({ query: type + selector, function: name, from: String(range.start), until: String(range.end), step: String(step) });
+  return (await ask(`api/v1/functions/series?${asked}`, json<{ series?: FunctionSeries[] }>)).series ?? [];
+};
 // Label sets of all series.
 export const series = async (labels: string[], range: Range) =>
   ((await call<{ labelsSet?: { labels?: { name: string; value: string }[] }[] }>("Series", { matchers: ["{}"], labelNames: labels, ...range })).labelsSet ?? [])

@@ -1,10 +1,11 @@
 // A tree, as flame graph, table, call graph, callers and callees: what every page of the server ends in.
+import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { type Action, functionValues, graft, halfWidth, markChanges, matcher, type Tree } from "../component";
 import { FRAME_FILTERS } from "../filters";
 import { CallGraph } from "../graph";
 import { graphOf, peekOf } from "../graphs";
-import { FlamePane, FloatingMenu, frameActions, functionActions, useShaped } from "../pane";
+import { FlamePane, FloatingMenu, frameActions, functionActions, selectedFunction, useShaped } from "../pane";
 import { PeekView } from "../peek";
 import { FunctionTable, type Top } from "../table";
 import { Notice } from "../ui";
@@ -46,13 +47,15 @@ function topOf(tree: Tree, all: boolean): Top {
 const clearFilters = () => go(Object.fromEntries([...FRAME_FILTERS.map(([key]) => [key, ""]), ["p", ""], ["z", ""]]));
 
 // open: gives what is below a way from the root, for a click on "other".
-export function Result({ drawn: { tree: answer, notes }, params, theme, tools, label, open }: {
+// overTime: what is shown below the flame graph of a function that was selected.
+export function Result({ drawn: { tree: answer, notes }, params, theme, tools, label, open, overTime }: {
   drawn: Pick<Drawn, "tree" | "notes">;
   params: Params;
   theme: string;
   tools: Tools;
   label?: string;
   open?(path: string[]): Promise<Drawn>;
+  overTime?(name: string): ComponentChildren;
 }) {
   const { view } = tools;
   const [opened, setOpened] = useState<{ of: Tree; tree: Tree } | null>(null);
@@ -69,6 +72,7 @@ export function Result({ drawn: { tree: answer, notes }, params, theme, tools, l
   const withFlame = view === "flame" || view === "both";
   const withTable = view === "table" || view === "both";
   const shaped = useShaped(withFlame ? whole : null, params);
+  const selected = useMemo(() => (shaped && overTime ? selectedFunction(shaped, params) : ""), [shaped, params.z, params.p, params.q, params.g, params.mod]);
   const top = useMemo(() => (withTable ? topOf(answer, Boolean(params.all)) : null), [answer, withTable, params.all]);
   const graph = useMemo(() => (view === "graph" ? graphOf(whole, Number(params.n) || 80) : null), [whole, view, params.n]);
   const peek = useMemo(() => (view === "peek" ? peekOf(whole, params.f ? matcher(params.f) : null) : null), [whole, view, params.f]);
@@ -88,7 +92,8 @@ export function Result({ drawn: { tree: answer, notes }, params, theme, tools, l
     <>
       {shaped && (
         <FlamePane shaped={shaped} params={params} theme={theme} notes={notes} label={label} onOther={onOther} onMatched={tools.setMatched} onMoved={tools.setMoved}
-          actions={(tree, node) => frameActions(tree, node, tools.flame.current, params, actionsOf)} control={(f) => (tools.flame.current = f)}>
+          actions={(tree, node) => frameActions(tree, node, tools.flame.current, params, actionsOf)} control={(f) => (tools.flame.current = f)}
+          below={selected && overTime!(selected)}>
           {nothing}
         </FlamePane>
       )}

@@ -1,0 +1,445 @@
+// What the stacks of a filter amount to over time: a service of a day at a time. The points of an
+// hour say which profiles fall on which step; a row of a roll-up is taken where all profiles that
+// are in it fall on one step, the profiles themselves elsewhere. So an answer is exact whatever the
+// step is, and reads little if steps are made of whole five minutes or hours.
+#include "store/matrix.h"
+#include "store/pick.h"
+#include "store/sqlite.h"
+
+enum { ROWS_PER_STEP = 8, FIVES = 12 }; // ROWS_PER_STEP: of arena_spend
+
+// Where the profiles of a series fall, in an hour or five minutes of it.
+struct falls {
+    enum { NOWHERE, ON_ONE, APART } on;
+    uint32_t cell; // ON_ONE: where
+};
+
+struct picked_series {
+    struct falls hour, fives[FIVES];
+    uint32_t last; // the cell that its last profile fell on, plus one
+};
+
+struct pick_row {
+    int64_t total;
+    uint32_t cell; // or MATRIX_NOBODY
+    uint8_t five;
+};
+
+// Nodes of a matrix, as matrix_runs tells them apart.
+enum { OTHERS, THROUGH, ENDS, N_CLASSES };
+
+// --- cells ---
+
+// The cell of a profile; MATRIX_NOBODY: it is outside of the range.
+static uint32_t cell_of(struct picker *p, struct found *f, int64_t time)
+{
+    if (time < p->select->start || time > p->select->end)
+        return MATRIX_NOBODY;
+    struct picked_series *s = &p->series[f - p->found];
+    // In unsigned numbers: a range may be everything.
+    uint64_t after = (uint64_t)time - (uint64_t)p->select->start, step = (uint64_t)p->step;
+    int64_t index = (int64_t)(after / step + (after % step ? 1 : 0));
+    if (s->last && p->cells[s->last - 1].point.index == index)
+        return s->last - 1;
+    p->cells = arena_push(p->arena, p->cells, p->n_cells, &p->cap_cells, sizeof *p->cells);
+    p->cells[p->n_cells] = (struct picked_cell){f, {.index = index}};
+    s->last = (uint32_t)++p->n_cells;
+    return s->last - 1;
+}
+
+static void fall(struct falls *f, uint32_t cell)
+{
+    if (f->on == NOWHERE && cell != MATRIX_NOBODY)
+        *f = (struct falls){ON_ONE, cell};
+    else if (f->on != ON_ONE || f->cell != cell)
+        f->on = APART;
+}
+
+// Adds up totals and numbers of the hour's profiles, and finds out where they fall.
+static int place_profiles(struct picker *p, int64_t hour, bool *any, struct err *e)
+{
+    int code = 0;
+    struct points points;
+    *any = false;
+    p->n_rows = 0;
+    for (size_t i = 0; i < p->n_found; i++)
+        p->series[i] = (struct picked_series){.last = p->series[i].last};
+    sqlite3_stmt *q =
+        reader_block(p->reader, BLOCK_ROWS, p->found->service, hour, LEVEL_RAW, &code, e);
+    if (!q)
+        return code;
+    points_open(&points, p->r, db_blob(q, 0));
+    while (points_next(&points)) {
+        struct found *f = reader_found(p->found, p->n_found, points.series);
+        const int64_t *totals =
+            f && f->k == points.k ? points_column(&points, 2 + f->column) : NULL;
+        arena_spend(p->arena, 1 + points.n / ROWS_PER_STEP);
+        p->rows = block_scratch(p->r, p->rows, p->n_rows + points.n, &p->cap_rows, sizeof *p->rows);
+        for (size_t i = 0; i < points.n; i++) {
+            int64_t time = points.times[i];
+            struct pick_row *row = &p->rows[p->n_rows++];
+            *row = (struct pick_row){0, MATRIX_NOBODY,
+                                     (uint8_t)((uint64_t)time / FIVE_MINUTES_NANOS % FIVES)};
+            if (!totals)
+                continue;
+            row->total = totals[i];
+            row->cell = cell_of(p, f, time);
+            struct picked_series *s = &p->series[f - p->found];
+            fall(&s->hour, row->cell);
+            fall(&s->fives[row->five], row->cell);
+            if (row->cell == MATRIX_NOBODY)
+                continue;
+            p->cells[row->cell].point.sum += totals[i];
+            p->cells[row->cell].point.n++;
+            *any = true;
+        }
+    }
+    sqlite3_reset(q);
+    return points.bad ? reader_damaged(p->reader, p->r, "the points", hour, e) : 0;
+}
+
+// --- values ---
+
+static void add_value(struct picker *p, uint32_t node, uint32_t cell, __int128 value)
+{
+    struct exact_point *point = &p->cells[cell].point;
+    point->total += value;
+    if (p->picks[node] & PICK_SELF)
+        point->self += value;
+}
+
+static void add_segment_row(struct picker *p, const struct segment *s, uint32_t cell)
+{
+    const struct block_reader *r = p->r;
+    arena_spend(p->arena, 1 + s->n / ROWS_PER_STEP);
+    for (uint32_t i = 0; i < s->n; i++) {
+        uint32_t node = r->dictionary[r->index[i]];
+        if (p->picks[node])
+            add_value(p, node, cell, r->value[i]);
+    }
+}
+
+static bool pick_segment(struct picker *p, const struct found *f, const struct pick_owner *owner,
+                         size_t n, struct str bytes)
+{
+    struct segment s;
+    segment_open(&s, p->r, bytes, f->k, p->n_nodes);
+    for (size_t i = 0; i < n && !s.bad; i++) {
+        if (!segment_next(&s, f->column))
+            return false;
+        if (owner[i].cell != MATRIX_NOBODY)
+            add_segment_row(p, &s, owner[i].cell);
+    }
+    return !s.bad;
+}
+
+// The classes of a matrix's places. Where most entries are of picked nodes the others are the ones
+// that are read: picked is what they leave of the rows' totals.
+static bool classify(struct picker *p, const struct matrix *m, bool may_invert, bool *inverted)
+{
+    uint64_t n_picked = 0, n_read = 0;
+    p->classes = block_scratch(p->r, p->classes, m->n_nodes, &p->cap_classes, sizeof *p->classes);
+    for (uint32_t i = 0; i < m->n_nodes; i++) {
+        uint8_t picks = p->picks[p->r->dictionary[i]];
+        p->classes[i] = picks & PICK_SELF ? ENDS : picks ? THROUGH : OTHERS;
+        n_picked += picks ? m->count[i] : 0;
+        n_read += picks & PICK_SELF || !picks ? m->count[i] : 0;
+    }
+    *inverted = may_invert && n_read < n_picked;
+    for (uint32_t i = 0; *inverted && i < m->n_nodes; i++)
+        p->classes[i] = p->classes[i] == OTHERS    ? THROUGH
+                        : p->classes[i] == THROUGH ? OTHERS
+                                                   : ENDS;
+    arena_spend(p->arena, m->n_nodes / ROWS_PER_STEP);
+    return n_picked;
+}
+
+// Sums beyond this may have wrapped around, so that a total says nothing.
+#define MOST_TOTAL (INT64_C(1) << 55)
+
+// Neighboring rows of one cell are a run. Run 0 is of rows that do not count.
+static uint32_t make_runs(struct picker *p, size_t first, size_t n, bool *may_invert)
+{
+    uint32_t n_runs = 1;
+    p->run = block_scratch(p->r, p->run, n, &p->cap_run, sizeof *p->run);
+    p->run_cell = block_scratch(p->r, p->run_cell, n + 1, &p->cap_run_cell, sizeof *p->run_cell);
+    for (size_t i = 0; i < n; i++) {
+        const struct pick_owner *o = &p->owner[first + i];
+        *may_invert &= o->total >= 0 && o->total <= MOST_TOTAL;
+        if (o->cell == MATRIX_NOBODY) {
+            p->run[i] = 0;
+            continue;
+        }
+        if (!i || o[-1].cell != o->cell)
+            p->run_cell[n_runs++] = o->cell;
+        p->run[i] = n_runs - 1;
+    }
+    for (int k = 0; k < N_CLASSES; k++) {
+        p->sums[k] = block_scratch(p->r, p->sums[k], n_runs, &p->cap_sums[k], sizeof **p->sums);
+        for (uint32_t i = 0; i < n_runs; i++)
+            p->sums[k][i] = 0;
+    }
+    return n_runs;
+}
+
+static int pick_matrix(struct picker *p, const struct parts *part, const struct found *f,
+                       size_t first, int64_t hour, struct err *e)
+{
+    struct matrix m;
+    struct str bytes;
+    size_t n = (size_t)part->n_rows;
+    bool inverted, may_invert = true;
+    matrix_open(&m, p->r, part->head, part->n_rows, p->n_nodes);
+    if (m.bad || m.k != f->k)
+        return reader_damaged(p->reader, p->r, "the head of a matrix", hour, e);
+    uint32_t n_runs = make_runs(p, first, n, &may_invert);
+    if (!classify(p, &m, may_invert, &inverted))
+        return 0;
+    // All rows are of one cell.
+    bool one = n_runs == 2 && p->run[0] && p->run[n - 1] && p->n_nobody == 0;
+    if (!one || !matrix_has_sums(&m, f->column)) {
+        int code = reader_part(&p->body, p->reader, p->r, part, &bytes, e);
+        if (code)
+            return code == STORE_CORRUPT ? reader_damaged(p->reader, p->r, "a block", hour, e)
+                                         : code;
+        if (!matrix_body(&m, bytes))
+            return reader_damaged(p->reader, p->r, "a part of a block", hour, e);
+    }
+    if (!matrix_runs(&m, f->column, p->classes, one ? NULL : p->run, n_runs, p->sums, N_CLASSES))
+        return reader_damaged(p->reader, p->r, "a matrix", hour, e);
+    for (size_t i = 0; i < n && inverted; i++)
+        if (p->run[i])
+            p->cells[p->owner[first + i].cell].point.total += p->owner[first + i].total;
+    for (uint32_t i = one ? 0 : 1; i < (one ? 1 : n_runs); i++) {
+        struct exact_point *point = &p->cells[p->run_cell[one ? 1 : i]].point;
+        point->total += inverted ? -p->sums[THROUGH][i] : p->sums[THROUGH][i] + p->sums[ENDS][i];
+        point->self += p->sums[ENDS][i];
+    }
+    return 0;
+}
+
+static int pick_part(struct picker *p, const struct parts *part, size_t first, int64_t hour,
+                     struct err *e)
+{
+    const struct found *f = NULL;
+    struct str bytes;
+    arena_check(p->arena);
+    p->n_nobody = 0;
+    for (size_t i = 0; i < part->n_rows; i++) {
+        uint32_t cell = p->owner[first + i].cell;
+        p->n_nobody += cell == MATRIX_NOBODY;
+        f = cell == MATRIX_NOBODY ? f : p->cells[cell].found;
+    }
+    if (!f || !part->is_segment)
+        return f ? pick_matrix(p, part, f, first, hour, e) : 0;
+    int code = reader_part(&p->body, p->reader, p->r, part, &bytes, e);
+    if (code)
+        return code == STORE_CORRUPT ? reader_damaged(p->reader, p->r, "a block", hour, e) : code;
+    return pick_segment(p, f, p->owner + first, (size_t)part->n_rows, bytes)
+               ? 0
+               : reader_damaged(p->reader, p->r, "a segment", hour, e);
+}
+
+// Which rows of a level are taken: those that none of the levels above it has.
+static void own_rolled(struct picker *p, struct points *points, enum level level, bool has_hour)
+{
+    while (points_next(points)) {
+        struct found *f = reader_found(p->found, p->n_found, points->series);
+        const struct picked_series *s = f && f->k == points->k ? &p->series[f - p->found] : NULL;
+        const int64_t *totals = s ? points_column(points, 2 + f->column) : NULL;
+        arena_spend(p->arena, 1 + points->n / ROWS_PER_STEP);
+        p->owner =
+            block_scratch(p->r, p->owner, p->n_owner + points->n, &p->cap_owner, sizeof *p->owner);
+        for (size_t i = 0; i < points->n; i++) {
+            const struct falls *at = NULL;
+            if (s && level == LEVEL_HOUR)
+                at = &s->hour;
+            else if (s && !(has_hour && s->hour.on == ON_ONE))
+                at = &s->fives[(uint64_t)points->times[i] / FIVE_MINUTES_NANOS % FIVES];
+            p->owner[p->n_owner++] = at && at->on == ON_ONE && totals
+                                         ? (struct pick_owner){totals[i], at->cell}
+                                         : (struct pick_owner){0, MATRIX_NOBODY};
+        }
+    }
+}
+
+static void own_raw(struct picker *p, bool has_hour, bool has_five)
+{
+    p->owner = block_scratch(p->r, p->owner, p->n_rows, &p->cap_owner, sizeof *p->owner);
+    arena_spend(p->arena, p->n_rows / ROWS_PER_STEP);
+    for (; p->n_owner < p->n_rows; p->n_owner++) {
+        const struct pick_row *row = &p->rows[p->n_owner];
+        uint32_t cell = row->cell;
+        if (cell != MATRIX_NOBODY) {
+            const struct picked_series *s = &p->series[p->cells[cell].found - p->found];
+            if ((has_hour && s->hour.on == ON_ONE) ||
+                (has_five && s->fives[row->five].on == ON_ONE))
+                cell = MATRIX_NOBODY;
+        }
+        p->owner[p->n_owner] = (struct pick_owner){row->total, cell};
+    }
+}
+
+static int pick_level(struct picker *p, int64_t hour, enum level level, bool has_hour,
+                      bool has_five, struct err *e)
+{
+    int code = 0;
+    bool any = false;
+    struct points points;
+    struct parts parts;
+    size_t at = 0;
+    sqlite3_stmt *q = reader_block(p->reader, BLOCK_ROWS, p->found->service, hour, level, &code, e);
+    if (!q)
+        return code;
+    p->n_owner = 0;
+    if (level == LEVEL_RAW) {
+        own_raw(p, has_hour, has_five);
+    } else {
+        points_open(&points, p->r, db_blob(q, 0));
+        own_rolled(p, &points, level, has_hour);
+        if (points.bad)
+            return reader_damaged(p->reader, p->r, "the points", hour, e);
+    }
+    for (size_t i = 0; i < p->n_owner && !any; i++)
+        any = p->owner[i].cell != MATRIX_NOBODY;
+    parts_open(&parts, db_blob(q, 1));
+    reader_body(&p->body, p->found->service * 128 + hour % 24 * 4 + level, parts);
+    while (any && !code && parts_next(&parts)) {
+        if (parts.n_rows > p->n_owner - at)
+            return reader_damaged(p->reader, p->r, "the directory", hour, e);
+        code = pick_part(p, &parts, at, hour, e);
+        at += (size_t)parts.n_rows;
+    }
+    sqlite3_reset(q);
+    reader_body_end(&p->body);
+    return !code && any && (parts.bad || at != p->n_owner)
+               ? reader_damaged(p->reader, p->r, "the directory", hour, e)
+               : code;
+}
+
+static int pick_hour(struct picker *p, int64_t hour, unsigned levels, struct err *e)
+{
+    bool has_hour = levels & (1u << LEVEL_HOUR), has_five = levels & (1u << LEVEL_FIVE_MINUTES);
+    bool any, hours_left = !has_hour, fives_left = !has_five;
+    int code = place_profiles(p, hour, &any, e);
+    if (code || !any || !p->picks)
+        return code;
+    // What is left for the levels below.
+    for (size_t i = 0; i < p->n_found; i++) {
+        const struct picked_series *s = &p->series[i];
+        if (has_hour && s->hour.on != APART)
+            continue;
+        hours_left |= s->hour.on == APART;
+        for (int k = 0; k < FIVES; k++)
+            fives_left |= s->fives[k].on == APART;
+    }
+    arena_spend(p->arena, p->n_found);
+    if (has_hour)
+        code = pick_level(p, hour, LEVEL_HOUR, false, false, e);
+    if (!code && has_five && hours_left)
+        code = pick_level(p, hour, LEVEL_FIVE_MINUTES, has_hour, false, e);
+    if (!code && hours_left && fives_left)
+        code = pick_level(p, hour, LEVEL_RAW, has_hour, has_five, e);
+    return code;
+}
+
+static void bind_hours(const struct picker *p, sqlite3_stmt *q)
+{
+    sqlite3_bind_int64(q, 1, p->found->service);
+    sqlite3_bind_int64(q, 2, p->select->start / HOUR_NANOS);
+    sqlite3_bind_int64(q, 3, p->select->end / HOUR_NANOS);
+}
+
+static int pick_blocks(struct picker *p, struct err *e)
+{
+    int code = 0, rc;
+    unsigned levels[24] = {0};
+    sqlite3_stmt *q = db_prepare(
+        &p->reader->db,
+        "SELECT hour, level FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND hour>=?2 AND "
+        "hour<=?3 ORDER BY id",
+        &code, e);
+    if (!q)
+        return code;
+    bind_hours(p, q);
+    int64_t first = p->reader->number * 24;
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW)
+        levels[(uint64_t)sqlite3_column_int64(q, 0) % 24] |= 1u << (sqlite3_column_int(q, 1) & 7);
+    sqlite3_reset(q);
+    if (rc != SQLITE_DONE)
+        return db_error(&p->reader->db, rc, "read", e);
+    for (int i = 0; i < 24 && !code; i++)
+        if (levels[i])
+            code = pick_hour(p, first + i, levels[i], e);
+    return code;
+}
+
+static int pick_fresh(struct picker *p, struct err *e)
+{
+    int code = 0, rc;
+    sqlite3_stmt *q = db_prepare(&p->reader->db,
+                                 p->picks ? "SELECT series, time, head, body FROM fresh WHERE "
+                                            "service=? AND hour>=? AND hour<=?"
+                                          : "SELECT series, time, head FROM fresh WHERE "
+                                            "service=? AND hour>=? AND hour<=?",
+                                 &code, e);
+    if (!q)
+        return code;
+    bind_hours(p, q);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+        struct found *f = reader_found(p->found, p->n_found, sqlite3_column_int64(q, 0));
+        int64_t time = sqlite3_column_int64(q, 1), total = 0;
+        uint32_t cell = f ? cell_of(p, f, time) : MATRIX_NOBODY;
+        arena_spend(p->arena, 1);
+        if (cell == MATRIX_NOBODY)
+            continue;
+        struct str head = db_blob(q, 2);
+        struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
+        struct segment s;
+        uint64_t k = unpack_varint(&b);
+        unpack_signed(&b);
+        for (uint32_t c = 0; c <= f->column; c++)
+            total = unpack_signed(&b);
+        bool bad = b.bad || k != f->k;
+        if (!bad && p->picks) {
+            segment_open(&s, p->r, db_blob(q, 3), f->k, p->n_nodes);
+            bad = s.bad || !segment_next(&s, f->column);
+        }
+        if (bad)
+            return reader_damaged(p->reader, p->r, "a fresh profile", time / HOUR_NANOS, e);
+        p->cells[cell].point.sum += total;
+        p->cells[cell].point.n++;
+        if (p->picks)
+            add_segment_row(p, &s, cell);
+    }
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE ? 0 : db_error(&p->reader->db, rc, "read", e);
+}
+
+int picker_service(struct picker *p, struct reader *reader, struct found *found, size_t n_found,
+                   struct err *e)
+{
+    p->reader = reader;
+    p->found = found;
+    p->n_found = n_found;
+    p->n_cells = 0;
+    int code = reader_symbols_take(p->lite, reader, found->service, p->r->zstd, &p->symbols, e);
+    if (code)
+        return code;
+    p->n_nodes = p->symbols->symbols->n.nodes;
+    p->picks = pick_nodes(p->select->filter, p->symbols->symbols, &p->names, p->arena);
+    p->series = arena_array(p->arena, n_found, sizeof *p->series);
+    code = pick_blocks(p, e);
+    if (!code)
+        code = pick_fresh(p, e);
+    picker_release(p);
+    return code;
+}
+
+void picker_release(struct picker *p)
+{
+    reader_body_end(&p->body);
+    if (p->symbols)
+        reader_symbols_give(p->lite, p->symbols);
+    p->symbols = NULL;
+}
