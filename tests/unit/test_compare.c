@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "simulate.h"
 #include "stats/discovery.h"
 #include "stats/distribution.h"
 
@@ -33,38 +34,6 @@ struct outcome {
     double marked; // share of rows falsely marked
     double power, best;
 };
-
-static uint64_t state_of_random = 88172645463325252u;
-
-static double uniform(void)
-{
-    uint64_t x = state_of_random;
-    x ^= x << 13;
-    x ^= x >> 7;
-    x ^= x << 17;
-    state_of_random = x;
-    return ((double)(x >> 11) + 0.5) / 0x1p53;
-}
-
-static double normal(void)
-{
-    return sqrt(-2 * log(uniform())) * cos(2 * M_PI * uniform());
-}
-
-static double poisson(double mean)
-{
-    if (mean > 500)
-        return fmax(0, round(mean + sqrt(mean) * normal()));
-    double limit = exp(-mean), product = uniform(), count = 0;
-    for (; product > limit; product *= uniform())
-        count++;
-    return count;
-}
-
-static double spread_by(double cv)
-{
-    return exp(cv * normal() - cv * cv / 2);
-}
 
 static void draw_shares(const struct simulation *s, double *shares)
 {

@@ -1,0 +1,366 @@
+// Simulated series with a fixed seed: how often a step is seen that is not there, and how often one
+// that is.
+#include "stats/steps.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "simulate.h"
+#include "stats/distribution.h"
+
+#define HOUR (INT64_C(3600) * 1000000000)
+#define T0 (INT64_C(20000) * 24 * HOUR)
+
+enum { N = 336 };
+
+struct simulation {
+    size_t n;      // windows of an hour; 0: N
+    double events; // of the service in a window
+    double weight; // of an event; 0: 1
+    double share;
+    double swing;     // of the load over a day
+    double fixed;     // part of the series that does not depend on the load
+    double by_hour;   // amplitude of the share over a day
+    double cv;        // of the share between windows
+    double wander;    // the same, with a correlation of 0.8 between neighbors
+    double factor;    // of the share from `at` until `until`; 0: 1
+    size_t at, until; // 0: no end
+};
+
+static struct stats_window windows[N];
+static struct stats_cell cells[N];
+
+static double value_or(double value, double otherwise)
+{
+    return value > 0 ? value : otherwise;
+}
+
+static struct stats_history draw(const struct simulation *s)
+{
+    size_t n = s->n ? s->n : N;
+    double weight = value_or(s->weight, 1), wandered = 0;
+    for (size_t i = 0; i < n; i++) {
+        double hour = (double)(i % 24), load = 1 + s->swing * cos((hour - 14) / 12 * M_PI);
+        wandered = 0.8 * wandered + s->wander * 0.6 * normal();
+        double mean = s->events * s->share * (load * (1 - s->fixed) + s->fixed) *
+                      (1 + s->by_hour * cos((hour - 3) / 12 * M_PI)) * spread_by(s->cv) *
+                      exp(wandered);
+        if (i >= s->at && (!s->until || i < s->until))
+            mean *= value_or(s->factor, 1);
+        double k = poisson(mean), rest = poisson(s->events * load * (1 - s->share));
+        cells[i] = (struct stats_cell){k * weight, k * weight * weight};
+        windows[i] = (struct stats_window){
+            .start = T0 + (int64_t)i * HOUR,
+            .end = T0 + (int64_t)(i + 1) * HOUR,
+            .total = {(k + rest) * weight, (k + rest) * weight * weight},
+            .profiles = 100,
+        };
+    }
+    return (struct stats_history){.n = n, .windows = windows, .lasting = 4 * HOUR};
+}
+
+static size_t find(const struct stats_history *h, struct arena *arena,
+                   const struct stats_step **steps)
+{
+    struct stats_steps *s = stats_steps_new(h, arena);
+    struct stats_noise noise = stats_steps_measure(s, cells, false), none = {0};
+    return stats_steps_find(s, cells, false, h->lasting, stats_noise_ratio(&noise, &none), steps);
+}
+
+static double least_p(const struct stats_history *h, struct stats_step *best)
+{
+    struct arena *arena = arena_new(0);
+    const struct stats_step *steps;
+    size_t n = find(h, arena, &steps);
+    double p = 1;
+    for (size_t i = 0; i < n; i++)
+        if (steps[i].p < p) {
+            p = steps[i].p;
+            *best = steps[i];
+        }
+    arena_free(arena);
+    return p;
+}
+
+// The p-value speaks of all looks at a history while it grows.
+static void assert_quiet(struct simulation s, const char *what)
+{
+    enum { SERIES = 150 };
+    int wrong = 0;
+    for (int i = 0; i < SERIES; i++) {
+        struct stats_history h = draw(&s);
+        bool any = false;
+        for (size_t n = 24; n <= h.n; n += 3) {
+            struct stats_history now = h;
+            struct stats_step step;
+            now.n = n;
+            any = any || least_p(&now, &step) <= 0.05;
+        }
+        wrong += any;
+    }
+    printf("%s: a step in %d of %d series\n", what, wrong, SERIES);
+    if (wrong > SERIES * 0.05 + 3 * sqrt(SERIES * 0.05 * 0.95))
+        fail_msg("%s: a step in %d of %d series", what, wrong, SERIES);
+}
+
+static void series_without_steps(void **state)
+{
+    assert_quiet((struct simulation){.events = 1e4, .share = 0.01}, "noise of sampling");
+    assert_quiet((struct simulation){.events = 1e4, .share = 0.0005}, "few events");
+    assert_quiet((struct simulation){.events = 1e5, .share = 0.3, .weight = 4}, "large");
+    assert_quiet((struct simulation){.events = 1e5, .share = 0.02, .cv = 0.05}, "dispersion");
+    assert_quiet((struct simulation){.events = 1e5, .share = 0.02, .wander = 0.02}, "wandering");
+}
+
+static void daily_curves(void **state)
+{
+    struct simulation s = {.events = 1e5, .share = 0.02, .swing = 0.6};
+    assert_quiet(s, "daily load");
+    s.fixed = 1;
+    assert_quiet(s, "fixed work under daily load");
+    s.fixed = 0.5;
+    s.by_hour = 0.3;
+    assert_quiet(s, "work by the hour");
+}
+
+// The smallest factor that the best possible test finds nine times out of ten among `tests` series,
+// when nothing but sampling varies.
+static double smallest(const struct simulation *s, double tests)
+{
+    double before = s->events * (double)s->at, after = s->events * (double)(N - s->at), change = 0;
+    double critical = stats_normal_quantile_two_sided(0.05 / tests) + 1.2816;
+    for (int i = 0; i < 100; i++)
+        change = critical * sqrt(s->share / before + (s->share + change) / after);
+    return 1 + change / s->share;
+}
+
+static void steps_are_found(void **state)
+{
+    const double shares[] = {0.001, 0.01, 0.1};
+    const size_t times[] = {96, 240, 320};
+    enum { SERIES = 60, TESTS = 600 };
+    int found = 0, covered = 0, precise = 0, all = 0;
+    for (int i = 0; i < 9; i++) {
+        struct simulation s = {
+            .events = 2e4, .share = shares[i / 3], .at = times[i % 3], .swing = 0.3};
+        s.factor = 1 + 1.5 * (smallest(&s, TESTS) - 1);
+        int here = 0;
+        for (int k = 0; k < SERIES; k++) {
+            struct stats_history h = draw(&s);
+            struct stats_step step = {0};
+            bool is = least_p(&h, &step) <= 0.05 / TESTS && step.after > step.before;
+            here += is;
+            covered += is && step.low <= s.at && s.at <= step.high;
+            double change = s.share * (s.factor - 1);
+            precise += is && fabs(step.after - step.before - change) < 3 * step.deviation;
+        }
+        printf("%g %% of the service, %zu windows before: x %.4f found in %d of %d\n",
+               100 * s.share, s.at, s.factor, here, SERIES);
+        assert_true(here >= SERIES * 8 / 10);
+        found += here;
+        all += SERIES;
+    }
+    printf("found %d of %d, interval right in %d, size in %d\n", found, all, covered, precise);
+    assert_true(found >= all * 9 / 10);
+    assert_true(covered >= found * 9 / 10);
+    assert_true(precise >= found * 9 / 10);
+}
+
+static size_t count(const struct stats_history *h, bool gone, struct stats_step *last)
+{
+    struct arena *arena = arena_new(0);
+    const struct stats_step *steps;
+    size_t n = find(h, arena, &steps), found = 0;
+    for (size_t i = 0; i < n; i++)
+        if (steps[i].gone == gone && (gone || steps[i].p <= 1e-4)) {
+            *last = steps[i];
+            found++;
+        }
+    arena_free(arena);
+    return found;
+}
+
+static void what_went_away_is_dropped(void **state)
+{
+    struct stats_step step;
+    const size_t lengths[] = {1, 2, 3, 30, 100};
+    for (int i = 0; i < 5; i++) {
+        struct simulation s = {.events = 1e5, .share = 0.02, .factor = 2, .at = 150};
+        s.until = s.at + lengths[i];
+        struct stats_history h = draw(&s);
+        assert_int_equal(count(&h, false, &step), 0);
+        assert_int_equal(count(&h, true, &step), 1);
+        assert_int_equal(step.window, s.at);
+        assert_int_equal(step.until, s.until);
+        // Before it is known how long it lasts, nothing is said.
+        h.n = s.at + 3;
+        assert_int_equal(count(&h, false, &step), 0);
+    }
+}
+
+static void a_spike_hides_no_step(void **state)
+{
+    struct simulation s = {.events = 1e5, .share = 0.02, .factor = 1.3, .at = 200};
+    struct stats_history h = draw(&s);
+    for (size_t i = 100; i < 103; i++)
+        cells[i].value *= 5;
+    for (size_t i = 250; i < 252; i++)
+        cells[i].value *= 0.2;
+    struct stats_step step;
+    assert_int_equal(count(&h, false, &step), 1);
+    assert_true(step.low <= 200 && step.high >= 200);
+    assert_true(step.after / step.before > 1.25 && step.after / step.before < 1.35);
+}
+
+static void outages_are_no_steps(void **state)
+{
+    struct simulation s = {.events = 1e5, .share = 0.02, .swing = 0.4};
+    struct stats_history h = draw(&s);
+    struct stats_step step;
+    for (size_t i = 180; i < 186; i++) {
+        windows[i].total = (struct stats_cell){0};
+        cells[i] = (struct stats_cell){0};
+    }
+    for (size_t i = 186; i < 188; i++) {
+        windows[i].total = (struct stats_cell){300, 300};
+        cells[i] = (struct stats_cell){250, 250};
+    }
+    assert_int_equal(count(&h, false, &step), 0);
+}
+
+static void several_steps(void **state)
+{
+    struct simulation s = {.events = 1e5, .share = 0.02, .factor = 1.4, .at = 120};
+    struct stats_history h = draw(&s);
+    for (size_t i = 230; i < N; i++) {
+        cells[i].value *= 1.5;
+        cells[i].variance *= 1.5;
+    }
+    struct stats_step step;
+    assert_int_equal(count(&h, false, &step), 2);
+    assert_int_equal(step.window, 230);
+}
+
+static void markers(void **state)
+{
+    struct simulation s = {.events = 1e5, .share = 0.02, .factor = 1.2, .at = 200};
+    struct stats_history h = draw(&s);
+    const struct stats_marker list[] = {
+        {T0 + 150 * HOUR, STR("1.1")},
+        {T0 + 200 * HOUR + HOUR / 4, STR("1.2")},
+        {T0 + 230 * HOUR, STR("1.3")},
+    };
+    h.markers = list;
+    h.n_markers = 3;
+    struct stats_step step;
+    assert_int_equal(count(&h, false, &step), 1);
+    assert_ptr_equal(step.marker, &list[1]);
+    // With a deploy, two windows suffice; without one they do not.
+    h.n = 202;
+    assert_int_equal(count(&h, false, &step), 1);
+    h.n = 201;
+    assert_int_equal(count(&h, false, &step), 0);
+    h.n = 203;
+    h.n_markers = 1;
+    assert_int_equal(count(&h, false, &step), 0);
+    h.n = N;
+    assert_int_equal(count(&h, false, &step), 1);
+    assert_null(step.marker);
+}
+
+static void new_functions(void **state)
+{
+    struct simulation s = {.events = 1e4, .share = 0.004, .at = 280};
+    struct stats_history h = draw(&s);
+    for (size_t i = 0; i < s.at; i++)
+        cells[i] = (struct stats_cell){0};
+    struct stats_step step;
+    assert_int_equal(count(&h, false, &step), 1);
+    assert_true(step.before == 0 && step.after > 0 && step.low <= 280 && step.high >= 280);
+}
+
+static void same_input_same_answer(void **state)
+{
+    struct simulation s = {.events = 1e4, .share = 0.01, .factor = 1.3, .at = 170, .cv = 0.05};
+    struct stats_history h = draw(&s);
+    struct stats_step first = {0}, second = {0};
+    double p = least_p(&h, &first);
+    assert_true(p < 1 && p == least_p(&h, &second));
+    assert_memory_equal(&first, &second, sizeof first);
+}
+
+static void assert_finite(const struct stats_history *h)
+{
+    struct arena *arena = arena_new(0);
+    const struct stats_step *steps;
+    size_t n = find(h, arena, &steps);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(isfinite(steps[i].before) && isfinite(steps[i].after));
+        assert_true(isfinite(steps[i].deviation) && steps[i].p >= 0 && steps[i].p <= 1);
+        assert_true(steps[i].low <= steps[i].window && steps[i].window <= steps[i].high);
+        assert_true(steps[i].high < h->n);
+    }
+    arena_free(arena);
+}
+
+static void odd_input(void **state)
+{
+    struct simulation s = {.events = 1e4, .share = 0.01};
+    struct stats_history h = draw(&s);
+    for (size_t n = 0; n < 30; n++) {
+        h.n = n;
+        assert_finite(&h);
+    }
+    h.n = N;
+    // Everything is this function.
+    for (size_t i = 0; i < N; i++)
+        cells[i] = windows[i].total;
+    assert_finite(&h);
+    for (size_t i = 0; i < N; i++) {
+        cells[i] = windows[i].total = (struct stats_cell){9e18, 9e18 * 1e9};
+        windows[i].profiles = i % 2 ? 0 : 1e9;
+    }
+    cells[200].value = 1;
+    cells[201].value = -1;
+    assert_finite(&h);
+    for (size_t i = 0; i < N; i++)
+        cells[i] = i < 100 ? (struct stats_cell){1, 1} : (struct stats_cell){9e18, 9e36};
+    assert_finite(&h);
+    for (size_t i = 0; i < N; i++)
+        windows[i].total = (struct stats_cell){0};
+    assert_finite(&h);
+    // Windows of no length, all at one time.
+    draw(&s);
+    for (size_t i = 0; i < N; i++)
+        windows[i].start = windows[i].end = T0;
+    assert_finite(&h);
+    // Values without a variance.
+    draw(&s);
+    for (size_t i = 0; i < N; i++)
+        cells[i].variance = 0;
+    assert_finite(&h);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(series_without_steps),
+        cmocka_unit_test(daily_curves),
+        cmocka_unit_test(steps_are_found),
+        cmocka_unit_test(what_went_away_is_dropped),
+        cmocka_unit_test(a_spike_hides_no_step),
+        cmocka_unit_test(outages_are_no_steps),
+        cmocka_unit_test(several_steps),
+        cmocka_unit_test(markers),
+        cmocka_unit_test(new_functions),
+        cmocka_unit_test(same_input_same_answer),
+        cmocka_unit_test(odd_input),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
