@@ -10,27 +10,6 @@ const WHOLE: [&str; 5] = ["base", "process", "unwind", "capture", "agent"];
 /// The interposers of libc functions, which only work in a shared library.
 const PRELOADED: [&str; 2] = ["agent/preload", "process/libc"];
 
-/// What a service carries of the others.
-const PARTS: [(&str, &str); 6] = [
-    ("model", "builder events merge profile scale units"),
-    ("stats", "compare discovery distribution"),
-    ("codec", "folded frame heap_read id_index jemalloc json maps pprof_read pprof_write remap scan"),
-    (
-        "symbol",
-        "demangle demangle_own demangle_rust demangle_simplify demangle_v0 demangle_v0_const \
-         demangle_v0_scan dwarf dwarf_abbrev dwarf_function dwarf_line dwarf_package dwarf_ranges \
-         dwarf_units dwarf_value elf elf_address elf_debug elf_symbols file_view inflate jit_profile \
-         jitdump mapped_file perf_map radix \
-         symbol_locate symbol_profile symbolizer",
-    ),
-    (
-        "report",
-        "flame flame_colour flame_data flame_grow flame_html flame_name flame_noise flame_stacks flame_svg \
-         flame_text",
-    ),
-    ("net", "http http_connection http_origin http_server listen post post_answer post_curl post_plain post_url"),
-];
-
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap());
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("csrc");
@@ -91,9 +70,9 @@ fn files(src: &Path) -> Vec<String> {
     for module in WHOLE {
         sources_below(src, module, &mut names);
     }
-    for (module, stems) in PARTS {
-        names.extend(stems.split_whitespace().map(|stem| format!("{module}/{stem}")));
-    }
+    // What a service carries of the others; tests/check_sources compares it with libkiln.a.
+    let list = fs::read_to_string(src.join("service.txt")).unwrap();
+    names.extend(list.lines().map(String::from));
     names.sort();
     names
 }

@@ -1,5 +1,5 @@
-// Seccomp filters for the programs that confine themselves: everything that is not on the list
-// meets the action.
+// Seccomp filters for the programs that confine themselves: every system call that is not on the
+// list meets the action.
 #ifndef CONFINE_H
 #define CONFINE_H
 
@@ -11,40 +11,27 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#define ALLOW(number)                                    \
-    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (number), 0, 1), \
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
-
 enum confine_by { BY_PRCTL, BY_SECCOMP, BY_TSYNC };
 
-// Not in the list: anything that only a profiler needs. Without a handler a program needs no
-// rt_sigreturn either.
-static inline void confine(enum confine_by by, unsigned action, bool sigreturn)
+enum { CONFINE_MOST = 24, CONFINE_END = ~0 };
+
+// A list of system calls for confine_to.
+#define CALLS(...) ((const int[]){__VA_ARGS__, CONFINE_END})
+
+static inline void confine_to(enum confine_by by, unsigned action, const int *calls)
 {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        ALLOW(SYS_write),
-        ALLOW(SYS_exit_group),
-        ALLOW(SYS_exit),
-        ALLOW(sigreturn ? SYS_rt_sigreturn : SYS_exit),
-        ALLOW(SYS_futex),
-        ALLOW(SYS_clock_nanosleep),
-        ALLOW(SYS_restart_syscall),
-        ALLOW(SYS_madvise), // malloc, and what libc does when a thread ends
-        ALLOW(SYS_munmap),
-        ALLOW(SYS_mmap),
-        ALLOW(SYS_mremap),
-        ALLOW(SYS_mprotect),
-        ALLOW(SYS_brk),
-        ALLOW(SYS_rt_sigprocmask),
-        ALLOW(SYS_rseq),
-        ALLOW(SYS_set_robust_list),
-        BPF_STMT(BPF_RET | BPF_K, action),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    // libc draws a random number for its first allocation.
-    void *volatile first = malloc(1);
-    free(first);
+    struct sock_filter filter[2 * CONFINE_MOST + 2];
+    unsigned short n = 0;
+    filter[n++] =
+        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (; *calls != CONFINE_END; calls++) {
+        require(n <= 2 * CONFINE_MOST, "a larger filter");
+        filter[n++] =
+            (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)*calls, 0, 1);
+        filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, action);
+    struct sock_fprog program = {n, filter};
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (by == BY_PRCTL)
         require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "prctl");
@@ -52,6 +39,21 @@ static inline void confine(enum confine_by by, unsigned action, bool sigreturn)
         require(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                         by == BY_TSYNC ? SECCOMP_FILTER_FLAG_TSYNC : 0, &program) == 0,
                 "seccomp");
+}
+
+// Not in the list: anything that only a profiler needs. Without a handler a program needs no
+// rt_sigreturn either.
+static inline void confine(enum confine_by by, unsigned action, bool sigreturn)
+{
+    // libc draws a random number for its first allocation.
+    void *volatile first = malloc(1);
+    free(first);
+    // malloc, and what libc does when a thread ends, use madvise.
+    confine_to(by, action,
+               CALLS(SYS_write, SYS_exit_group, SYS_exit, sigreturn ? SYS_rt_sigreturn : SYS_exit,
+                     SYS_futex, SYS_clock_nanosleep, SYS_restart_syscall, SYS_madvise, SYS_munmap,
+                     SYS_mmap, SYS_mremap, SYS_mprotect, SYS_brk, SYS_rt_sigprocmask, SYS_rseq,
+                     SYS_set_robust_list));
 }
 
 // Code without unwind information that uses the frame pointer as a counter, as hand-written

@@ -17,16 +17,7 @@ static pid_t start(const char *how)
 
 static void be_child(void)
 {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        ALLOW(SYS_write),
-        ALLOW(SYS_exit_group),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0))
-        _exit(1);
+    confine_to(BY_PRCTL, SECCOMP_RET_KILL_PROCESS, CALLS(SYS_write, SYS_exit_group));
     say("child\n");
     _exit(5);
 }

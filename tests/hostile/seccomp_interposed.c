@@ -11,24 +11,6 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
-enum { MOST_CALLS = 24 };
-
-static void allow_only(const unsigned *calls)
-{
-    struct sock_filter filter[2 * MOST_CALLS + 2];
-    unsigned short n = 0;
-    filter[n++] =
-        (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
-    for (; *calls != ~0u; calls++) {
-        filter[n++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, *calls, 0, 1);
-        filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
-    }
-    filter[n++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
-    struct sock_fprog program = {n, filter};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    require(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0, "prctl");
-}
-
 static void on_signal(int number)
 {
 }
@@ -127,36 +109,33 @@ static bool open_self(void)
     return dlopen(NULL, RTLD_NOW) != NULL;
 }
 
-#define CALLS(...)                                                    \
-    {                                                                 \
-        __VA_ARGS__, SYS_write, SYS_exit_group, SYS_rt_sigreturn, ~0u \
-    }
+#define ONLY(...) CALLS(__VA_ARGS__, SYS_write, SYS_exit_group, SYS_rt_sigreturn)
 
 static const struct {
     const char *name;
     bool (*call)(void);
-    unsigned calls[MOST_CALLS];
+    const int *calls;
 } functions[] = {
-    {"sigaltstack", set_stack, CALLS(SYS_sigaltstack)},
-    {"sigaction", set_actions, CALLS(SYS_rt_sigaction)},
-    {"sigmask", set_masks, CALLS(SYS_rt_sigprocmask)},
+    {"sigaltstack", set_stack, ONLY(SYS_sigaltstack)},
+    {"sigaction", set_actions, ONLY(SYS_rt_sigaction)},
+    {"sigmask", set_masks, ONLY(SYS_rt_sigprocmask)},
     // A profiler with threads has locks that a fork waits for.
-    {"fork", fork_once, CALLS(SYS_clone, SYS_set_robust_list, SYS_wait4, SYS_futex)},
+    {"fork", fork_once, ONLY(SYS_clone, SYS_set_robust_list, SYS_wait4, SYS_futex)},
 #ifdef SYS_vfork
-    {"vfork", vfork_once, CALLS(SYS_vfork, SYS_wait4)},
+    {"vfork", vfork_once, ONLY(SYS_vfork, SYS_wait4)},
 #else
-    {"vfork", vfork_once, CALLS(SYS_clone, SYS_wait4)},
+    {"vfork", vfork_once, ONLY(SYS_clone, SYS_wait4)},
 #endif
-    {"exec", fail_to_execute, CALLS(SYS_execve)},
-    {"execveat", fail_to_execute_at, CALLS(SYS_execveat)},
+    {"exec", fail_to_execute, ONLY(SYS_execve)},
+    {"execveat", fail_to_execute_at, ONLY(SYS_execveat)},
     {"spawn", fail_to_spawn,
-     CALLS(SYS_clone, SYS_clone3, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_rt_sigprocmask,
-           SYS_rt_sigaction, SYS_execve, SYS_wait4)},
+     ONLY(SYS_clone, SYS_clone3, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_rt_sigprocmask,
+          SYS_rt_sigaction, SYS_execve, SYS_wait4)},
     {"thread", start_thread,
-     CALLS(SYS_clone, SYS_clone3, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_rt_sigprocmask,
-           SYS_madvise, SYS_futex, SYS_set_robust_list, SYS_rseq, SYS_exit, SYS_brk)},
-    {"prctl", name_self, CALLS(SYS_prctl, SYS_getppid)},
-    {"dlopen", open_self, CALLS(SYS_exit)},
+     ONLY(SYS_clone, SYS_clone3, SYS_mmap, SYS_munmap, SYS_mprotect, SYS_rt_sigprocmask,
+          SYS_madvise, SYS_futex, SYS_set_robust_list, SYS_rseq, SYS_exit, SYS_brk)},
+    {"prctl", name_self, ONLY(SYS_prctl, SYS_getppid)},
+    {"dlopen", open_self, ONLY(SYS_exit)},
 };
 
 int main(int argc, char **argv)
@@ -171,7 +150,7 @@ int main(int argc, char **argv)
     start_thread();
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (is(argv[1], functions[i].name)) {
-            allow_only(functions[i].calls);
+            confine_to(BY_PRCTL, SECCOMP_RET_KILL_PROCESS, functions[i].calls);
             spin(3000000);
             bool good = functions[i].call();
             spin(30000000);

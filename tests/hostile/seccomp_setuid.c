@@ -15,29 +15,6 @@ static void *work(void *context)
     return context;
 }
 
-static void confine_all(void)
-{
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        ALLOW(SYS_write),
-        ALLOW(SYS_exit_group),
-        ALLOW(SYS_exit),
-        ALLOW(SYS_rt_sigreturn),
-        ALLOW(SYS_rt_sigprocmask),
-        ALLOW(SYS_futex),
-        ALLOW(SYS_madvise),
-        ALLOW(SYS_munmap),
-        ALLOW(SYS_getpid),
-        ALLOW(SYS_tgkill),
-        ALLOW(SYS_setuid),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    require(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0,
-            "seccomp");
-}
-
 int main(void)
 {
     pthread_t thread;
@@ -45,7 +22,9 @@ int main(void)
     hostile_begin();
     require(pthread_create(&thread, NULL, work, NULL) == 0, "pthread_create");
     burn(0.05);
-    confine_all();
+    confine_to(BY_TSYNC, SECCOMP_RET_KILL_PROCESS,
+               CALLS(SYS_write, SYS_exit_group, SYS_exit, SYS_rt_sigreturn, SYS_rt_sigprocmask,
+                     SYS_futex, SYS_madvise, SYS_munmap, SYS_getpid, SYS_tgkill, SYS_setuid));
     fact("setuid returns", setuid(user) == 0);
     spin(30000000);
     fact("and again", setuid(user) == 0);

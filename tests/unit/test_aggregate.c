@@ -8,20 +8,7 @@
 
 #include "model/transform.h"
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 // One stack with everything: two binaries, inlined calls, files, lines, columns, addresses.
 static struct model_profile *detailed(void)
@@ -117,5 +104,5 @@ int main(void)
         cmocka_unit_test(what_is_not_named_is_forgotten),
         cmocka_unit_test(a_profile_of_nothing),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

@@ -8,20 +8,7 @@
 #include <cmocka.h>
 
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 static void functions_are_kept_once(void **state)
 {
@@ -222,5 +209,5 @@ int main(void)
         cmocka_unit_test(samples_stand_in_columns),       cmocka_unit_test(comments_are_a_list),
         cmocka_unit_test(many_labels_have_that_order),    cmocka_unit_test(label_hashes_differ),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

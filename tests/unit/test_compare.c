@@ -80,9 +80,18 @@ static double best_power(const struct simulation *s)
     return 0.5 * erfc(-(fabs(z) - critical) / M_SQRT2);
 }
 
+// Sanitizers look at what the code does, not at what it finds: few pairs are enough for them, too
+// few to assert anything of.
+#ifdef SANITIZED
+enum { PAIRS_PART = 20 };
+#else
+enum { PAIRS_PART = 1 };
+#endif
+
 static struct outcome simulate(struct simulation s)
 {
     struct outcome o = {0};
+    s.pairs /= PAIRS_PART;
     size_t k = s.profiles[0] + s.profiles[1];
     s.weight = s.weight > 0 ? s.weight : 1;
     s.scale = s.scale > 0 ? s.scale : 1;
@@ -125,6 +134,8 @@ static void assert_quiet(struct simulation s)
 {
     struct outcome o = simulate(s);
     double error = 3 * sqrt(0.1 * 0.9 / s.pairs);
+    if (PAIRS_PART > 1)
+        return;
     if (o.any > 0.1 + error || o.marked > fmax(0.005, 0.1 / (double)s.rows))
         fail_msg("false marks in %.3f of pairs, of %.4f %% of rows", o.any, 100 * o.marked);
 }
@@ -299,6 +310,8 @@ static void power(void **state)
                                .effect = effects[i % 3],
                                .pairs = 60};
         struct outcome o = simulate(s);
+        if (PAIRS_PART > 1)
+            continue;
         if (o.power < 0.8 * o.best - 3 * sqrt(o.best * (1 - o.best) / s.pairs))
             fail_msg("power %.3f of %.3f", o.power, o.best);
         assert_true(o.any <= 0.25);

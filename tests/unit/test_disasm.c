@@ -12,21 +12,9 @@
 #include <cmocka.h>
 
 #include "symbol/disasm.h"
+#include "arena_fixture.h"
 
-static struct arena *arena;
 static char dir[] = "/tmp/kiln-disasm-XXXXXX";
-
-static int make_arena(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int free_arena(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
 
 #define assert_str(s, text) \
     assert_true(str_eq((s), str_from(text)) || (printf("%.*s\n", (int)(s).n, (s).p), false))

@@ -13,22 +13,9 @@
 #include "codec/codec.h"
 #include "model/builder.h"
 #include "model/transform.h"
+#include "arena_fixture.h"
 
 enum { PERIOD = 1000000 };
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
 
 struct row {
     const char *name;
@@ -154,12 +141,12 @@ static void files_keep_weights(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(weights_make_the_variance, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(merging_adds_variances, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(periods_may_differ, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(subtracting_adds_variances, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(selecting_keeps_weights, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(files_keep_weights, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(weights_make_the_variance, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(merging_adds_variances, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(periods_may_differ, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(subtracting_adds_variances, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(selecting_keeps_weights, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(files_keep_weights, make_arena, free_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

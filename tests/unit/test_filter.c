@@ -8,20 +8,7 @@
 
 #include "model/transform.h"
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 static struct model_regex *regex(const char *pattern)
 {
@@ -245,5 +232,5 @@ int main(void)
         cmocka_unit_test(uninteresting_frames_are_dropped),
         cmocka_unit_test(uninteresting_inlined_frames),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

@@ -10,22 +10,7 @@
 
 #include "model/builder.h"
 #include "report/flame_internal.h"
-
-static struct arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 static void start(struct model_builder *b)
 {
@@ -659,27 +644,31 @@ static void text_on_boxes_can_be_read(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(merges_stacks_and_sorts_by_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(reverses, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_empty_profile_is_a_root, setup, teardown),
-        cmocka_unit_test_setup_teardown(small_branches_become_other, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_largest_nodes_survive_the_cap, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_became_other_can_be_had_by_its_path, setup, teardown),
-        cmocka_unit_test_setup_teardown(frames_are_files_lines_or_addresses, setup, teardown),
-        cmocka_unit_test_setup_teardown(inlined_lines_are_frames, setup, teardown),
-        cmocka_unit_test_setup_teardown(names_what_has_no_name, setup, teardown),
-        cmocka_unit_test_setup_teardown(negative_values_are_told_not_drawn, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_diff_has_left_and_right, setup, teardown),
-        cmocka_unit_test_setup_teardown(several_types_share_a_tree, setup, teardown),
-        cmocka_unit_test_setup_teardown(functions_are_counted_once_per_stack, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_tree_agrees_with_the_counts, setup, teardown),
-        cmocka_unit_test_setup_teardown(deep_stacks_end_in_other, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_order_of_samples_does_not_matter, setup, teardown),
-        cmocka_unit_test_setup_teardown(hostile_names_stay_text, setup, teardown),
-        cmocka_unit_test_setup_teardown(text_fits_the_terminal, setup, teardown),
-        cmocka_unit_test_setup_teardown(groups_and_short_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(merges_stacks_and_sorts_by_name, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(reverses, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(an_empty_profile_is_a_root, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(small_branches_become_other, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(the_largest_nodes_survive_the_cap, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(what_became_other_can_be_had_by_its_path, make_arena,
+                                        free_arena),
+        cmocka_unit_test_setup_teardown(frames_are_files_lines_or_addresses, make_arena,
+                                        free_arena),
+        cmocka_unit_test_setup_teardown(inlined_lines_are_frames, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(names_what_has_no_name, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(negative_values_are_told_not_drawn, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(a_diff_has_left_and_right, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(several_types_share_a_tree, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(functions_are_counted_once_per_stack, make_arena,
+                                        free_arena),
+        cmocka_unit_test_setup_teardown(the_tree_agrees_with_the_counts, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(deep_stacks_end_in_other, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(the_order_of_samples_does_not_matter, make_arena,
+                                        free_arena),
+        cmocka_unit_test_setup_teardown(hostile_names_stay_text, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(text_fits_the_terminal, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(groups_and_short_names, make_arena, free_arena),
         cmocka_unit_test(text_on_boxes_can_be_read),
-        cmocka_unit_test_setup_teardown(percent_has_the_digits_that_matter, setup, teardown),
+        cmocka_unit_test_setup_teardown(percent_has_the_digits_that_matter, make_arena, free_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,20 +9,7 @@
 
 #include "report/graph.h"
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 static struct report *report_of(struct model_builder *b, enum report_format format)
 {
@@ -470,5 +457,5 @@ int main(void)
         cmocka_unit_test(frames_without_names),
         cmocka_unit_test(totals),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

@@ -9,10 +9,10 @@
 #include <cmocka.h>
 
 #include "symbol/jitdump.h"
+#include "arena_fixture.h"
 
 enum { LOAD, MOVE, DEBUG_INFO, CLOSE, UNWINDING };
 
-static struct arena *arena;
 static uint8_t file[1 << 20];
 static size_t n_file;
 static struct jit_name names[8];
@@ -41,7 +41,6 @@ static void put_text(const char *text)
 
 static int set_up(void **state)
 {
-    arena = arena_new(0);
     memset(names, 0, sizeof names);
     n_file = 0;
     put_u32(0x4A695444);
@@ -52,13 +51,7 @@ static int set_up(void **state)
     put_u32(123);
     put_u64(1);
     put_u64(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
+    return make_arena(state);
 }
 
 static void put_head(uint32_t kind, size_t size)
@@ -284,13 +277,13 @@ static void memory_for_the_last_names_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(names_by_address, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(lines_of_other_code, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(code_that_moves, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(long_names_are_cut, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(files_cut_short, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(other_files, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(memory_for_the_last_names_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_by_address, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(lines_of_other_code, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(code_that_moves, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(long_names_are_cut, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(files_cut_short, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(other_files, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(memory_for_the_last_names_only, set_up, free_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

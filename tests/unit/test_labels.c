@@ -9,20 +9,7 @@
 
 #include "model/transform.h"
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 // "k=v" is a string label, "k:5kb" a numeric one.
 static void sample(struct model_builder *b, const char *stack, int64_t value, const char *labels)
@@ -388,5 +375,5 @@ int main(void)
         cmocka_unit_test(label_frames_are_shared),
         cmocka_unit_test(frames_without_labels),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

@@ -9,20 +9,7 @@
 
 #include "model/transform.h"
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 static struct model_profile *merge(struct model_profile *a, struct model_profile *b)
 {
@@ -406,5 +393,5 @@ int main(void)
         cmocka_unit_test(types_must_be_equal),
         cmocka_unit_test(many_profiles),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

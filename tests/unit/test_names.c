@@ -7,22 +7,9 @@
 #include <cmocka.h>
 
 #include "report/graph.h"
+#include "arena_fixture.h"
 
 // The expected texts are those of google/pprof and of Go's path/filepath.
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
 
 // In storage of its exact size, so that a sanitizer sees reads past its end.
 static struct str exactly(const char *text)
@@ -221,5 +208,5 @@ int main(void)
         cmocka_unit_test(paths_are_cleaned),
         cmocka_unit_test(paths_are_trimmed),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

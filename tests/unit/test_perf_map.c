@@ -9,21 +9,14 @@
 #include <cmocka.h>
 
 #include "symbol/perf_map.h"
+#include "arena_fixture.h"
 
-static struct arena *arena;
 static struct jit_name names[8];
 
 static int set_up(void **state)
 {
-    arena = arena_new(0);
     memset(names, 0, sizeof names);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
+    return make_arena(state);
 }
 
 // Reads text in pieces of so many bytes.
@@ -110,9 +103,9 @@ static void memory_for_the_last_names_only(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(names_by_address, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(long_names_are_cut, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(memory_for_the_last_names_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(names_by_address, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(long_names_are_cut, set_up, free_arena),
+        cmocka_unit_test_setup_teardown(memory_for_the_last_names_only, set_up, free_arena),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

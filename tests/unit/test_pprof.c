@@ -10,20 +10,7 @@
 #include "codec/pprof.h"
 #include "codec/proto.h"
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 // Reads a copy of its exact size, so that a sanitizer sees every byte read past its end.
 static struct model_profile *read_bytes(const void *data, size_t n, struct err *e)
@@ -681,5 +668,5 @@ int main(void)
         cmocka_unit_test(many_label_sets),
         cmocka_unit_test(a_disposable_input),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

@@ -8,20 +8,7 @@
 #include <cmocka.h>
 
 #include "model/builder.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 static void equal_texts_have_one_id(void **state)
 {
@@ -193,5 +180,5 @@ int main(void)
         cmocka_unit_test(samples_need_types),
         cmocka_unit_test(deriving_shares_the_columns),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

@@ -8,20 +8,7 @@
 
 #include "model/builder.h"
 #include "query/query.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 // --- selectors ---
 
@@ -324,7 +311,7 @@ static void test_pprof(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_arena, free_arena)
     const struct CMUnitTest tests[] = {
         TEST(test_selectors), TEST(test_wrong_selectors), TEST(test_types),
         TEST(test_trees),     TEST(test_truncation),      TEST(test_flame),

@@ -8,20 +8,7 @@
 #include <cmocka.h>
 
 #include "model/regex.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 enum { NO_MATCH, MATCH, REFUSED };
 
@@ -418,5 +405,5 @@ int main(void)
         cmocka_unit_test(backtracking_is_not_all),
         cmocka_unit_test(budgets_limit_matching),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

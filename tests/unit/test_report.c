@@ -11,21 +11,13 @@
 #include "model/transform.h"
 #include "report/report.h"
 #include "stacks.h"
-
-static struct arena *arena;
+#include "arena_fixture.h"
 
 static int set_up(void **state)
 {
-    arena = arena_new(0);
     setenv("TZ", "UTC", 1);
     tzset();
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
+    return make_arena(state);
 }
 
 // A little of everything: an inlined call, a frame without a name, labels, a header.
@@ -426,5 +418,5 @@ int main(void)
         cmocka_unit_test(headers_tell_what_was_dropped),
         cmocka_unit_test(an_empty_profile),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, free_arena);
 }

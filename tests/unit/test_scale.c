@@ -9,20 +9,7 @@
 #include "model/transform.h"
 #include "model/units.h"
 #include "stacks.h"
-
-static struct arena *arena;
-
-static int set_up(void **state)
-{
-    arena = arena_new(0);
-    return arena ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    arena_free(arena);
-    return 0;
-}
+#include "arena_fixture.h"
 
 static struct model_builder *typed(const char *const *pairs)
 {
@@ -285,5 +272,5 @@ int main(void)
         cmocka_unit_test(normalizing_makes_sums_equal),
         cmocka_unit_test(selecting_samples),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, make_arena, free_arena);
 }

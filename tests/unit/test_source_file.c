@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "report/source_file.h"
+#include "arena_fixture.h"
 
-static struct arena *arena;
 static char dir[] = "/tmp/kiln-source-XXXXXX";
 
 static void put(const char *name, const char *text, size_t n)
@@ -26,8 +26,7 @@ static void put(const char *name, const char *text, size_t n)
 
 static int enter(void **state)
 {
-    arena = arena_new(0);
-    if (!arena || !mkdtemp(dir) || chdir(dir) || mkdir("project", 0755) ||
+    if (make_arena(state) || !mkdtemp(dir) || chdir(dir) || mkdir("project", 0755) ||
         mkdir("project/sub", 0755))
         return -1;
     unsetenv("PWD");
@@ -41,7 +40,7 @@ static int leave(void **state)
 {
     static const char *const files[] = {"top.c",   "project/a.c", "project/sub/b.c",
                                         "exact.c", "longer.c",    "over.c"};
-    arena_free(arena);
+    free_arena(state);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (unlink(files[i]))
             return -1;
