@@ -2,38 +2,17 @@
 #include "cli/remote_profile.h"
 #include "model/transform.h"
 
-// Time slices per side: how much they differ says how much a service varies by itself.
-enum { SLICES = 12 };
-
-// Slices in which the service did not run say nothing about it. Of the side that was loaded last.
-static void drop_empty(struct diff_sides *sides, int side)
+// The profile of a range in parts: how much they differ says how much a service varies by itself.
+static int load_parts(struct call *call, const struct remote *r, const struct remote_range *range,
+                      const struct remote_range *other, struct diff_sides *sides, int side,
+                      struct err *e)
 {
-    size_t first = side ? sides->n[0] : 0, n = sides->n[side], kept = first;
-    for (size_t i = first; i < first + n; i++)
-        if (sides->profiles[i]->n_samples)
-            sides->profiles[kept++] = sides->profiles[i];
-    sides->n[side] = kept - first;
-}
-
-static int load_slices(struct call *call, const struct remote *r, const struct remote_range *range,
-                       struct diff_sides *sides, int side, struct err *e)
-{
-    const char *names[SLICES];
-    size_t n = 0;
-    int64_t length = (range->end - range->start) / SLICES;
-    if (length <= 0)
+    const char *name;
+    if (range->end <= range->start)
         return err_set(e, "--from must be before --until");
-    for (int64_t i = 0; i < SLICES; i++) {
-        struct remote_range slice = *range;
-        slice.start = range->start + i * length;
-        slice.end = i + 1 < SLICES ? slice.start + length : range->end;
-        if (remote_profile(r, &slice, call->arena, &names[n], e))
-            return -1;
-        n += names[n] != NULL;
-    }
-    if (call_load_side(call, names, n, sides, side, e))
+    if (remote_blocks(r, range, other, call->arena, &name, e) ||
+        (name && call_load_side(call, &name, 1, sides, side, e)))
         return -1;
-    drop_empty(sides, side);
     return sides->n[side] ? 0
                           : err_set(e, "no profiles of type %s with %s in that time", range->type,
                                     range->selector);
@@ -69,7 +48,8 @@ int check_load_server(struct call *call, struct diff_sides *sides, struct err *e
     if (*call->base_until)
         before.end = remote_milliseconds(call->base_until);
     call->config.sample_index = ""; // it was a type of the server's
-    if (load_slices(call, &r, &before, sides, 0, e) || load_slices(call, &r, &now, sides, 1, e))
+    if (load_parts(call, &r, &before, &now, sides, 0, e) ||
+        load_parts(call, &r, &now, &before, sides, 1, e))
         return -1;
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);

@@ -28,3 +28,8 @@ const char *remote_choose_type(const struct message_list *types, struct arena *a
 // nothing in the range. -1 with e filled.
 int remote_profile(const struct remote *r, const struct remote_range *range, struct arena *arena,
                    const char **name, struct err *e);
+// The same in parts (model/blocks.h), to be compared with another range. A server that does not
+// split gives the whole.
+int remote_blocks(const struct remote *r, const struct remote_range *range,
+                  const struct remote_range *other, struct arena *arena, const char **name,
+                  struct err *e);

@@ -15,6 +15,8 @@ enum {
 // Where the influence of a single row on the dispersion ends, in variances: changed rows are few
 // and far out.
 #define BOUND 4.0
+// Of the dispersion of a row, however little the others say about it.
+#define LEAST_FREEDOM 8.0
 
 // A row summed over the profiles of each side.
 struct summary {
@@ -209,12 +211,19 @@ static double median_excess(const struct evidence_rows *rows, double dispersion)
     return above - (double)rows->n / 2;
 }
 
-// The same, more precise, for rows without outliers.
+// How much a row says about the dispersion, next to nothing if sampling is most of its variance.
+static double relevance(const struct evidence *row, double dispersion)
+{
+    return row->leverage / (1 + dispersion * row->leverage);
+}
+
+// The same, more precise, for rows without outliers: the likelihood's derivative.
 static double mean_excess(const struct evidence_rows *rows, double dispersion)
 {
     double sum = 0;
     for (size_t i = 0; i < rows->n; i++)
-        sum += fmin(scaled_squares(rows, i, dispersion), BOUND) - bounded_mean(rows->freedom);
+        sum += relevance(&rows->items[i], dispersion) *
+               (fmin(scaled_squares(rows, i, dispersion), BOUND) - bounded_mean(rows->freedom));
     return sum;
 }
 
@@ -306,12 +315,17 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
             .leverage = leverage(part, fit->scale),
         };
     }
+    fit->information = 0;
     fit->sampling_only = !fit->residual_freedom && n < MIN_ROWS;
     if (fit->sampling_only)
         return;
     struct evidence_rows all = {evidence, n, freedom};
     fit->dispersion = estimate_dispersion(&all);
     n = all.n;
+    for (size_t i = 0; i < n; i++) {
+        double r = relevance(&evidence[i], fit->dispersion);
+        fit->information += r * r;
+    }
     if (!fit->residual_freedom)
         fit->freedom = (double)n;
     else
@@ -379,6 +393,16 @@ static double row_spread(const struct stats_fit *fit, const struct stats_cell *c
     return fmax((fit->freedom * common + own) / fit->row_freedom, 1);
 }
 
+// How well the dispersion of a row is known. With one profile per side it comes from all rows, and
+// matters the less the more of the row's variance is that of sampling (Satterthwaite).
+static double row_freedom(const struct stats_fit *fit, const struct summary *s)
+{
+    double r = leverage(s, fit->scale) / spread(fit, s);
+    if (fit->residual_freedom || isinf(fit->freedom) || !(r > 0))
+        return fit->row_freedom;
+    return fmax(fit->information / (r * r), LEAST_FREEDOM);
+}
+
 // The variance of the mean of one side's profiles, from their differences or from sampling.
 static double mean_variance(const struct stats_cell *cells, size_t n, double spread)
 {
@@ -397,15 +421,16 @@ static struct stats_change change_of(const struct stats_fit *fit, const struct s
                                      const struct summary *s, double spread, double critical)
 {
     double k[2] = {fmax((double)fit->n_profiles[0], 1), fmax((double)fit->n_profiles[1], 1)};
-    double variance = mean_variance(cells, fit->n_profiles[0], spread) +
-                      mean_variance(cells + fit->n_profiles[0], fit->n_profiles[1], spread);
     struct stats_change change = {
         .before = s->value[0] / k[0],
         .after = s->value[1] / k[1],
         .p = 1,
         .critical = critical,
     };
-    change.half_width = change.critical * sqrt(variance);
+    change.error[0] = sqrt(mean_variance(cells, fit->n_profiles[0], spread));
+    change.error[1] =
+        sqrt(mean_variance(cells + fit->n_profiles[0], fit->n_profiles[1], spread));
+    change.half_width = change.critical * hypot(change.error[0], change.error[1]);
     for (int side = 0; side < 2; side++)
         change.deviation[side] = sqrt(s->variance[side] * spread) / k[side];
     return change;
@@ -427,7 +452,7 @@ double stats_share_half_width(const struct stats_fit *fit, const struct stats_ch
 
 // Few events, or nearly all on one side: the normal distribution would be wrong about the tails,
 // which only matter where something seems to have changed.
-static double tail(const struct stats_fit *fit, const struct scaled *e, double shrink)
+static double tail(double freedom, const struct scaled *e, double shrink)
 {
     double n = e->events[0] + e->events[1], expected = fmin(e->expected[0], e->expected[1]);
     double z = (e->events[1] - e->expected[1]) * sqrt(shrink / (n * e->share * (1 - e->share)));
@@ -435,11 +460,11 @@ static double tail(const struct stats_fit *fit, const struct scaled *e, double s
         return stats_normal_two_sided(z);
     if (expected * shrink < 500) {
         double p = stats_binomial_two_sided(e->events[0] * shrink, e->events[1] * shrink, e->share);
-        if (isinf(fit->row_freedom))
+        if (isinf(freedom))
             return p;
         z = stats_normal_quantile_two_sided(p);
     }
-    return stats_t_two_sided(z, fit->row_freedom);
+    return stats_t_two_sided(z, freedom);
 }
 
 struct stats_change stats_test(const struct stats_fit *fit, const struct stats_cell *cells)
@@ -453,7 +478,7 @@ struct stats_change stats_test(const struct stats_fit *fit, const struct stats_c
     // The scale is an estimate, too: its variance adds to that of the row's own ratio.
     double own = dispersed * (1 / e.expected[0] + 1 / e.expected[1]);
     double shrink = own / (own + 1 / fit->agreed[0] + 1 / fit->agreed[1]) / dispersed;
-    change.p = tail(fit, &e, shrink);
+    change.p = tail(row_freedom(fit, &s), &e, shrink);
     return change;
 }
 

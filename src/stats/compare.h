@@ -39,6 +39,7 @@ struct stats_fit {
     // Variance between profiles beyond sampling, as a squared coefficient of variation.
     double dispersion;
     double freedom; // degrees of freedom of the dispersion; INFINITY: taken as known
+    double information; // with one profile per side: what rows say about it
     // The same with the residuals of a row, and how many standard deviations make 95 % then.
     double row_freedom, critical;
     // One profile per side and too few rows to see how much they vary: sampling noise only.
@@ -57,6 +58,7 @@ static inline double stats_scale(const struct stats_fit *fit)
 struct stats_change {
     double before, after; // per profile
     double half_width;    // of the 95 % interval of after - before
+    double error[2];      // standard deviations of before and after that it is made of
     double p;             // of the hypothesis that the row changed as much as the rest
     // Of before and after as shares of their totals: the standard deviations without differences in
     // load, and how many of them make a 95 % interval.

@@ -244,6 +244,8 @@ struct found {
     struct store_series series;
     struct str type, unit, period_type, period_unit;
     int64_t period;
+    struct kind_events events; // with_variance only
+    uint32_t group;            // of a select with blocks
     uint64_t n;  // profiles in the range, where somebody counted
     size_t line; // of whoever makes lines of them
 };
