@@ -206,6 +206,13 @@ static int move_on(void *ctx, const struct store_put *puts, size_t n, struct err
     return store_put(m->to, puts, n, e);
 }
 
+static void place_in(char dir[128], struct fixture *f, const char *name, int number)
+{
+    char *path = arena_printf(f->arena, "%s/%s%d", f->dir, name, number);
+    assert_true(strlen(path) < 128);
+    memcpy(dir, path, strlen(path) + 1);
+}
+
 static void test_copied_and_moved(void **state)
 {
     struct fixture *f = *state;
@@ -217,13 +224,13 @@ static void test_copied_and_moved(void **state)
     fill(f, "web", &ignored, &ignored);
     for (int closed = 0; closed < 2; closed++) {
         struct fixture copy = *f;
-        snprintf(copy.dir, sizeof copy.dir, "%s/backup%d", f->dir, closed);
+        place_in(copy.dir, f, "backup", closed);
         must(store_backup(f->store, copy.dir, &e), &e);
         copy.store = NULL;
         reopen(&copy);
         check_merge(&copy, select_all(), &sums, false);
         store_close(copy.store);
-        snprintf(copy.dir, sizeof copy.dir, "%s/moved%d", f->dir, closed);
+        place_in(copy.dir, f, "moved", closed);
         copy.store = NULL;
         assert_int_equal(mkdir(copy.dir, 0700), 0);
         reopen(&copy);
