@@ -71,8 +71,8 @@ int main(int argc, char **argv)
     // The same work in each run: 1e5 rounds take some 100 microseconds.
     for (long turn = 0; turn < (long)(seconds * 8000); turn++)
         for (size_t i = 0; i < N; i++)
-            (heap ? allocators : functions)[i](
-                (uint64_t)((double)rounds_of(i, all) * (i == slow ? factor : 1)));
+            (heap ? allocators
+                  : functions)[i]((uint64_t)((double)rounds_of(i, all) * (i == slow ? factor : 1)));
     printf("%.3f\n", cpu_seconds() - begin);
     return 0;
 }

@@ -34,7 +34,7 @@ struct diff {
     bool is_weighed;
     bool is_heap;
     bool is_parts, is_grouped; // as in struct diff_sides
-    double duration[2]; // of a profile, in seconds
+    double duration[2];        // of a profile, in seconds
     struct stats_functions functions;
 };
 

@@ -120,8 +120,8 @@ static const char *fetch(const struct query *q, const struct asked *a, const str
               : remote_profile(&q->remote, &range, q->arena, &name, e))
         return NULL;
     if (!name)
-        err_set(e, "no profiles of type %s with %s from %s until %s", q->type, a->selector,
-                a->from, a->until);
+        err_set(e, "no profiles of type %s with %s from %s until %s", q->type, a->selector, a->from,
+                a->until);
     return name;
 }
 

@@ -45,9 +45,8 @@ static const struct model_profile *one_block(const struct model_profile *p, uint
             to->label_set[n] = p->label_set[i];
         // Events of one stack weigh the same in all parts.
         if (p->is_weighed)
-            to->squares[n] = values[0] ? model_squares(p, i) * (double)values[column] /
-                                             (double)values[0]
-                                       : 0;
+            to->squares[n] =
+                values[0] ? model_squares(p, i) * (double)values[column] / (double)values[0] : 0;
         n++;
     }
     return to;

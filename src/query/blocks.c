@@ -11,16 +11,8 @@ static const int64_t MINUTES_5 = INT64_C(300) * 1000000000, HOUR = INT64_C(3600)
 
 // Where a profile was taken. The first of these that a series has.
 static const char *const POD_LABELS[] = {
-    "pod",
-    "k8s_pod_name",
-    "k8s.pod.name",
-    "service_instance_id",
-    "service.instance.id",
-    "instance",
-    "hostname",
-    "host_name",
-    "host.name",
-    "host",
+    "pod",      "k8s_pod_name", "k8s.pod.name", "service_instance_id", "service.instance.id",
+    "instance", "hostname",     "host_name",    "host.name",           "host",
 };
 
 static struct str pod_of(const struct store_series *series)
@@ -129,8 +121,7 @@ static int plan(struct store *store, const struct store_select selects[2], struc
 {
     struct query_pods *pods = blocks->pods;
     for (int i = 0; i < 2; i++) {
-        int code =
-            look_at_side(store, &selects[i], arena, &pods[i], &blocks->sides[i], answer, e);
+        int code = look_at_side(store, &selects[i], arena, &pods[i], &blocks->sides[i], answer, e);
         if (code)
             return code;
     }

@@ -182,11 +182,11 @@ static void build_block_types(struct model_builder *b, const struct store_stacks
 {
     struct str unit = model_str(s->symbols, s->symbols->types[0].unit);
     for (uint32_t i = 0; i < s->n_blocks; i++)
-        model_build_type(b,
-                         str_from(arena_printf(arena, "%s%u",
-                                               i < n_windows ? MODEL_WINDOWS : MODEL_GROUPS,
-                                               i < n_windows ? i : i - n_windows)),
-                         unit);
+        model_build_type(
+            b,
+            str_from(arena_printf(arena, "%s%u", i < n_windows ? MODEL_WINDOWS : MODEL_GROUPS,
+                                  i < n_windows ? i : i - n_windows)),
+            unit);
 }
 
 static struct model_profile *build(const struct store_stacks *s, int64_t max_nodes,
@@ -212,7 +212,7 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
                      model_str(from, from->types[0].unit));
     build_block_types(&b, s, s->n_windows, arena);
     // What a variance is divided by; 0: weights are not told.
-    double unit = !is_weighed(s)                                ? 0
+    double unit = !is_weighed(s)                               ? 0
                   : !s->n_blocks && is_period_type(s->symbols) ? (double)from->period
                                                                : 1;
     int64_t *values = arena_array(arena, (size_t)s->n_blocks + 1, sizeof *values);

@@ -284,8 +284,8 @@ static void find_marks(struct report_flame *f, const struct flame_growth *g,
         add_side(&n, side, options->event_weights[side]);
     sum_up(&n);
     for (int side = 0; side < 2; side++) {
-        noise->weight[side] = n.sums[side].value > 0 ? n.sums[side].variance / n.sums[side].value
-                                                     : 0;
+        noise->weight[side] =
+            n.sums[side].value > 0 ? n.sums[side].variance / n.sums[side].value : 0;
         if (!(noise->weight[side] > 0)) {
             *noise = (struct report_flame_noise){0};
             return;

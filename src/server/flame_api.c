@@ -235,8 +235,7 @@ static int split_sides(struct call *c, struct store_select selects[2], struct qu
     for (int i = 0; i < 2; i++)
         if (store_type_is_gauge(selects[i].type))
             return 0;
-    int result =
-        query_blocks(c->server->store, selects, c->arena, blocks, &answer, &e);
+    int result = query_blocks(c->server->store, selects, c->arena, blocks, &answer, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return -1;
@@ -246,8 +245,7 @@ static int split_sides(struct call *c, struct store_select selects[2], struct qu
     return 0;
 }
 
-static const char COUNTED[] =
-    "Some profiles lack sample weights: each count is taken for a sample";
+static const char COUNTED[] = "Some profiles lack sample weights: each count is taken for a sample";
 
 static void draw_stored(struct call *c)
 {

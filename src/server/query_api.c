@@ -97,8 +97,8 @@ int api_merge_select(struct call *c, const struct merge_request *r, struct store
                   "span_selector and trace_id_selector cannot be combined");
         return -1;
     }
-    if (api_select(c, r->type, r->selector, r->start, r->end, select) ||
-        read_spans(c, r, select) || read_traces(c, r, select))
+    if (api_select(c, r->type, r->selector, r->start, r->end, select) || read_spans(c, r, select) ||
+        read_traces(c, r, select))
         return -1;
     if (r->profile_ids.n > 1) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "profile_id_selector: %zu ids; one at a time",
@@ -108,9 +108,8 @@ int api_merge_select(struct call *c, const struct merge_request *r, struct store
     bool found = true;
     int result = 0;
     if (r->profile_ids.n)
-        result =
-            query_select_profile(c->server->store, select, *(struct str *)r->profile_ids.items,
-                                 c->arena, &found, &answer, &e);
+        result = query_select_profile(c->server->store, select, *(struct str *)r->profile_ids.items,
+                                      c->arena, &found, &answer, &e);
     if (!found) {
         select->start = 1;
         select->end = 0;

@@ -16,7 +16,7 @@ enum {
 // and far out.
 #define BOUND 4.0
 // Of the dispersion of a row, however little the others say about it.
-#define LEAST_FREEDOM 8.0
+#define LEAST_FREEDOM 15.0
 
 // A row summed over the profiles of each side.
 struct summary {
@@ -202,6 +202,12 @@ static double scaled_squares(const struct evidence_rows *rows, size_t i, double 
            (1 + dispersion * rows->items[i].leverage);
 }
 
+// How much a row says about the dispersion, next to nothing if sampling is most of its variance.
+static double relevance(const struct evidence *row, double dispersion)
+{
+    return row->leverage / (1 + dispersion * row->leverage);
+}
+
 // Above 0 if the dispersion is too small. Robust: holds even if almost half of the rows changed.
 static double median_excess(const struct evidence_rows *rows, double dispersion)
 {
@@ -209,12 +215,6 @@ static double median_excess(const struct evidence_rows *rows, double dispersion)
     for (size_t i = 0; i < rows->n; i++)
         above += scaled_squares(rows, i, dispersion) > median(rows->freedom);
     return above - (double)rows->n / 2;
-}
-
-// How much a row says about the dispersion, next to nothing if sampling is most of its variance.
-static double relevance(const struct evidence *row, double dispersion)
-{
-    return row->leverage / (1 + dispersion * row->leverage);
 }
 
 // The same, more precise, for rows without outliers: the likelihood's derivative.
@@ -381,26 +381,33 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
 
 // --- tests ---
 
-// The dispersion of one row: its own residuals and the common value, weighted by their degrees of
-// freedom.
-static double row_spread(const struct stats_fit *fit, const struct stats_cell *cells,
-                         const struct summary *s)
-{
-    double common = spread(fit, s);
-    if (!fit->residual_freedom || isinf(fit->freedom))
-        return common;
-    double own = residual_squares(fit, cells, s);
-    return fmax((fit->freedom * common + own) / fit->row_freedom, 1);
-}
+// What a row's variance is multiplied by, and how well that is known.
+struct row_spread {
+    double spread, freedom;
+};
 
-// How well the dispersion of a row is known. With one profile per side it comes from all rows, and
-// matters the less the more of the row's variance is that of sampling (Satterthwaite).
-static double row_freedom(const struct stats_fit *fit, const struct summary *s)
+// With one profile per side the dispersion comes from all rows, and matters the less the more of
+// the row's variance is that of sampling (Satterthwaite). With several, it is of the row's own
+// residuals and the common value, weighted by their degrees of freedom; a row that varies far more
+// than the others, like work that is done now and then, has its own only.
+static struct row_spread row_spread(const struct stats_fit *fit, const struct stats_cell *cells,
+                                    const struct summary *s)
 {
-    double r = leverage(s, fit->scale) / spread(fit, s);
-    if (fit->residual_freedom || isinf(fit->freedom) || !(r > 0))
-        return fit->row_freedom;
-    return fmax(fit->information / (r * r), LEAST_FREEDOM);
+    struct row_spread row = {spread(fit, s), fit->row_freedom};
+    if (fit->residual_freedom) {
+        double own = residual_squares(fit, cells, s), d = (double)fit->residual_freedom;
+        if (own > (d + 4 * sqrt(2 * d)) * row.spread)
+            return (struct row_spread){own / d, d};
+        if (!isinf(fit->freedom))
+            row.spread = fmax((fit->freedom * row.spread + own) / fit->row_freedom, 1);
+        return row;
+    }
+    if (isinf(fit->freedom))
+        return row;
+    double r = leverage(s, fit->scale) / row.spread;
+    if (r > 0)
+        row.freedom = fmax(fit->information / (r * r), LEAST_FREEDOM);
+    return row;
 }
 
 // The variance of the mean of one side's profiles, from their differences or from sampling.
@@ -428,8 +435,7 @@ static struct stats_change change_of(const struct stats_fit *fit, const struct s
         .critical = critical,
     };
     change.error[0] = sqrt(mean_variance(cells, fit->n_profiles[0], spread));
-    change.error[1] =
-        sqrt(mean_variance(cells + fit->n_profiles[0], fit->n_profiles[1], spread));
+    change.error[1] = sqrt(mean_variance(cells + fit->n_profiles[0], fit->n_profiles[1], spread));
     change.half_width = change.critical * hypot(change.error[0], change.error[1]);
     for (int side = 0; side < 2; side++)
         change.deviation[side] = sqrt(s->variance[side] * spread) / k[side];
@@ -470,7 +476,8 @@ static double tail(double freedom, const struct scaled *e, double shrink)
 struct stats_change stats_test(const struct stats_fit *fit, const struct stats_cell *cells)
 {
     struct summary s = summarize(fit, cells);
-    double dispersed = row_spread(fit, cells, &s);
+    struct row_spread row = row_spread(fit, cells, &s);
+    double dispersed = row.spread;
     struct stats_change change = change_of(fit, cells, &s, dispersed, fit->critical);
     struct scaled e = scale_events(&s, fit->scale);
     if (!(e.share > 0) || !(e.share < 1) || !(fit->agreed[0] > 0) || !(fit->agreed[1] > 0))
@@ -478,7 +485,7 @@ struct stats_change stats_test(const struct stats_fit *fit, const struct stats_c
     // The scale is an estimate, too: its variance adds to that of the row's own ratio.
     double own = dispersed * (1 / e.expected[0] + 1 / e.expected[1]);
     double shrink = own / (own + 1 / fit->agreed[0] + 1 / fit->agreed[1]) / dispersed;
-    change.p = tail(row_freedom(fit, &s), &e, shrink);
+    change.p = tail(row.freedom, &e, shrink);
     return change;
 }
 

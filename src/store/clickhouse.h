@@ -320,7 +320,7 @@ struct finding {
     size_t n_bases;
     struct void_put *voids;
     size_t n_voids;
-    bool whole; // every series of the families and of the bases was found
+    bool whole;         // every series of the families and of the bases was found
     struct id *weights; // families of squared weights
     size_t n_weights, cap_weights;
 };

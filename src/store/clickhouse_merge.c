@@ -175,7 +175,7 @@ static struct sum sum_of(struct merging *m, enum sums what, const struct found_s
         return s;
     }
     if (m->blocks)
-        s.block = (uint32_t)(window < 0                        ? 0
+        s.block = (uint32_t)(window < 0                      ? 0
                              : window < m->blocks->n_windows ? window
                                                              : m->blocks->n_windows - 1) +
                   1;

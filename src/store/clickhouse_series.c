@@ -79,8 +79,8 @@ static void describe_events(struct search *s, const struct kind *kind, uint32_t 
 {
     struct finding *f = s->f;
     if (kind->is_weighed) {
-        f->weights = arena_push(s->arena, f->weights, f->n_weights, &f->cap_weights,
-                                sizeof *f->weights);
+        f->weights =
+            arena_push(s->arena, f->weights, f->n_weights, &f->cap_weights, sizeof *f->weights);
         f->weights[f->n_weights++] = families[kind->k - 1];
     }
     if (s->select->blocks && s->select->blocks->n_groups)

@@ -19,8 +19,8 @@ static uint32_t new_node(struct fold *f, uint32_t parent, uint32_t location)
         f->variance[f->n] = 0;
     }
     if (f->n_blocks) {
-        f->blocks = arena_push(f->arena, f->blocks, f->n, &f->cap_blocks,
-                               f->n_blocks * sizeof *f->blocks);
+        f->blocks =
+            arena_push(f->arena, f->blocks, f->n, &f->cap_blocks, f->n_blocks * sizeof *f->blocks);
         memset(f->blocks + (size_t)f->n * f->n_blocks, 0, f->n_blocks * sizeof *f->blocks);
     }
     f->parent[f->n] = parent;

@@ -48,10 +48,10 @@ static inline uint32_t kind_types(const struct kind *kind)
 // How the variance of a type's values follows from another column.
 struct kind_events {
     bool has_other;
-    uint32_t other;   // the other column
-    bool is_weighed;  // it has squared weights
-    double unit;      // is_weighed: a value per period
-    bool is_bytes;    // the other column has bytes, else counts
+    uint32_t other;  // the other column
+    bool is_weighed; // it has squared weights
+    double unit;     // is_weighed: a value per period
+    bool is_bytes;   // the other column has bytes, else counts
     struct model_events events;
 };
 // Of values of a column. What it needs is in arena, and not needed afterwards.

@@ -259,8 +259,7 @@ static bool merge_segment(struct merging *m, const uint32_t *owner, const uint32
         f = owner[i] == MATRIX_NOBODY ? NULL : &m->found[owner[i]];
     begin_events(m, f);
     return merge_column(m, f, owner, cell, n, bytes, false) &&
-           (!m->events || !m->events->has_other ||
-            merge_column(m, f, owner, cell, n, bytes, true));
+           (!m->events || !m->events->has_other || merge_column(m, f, owner, cell, n, bytes, true));
 }
 
 static void give_sum(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
@@ -569,8 +568,8 @@ static void begin_service(struct merging *m)
         m->variance = zeroed(m, m->variance, n, &m->cap_variance, sizeof *m->variance);
     }
     if (m->blocks)
-        m->block_sums = zeroed(m, m->block_sums, n * m->n_blocks, &m->cap_block_sums,
-                               sizeof *m->block_sums);
+        m->block_sums =
+            zeroed(m, m->block_sums, n * m->n_blocks, &m->cap_block_sums, sizeof *m->block_sums);
 }
 
 static void end_service(struct merging *m, const struct symbols *s)

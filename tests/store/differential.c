@@ -616,9 +616,8 @@ static void random_blocks(struct store_select *select, struct store_blocks *bloc
 {
     static const int64_t units[] = {HOUR, 300 * SECOND, 77 * SECOND, 1};
     int64_t unit = units[pick(4)], length = select->end - select->start;
-    *blocks = (struct store_blocks){.step = length / 8 / unit * unit + unit,
-                                    .n_groups = chance(50) ? 3 : 0,
-                                    .group = group_of};
+    *blocks = (struct store_blocks){
+        .step = length / 8 / unit * unit + unit, .n_groups = chance(50) ? 3 : 0, .group = group_of};
     blocks->origin = select->start - select->start % unit;
     blocks->n_windows = (uint32_t)((select->end - blocks->origin) / blocks->step + 1);
     select->blocks = blocks;

@@ -112,9 +112,12 @@ static void recursion_counts_once(void **state)
 static void both_splits_must_agree(void **state)
 {
     const struct stack stacks[] = {
-        {{"parse", "handle", "main"}, {1000, 2000}}, {{"sort", "main"}, {1000, 2000}},
-        {{"send", "main"}, {1000, 1010}},            {{"log", "main"}, {1000, 990}},
-        {{"idle", "main"}, {1000, 1020}},            {{"wait", "main"}, {1000, 1005}},
+        {{"parse", "handle", "main"}, {1000, 2000}},
+        {{"sort", "main"}, {1000, 2000}},
+        {{"send", "main"}, {1000, 1010}},
+        {{"log", "main"}, {1000, 990}},
+        {{"idle", "main"}, {1000, 1020}},
+        {{"wait", "main"}, {1000, 1005}},
         {{"read", "main"}, {1000, 1007}},
     };
     struct stack others[7];

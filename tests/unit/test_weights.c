@@ -19,8 +19,7 @@ static struct model_profile *weighed_profile(struct arena *arena, uint64_t seed)
     p->is_weighed = true;
     p->squares = arena_array(arena, p->n_samples, sizeof *p->squares);
     for (size_t i = 0; i < p->n_samples; i++)
-        p->squares[i] =
-            (double)model_values(p, i)[0] * (double)(1 + profile_random(&random) % 4);
+        p->squares[i] = (double)model_values(p, i)[0] * (double)(1 + profile_random(&random) % 4);
     return p;
 }
 
@@ -40,8 +39,7 @@ static void put(struct fixture *f, const char *service, const char *pod, int64_t
     must(store_put(f->store, &put, 1, &e), &e);
 }
 
-static struct store_matcher API = {
-    STORE_EQ, {"service_name", 12}, {"api", 3}, NULL};
+static struct store_matcher API = {STORE_EQ, {"service_name", 12}, {"api", 3}, NULL};
 
 static struct store_select select_all(void)
 {
@@ -349,11 +347,8 @@ static void test_hidden(void **state)
     model_build_sample(&b, &main_location, 1, (const int64_t[]){1, 2});
     const struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
                                          {STR("service_name"), STR("api")}};
-    struct store_put bad = {.tenant = STR("t"),
-                            .labels = labels,
-                            .n_labels = 2,
-                            .time = T0,
-                            .profile = b.p};
+    struct store_put bad = {
+        .tenant = STR("t"), .labels = labels, .n_labels = 2, .time = T0, .profile = b.p};
     assert_int_equal(store_put(f->store, &bad, 1, &e), STORE_BAD_INPUT);
 }
 
@@ -402,8 +397,8 @@ static void check_blocks(struct fixture *f, int64_t step)
         assert_true(fabs(block_of(s, w) - expected) <= 1e-4 * fabs(expected));
     }
     for (uint32_t g = 0; g < 2; g++) {
-        struct store_matcher matchers[2] = {
-            API, {STORE_EQ, STR("pod"), g ? STR("b") : STR("a"), NULL}};
+        struct store_matcher matchers[2] = {API,
+                                            {STORE_EQ, STR("pod"), g ? STR("b") : STR("a"), NULL}};
         struct store_select pod = select;
         pod.matchers = matchers;
         pod.n_matchers = 2;
