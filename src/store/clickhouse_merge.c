@@ -182,7 +182,6 @@ static struct sum sum_of(struct merging *m, enum sums what, const struct found_s
     if (m->with_variance && !f->events.is_weighed) {
         s.plain = (double)sum;
         m->plain_events = f->events;
-        m->is_counted |= !(f->events.events.rate > 0);
     }
     return s;
 }
@@ -192,7 +191,7 @@ static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *
     struct out sql;
     struct unpack rows;
     const struct store_select *s = m->select;
-    bool by_series = m->gauge || what == SUMS_SERIES || (what == SUMS && m->mixed);
+    bool by_series = m->gauge || what == SUMS_SERIES || m->mixed;
     bool one_family = m->found.n_bases == 1 && !by_series;
     const char *window = window_column(m, what, rolled, m->arena);
     out_init_arena(&sql, m->arena);
@@ -303,11 +302,14 @@ static void add_events(const struct merging *m, struct node_events *ev, uint32_t
 }
 
 // Leaves the variance in weighed.
-static void end_events(const struct merging *m, struct node_events *ev, uint32_t n_nodes)
+static void end_events(struct merging *m, struct node_events *ev, uint32_t n_nodes)
 {
-    for (uint32_t i = 0; m->with_variance && i < n_nodes; i++)
-        if (ev->plain[i] != 0)
-            ev->weighed[i] += kind_variance(&m->plain_events, ev->plain[i], ev->beside[i]);
+    for (uint32_t i = 0; m->with_variance && i < n_nodes; i++) {
+        if (ev->plain[i] == 0)
+            continue;
+        ev->weighed[i] += kind_variance(&m->plain_events, ev->plain[i], ev->beside[i]);
+        m->is_counted |= !(m->plain_events.events.rate > 0);
+    }
 }
 
 static int fold_service(struct merging *m, struct stacks_cache *cache, const struct sum *sums,

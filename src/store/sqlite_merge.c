@@ -157,7 +157,6 @@ static void begin_events(struct merging *m, const struct found *f)
     if (!m->events || m->events->is_weighed)
         return;
     m->plain_events = *m->events;
-    m->is_counted |= !(m->events->events.rate > 0);
 }
 
 static void add_value(struct merging *m, uint32_t node, uint32_t cell, int64_t value)
@@ -578,10 +577,13 @@ static void end_service(struct merging *m, const struct symbols *s)
         fold_add_shares(&m->fold, s, m->shares, m->n_nodes);
         return;
     }
-    for (uint32_t i = 0; m->weighed && i < m->n_nodes; i++)
-        m->variance[i] =
-            m->weighed[i] +
-            (m->plain[i] != 0 ? kind_variance(&m->plain_events, m->plain[i], m->beside[i]) : 0);
+    for (uint32_t i = 0; m->weighed && i < m->n_nodes; i++) {
+        m->variance[i] = m->weighed[i];
+        if (m->plain[i] == 0)
+            continue;
+        m->variance[i] += kind_variance(&m->plain_events, m->plain[i], m->beside[i]);
+        m->is_counted |= !(m->plain_events.events.rate > 0);
+    }
     fold_add(&m->fold, s, m->sums, m->variance, m->block_sums, m->n_nodes);
 }
 
