@@ -44,7 +44,8 @@ struct merging {
     // Of one block: whose profile each row is, as a place in found; MATRIX_NOBODY: it does not
     // count.
     uint32_t *owner;
-    uint32_t *cell; // with blocks: the window and group of a row
+    uint32_t *cell;    // with blocks: the window and group of a row
+    uint32_t one_cell; // of all rows of a matrix that are not told apart
     size_t n_rows, cap_owner, cap_cell;
     struct block_body body;
 };
@@ -186,14 +187,19 @@ static void end_sums(struct merging *m, const struct segment *s, const struct fo
                      uint32_t cell, bool is_beside)
 {
     const uint32_t *nodes = m->r.dictionary;
-    for (uint32_t i = 0; i < s->n_dictionary; i++) {
-        if (m->gauge)
+    const int64_t *sum = m->r.sum;
+    if (m->gauge)
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
             m->shares[nodes[i]] += exact_share(m->wide[i], f->n);
-        else if (is_beside)
-            add_beside(m, nodes[i], (double)m->r.sum[i]);
-        else if (m->r.sum[i])
-            add_value(m, nodes[i], cell, m->r.sum[i]);
-    }
+    else if (is_beside)
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
+            add_beside(m, nodes[i], (double)sum[i]);
+    else if (m->events || m->blocks)
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
+            add_value(m, nodes[i], cell, sum[i]);
+    else
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
+            m->sums[nodes[i]] = pack_add(m->sums[nodes[i]], sum[i]);
 }
 
 // Fills owner, and counts what is kept.
@@ -268,7 +274,7 @@ static void give_sum(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
     if (m->gauge)
         m->shares[node] += exact_share(sum, m->found[owner].n);
     else
-        add_value(m, node, owner, (int64_t)sum);
+        add_value(m, node, owner + m->one_cell, (int64_t)sum);
 }
 
 static void give_beside(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
@@ -277,14 +283,21 @@ static void give_beside(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
     add_beside(m, m->r.dictionary[place], (double)sum);
 }
 
-// For whom the rows of a matrix are added up. NULL: all for one.
+// For whom the rows of a matrix are added up. NULL: all for one, which may be in its head.
 static const uint32_t *sum_owners(struct merging *m, size_t first, size_t n, size_t n_kept)
 {
     uint32_t *owner = m->owner + first;
+    const uint32_t *cell = m->blocks ? m->cell + first : NULL;
+    size_t same = 0;
+    m->one_cell = 0;
     if (m->gauge)
         return owner;
+    while (m->blocks && same < n && cell[same] == cell[0])
+        same++;
+    if (m->blocks && (same < n || n_kept < n))
+        return cell;
     if (m->blocks)
-        return m->cell + first;
+        m->one_cell = cell[0];
     if (n_kept == n)
         return NULL;
     for (size_t i = 0; i < n; i++)
@@ -344,8 +357,10 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
         begin_events(m, f);
         bool has_beside = m->events && m->events->has_other;
         const uint32_t *owners = sum_owners(m, first, p->n_rows, n_kept);
+        // What is beside is not split.
+        const uint32_t *beside_owners = n_kept == p->n_rows ? NULL : owners;
         if (owners || !matrix_has_sums(&matrix, f->column) ||
-            (has_beside && !matrix_has_sums(&matrix, f->events.other))) {
+            (has_beside && (beside_owners || !matrix_has_sums(&matrix, f->events.other)))) {
             code = part_bytes(m, p, hour, &bytes, e);
             if (code)
                 return code;
@@ -354,7 +369,7 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
         }
         return matrix_sums(&matrix, f->column, owners, give_sum, m) &&
                        (!has_beside ||
-                        matrix_sums(&matrix, f->events.other, owners, give_beside, m))
+                        matrix_sums(&matrix, f->events.other, beside_owners, give_beside, m))
                    ? 0
                    : damaged(m, "a matrix", hour, e);
     }
