@@ -1,9 +1,12 @@
 // A program with 60 functions whose shares of the CPU time are known, for bench/diff.
 //
 // usage: functions SECONDS [FUNCTION FACTOR]      FUNCTION does FACTOR times its work
+//        functions SECONDS heap                   functions that allocate
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static volatile uint64_t sink;
@@ -24,8 +27,22 @@ static volatile uint64_t sink;
     }
 EACH(DEFINE)
 
+static void *volatile block;
+
+#define DEFINE_ALLOCATOR(n)                                             \
+    __attribute__((noinline)) static void allocate_##n(uint64_t rounds) \
+    {                                                                   \
+        for (uint64_t i = 0; i < rounds; i++) {                         \
+            block = malloc(16 + 37 * (n % 13));                         \
+            free(block);                                                \
+        }                                                               \
+    }
+EACH(DEFINE_ALLOCATOR)
+
 #define NAME(n) work_##n,
+#define NAME_ALLOCATOR(n) allocate_##n,
 static void (*const functions[])(uint64_t) = {EACH(NAME)};
+static void (*const allocators[])(uint64_t) = {EACH(NAME_ALLOCATOR)};
 enum { N = sizeof functions / sizeof *functions };
 
 static double cpu_seconds(void)
@@ -49,11 +66,13 @@ int main(int argc, char **argv)
     double seconds = argc > 1 ? strtod(argv[1], NULL) : 1,
            factor = argc > 3 ? strtod(argv[3], NULL) : 1;
     size_t slow = argc > 3 ? strtoul(argv[2], NULL, 10) : N;
-    double begin = cpu_seconds(), all = 1e5;
+    bool heap = argc == 3 && strcmp(argv[2], "heap") == 0;
+    double begin = cpu_seconds(), all = heap ? 1e3 : 1e5;
     // The same work in each run: 1e5 rounds take some 100 microseconds.
     for (long turn = 0; turn < (long)(seconds * 8000); turn++)
         for (size_t i = 0; i < N; i++)
-            functions[i]((uint64_t)((double)rounds_of(i, all) * (i == slow ? factor : 1)));
+            (heap ? allocators
+                  : functions)[i]((uint64_t)((double)rounds_of(i, all) * (i == slow ? factor : 1)));
     printf("%.3f\n", cpu_seconds() - begin);
     return 0;
 }

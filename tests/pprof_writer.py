@@ -73,8 +73,9 @@ class Profile:
         key = (mapping, address, tuple(lines), folded)
         return self.locations.setdefault(key, len(self.locations) + 1)
 
-    def sample(self, stack, values, labels=()):
-        """stack: location ids, leaf first; labels: [(key, text)] or [(key, number, unit)]"""
+    def sample(self, stack, values, labels=(), squares=0):
+        """stack: location ids, leaf first; labels: [(key, text)] or [(key, number, unit)];
+        squares: the sum of the squared weights of its events (kiln's field 1000)"""
         encoded = []
         for label in labels:
             if isinstance(label[1], str):
@@ -82,13 +83,13 @@ class Profile:
             else:
                 unit = self.string(label[2]) if len(label) > 2 else 0
                 encoded.append((self.string(label[0]), 0, label[1], unit))
-        self.samples.append((stack, values, encoded))
+        self.samples.append((stack, values, encoded, squares))
 
     def bytes(self):
         out = [field(1, message((1, t), (2, u))) for t, u in self.types]
-        for stack, values, labels in self.samples:
+        for stack, values, labels, squares in self.samples:
             out.append(field(2, packed(1, stack) + packed(2, values) + b''.join(
-                field(3, message((1, k), (2, s), (3, n), (4, u))) for k, s, n, u in labels)))
+                field(3, message((1, k), (2, s), (3, n), (4, u))) for k, s, n, u in labels) + field(1000, squares)))
         for (start, limit, offset, file, build, *flags), i in self.mappings.items():
             out.append(field(3, message((1, i), (2, start), (3, limit), (4, offset), (5, file),
                                         (6, build), *zip((7, 8, 9, 10), flags))))
@@ -104,5 +105,5 @@ class Profile:
             out.append(field(11, message((1, self.period[0]), (2, self.period[1]))))
             out.append(field(12, self.period[2]))
         out += [field(13, c) for c in self.comments]
-        out.append(message((14, self.default), (15, self.doc)))
+        out.append(message((14, self.default), (15, self.doc), (1000, int(any(s[3] for s in self.samples)))))
         return b''.join(out)

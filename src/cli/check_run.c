@@ -55,7 +55,8 @@ static int gather(const struct runner *r, struct model_profile **const of[2],
     struct model_profile **all = arena_array(arena, 2 * runs, sizeof *all);
     for (size_t i = 0; i < 2 * runs; i++)
         all[i] = of[i / runs][i % runs];
-    *sides = (struct diff_sides){(const struct model_profile **)all, {runs, runs}, 2 * runs};
+    *sides = (struct diff_sides){
+        .profiles = (const struct model_profile **)all, .n = {runs, runs}, .cap = 2 * runs};
     return model_make_compatible(all, 2 * runs, arena, e);
 }
 

@@ -2,49 +2,38 @@
 #include "cli/remote_profile.h"
 #include "model/transform.h"
 
-// Time slices per side: how much they differ says how much a service varies by itself.
-enum { SLICES = 12 };
-
-struct slices {
+struct loading {
     struct call *call;
     const struct remote *r;
     struct diff_sides *sides;
     bool is_counted;
 };
 
-// Slices in which the service did not run say nothing about it. Of the side that was loaded last.
-static void drop_empty(struct diff_sides *sides, int side)
+// What the profiles of a side say themselves about the number of samples, or else the server.
+static int see_counts(struct loading *l, const struct remote_range *range, int side, struct err *e)
 {
-    size_t first = side ? sides->n[0] : 0, n = sides->n[side], kept = first;
-    for (size_t i = first; i < first + n; i++)
-        if (sides->profiles[i]->n_samples)
-            sides->profiles[kept++] = sides->profiles[i];
-    sides->n[side] = kept - first;
+    bool is_counted = true;
+    size_t first = side ? l->sides->n[0] : 0;
+    for (size_t i = first; i < first + l->sides->n[side]; i++)
+        is_counted &= l->sides->profiles[i]->is_weighed && !l->sides->profiles[i]->n_comments;
+    if (!is_counted && remote_is_counted(l->r, range, &is_counted, l->call->arena, e))
+        return -1;
+    l->is_counted &= is_counted;
+    return 0;
 }
 
-static int load_slices(struct slices *s, const struct remote_range *range, int side, struct err *e)
+// The profile of a range in parts: how much they differ says how much a service varies by itself.
+static int load_parts(struct loading *l, const struct remote_range *range,
+                      const struct remote_range *other, int side, struct err *e)
 {
-    struct call *call = s->call;
-    struct diff_sides *sides = s->sides;
-    const char *names[SLICES];
-    bool counted[SLICES];
-    size_t n = 0, first = sides->n[0] + sides->n[1];
-    int64_t length = (range->end - range->start) / SLICES;
-    if (length <= 0)
+    struct call *call = l->call;
+    struct diff_sides *sides = l->sides;
+    const char *name;
+    if (range->end <= range->start)
         return err_set(e, "--from must be before --until");
-    for (int64_t i = 0; i < SLICES; i++) {
-        struct remote_range slice = *range;
-        slice.start = range->start + i * length;
-        slice.end = i + 1 < SLICES ? slice.start + length : range->end;
-        if (remote_profile(s->r, &slice, call->arena, &names[n], &counted[n], e))
-            return -1;
-        n += names[n] != NULL;
-    }
-    if (call_load_side(call, names, n, sides, side, e))
+    if (remote_blocks(l->r, range, other, call->arena, &name, e) ||
+        (name && call_load_side(call, &name, 1, sides, side, e)) || see_counts(l, range, side, e))
         return -1;
-    for (size_t i = 0; i < n; i++)
-        s->is_counted &= counted[i] || !sides->profiles[first + i]->n_samples;
-    drop_empty(sides, side);
     return sides->n[side] ? 0
                           : err_set(e, "no profiles of type %s with %s in that time", range->type,
                                     range->selector);
@@ -52,11 +41,11 @@ static int load_slices(struct slices *s, const struct remote_range *range, int s
 
 // What was pushed as folded text has counts that the server multiplied with the sampling period: it
 // is what all values have in common.
-static void derive_period(struct slices *s)
+static void derive_period(struct loading *l)
 {
     const int64_t least = 100000, most = 1000000000; // 10,000 and one samples per second
-    struct model_profile **profiles = (struct model_profile **)s->sides->profiles;
-    size_t n = s->sides->n[0] + s->sides->n[1];
+    struct model_profile **profiles = (struct model_profile **)l->sides->profiles;
+    size_t n = l->sides->n[0] + l->sides->n[1];
     int64_t common = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < profiles[i]->n_samples; k++)
@@ -70,9 +59,10 @@ static void derive_period(struct slices *s)
     for (size_t i = 0; i < n; i++) {
         profiles[i]->period = is_period ? common : 0;
         profiles[i]->period_type = profiles[i]->types[0];
+        profiles[i]->is_weighed = false;
     }
     if (is_period)
-        call_note(arena_printf(s->call->arena,
+        call_note(arena_printf(l->call->arena,
                                "the server has no sample counts of this type; %g ms, of which all "
                                "values are multiples, are taken for a sample",
                                (double)common / 1e6));
@@ -108,11 +98,11 @@ int check_load_server(struct call *call, struct diff_sides *sides, struct err *e
     if (*call->base_until)
         before.end = remote_milliseconds(call->base_until);
     call->config.sample_index = ""; // it was a type of the server's
-    struct slices s = {call, &r, sides, true};
-    if (load_slices(&s, &before, 0, e) || load_slices(&s, &now, 1, e))
+    struct loading l = {call, &r, sides, true};
+    if (load_parts(&l, &before, &now, 0, e) || load_parts(&l, &now, &before, 1, e))
         return -1;
-    if (!s.is_counted)
-        derive_period(&s);
+    if (!l.is_counted)
+        derive_period(&l);
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);
 }

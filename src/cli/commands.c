@@ -462,10 +462,7 @@ static int load_argument(struct call *call, const char *argument, struct diff_si
             result = -1;
             break;
         }
-        size_t n = sides->n[0] + sides->n[1];
-        sides->profiles = arena_push(call->arena, sides->profiles, n, &sides->cap, sizeof p);
-        sides->profiles[n] = p;
-        sides->n[side]++;
+        diff_add_profile(sides, side, p, call->arena);
     }
     globfree(&files);
     call->arguments = arguments;
@@ -488,9 +485,12 @@ int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e)
         return err_set(e, "%s compares two sides: kiln %s %s; quote patterns: 'old/*.pb.gz'",
                        call->command->name, call->command->name, call->command->arguments);
     *sides = (struct diff_sides){0};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
         if (call_load_side(call, &call->arguments[i], 1, sides, i, e))
             return -1;
+        if (!sides->n[i])
+            return err_set(e, "%s has no samples", call->arguments[i]);
+    }
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);
 }

@@ -131,7 +131,11 @@ static void put_model(const struct table *t)
     const struct stats_fit *fit = &t->d->functions.fit;
     size_t n[2] = {fit->n_profiles[0], fit->n_profiles[1]};
     double scale = stats_scale(fit);
-    if (n[0] + n[1] > 2)
+    if (t->d->is_parts)
+        out_printf(t->out,
+                   "Split into %zu and %zu parts by time%s; their differences count as noise.\n",
+                   n[0], n[1], t->d->is_grouped ? ", and by pod" : "");
+    else if (n[0] + n[1] > 2)
         out_printf(t->out, "Means of %zu and %zu profiles; their differences count as noise.\n",
                    n[0], n[1]);
     else if (fit->sampling_only)

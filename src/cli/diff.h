@@ -10,7 +10,15 @@
 struct diff_sides {
     const struct model_profile **profiles;
     size_t n[2], cap;
+    // The profiles are parts of one of each side, by time (model/blocks.h); groups: the same split
+    // by where it was taken, NULL: it is not.
+    bool is_parts;
+    struct diff_sides *groups;
 };
+
+// Adds a profile to a side, or the parts that it has. Sides are filled one after the other.
+void diff_add_profile(struct diff_sides *sides, int side, const struct model_profile *p,
+                      struct arena *arena);
 
 struct diff_change {
     double before, after, change, half_width; // the 95 % interval is change +- half_width
@@ -26,6 +34,7 @@ struct diff {
     bool is_weighed;
     bool is_counted; // the profiles say how many samples there were
     bool is_heap;
+    bool is_parts, is_grouped; // as in struct diff_sides
     bool wants_shifts;
     struct stats_shifts shifts; // if wanted
     double duration[2];         // of a profile, in seconds

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "cli/view.h"
+#include "model/blocks.h"
 #include "model/events.h"
 #include "report/graph.h"
 
@@ -21,6 +22,38 @@ struct counter {
     uint32_t *rows; // of the frames of a sample
     size_t cap_rows;
 };
+
+static void push_profile(struct diff_sides *sides, int side, const struct model_profile *p,
+                         struct arena *arena)
+{
+    size_t n = sides->n[0] + sides->n[1];
+    sides->profiles = arena_push(arena, sides->profiles, n, &sides->cap, sizeof p);
+    sides->profiles[n] = p;
+    sides->n[side]++;
+}
+
+void diff_add_profile(struct diff_sides *sides, int side, const struct model_profile *p,
+                      struct arena *arena)
+{
+    struct model_blocks windows = model_blocks(p, STR(MODEL_WINDOWS)),
+                        groups = model_blocks(p, STR(MODEL_GROUPS));
+    if (!windows.n) {
+        push_profile(sides, side, p, arena);
+        return;
+    }
+    const struct model_profile **parts = arena_array(arena, p->n_types, sizeof *parts);
+    size_t n = model_split_blocks(p, windows, arena, parts);
+    sides->is_parts = true;
+    for (size_t i = 0; i < n; i++)
+        push_profile(sides, side, parts[i], arena);
+    if (!groups.n)
+        return;
+    if (!sides->groups)
+        sides->groups = arena_alloc(arena, sizeof *sides->groups);
+    n = model_split_blocks(p, groups, arena, parts);
+    for (size_t i = 0; i < n; i++)
+        push_profile(sides->groups, side, parts[i], arena);
+}
 
 static void name_rows(struct counter *c, struct side *side, struct stats_functions *f)
 {
@@ -76,8 +109,8 @@ static bool is_heap(const struct model_profile *p)
     return str_eq(model_str(p, p->period_type.unit), STR("bytes"));
 }
 
-int diff_count(struct diff *d, const struct diff_sides *sides, const struct config *config,
-               struct arena *arena, void (*notes)(const char *text), struct err *e)
+static int count_sides(struct diff *d, const struct diff_sides *sides, const struct config *config,
+                       struct arena *arena, void (*notes)(const char *text), struct err *e)
 {
     struct counter c = {.arena = arena, .n = sides->n[0] + sides->n[1]};
     struct arena_trap trap;
@@ -102,7 +135,8 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
         name_rows(&c, &c.sides[i], &d->functions);
         d->duration[side] += (double)p->duration_nanos / 1e9 / (double)sides->n[side];
         d->events[side] += count_events(&c.sides[i]);
-        d->is_weighed &= p->is_weighed || p->n_samples == 0;
+        // A server says with a comment that it had counts only.
+        d->is_weighed &= (p->is_weighed && !(sides->is_parts && p->n_comments)) || !p->n_samples;
         d->is_counted &= model_is_counted(&c.sides[i].events, p) || p->n_samples == 0;
         d->is_heap |= is_heap(p);
     }
@@ -117,19 +151,54 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
     return 0;
 }
 
+int diff_count(struct diff *d, const struct diff_sides *sides, const struct config *config,
+               struct arena *arena, void (*notes)(const char *text), struct err *e)
+{
+    const struct diff_sides *groups = sides->groups;
+    d->is_parts = sides->is_parts;
+    if (count_sides(d, sides, config, arena, notes, e))
+        return -1;
+    if (!groups || groups->n[0] + groups->n[1] <= 2 || !groups->n[0] || !groups->n[1])
+        return 0;
+    struct diff grouped = {.normalized = d->normalized, .level = d->level, .absolute = d->absolute};
+    struct arena_trap trap;
+    if (count_sides(&grouped, groups, config, arena, NULL, e))
+        return -1;
+    if (ARENA_TRY(arena, trap))
+        return arena_caught(arena, e);
+    d->is_grouped = true;
+    stats_functions_confirm(&d->functions, &grouped.functions);
+    arena_try_end(arena);
+    return 0;
+}
+
+// What the values shown are: means of profiles, or sums of parts.
+static double shown(const struct diff *d, int side)
+{
+    return d->is_parts ? (double)d->functions.fit.n_profiles[side] : 1;
+}
+
+static double sums_half_width(const struct diff *d, const struct stats_change *s)
+{
+    return s->critical *
+           hypot(shown(d, 0) * sqrt(s->variance[0]), shown(d, 1) * sqrt(s->variance[1]));
+}
+
 struct diff_change diff_change(const struct diff *d, const struct stats_measure *measure)
 {
     const struct stats_change *s = &measure->change;
     const struct stats_fit *fit = &d->functions.fit;
-    double ratio = 1, width = s->half_width;
+    double before = shown(d, 0), after = shown(d, 1), width = sums_half_width(d, s);
     if (d->normalized) {
-        double before = fit->totals[0] / (double)fit->n_profiles[0];
-        double after = fit->totals[1] / (double)fit->n_profiles[1];
-        ratio = before != 0 ? after / before : 0;
-        width = stats_share_half_width(fit, s);
+        // To the total of after, as it is shown.
+        double mean = fit->totals[0] / (double)fit->n_profiles[0];
+        before = mean != 0 ? fit->totals[1] / (double)fit->n_profiles[1] * after / mean : 0;
+        width = stats_share_half_width(fit, s) * after;
     }
-    struct diff_change c = {
-        .before = s->before * ratio, .after = s->after, .half_width = width, .mark = measure->mark};
+    struct diff_change c = {.before = s->before * before,
+                            .after = s->after * after,
+                            .half_width = width,
+                            .mark = measure->mark};
     c.change = c.after - c.before;
     return c;
 }
@@ -138,10 +207,10 @@ struct diff_change diff_total(const struct diff *d)
 {
     const struct stats_change *s = &d->functions.total;
     return (struct diff_change){
-        .before = s->before,
-        .after = s->after,
-        .change = s->after - s->before,
-        .half_width = s->half_width,
+        .before = s->before * shown(d, 0),
+        .after = s->after * shown(d, 1),
+        .change = s->after * shown(d, 1) - s->before * shown(d, 0),
+        .half_width = sums_half_width(d, s),
         .mark = d->functions.total_changed ? STATS_CHANGED : STATS_NOISE,
     };
 }

@@ -301,8 +301,8 @@ static int count(struct leaks *l, struct diff *d, struct model_profile *const si
     struct config config = l->call->config;
     config.sample_index = type;
     d->absolute = true;
-    return diff_count(d, &(struct diff_sides){both, {1, 1}, 2}, &config, l->call->arena, call_note,
-                      e);
+    return diff_count(d, &(struct diff_sides){.profiles = both, .n = {1, 1}, .cap = 2}, &config,
+                      l->call->arena, call_note, e);
 }
 
 int command_leaks(struct call *call, struct err *e)

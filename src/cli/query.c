@@ -119,18 +119,29 @@ static int print_function(const struct query *q, struct err *e)
     return query_function(&f, e);
 }
 
-static const char *fetch(const struct query *q, const char *selector, const char *from,
-                         const char *until, struct err *e)
+// What is asked for, as the user wrote it.
+struct asked {
+    const char *selector, *from, *until;
+};
+
+static struct remote_range range_of(const struct query *q, const struct asked *a)
 {
-    struct remote_range range = {q->type, selector, remote_milliseconds(from),
-                                 remote_milliseconds(until)};
+    return (struct remote_range){q->type, a->selector, remote_milliseconds(a->from),
+                                 remote_milliseconds(a->until)};
+}
+
+// other: what it is compared with; NULL: nothing.
+static const char *fetch(const struct query *q, const struct asked *a, const struct asked *other,
+                         struct err *e)
+{
+    struct remote_range range = range_of(q, a), compared = other ? range_of(q, other) : range;
     const char *name;
-    bool is_counted;
-    if (remote_profile(&q->remote, &range, q->arena, &name, &is_counted, e))
+    if (other ? remote_blocks(&q->remote, &range, &compared, q->arena, &name, e)
+              : remote_profile(&q->remote, &range, q->arena, &name, e))
         return NULL;
     if (!name)
-        err_set(e, "no profiles of type %s with %s from %s until %s", q->type, selector, from,
-                until);
+        err_set(e, "no profiles of type %s with %s from %s until %s", q->type, a->selector, a->from,
+                a->until);
     return name;
 }
 
@@ -153,9 +164,11 @@ static int show(const struct query *q, struct err *e)
     // Another selector is compared over the same time, the same one with the hour before.
     const char *from = q->base_from ? q->base_from : q->base ? q->from : "now-2h";
     const char *until = q->base_until ? q->base_until : q->base ? q->until : "now-1h";
-    if (diff && !(argv[argc++] = fetch(q, q->base ? q->base : q->selector, from, until, e)))
+    struct asked before = {q->base ? q->base : q->selector, from, until};
+    struct asked now = {q->selector, q->from, q->until};
+    if (diff && !(argv[argc++] = fetch(q, &before, &now, e)))
         return -1;
-    if (!(argv[argc++] = fetch(q, q->selector, q->from, q->until, e)))
+    if (!(argv[argc++] = fetch(q, &now, diff ? &before : NULL, e)))
         return -1;
     if (raw && !q->n_rest)
         return err_set(e, "pprof: which file? `kiln query pprof OUT.pb.gz`");

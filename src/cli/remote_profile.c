@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "codec/codec.h"
 #include "server/ingest_name.h"
 #include "server/server.h"
 
@@ -83,13 +84,11 @@ static int sum_of_type(const struct remote *r, struct str type, const struct mer
 // What a sample stands for. The period of a merged profile is a constant that Pyroscope's clients
 // expect; what of a change is noise follows from the number of samples, which the server knows.
 static int set_sample_period(const struct remote *r, const struct merge_request *q,
-                             struct str *profile, bool *is_counted, struct arena *arena,
-                             struct err *e)
+                             struct str *profile, struct arena *arena, struct err *e)
 {
     struct str counts = query_count_type(q->type, arena);
     double value, n;
-    *is_counted = str_eq(counts, q->type);
-    if (!counts.n || *is_counted || q->end - q->start < 2)
+    if (!counts.n || str_eq(counts, q->type) || q->end - q->start < 2)
         return 0;
     if (sum_of_type(r, counts, q, &n, arena, e) || sum_of_type(r, q->type, q, &value, arena, e))
         return -1;
@@ -102,21 +101,73 @@ static int set_sample_period(const struct remote *r, const struct merge_request 
     message_write_proto(&pprof_message, &(struct pprof_profile){.period = llround(value / n)},
                         &out);
     *profile = out_result(&out);
-    *is_counted = true;
     return 0;
 }
 
-int remote_profile(const struct remote *r, const struct remote_range *range, struct arena *arena,
-                   const char **name, bool *is_counted, struct err *e)
+static struct merge_request request_of(const struct remote_range *range)
 {
-    struct merge_request q = {
+    return (struct merge_request){
         .type = str_from(range->type),
         .selector = str_from(range->selector),
         .start = range->start,
         .end = range->end,
     };
+}
+
+static int keep_profile(struct str bytes, struct arena *arena, const char **name, struct err *e)
+{
+    int fd = memfd_create("kiln-query", 0);
+    if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n)
+        return err_set(e, "no memory for the profile: %s", strerror(errno));
+    *name = arena_printf(arena, "/proc/self/fd/%d", fd);
+    return 0;
+}
+
+// From kiln's own endpoint, whose profiles have the weights of events. 1: the server does not have
+// it, or cannot answer.
+static int flame_profile(const struct remote *r, const struct remote_range *range,
+                         const struct remote_range *other, const char *format, struct arena *arena,
+                         const char **name, struct err *e)
+{
+    struct merge_request q = request_of(range), base;
+    struct flame_request request = {.profile = &q, .format = str_from(format)};
+    struct err ignored;
     struct out out;
     struct str bytes;
+    if (other) {
+        base = request_of(other);
+        request.base = &base;
+    }
+    *name = NULL;
+    out_init_arena(&out, arena);
+    message_write_json(&flame_request_message, &request, &out);
+    if (remote_call(r, "/api/v1/flame", "application/json", out_result(&out), arena, &bytes,
+                    &ignored))
+        return 1;
+    const struct model_profile *p =
+        codec_read(arena, (const uint8_t *)bytes.p, bytes.n, NULL, NULL, &ignored);
+    if (!p)
+        return 1;
+    return p->n_samples ? keep_profile(bytes, arena, name, e) : 0;
+}
+
+int remote_blocks(const struct remote *r, const struct remote_range *range,
+                  const struct remote_range *other, struct arena *arena, const char **name,
+                  struct err *e)
+{
+    int result = flame_profile(r, range, other, "blocks", arena, name, e);
+    return result > 0 ? remote_profile(r, range, arena, name, e) : result;
+}
+
+int remote_profile(const struct remote *r, const struct remote_range *range, struct arena *arena,
+                   const char **name, struct err *e)
+{
+    struct merge_request q = request_of(range);
+    struct out out;
+    struct str bytes;
+    int result = flame_profile(r, range, NULL, "pprof", arena, name, e);
+    if (result <= 0)
+        return result;
     *name = NULL;
     out_init_arena(&out, arena);
     message_write_proto(&profile_request_message, &q, &out);
@@ -125,11 +176,22 @@ int remote_profile(const struct remote *r, const struct remote_range *range, str
         return -1;
     if (!bytes.n)
         return 0;
-    if (set_sample_period(r, &q, &bytes, is_counted, arena, e))
+    if (set_sample_period(r, &q, &bytes, arena, e))
         return -1;
-    int fd = memfd_create("kiln-query", 0);
-    if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n)
-        return err_set(e, "no memory for the profile: %s", strerror(errno));
-    *name = arena_printf(arena, "/proc/self/fd/%d", fd);
+    return keep_profile(bytes, arena, name, e);
+}
+
+int remote_is_counted(const struct remote *r, const struct remote_range *range, bool *is_counted,
+                      struct arena *arena, struct err *e)
+{
+    struct merge_request q = request_of(range);
+    struct str counts = query_count_type(q.type, arena);
+    double n = 0;
+    *is_counted = str_eq(counts, q.type);
+    if (!counts.n || *is_counted)
+        return 0;
+    if (sum_of_type(r, counts, &q, &n, arena, e))
+        return -1;
+    *is_counted = n > 0;
     return 0;
 }

@@ -25,7 +25,14 @@ const struct message_list *remote_labels(const struct remote *r, const struct re
 // there are none.
 const char *remote_choose_type(const struct message_list *types, struct arena *arena, bool *is_cpu);
 // The merged profile of a range: *name is a name that the commands can open, NULL if there is
-// nothing in the range. *is_counted: its period or its values say how many samples there were. -1
-// with e filled.
+// nothing in the range. -1 with e filled.
 int remote_profile(const struct remote *r, const struct remote_range *range, struct arena *arena,
-                   const char **name, bool *is_counted, struct err *e);
+                   const char **name, struct err *e);
+// The same in parts (model/blocks.h), to be compared with another range. A server that does not
+// split gives the whole.
+int remote_blocks(const struct remote *r, const struct remote_range *range,
+                  const struct remote_range *other, struct arena *arena, const char **name,
+                  struct err *e);
+// Whether the server knows how many samples the values of a range come from.
+int remote_is_counted(const struct remote *r, const struct remote_range *range, bool *is_counted,
+                      struct arena *arena, struct err *e);

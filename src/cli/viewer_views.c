@@ -128,7 +128,7 @@ static int top_of_two(struct viewer_query *q, struct err *e)
 {
     struct diff d = {.normalized = q->config.normalize};
     const struct model_profile *both[2] = {q->viewer->sides[0], q->viewer->sides[1]};
-    struct diff_sides sides = {both, {1, 1}, 2};
+    struct diff_sides sides = {.profiles = both, .n = {1, 1}, .cap = 2};
     if (diff_count(&d, &sides, &q->config, q->arena, viewer_note, e))
         return -1;
     out_char(q->out, '{');

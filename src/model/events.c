@@ -67,17 +67,24 @@ double model_squares(const struct model_profile *p, size_t sample)
 double model_variance(const struct model_events *ev, const struct model_profile *p, size_t sample)
 {
     const int64_t *values = model_values(p, sample);
-    double v = (double)values[ev->type], n = 1, unseen = 1;
+    double v = (double)values[ev->type];
     if (v == 0)
         return 0;
     if (p->is_weighed) {
         double periods = model_periods(p, sample), squares = model_squares(p, sample);
         return periods > 0 ? v * v * squares / (periods * periods) : v * v;
     }
+    return model_count_variance(ev, v, ev->count != MODEL_NONE ? (double)values[ev->count] : 0,
+                                ev->bytes != MODEL_NONE ? (double)values[ev->bytes] : 0);
+}
+
+double model_count_variance(const struct model_events *ev, double v, double count, double bytes)
+{
+    double n = 1, unseen = 1;
     if (ev->count != MODEL_NONE) {
-        n = fabs((double)values[ev->count]);
+        n = fabs(count);
         if (ev->rate > 0 && n > 0) {
-            unseen = exp(-fabs((double)values[ev->bytes]) / n / ev->rate);
+            unseen = exp(-fabs(bytes) / n / ev->rate);
             n *= 1 - unseen;
         }
     } else if (ev->period > 0) {

@@ -1,3 +1,6 @@
+#include <math.h>
+
+#include "model/blocks.h"
 #include "model/builder.h"
 #include "model/transform.h"
 #include "model/units.h"
@@ -147,12 +150,52 @@ static uint32_t copy_location(struct copier *c, uint32_t l, struct arena *arena)
     return made;
 }
 
+static bool is_period_type(const struct model_profile *p)
+{
+    return p->types[0].type == p->period_type.type && p->types[0].unit == p->period_type.unit &&
+           p->period > 0;
+}
+
+// Whether the weights of events are told as a profiler tells them.
+static bool is_weighed(const struct store_stacks *s)
+{
+    const struct model_profile *p = s->symbols;
+    bool counts = str_eq(model_str(p, p->types[0].unit), STR("count")) &&
+                  !str_eq(model_str(p, p->period_type.unit), STR("bytes"));
+    return s->variance && (s->n_blocks || (!s->is_counted && (counts || is_period_type(p))));
+}
+
+static void add_sample(struct model_builder *b, const struct store_stacks *s, uint32_t node,
+                       const uint32_t *stack, size_t n, int64_t *values, double unit)
+{
+    values[0] = s->self[node];
+    for (uint32_t i = 0; i < s->n_blocks; i++)
+        values[1 + i] = (int64_t)llroundf(s->blocks[(size_t)node * s->n_blocks + i]);
+    if (unit > 0)
+        model_build_weighed_sample(b, stack, n, values, s->variance[node] / unit / unit);
+    else
+        model_build_sample(b, stack, n, values);
+}
+
+static void build_block_types(struct model_builder *b, const struct store_stacks *s,
+                              uint32_t n_windows, struct arena *arena)
+{
+    struct str unit = model_str(s->symbols, s->symbols->types[0].unit);
+    for (uint32_t i = 0; i < s->n_blocks; i++)
+        model_build_type(
+            b,
+            str_from(arena_printf(arena, "%s%u", i < n_windows ? MODEL_WINDOWS : MODEL_GROUPS,
+                                  i < n_windows ? i : i - n_windows)),
+            unit);
+}
+
 static struct model_profile *build(const struct store_stacks *s, int64_t max_nodes,
                                    struct arena *arena)
 {
     struct functions functions = {0};
     grow_functions(&functions, s, arena);
     int64_t least = threshold(&functions, max_nodes, arena), lost = 0;
+    double lost_variance = 0;
     // The names come with the stacks; "other" is added to a copy of the tables, not to them.
     struct model_builder b;
     model_build(&b, arena);
@@ -167,6 +210,12 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
     };
     model_build_type(&b, model_str(from, from->types[0].type),
                      model_str(from, from->types[0].unit));
+    build_block_types(&b, s, s->n_windows, arena);
+    // What a variance is divided by; 0: weights are not told.
+    double unit = !is_weighed(s)                               ? 0
+                  : !s->n_blocks && is_period_type(s->symbols) ? (double)from->period
+                                                               : 1;
+    int64_t *values = arena_array(arena, (size_t)s->n_blocks + 1, sizeof *values);
     // Mappings keep their order: the first is the program.
     for (uint32_t i = 0; i < from->n_mappings; i++) {
         struct model_mapping m = from->mappings[i];
@@ -191,6 +240,7 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
             int64_t depth, functions_cut = below(&functions, functions.of[i], least, &depth);
             if (functions_cut < 0) {
                 lost = units_add(lost, s->self[i]);
+                lost_variance += s->variance ? s->variance[i] : 0;
                 continue;
             }
             if (functions_cut)
@@ -203,11 +253,21 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
             *--stack = model_build_named_location(&b, STR("other"));
             n++;
         }
-        model_build_sample(&b, stack, n - cut, &s->self[i]);
+        add_sample(&b, s, i, stack, n - cut, values, unit);
     }
     if (lost) {
         uint32_t other = model_build_named_location(&b, STR("other"));
-        model_build_sample(&b, &other, 1, &lost);
+        memset(values, 0, ((size_t)s->n_blocks + 1) * sizeof *values);
+        values[0] = lost;
+        if (unit > 0)
+            model_build_weighed_sample(&b, &other, 1, values, lost_variance / unit / unit);
+        else
+            model_build_sample(&b, &other, 1, values);
+    }
+    if (s->n_blocks) {
+        p->period_type = p->types[0];
+        p->period = 1;
+        return p;
     }
     p->period_type =
         (struct model_value_type){model_build_string(&b, model_str(from, from->period_type.type)),

@@ -92,10 +92,30 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ar
 
 // One sample type, the stacks as they came, the names that are known. max_nodes > 0 cuts the
 // stacks whose nodes are not among the largest: their values go to a frame "other" below the
-// deepest survivor. start and duration are the profile's own.
+// deepest survivor. start and duration are the profile's own. The variance of stacks becomes the
+// weights of events, their blocks those of model/blocks.h; with these the period is 1 of the type,
+// and the weights are those of whatever counts as an event.
 int query_profile(const struct store_stacks *stacks, int64_t max_nodes, int64_t start,
                   int64_t duration, struct arena *arena, struct model_profile **profile,
                   struct err *e);
+
+// --- the sides of a diff in parts ---
+
+struct query_pods {
+    struct str *items; // sorted
+    size_t n, n_groups;
+};
+
+struct query_blocks {
+    struct store_blocks sides[2];
+    struct query_pods pods[2];
+};
+
+// How to split two selects that are to be compared: into windows of time, and if they are not of
+// the same pods, into groups of those. The parts depend on what is stored only. sides[i] is for
+// selects[i], and good as long as blocks is where it is.
+int query_blocks(struct store *store, const struct store_select selects[2], struct arena *arena,
+                 struct query_blocks *blocks, struct store_answer *answer, struct err *e);
 
 // --- time series ---
 

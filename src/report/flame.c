@@ -269,7 +269,7 @@ static struct report_flame *finish(struct flame_growth *g, struct arena *arena, 
         count_functions(f, g, frame_of_key);
     }
     if (f->diff)
-        flame_find_changes(f, &g->stacks, options, arena, g->scratch);
+        flame_find_changes(f, g, options, frame_of_key, arena);
     finish_groups(f, arena, g->scratch, options->by_module);
     sum_groups(f);
     finish_texts(f, arena, g->scratch);

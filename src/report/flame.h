@@ -44,7 +44,9 @@ struct report_flame_options {
     bool by_module;                   // colour by module even where a name tells its package
     const struct model_profile *base; // for a diff; NULL: none
     bool normalize;                   // a diff of shares instead of absolute values
-    double event_weights[2]; // of a diff: the average weight of an event; 0: from the profiles
+    // Of a diff: the average weight of an event; 0: from the profiles. Profiles that have blocks
+    // (model/blocks.h) are compared by those.
+    double event_weights[2];
     double min_share;        // 0: what would be 0.1 px of REPORT_FLAME_WIDTH
     uint32_t max_nodes;      // not counting "other"; 0: REPORT_FLAME_HTML_NODES
     enum report_flame_by by; // what a frame is
@@ -103,7 +105,9 @@ struct report_flame {
     struct report_flame_type *types;
 
     struct report_flame_noise *noise; // by type; NULL unless diff
-    bool *changed; // which nodes of a diff changed beyond noise, in the first type; NULL: unknown
+    // Which nodes of a diff changed beyond noise, in the first type, and which frames in self and
+    // total, if those were counted; NULL: unknown.
+    bool *changed, *frame_self_changed, *frame_total_changed;
 
     struct report_flame_frame *frames;
     uint32_t n_frames;

@@ -159,6 +159,36 @@ static void write_noise(const struct report_flame *f, struct out *out)
     out_char(out, ']');
 }
 
+// A bit for each, four in a hexadecimal digit, the first one lowest.
+static void write_bits(struct out *out, const bool *bits, uint32_t n)
+{
+    out_char(out, '"');
+    for (uint32_t i = 0; bits && i < n; i += 4) {
+        unsigned digit = 0;
+        for (uint32_t k = 0; k < 4 && i + k < n; k++)
+            digit |= (unsigned)bits[i + k] << k;
+        out_char(out, "0123456789abcdef"[digit]);
+    }
+    out_char(out, '"');
+}
+
+// Of the first type: what of nodes, of the functions' own values and of their totals changed.
+static void write_marks(const struct report_flame *f, struct out *out)
+{
+    out_text(out, ",\"marks\":");
+    if (!f->changed) {
+        out_text(out, "null");
+        return;
+    }
+    out_char(out, '[');
+    write_bits(out, f->changed, f->n_nodes);
+    out_char(out, ',');
+    write_bits(out, f->frame_self_changed, f->n_frames);
+    out_char(out, ',');
+    write_bits(out, f->frame_total_changed, f->n_frames);
+    out_char(out, ']');
+}
+
 void report_flame_json(const struct report_flame *f, const struct report_flame_style *style,
                        struct out *out)
 {
@@ -180,6 +210,7 @@ void report_flame_json(const struct report_flame *f, const struct report_flame_s
     }
     out_char(out, ']');
     write_noise(f, out);
+    write_marks(f, out);
     write_frames(f, out);
     out_printf(out, ",\"nodes\":%u,\"tree\":\"", f->n_nodes);
     write_tree(f, out);

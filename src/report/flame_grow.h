@@ -1,4 +1,4 @@
-// How the tree of a flame graph grows; for flame.c only.
+// How the tree of a flame graph grows; for flame.c and flame_noise.c only.
 #pragma once
 
 #include "report/flame_internal.h"
@@ -53,6 +53,11 @@ static inline size_t flame_columns(const struct flame_growth *g)
 {
     return g->stacks.n_columns;
 }
+
+// Fills noise and what changed of a diff. frame_of_key: 0 where there is none.
+void flame_find_changes(struct report_flame *flame, const struct flame_growth *g,
+                        const struct report_flame_options *options, const uint32_t *frame_of_key,
+                        struct arena *arena);
 
 // Grows the tree of g->stacks within g's limits. Returns the number of nodes, among them
 // one "other" for each branch that has children merged.

@@ -69,11 +69,6 @@ static inline bool flame_add_sample(const struct flame_side *side, uint32_t n_ty
     return any;
 }
 
-// Fills noise and changed of a diff.
-void flame_find_changes(struct report_flame *flame, const struct flame_stacks *stacks,
-                        const struct report_flame_options *options, struct arena *arena,
-                        struct arena *scratch);
-
 struct flame_group_name {
     struct str name;
     bool muted;

@@ -1,83 +1,343 @@
-// Which boxes of a diff changed beyond noise; docs/diff.md describes the model. Functions decide
-// what the sides have in common, boxes are tested against that.
+// Which boxes and functions of a diff changed beyond noise; docs/diff.md describes the model.
+// Functions decide what the sides have in common, everything is tested against that.
+#include "model/blocks.h"
 #include "model/events.h"
-#include "report/flame_internal.h"
+#include "report/flame_grow.h"
 #include "stats/compare.h"
 #include "stats/discovery.h"
 
-static struct stats_cell cell_of(const struct report_flame_noise *noise, int side, int64_t value)
-{
-    return (struct stats_cell){(double)value, (double)value * noise->weight[side]};
-}
+// Rows are nodes, then the self values of frames, then their totals.
+struct noise {
+    struct report_flame *f;
+    const struct flame_growth *g;
+    const uint32_t *frame_of_key;
+    struct arena *scratch;
+    size_t n_rows, frames_at, totals_at;
+    struct stats_cell *sums; // by row and side
+    float *blocks;           // by row and side, n_blocks each
+    uint32_t n_blocks;
+    // Which of a side's blocks have a value, those of windows and those of groups.
+    uint32_t *used[2][2];
+    size_t n_used[2][2];
+    struct hash_table children;
+    uint32_t *other; // of a node; MODEL_NONE: it has none
+    size_t *seen, n_seen;
+};
 
-// The self values of functions: parts of the whole that do not overlap.
-static struct stats_cell *count_selves(const struct report_flame *f, uint32_t type,
-                                       struct arena *scratch)
-{
-    struct stats_cell *cells = arena_array(scratch, 2 * (size_t)f->n_frames, sizeof *cells);
-    for (uint32_t i = 0; i < f->n_nodes; i++)
-        for (int side = 0; side < 2; side++) {
-            int64_t self = f->self[(size_t)i * f->n_columns + 2 * type + (uint32_t)side];
-            struct stats_cell cell = cell_of(&f->noise[type], side, self);
-            cells[2 * f->frame[i] + (uint32_t)side].value += cell.value;
-            cells[2 * f->frame[i] + (uint32_t)side].variance += cell.variance;
-        }
-    return cells;
-}
+enum { LEFT, RIGHT };
+enum { WINDOWS, GROUPS };
 
-static void mark_nodes(struct report_flame *f, const struct stats_fit *fit, struct arena *arena,
-                       struct arena *scratch)
+// --- rows ---
+
+static void index_nodes(struct noise *n)
 {
-    double *p = arena_array(scratch, f->n_nodes, sizeof *p);
-    for (uint32_t i = 0; i < f->n_nodes; i++) {
-        const int64_t *total = f->total + (size_t)i * f->n_columns;
-        struct stats_cell cells[2] = {cell_of(f->noise, 0, total[0]),
-                                      cell_of(f->noise, 1, total[1])};
-        arena_spend(scratch, 8);
-        p[i] = stats_test(fit, cells).p;
+    const struct report_flame *f = n->f;
+    hash_init(&n->children, n->scratch, f->n_nodes);
+    n->other = arena_array(n->scratch, f->n_nodes, sizeof *n->other);
+    memset(n->other, 0xff, f->n_nodes * sizeof *n->other);
+    for (uint32_t i = 1; i < f->n_nodes; i++) {
+        arena_spend(n->scratch, 1);
+        if (f->flags[i] & REPORT_FLAME_OTHER)
+            n->other[f->parent[i]] = i;
+        else
+            hash_add(&n->children, n->scratch, hash_mix(f->parent[i], f->frame[i]), i);
     }
-    stats_adjust(p, p, f->n_nodes, scratch);
-    f->changed = arena_array(arena, f->n_nodes, sizeof *f->changed);
-    for (uint32_t i = 0; i < f->n_nodes; i++)
-        f->changed[i] = p[i] <= STATS_LEVEL;
 }
 
-// The weight of an event of each side; false if it is not known, or a side has none.
-static bool weigh_events(const struct flame_stacks *stacks,
-                         const struct report_flame_options *options, uint32_t type,
-                         double weight[2])
+// Where a step leads from a node; MODEL_NONE: its samples are part of the node, or of its "other".
+static uint32_t child_of(const struct noise *n, uint32_t node, uint32_t frame)
 {
-    for (int side = 0; side < 2; side++) {
-        const struct flame_side *from = &stacks->sides[1 - side]; // the profile comes first there
-        weight[side] = options->event_weights[side] > 0
-                           ? options->event_weights[side]
-                           : model_event_weight(from->p, from->value[type]);
-        if (!(weight[side] > 0) || !stacks->sums[2 * type + (uint32_t)side])
-            return false;
+    if (!frame)
+        return MODEL_NONE;
+    uint64_t hash = hash_mix(node, frame);
+    for (struct hash_probe at = hash_find(&n->children, hash); hash_hit(&n->children, &at);
+         hash_next(&n->children, &at))
+        if (n->f->parent[at.item] == node && n->f->frame[at.item] == frame)
+            return at.item;
+    return MODEL_NONE;
+}
+
+// A sample on its way into the rows.
+struct weighed_sample {
+    int side;
+    struct stats_cell cell;
+    const int64_t *blocks; // n_blocks of them
+};
+
+static void add_to_row(struct noise *n, size_t row, const struct weighed_sample *s)
+{
+    struct stats_cell *sum = &n->sums[2 * row + (size_t)s->side];
+    float *blocks = n->blocks + (2 * row + (size_t)s->side) * n->n_blocks;
+    sum->value += s->cell.value;
+    sum->variance += s->cell.variance;
+    for (uint32_t i = 0; i < n->n_blocks; i++)
+        blocks[i] += (float)s->blocks[i];
+}
+
+// The key of step k of a stack in the order in which the tree has them.
+struct steps {
+    const struct flame_side *side;
+    const uint32_t *stack;
+    uint32_t n, at, sub;
+    bool reverse;
+};
+
+static bool next_key(struct steps *s, uint32_t *key)
+{
+    if (s->at == s->n)
+        return false;
+    uint32_t location = s->stack[s->reverse ? s->at : s->n - 1 - s->at];
+    uint32_t first = s->side->first_step[location], end = s->side->first_step[location + 1];
+    *key = s->side->steps[s->reverse ? end - 1 - s->sub : first + s->sub] >> 1;
+    if (++s->sub == end - first) {
+        s->sub = 0;
+        s->at++;
     }
     return true;
 }
 
-void flame_find_changes(struct report_flame *f, const struct flame_stacks *stacks,
-                        const struct report_flame_options *options, struct arena *arena,
-                        struct arena *scratch)
+static void add_sample(struct noise *n, struct steps steps, const struct weighed_sample *s)
 {
-    f->noise = arena_array(arena, f->n_types + 1, sizeof *f->noise);
-    for (uint32_t type = 0; type < f->n_types; type++) {
-        struct report_flame_noise *noise = &f->noise[type];
-        if (!weigh_events(stacks, options, type, noise->weight)) {
-            *noise = (struct report_flame_noise){0};
-            continue;
+    const struct report_flame *f = n->f;
+    uint32_t node = 0, key = MODEL_NONE, leaf = MODEL_NONE;
+    bool in_tree = true;
+    for (size_t i = 0; i < n->g->n_path; i++)
+        if (!next_key(&steps, &key) || key != n->g->path[i])
+            return;
+    n->n_seen++;
+    for (bool first = true; next_key(&steps, &key); first = false) {
+        uint32_t frame = n->frame_of_key[key];
+        leaf = first || !n->g->reverse ? frame : leaf;
+        if (in_tree) {
+            uint32_t child = child_of(n, node, frame);
+            in_tree = child != MODEL_NONE;
+            node = in_tree ? child : n->other[node] != MODEL_NONE ? n->other[node] : node;
         }
-        struct stats_fit fit;
-        struct stats_rows rows = {
-            .n = f->n_frames, .n_profiles = {1, 1}, .cells = count_selves(f, type, scratch)};
-        stats_fit(&rows, scratch, &fit);
+        if (f->frame_self && frame && n->seen[frame] != n->n_seen) {
+            n->seen[frame] = n->n_seen;
+            add_to_row(n, n->totals_at + frame, s);
+        }
+    }
+    add_to_row(n, node, s);
+    // What has no frame of its own is the row of "other", frame 1.
+    add_to_row(n, n->frames_at + (leaf == MODEL_NONE ? 0 : leaf ? leaf : 1), s);
+}
+
+static void add_side(struct noise *n, int side, double event_weight)
+{
+    const struct flame_side *from = &n->g->stacks.sides[1 - side]; // the profile comes first there
+    const struct model_profile *p = from->p;
+    struct model_events events = model_events(p, from->value[0]);
+    for (size_t i = 0; i < p->n_samples; i++) {
+        const int64_t *values = model_values(p, i);
+        struct weighed_sample s = {.side = side, .cell.value = (double)values[from->value[0]]};
+        arena_spend(n->scratch, 1 + (1 + n->n_blocks / 8) * p->stack_len[i]);
+        if (!(s.cell.value > 0))
+            continue;
+        s.cell.variance =
+            event_weight > 0 ? s.cell.value * event_weight : model_variance(&events, p, i);
+        s.blocks = values + 1;
+        add_sample(n,
+                   (struct steps){.side = from,
+                                  .stack = model_stack(p, i),
+                                  .n = p->stack_len[i],
+                                  .reverse = n->g->reverse},
+                   &s);
+    }
+}
+
+// Nodes have what ended in them; now also what is below.
+static void sum_up(struct noise *n)
+{
+    for (uint32_t i = n->f->n_nodes; i-- > 1;) {
+        size_t up = n->f->parent[i];
+        arena_spend(n->scratch, 1 + n->n_blocks / 4);
+        for (size_t side = 0; side < 2; side++) {
+            n->sums[2 * up + side].value += n->sums[2 * i + side].value;
+            n->sums[2 * up + side].variance += n->sums[2 * i + side].variance;
+        }
+        for (size_t k = 0; k < 2 * n->n_blocks; k++)
+            n->blocks[2 * up * n->n_blocks + k] += n->blocks[2 * (size_t)i * n->n_blocks + k];
+    }
+}
+
+static void find_used(struct noise *n, int partition, struct model_blocks columns)
+{
+    for (int side = 0; side < 2; side++) {
+        const float *all = n->blocks + (size_t)side * n->n_blocks;
+        n->used[partition][side] = arena_array(n->scratch, columns.n + 1, sizeof(uint32_t));
+        for (uint32_t i = 0; i < columns.n; i++)
+            if (all[columns.first - 1 + i] > 0)
+                n->used[partition][side][n->n_used[partition][side]++] = columns.first - 1 + i;
+    }
+}
+
+// --- tests ---
+
+// The cells of a row, split by a partition; the weight of events is the same in all parts.
+static void fill_cells(const struct noise *n, int partition, size_t row, struct stats_cell *cells)
+{
+    for (size_t side = 0; side < 2; side++) {
+        struct stats_cell sum = n->sums[2 * row + side];
+        const float *blocks = n->blocks + (2 * row + side) * n->n_blocks;
+        double weight = sum.value > 0 ? sum.variance / sum.value : 0;
+        size_t n_used = n->n_used[partition][side];
+        if (!n_used)
+            *cells++ = sum;
+        for (size_t i = 0; i < n_used; i++) {
+            double value = blocks[n->used[partition][side][i]];
+            *cells++ = (struct stats_cell){value, value * weight};
+        }
+    }
+}
+
+static void mark_rows(const struct noise *n, int partition, const struct stats_fit *fit,
+                      size_t first, size_t count, bool *changed)
+{
+    double *p = arena_array(n->scratch, count + 1, sizeof *p);
+    size_t *rows = arena_array(n->scratch, count + 1, sizeof *rows), n_rows = 0;
+    size_t k = fit->n_profiles[0] + fit->n_profiles[1];
+    struct stats_cell *cells = arena_array(n->scratch, k + 1, sizeof *cells);
+    for (size_t i = 0; i < count; i++) {
+        const struct stats_cell *sum = n->sums + 2 * (first + i);
+        arena_spend(n->scratch, 8 + k);
+        changed[i] &= sum[LEFT].value > 0 || sum[RIGHT].value > 0;
+        if (sum[LEFT].value <= 0 && sum[RIGHT].value <= 0)
+            continue;
+        fill_cells(n, partition, first + i, cells);
+        p[n_rows] = stats_test(fit, cells).p;
+        rows[n_rows++] = i;
+    }
+    stats_adjust(p, p, n_rows, n->scratch);
+    for (size_t i = 0; i < n_rows; i++)
+        changed[rows[i]] &= p[i] <= STATS_LEVEL;
+}
+
+// How much the sides vary beyond sampling, as if each were one profile.
+static double joint_dispersion(const struct stats_fit *fit)
+{
+    double parts = 0, wholes = 0;
+    const double *total = fit->profile_totals;
+    for (size_t side = 0; side < 2; side++) {
+        double factor = side ? 1 : fit->scale * fit->scale;
+        wholes += factor * fit->totals[side] * fit->totals[side];
+        for (size_t i = 0; i < fit->n_profiles[side]; i++, total++)
+            parts += factor * *total * *total;
+    }
+    return wholes > 0 ? fit->dispersion * parts / wholes : 0;
+}
+
+static void test_partition(struct noise *n, int partition, struct report_flame_noise *noise)
+{
+    struct report_flame *f = n->f;
+    struct stats_fit fit;
+    struct stats_rows rows = {.n = f->n_frames,
+                              .absolute = str_starts(f->types[0].type, STR("inuse_"))};
+    for (int side = 0; side < 2; side++)
+        rows.n_profiles[side] = n->n_used[partition][side] ? n->n_used[partition][side] : 1;
+    size_t k = rows.n_profiles[0] + rows.n_profiles[1];
+    struct stats_cell *cells = arena_array(n->scratch, rows.n * k + 1, sizeof *cells);
+    for (size_t i = 0; i < rows.n; i++)
+        fill_cells(n, partition, n->frames_at + i, cells + i * k);
+    rows.cells = cells;
+    stats_fit(&rows, n->scratch, &fit);
+    double dispersion = joint_dispersion(&fit);
+    if (partition == WINDOWS || dispersion > noise->dispersion) {
         noise->scale = fit.scale;
-        noise->dispersion = fit.dispersion;
+        noise->dispersion = dispersion;
         noise->uncertainty =
             fit.agreed[0] > 0 && fit.agreed[1] > 0 ? 1 / fit.agreed[0] + 1 / fit.agreed[1] : 0;
-        if (type == 0)
-            mark_nodes(f, &fit, arena, scratch);
     }
+    mark_rows(n, partition, &fit, 0, f->n_nodes, f->changed);
+    if (!f->frame_self)
+        return;
+    mark_rows(n, partition, &fit, n->frames_at, f->n_frames, f->frame_self_changed);
+    mark_rows(n, partition, &fit, n->totals_at, f->n_frames, f->frame_total_changed);
+}
+
+static bool *all_true(struct arena *arena, size_t n)
+{
+    bool *flags = arena_array(arena, n + 1, sizeof *flags);
+    memset(flags, true, n);
+    return flags;
+}
+
+// The first type: marks, from all that is known.
+static void find_marks(struct report_flame *f, const struct flame_growth *g,
+                       const struct report_flame_options *options, const uint32_t *frame_of_key,
+                       struct arena *arena, struct report_flame_noise *noise)
+{
+    const struct model_profile *right = g->stacks.sides[0].p, *left = g->stacks.sides[1].p;
+    struct noise n = {.f = f, .g = g, .frame_of_key = frame_of_key, .scratch = g->scratch};
+    struct model_blocks windows = model_blocks(right, STR(MODEL_WINDOWS)),
+                        groups = model_blocks(right, STR(MODEL_GROUPS));
+    if (options->type == 0 && left->n_types == right->n_types)
+        n.n_blocks = windows.n + groups.n;
+    n.frames_at = f->n_nodes;
+    n.totals_at = n.frames_at + f->n_frames;
+    n.n_rows = n.totals_at + (f->frame_self ? f->n_frames : 0);
+    n.sums = arena_array(g->scratch, 2 * n.n_rows, sizeof *n.sums);
+    n.blocks = arena_array(g->scratch, 2 * n.n_rows * n.n_blocks, sizeof *n.blocks);
+    n.seen = arena_array(g->scratch, f->n_frames, sizeof *n.seen);
+    index_nodes(&n);
+    for (int side = 0; side < 2; side++)
+        add_side(&n, side, options->event_weights[side]);
+    sum_up(&n);
+    for (int side = 0; side < 2; side++) {
+        noise->weight[side] =
+            n.sums[side].value > 0 ? n.sums[side].variance / n.sums[side].value : 0;
+        if (!(noise->weight[side] > 0)) {
+            *noise = (struct report_flame_noise){0};
+            return;
+        }
+    }
+    if (n.n_blocks) {
+        find_used(&n, WINDOWS, windows);
+        find_used(&n, GROUPS, groups);
+    }
+    f->changed = all_true(arena, f->n_nodes);
+    f->frame_self_changed = f->frame_self ? all_true(arena, f->n_frames) : NULL;
+    f->frame_total_changed = f->frame_self ? all_true(arena, f->n_frames) : NULL;
+    test_partition(&n, WINDOWS, noise);
+    if (n.n_used[GROUPS][LEFT] + n.n_used[GROUPS][RIGHT] > 2)
+        test_partition(&n, GROUPS, noise);
+}
+
+// Of another type a page finds the marks when it is shown.
+static void describe_noise(const struct report_flame *f, const struct flame_stacks *stacks,
+                           uint32_t type, struct arena *scratch, struct report_flame_noise *noise)
+{
+    struct stats_cell *cells = arena_array(scratch, 2 * (size_t)f->n_frames, sizeof *cells);
+    for (int side = 0; side < 2; side++) {
+        const struct flame_side *from = &stacks->sides[1 - side];
+        noise->weight[side] = model_event_weight(from->p, from->value[type]);
+        if (!(noise->weight[side] > 0) || !stacks->sums[2 * type + (uint32_t)side]) {
+            *noise = (struct report_flame_noise){0};
+            return;
+        }
+        for (uint32_t i = 0; i < f->n_nodes; i++) {
+            double self = (double)f->self[(size_t)i * f->n_columns + 2 * type + (uint32_t)side];
+            struct stats_cell *cell = &cells[2 * f->frame[i] + (uint32_t)side];
+            cell->value += self;
+            cell->variance += self * noise->weight[side];
+        }
+    }
+    struct stats_fit fit;
+    struct stats_rows rows = {.n = f->n_frames, .n_profiles = {1, 1}, .cells = cells};
+    stats_fit(&rows, scratch, &fit);
+    noise->scale = fit.scale;
+    noise->dispersion = fit.dispersion;
+    noise->uncertainty =
+        fit.agreed[0] > 0 && fit.agreed[1] > 0 ? 1 / fit.agreed[0] + 1 / fit.agreed[1] : 0;
+}
+
+void flame_find_changes(struct report_flame *f, const struct flame_growth *g,
+                        const struct report_flame_options *options, const uint32_t *frame_of_key,
+                        struct arena *arena)
+{
+    f->noise = arena_array(arena, f->n_types + 1, sizeof *f->noise);
+    if (f->n_types)
+        find_marks(f, g, options, frame_of_key, arena, &f->noise[0]);
+    for (uint32_t type = 1; type < f->n_types; type++)
+        describe_noise(f, &g->stacks, type, g->scratch, &f->noise[type]);
 }

@@ -82,7 +82,7 @@ static int draw(struct call *c, const struct upload *u, struct err *e)
         if (base < 0)
             return -1;
     }
-    return api_draw(c, sides, &u->request, true, (double[2]){0, 0}, e);
+    return api_draw(c, sides, &u->request, true, (double[2]){0, 0}, NULL, e);
 }
 
 void api_flame_files(struct call *c, struct str body)

@@ -88,7 +88,7 @@ static int write_pprof(struct call *c, const struct model_profile *const sides[2
         if (model_make_compatible(parts, 2, a, e) || !(parts[0] = model_merge(parts, 2, a, e)))
             return -1;
     }
-    if (weights[1] > 0)
+    if (weights[1] > 0 && !parts[0]->is_weighed)
         parts[0]->period = (int64_t)llround(weights[1]);
     return codec_write_pprof_gzip(parts[0], &c->x->body_out, e);
 }
@@ -108,27 +108,51 @@ static int by_of(struct str text, enum report_flame_by *by, struct err *e)
     return 0;
 }
 
+static bool wants_blocks(const struct flame_request *r)
+{
+    return str_eq(r->format, STR("blocks"));
+}
+
+// The profile in parts (model/blocks.h).
+static int write_blocks(struct call *c, const struct model_profile *p, const char *text,
+                        struct err *e)
+{
+    struct model_profile *q = model_profile_derive(p, c->arena);
+    uint32_t comment = text ? model_intern(q->strings, str_from(text)) : 0;
+    if (text) {
+        q->comments = &comment;
+        q->n_comments = 1;
+    }
+    return codec_write_pprof_gzip(q, &c->x->body_out, e);
+}
+
 int api_draw(struct call *c, const struct model_profile *sides[2], const struct flame_request *r,
-             bool types, const double weights[2], struct err *e)
+             bool types, const double weights[2], const char *text, struct err *e)
 {
     struct notes notes = {.n = 0};
     enum report_flame_by by;
     bool html = str_eq(r->format, STR("html")), pprof = str_eq(r->format, STR("pprof"));
-    if (!html && !pprof && r->format.n && !str_eq(r->format, STR("json")))
-        return err_set(e, "format: \"%.*s\" is none of json, html, pprof",
+    if (!html && !pprof && !wants_blocks(r) && r->format.n && !str_eq(r->format, STR("json")))
+        return err_set(e, "format: \"%.*s\" is none of json, html, pprof, blocks",
                        r->format.n < 40 ? (int)r->format.n : 40, r->format.p);
+    if (text)
+        note(&notes, true, false, text);
     for (int i = 0; i < 2; i++)
         if (sides[i] && !(sides[i] = filter(sides[i], r, c->arena, &notes, e)))
             return -1;
-    int type = model_type_index(sides[1], r->type, e);
+    // Of what is stored only one type is asked for; the others are its blocks.
+    int type = types ? model_type_index(sides[1], r->type, e) : 0;
     if (type < 0 || by_of(r->by, &by, e))
         return -1;
     if (sides[0] &&
         model_type_index(sides[0], model_str(sides[1], sides[1]->types[type].type), e) < 0)
         return -1;
-    c->x->type = html || pprof ? "application/octet-stream" : "application/json";
-    if (html || pprof)
+    bool file = html || pprof || wants_blocks(r);
+    c->x->type = file ? "application/octet-stream" : "application/json";
+    if (file)
         web_answer_header(c->x, "Content-Disposition", "attachment");
+    if (wants_blocks(r))
+        return write_blocks(c, sides[1], text, e);
     if (pprof)
         return write_pprof(c, sides, weights, e);
     struct report_flame_options o = {
@@ -154,7 +178,10 @@ int api_draw(struct call *c, const struct model_profile *sides[2], const struct 
         report_flame_html(flame, &style, &c->x->body_out);
         return 0;
     }
-    write_about(&c->x->body_out, sides[1], (uint32_t)type, &notes);
+    struct model_profile shown = *sides[1];
+    if (!types)
+        shown.n_types = 1;
+    write_about(&c->x->body_out, &shown, (uint32_t)type, &notes);
     report_flame_json(flame, &style, &c->x->body_out);
     out_char(&c->x->body_out, '}');
     return 0;
@@ -200,11 +227,34 @@ static int weigh(struct call *c, const struct merge_request *r, double *weight)
     return 0;
 }
 
+// Splits the two sides, unless their values are a state, which does not depend on load.
+static int split_sides(struct call *c, struct store_select selects[2], struct query_blocks *blocks)
+{
+    struct store_answer answer = {0};
+    struct err e = {""};
+    for (int i = 0; i < 2; i++)
+        if (store_type_is_gauge(selects[i].type))
+            return 0;
+    int result = query_blocks(c->server->store, selects, c->arena, blocks, &answer, &e);
+    if (result) {
+        call_fail_store(c, result, &e);
+        return -1;
+    }
+    for (int i = 0; i < 2; i++)
+        selects[i].blocks = &blocks->sides[i];
+    return 0;
+}
+
+static const char COUNTED[] = "Some profiles lack sample weights: each count is taken for a sample";
+
 static void draw_stored(struct call *c)
 {
     struct flame_request *r = call_connect(c, &flame_request_message);
     const struct model_profile *sides[2] = {NULL, NULL};
     double weights[2] = {0, 0};
+    struct store_select selects[2];
+    struct query_blocks blocks;
+    const char *text = NULL;
     struct err e = {""};
     if (!r)
         return;
@@ -217,19 +267,30 @@ static void draw_stored(struct call *c)
     }
     if (api_check_nodes(c, r->max_nodes))
         return;
+    // Who does not ask what is noise, or for weights, is not made to wait for it.
+    bool diff = asked[0] != NULL, pprof = str_eq(r->format, STR("pprof"));
     for (int i = 0; i < 2; i++) {
+        if (asked[i] && api_merge_select(c, asked[i], &selects[i]))
+            return;
+        selects[i].with_variance = diff || pprof || wants_blocks(r);
+    }
+    if (diff && !pprof && split_sides(c, selects, &blocks))
+        return;
+    for (int i = 0; i < 2; i++) {
+        struct store_stacks *stacks;
         struct model_profile *p;
-        if (!asked[i])
+        // Of what is sent in blocks, the other side is only there to be split alike.
+        if (!asked[i] || (i == 0 && wants_blocks(r)))
             continue;
-        if (api_profile(c, asked[i], 0, &p))
+        if (api_stacks(c, &selects[i], &stacks) || api_profile_of(c, asked[i], stacks, 0, &p))
             return;
         sides[i] = p;
-        // Who does not ask what is noise, or for a period, is not made to wait for it.
-        if ((asked[0] || str_eq(r->format, STR("pprof"))) && weigh(c, asked[i], &weights[i]))
+        if (diff && stacks->is_counted)
+            text = COUNTED;
+        if ((diff || pprof) && !p->is_weighed && weigh(c, asked[i], &weights[i]))
             return;
     }
-    r->type = STR("");
-    if (api_draw(c, sides, r, false, weights, &e)) {
+    if (api_draw(c, sides, r, false, weights, text, &e)) {
         call_fail_input(c, CALL_INVALID_ARGUMENT, 0, &e);
         return;
     }

@@ -88,9 +88,8 @@ static int read_traces(struct call *c, const struct merge_request *r, struct sto
     return 0;
 }
 
-int api_stacks(struct call *c, const struct merge_request *r, struct store_stacks **stacks)
+int api_merge_select(struct call *c, const struct merge_request *r, struct store_select *select)
 {
-    struct store_select select;
     struct store_answer answer = {0};
     struct err e = {""};
     if (r->spans.n && r->trace_ids.n) {
@@ -98,8 +97,8 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
                   "span_selector and trace_id_selector cannot be combined");
         return -1;
     }
-    if (api_select(c, r->type, r->selector, r->start, r->end, &select) ||
-        read_spans(c, r, &select) || read_traces(c, r, &select))
+    if (api_select(c, r->type, r->selector, r->start, r->end, select) || read_spans(c, r, select) ||
+        read_traces(c, r, select))
         return -1;
     if (r->profile_ids.n > 1) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0, "profile_id_selector: %zu ids; one at a time",
@@ -109,15 +108,25 @@ int api_stacks(struct call *c, const struct merge_request *r, struct store_stack
     bool found = true;
     int result = 0;
     if (r->profile_ids.n)
-        result =
-            query_select_profile(c->server->store, &select, *(struct str *)r->profile_ids.items,
-                                 c->arena, &found, &answer, &e);
+        result = query_select_profile(c->server->store, select, *(struct str *)r->profile_ids.items,
+                                      c->arena, &found, &answer, &e);
     if (!found) {
-        select.start = 1;
-        select.end = 0;
+        select->start = 1;
+        select->end = 0;
     }
-    if (!result)
-        result = store_merge(c->server->store, &select, c->arena, stacks, &answer, &e);
+    if (result) {
+        call_fail_store(c, result, &e);
+        return -1;
+    }
+    call_warn(c, &answer);
+    return 0;
+}
+
+int api_stacks(struct call *c, const struct store_select *select, struct store_stacks **stacks)
+{
+    struct store_answer answer = {0};
+    struct err e = {""};
+    int result = store_merge(c->server->store, select, c->arena, stacks, &answer, &e);
     if (!result)
         result = debuginfo_name(c->server->debuginfo, c->tenant, *stacks, c->arena, &e);
     if (result) {
@@ -140,10 +149,11 @@ static const struct str *call_sites(struct call *c, const struct stack_selector 
 
 int api_tree(struct call *c, const struct merge_request *r, struct query_tree **tree)
 {
+    struct store_select select;
     struct store_stacks *stacks;
     struct err e = {""};
     size_t n;
-    if (api_stacks(c, r, &stacks))
+    if (api_merge_select(c, r, &select) || api_stacks(c, &select, &stacks))
         return -1;
     const struct str *keep = call_sites(c, r->stacks, &n);
     int result = query_tree(stacks, keep, n, c->arena, tree, &e);
@@ -226,16 +236,24 @@ static void clear_addresses(struct model_profile *p, struct arena *arena)
 int api_profile(struct call *c, const struct merge_request *r, int64_t max_nodes,
                 struct model_profile **p)
 {
+    struct store_select select;
     struct store_stacks *stacks;
+    return api_merge_select(c, r, &select) || api_stacks(c, &select, &stacks)
+               ? -1
+               : api_profile_of(c, r, stacks, max_nodes, p);
+}
+
+int api_profile_of(struct call *c, const struct merge_request *r, const struct store_stacks *stacks,
+                   int64_t max_nodes, struct model_profile **p)
+{
     struct err e = {""};
-    if (api_stacks(c, r, &stacks))
-        return -1;
     int result = query_profile(stacks, max_nodes, r->end * NANOS, 0, c->arena, p, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return -1;
     }
-    (*p)->period = period_of(r->type);
+    if (!(*p)->is_weighed)
+        (*p)->period = period_of(r->type);
     clear_addresses(*p, c->arena);
     return keep_stacks(c, r, p);
 }

@@ -47,18 +47,25 @@ int api_check_groups(struct call *c, size_t n);
 int api_check_nodes(struct call *c, int64_t max_nodes);
 int api_select(struct call *c, struct str type, struct str selector, int64_t start, int64_t end,
                struct store_select *select);
-// The stacks that r asks for, with range, type and selector checked.
-int api_stacks(struct call *c, const struct merge_request *r, struct store_stacks **stacks);
+// What r selects, with range, type and selector checked.
+int api_merge_select(struct call *c, const struct merge_request *r, struct store_select *select);
+// The stacks of a select.
+int api_stacks(struct call *c, const struct store_select *select, struct store_stacks **stacks);
 int api_tree(struct call *c, const struct merge_request *r, struct query_tree **tree);
-// The same as a profile, cut as query_profile cuts; its period is what Pyroscope's clients expect.
+// The same as a profile, cut as query_profile cuts; its period is what Pyroscope's clients expect,
+// unless it has weights, which are in the profiles' own.
 int api_profile(struct call *c, const struct merge_request *r, int64_t max_nodes,
                 struct model_profile **p);
+// The profile of a select that r made.
+int api_profile_of(struct call *c, const struct merge_request *r, const struct store_stacks *stacks,
+                   int64_t max_nodes, struct model_profile **p);
 int api_points(struct call *c, const struct series_request *r, struct query_series **series,
                size_t *n);
 // The graph of r for Graphviz; empty if there is nothing.
 int api_dot(struct call *c, const struct merge_request *r, struct out *out);
 // Draws sides[1], compared with sides[0] unless that is NULL, and ends the call. types: all that
-// the profile has are carried; weights: of an event on each side, 0 if that is not known.
+// the profile has are carried; weights: of an event on each side, 0: from the profiles. note: about
+// the answer, or NULL.
 int api_draw(struct call *c, const struct model_profile *sides[2], const struct flame_request *r,
-             bool types, const double weights[2], struct err *e);
+             bool types, const double weights[2], const char *text, struct err *e);
 struct profile_type api_type_parts(struct str id);

@@ -15,6 +15,8 @@ enum {
 // Where the influence of a single row on the dispersion ends, in variances: changed rows are few
 // and far out.
 #define BOUND 4.0
+// Of the dispersion of a row, however little the others say about it.
+#define LEAST_FREEDOM 15.0
 
 // A row summed over the profiles of each side.
 struct summary {
@@ -200,6 +202,12 @@ static double scaled_squares(const struct evidence_rows *rows, size_t i, double 
            (1 + dispersion * rows->items[i].leverage);
 }
 
+// How much a row says about the dispersion, next to nothing if sampling is most of its variance.
+static double relevance(const struct evidence *row, double dispersion)
+{
+    return row->leverage / (1 + dispersion * row->leverage);
+}
+
 // Above 0 if the dispersion is too small. Robust: holds even if almost half of the rows changed.
 static double median_excess(const struct evidence_rows *rows, double dispersion)
 {
@@ -209,12 +217,13 @@ static double median_excess(const struct evidence_rows *rows, double dispersion)
     return above - (double)rows->n / 2;
 }
 
-// The same, more precise, for rows without outliers.
+// The same, more precise, for rows without outliers: the likelihood's derivative.
 static double mean_excess(const struct evidence_rows *rows, double dispersion)
 {
     double sum = 0;
     for (size_t i = 0; i < rows->n; i++)
-        sum += fmin(scaled_squares(rows, i, dispersion), BOUND) - bounded_mean(rows->freedom);
+        sum += relevance(&rows->items[i], dispersion) *
+               (fmin(scaled_squares(rows, i, dispersion), BOUND) - bounded_mean(rows->freedom));
     return sum;
 }
 
@@ -306,12 +315,17 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
             .leverage = leverage(part, fit->scale),
         };
     }
+    fit->information = 0;
     fit->sampling_only = !fit->residual_freedom && n < MIN_ROWS;
     if (fit->sampling_only)
         return;
     struct evidence_rows all = {evidence, n, freedom};
     fit->dispersion = estimate_dispersion(&all);
     n = all.n;
+    for (size_t i = 0; i < n; i++) {
+        double r = relevance(&evidence[i], fit->dispersion);
+        fit->information += r * r;
+    }
     if (!fit->residual_freedom)
         fit->freedom = (double)n;
     else
@@ -367,10 +381,11 @@ struct row_noise {
     double spread, freedom;
 };
 
-// The dispersion of one row: its own residuals and the common value, weighted by their degrees of
-// freedom. What rows have in common says little about one that varies more than the others would
-// (Phipson and others 2016: robust empirical Bayes): the less likely its residuals are, the less
-// the common value is worth.
+// With one profile per side the dispersion comes from all rows, and matters the less the more of
+// the row's variance is that of sampling (Satterthwaite). With several, it is of the row's own
+// residuals and the common value, weighted by their degrees of freedom. What rows have in common
+// says little about one that varies more than the others would (Phipson and others 2016: robust
+// empirical Bayes): the less likely its residuals are, the less the common value is worth.
 static struct row_noise row_noise(const struct stats_fit *fit, const struct stats_cell *cells,
                                   const struct summary *s)
 {
@@ -378,8 +393,12 @@ static struct row_noise row_noise(const struct stats_fit *fit, const struct stat
     double common = spread(fit, s), d = (double)fit->residual_freedom;
     if (fit->absolute)
         return (struct row_noise){1, fit->row_freedom};
-    if (!fit->residual_freedom)
-        return (struct row_noise){common, fit->row_freedom};
+    if (!fit->residual_freedom) {
+        double r = leverage(s, fit->scale) / common;
+        bool is_known = isinf(fit->freedom) || !(r > 0);
+        return (struct row_noise){
+            common, is_known ? fit->row_freedom : fmax(fit->information / (r * r), LEAST_FREEDOM)};
+    }
     double own = residual_squares(fit, cells, s), prior = fmin(fit->freedom, most);
     prior *= fmin(stats_f_above(own / d / common, d, prior) / unlikely, 1);
     return (struct row_noise){fmax((prior * common + own) / (prior + d), 1), prior + d};

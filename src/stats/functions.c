@@ -270,3 +270,30 @@ void stats_functions_compare(struct stats_functions *f, double level)
     mark_rows(f, level);
     find_culprits(f);
 }
+
+static void confirm(struct stats_measure *m, const struct stats_measure *other)
+{
+    if (other->q > m->q)
+        m->q = other->q;
+    if (other->change.p > m->change.p)
+        m->change.p = other->change.p;
+    if (other->mark == STATS_NOISE)
+        m->mark = STATS_NOISE;
+}
+
+void stats_functions_confirm(struct stats_functions *f, struct stats_functions *other)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        uint32_t row = stats_functions_row(other, f->rows[i].name);
+        confirm(&f->rows[i].self, &other->rows[row].self);
+        confirm(&f->rows[i].total, &other->rows[row].total);
+    }
+    // Nobody changed because of what did not.
+    for (size_t i = 0; i < f->n; i++) {
+        struct stats_measure *total = &f->rows[i].total;
+        const struct stats_function *because = &f->rows[total->because];
+        if (total->mark == STATS_CALLEE && !because->self.mark && !because->total.mark)
+            total->mark = STATS_NOISE;
+    }
+    f->total_changed &= other->total_changed;
+}

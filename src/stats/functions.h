@@ -66,3 +66,6 @@ uint32_t stats_functions_row(struct stats_functions *f, struct str name);
 void stats_functions_add(struct stats_functions *f, size_t profile, const uint32_t *rows, size_t n,
                          struct stats_cell cell);
 void stats_functions_compare(struct stats_functions *f, double level);
+// Of what f marks, only what another comparison of the same functions, split into other profiles,
+// marks, too: what is within the noise of either is noise.
+void stats_functions_confirm(struct stats_functions *f, struct stats_functions *other);

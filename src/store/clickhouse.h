@@ -304,6 +304,11 @@ struct found_series {
     struct str type, unit, period_type, period_unit;
     int64_t period;
     uint64_t n; // profiles
+    // With with_variance: of the column beside it, if there is one.
+    struct kind_events events;
+    struct id beside, beside_base;
+    int64_t beside_factor;
+    uint32_t group; // of a select with blocks
 };
 
 struct finding {
@@ -317,8 +322,12 @@ struct finding {
     size_t n_bases;
     struct void_put *voids;
     size_t n_voids;
-    bool whole; // every series of the families and of the bases was found
+    bool whole;         // every series of the families and of the bases was found
+    struct id *weights; // families of squared weights
+    size_t n_weights, cap_weights;
 };
+// The columns beside those that were found, as if they were types.
+void finding_beside(const struct finding *f, struct arena *arena, struct finding *beside);
 int clickhouse_find(struct clickhouse *c, const struct store_select *select, struct arena *arena,
                     struct finding *f, struct err *e);
 // WHERE of the found rows of one of these tables: tenant, days, families, series.

@@ -268,6 +268,10 @@ static int delete_found(struct clickhouse *c, const struct store_select *select,
     sql_ids(&in, f->families, f->n_families);
     out_char(&in, ',');
     sql_ids(&in, f->bases, f->n_bases);
+    if (f->n_weights) {
+        out_char(&in, ',');
+        sql_ids(&in, f->weights, f->n_weights);
+    }
     out_text(&in, ")");
     out_init_arena(&sql, arena);
     out_printf(&sql, "SELECT toUInt64(sum(first)) FROM %s.profiles", c->at.database);

@@ -10,6 +10,11 @@ struct sum {
     struct str service;
     uint64_t stack;
     __int128 sum; // of a gauge: shares of a mean
+    // What its variance is made of: squared weights in units of values; where those are not known,
+    // values and what is beside them.
+    double weighed, plain, beside;
+    uint32_t block; // + 1: all of sum is in this one, too
+    bool only_block;
 };
 
 struct merging {
@@ -20,6 +25,11 @@ struct merging {
     struct fold fold;
     struct db no_names;
     bool gauge, all_stacks_found, has_doubles;
+    bool with_variance, is_counted;
+    bool mixed; // weights are known of some series only
+    struct kind_events plain_events;
+    const struct store_blocks *blocks; // NULL: none
+    uint32_t n_blocks;
     uint64_t n_profiles;
     int64_t duration;
     uint64_t *counts; // of a gauge: profiles of each line
@@ -60,18 +70,64 @@ static int ask_counts(struct merging *m, struct err *e)
     return code;
 }
 
-static int ask_sums(struct merging *m, bool rolled, struct err *e)
+// What sums are asked for.
+enum sums {
+    SUMS,        // of the type itself; by window where there are blocks
+    SUMS_SERIES, // the same by series, for the blocks that are groups of them
+    SUMS_BESIDE, // of the columns beside it
+};
+
+static const char *window_column(const struct merging *m, enum sums what, bool rolled,
+                                 struct arena *arena)
+{
+    if (!m->blocks || what != SUMS)
+        return "";
+    return arena_printf(arena, "intDiv(%s - toInt64(%lld), toInt64(%lld)) AS w, ",
+                        rolled ? "toInt64(hour) * toInt64(3600000000000)" : "ts",
+                        (long long)m->blocks->origin, (long long)m->blocks->step);
+}
+
+static struct sum sum_of(struct merging *m, enum sums what, const struct found_series *f,
+                         uint64_t stack, __int128 sum, int64_t window)
+{
+    struct sum s = {.service = f->service, .stack = stack};
+    if (what == SUMS_BESIDE) {
+        *(f->events.is_weighed ? &s.weighed : &s.beside) =
+            f->events.is_weighed ? kind_variance(&f->events, 0, (double)sum) : (double)sum;
+        return s;
+    }
+    s.sum = m->gauge ? exact_share(sum, m->counts[f->line]) : (int64_t)sum;
+    if (what == SUMS_SERIES) {
+        s.block = m->blocks->n_windows + f->group + 1;
+        s.only_block = true;
+        return s;
+    }
+    if (m->blocks)
+        s.block = (uint32_t)(window < 0                      ? 0
+                             : window < m->blocks->n_windows ? window
+                                                             : m->blocks->n_windows - 1) +
+                  1;
+    if (m->with_variance && !f->events.is_weighed) {
+        s.plain = (double)sum;
+        m->plain_events = f->events;
+    }
+    return s;
+}
+
+static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *e)
 {
     struct out sql;
     struct unpack rows;
     const struct store_select *s = m->select;
-    bool one_family = m->found.n_bases == 1 && !m->gauge;
+    bool by_series = m->gauge || what == SUMS_SERIES || m->mixed;
+    bool one_family = m->found.n_bases == 1 && !by_series;
+    const char *window = window_column(m, what, rolled, m->arena);
     out_init_arena(&sql, m->arena);
-    out_printf(&sql, "SELECT %sstack, sum(%s)%s FROM %s.%s",
-               m->gauge     ? "family, series, "
+    out_printf(&sql, "SELECT %s%sstack, sum(%s)%s FROM %s.%s",
+               by_series    ? "family, series, "
                : one_family ? ""
                             : "family, ",
-               rolled ? "total" : "value",
+               window, rolled ? "total" : "value",
                !m->gauge ? ""
                : rolled  ? ", sum(high)"
                          : ", sum(" SQL_HIGH("value") ")",
@@ -89,14 +145,16 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
         out_printf(&sql, "%s(trace_high = %llu AND trace_low = %llu)%s", i ? " OR " : " AND (",
                    (unsigned long long)s->traces[i].high, (unsigned long long)s->traces[i].low,
                    i + 1 == s->n_traces ? ")" : "");
-    out_printf(&sql, " GROUP BY %sstack FORMAT RowBinary",
-               m->gauge     ? "family, series, "
+    out_printf(&sql, " GROUP BY %s%sstack FORMAT RowBinary",
+               by_series    ? "family, series, "
                : one_family ? ""
-                            : "family, ");
+                            : "family, ",
+               *window ? "w, " : "");
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
     while (!code && rows.p < rows.end) {
         struct id base = one_family ? m->found.bases[0] : row_id(&rows);
-        struct id series = m->gauge ? row_id(&rows) : (struct id){0};
+        struct id series = by_series ? row_id(&rows) : (struct id){0};
+        int64_t in_window = *window ? (int64_t)row_u64(&rows) : 0;
         uint64_t stack = row_u64(&rows);
         __int128 sum = m->gauge ? row_sum(&rows) : (int64_t)row_u64(&rows);
         const struct found_series *f = finding_base(&m->found, base, series);
@@ -105,8 +163,7 @@ static int ask_sums(struct merging *m, bool rolled, struct err *e)
             continue;
         sum *= f->factor;
         m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
-        m->sums[m->n_sums++] = (struct sum){
-            f->service, stack, m->gauge ? exact_share(sum, m->counts[f->line]) : (int64_t)sum};
+        m->sums[m->n_sums++] = sum_of(m, what, f, stack, sum, in_window);
     }
     return code;
 }
@@ -115,10 +172,12 @@ static int sum_order(const void *a, const void *b)
 {
     const struct sum *x = a, *y = b;
     int order = str_cmp(x->service, y->service);
-    return order ? order : x->stack < y->stack ? -1 : x->stack > y->stack;
+    if (order || x->stack != y->stack)
+        return order ? order : x->stack < y->stack ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
 }
 
-// Sorted, each stack of a service once.
+// Sorted, each stack of a service, and block of it, once.
 static void gather(struct merging *m)
 {
     size_t n = 0;
@@ -127,11 +186,54 @@ static void gather(struct merging *m)
         arena_spend(m->arena, 1);
         if (n && sum_order(&m->sums[n - 1], &m->sums[i]) == 0) {
             m->sums[n - 1].sum += m->sums[i].sum;
+            m->sums[n - 1].weighed += m->sums[i].weighed;
+            m->sums[n - 1].plain += m->sums[i].plain;
+            m->sums[n - 1].beside += m->sums[i].beside;
         } else {
             m->sums[n++] = m->sums[i];
         }
     }
     m->n_sums = n;
+}
+
+// Beside the values of a service's nodes.
+struct node_events {
+    double *weighed, *plain, *beside;
+    float *blocks;
+};
+
+static struct node_events node_events(struct merging *m, uint32_t n_nodes)
+{
+    size_t n = m->with_variance ? n_nodes : 0;
+    return (struct node_events){
+        .weighed = arena_array(m->arena, n, sizeof(double)),
+        .plain = arena_array(m->arena, n, sizeof(double)),
+        .beside = arena_array(m->arena, n, sizeof(double)),
+        .blocks = arena_array(m->arena, (size_t)n_nodes * m->n_blocks, sizeof(float)),
+    };
+}
+
+static void add_events(const struct merging *m, struct node_events *ev, uint32_t node,
+                       const struct sum *sum)
+{
+    if (m->with_variance) {
+        ev->weighed[node] += sum->weighed;
+        ev->plain[node] += sum->plain;
+        ev->beside[node] += sum->beside;
+    }
+    if (m->n_blocks && sum->block)
+        ev->blocks[(size_t)node * m->n_blocks + sum->block - 1] += (float)sum->sum;
+}
+
+// Leaves the variance in weighed.
+static void end_events(struct merging *m, struct node_events *ev, uint32_t n_nodes)
+{
+    for (uint32_t i = 0; m->with_variance && i < n_nodes; i++) {
+        if (ev->plain[i] == 0)
+            continue;
+        ev->weighed[i] += kind_variance(&m->plain_events, ev->plain[i], ev->beside[i]);
+        m->is_counted |= !(m->plain_events.events.rate > 0);
+    }
 }
 
 static int fold_service(struct merging *m, struct stacks_cache *cache, const struct sum *sums,
@@ -143,27 +245,34 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
         return STORE_BUSY;
     }
     uint64_t *numbers = arena_raw(m->arena, n, sizeof *numbers);
+    size_t n_stacks = 0;
     for (size_t i = 0; i < n; i++)
-        numbers[i] = sums[i].stack;
-    int code = stacks_need(m->c, cache, m->select, numbers, n, arena_budget(m->arena), e);
+        if (i == 0 || sums[i].stack != sums[i - 1].stack)
+            numbers[n_stacks++] = sums[i].stack;
+    int code = stacks_need(m->c, cache, m->select, numbers, n_stacks, arena_budget(m->arena), e);
     m->has_doubles |= cache->has_doubles;
     if (!code) {
         const struct symbols *s = cache->symbols;
         int64_t *values = arena_array(m->arena, m->gauge ? 0 : s->n.nodes, sizeof *values);
         __int128 *shares = arena_array(m->arena, m->gauge ? s->n.nodes : 0, sizeof *shares);
+        struct node_events ev = node_events(m, s->n.nodes);
         for (size_t i = 0; i < n; i++) {
             uint32_t node = stacks_node(cache, sums[i].stack);
             arena_spend(m->arena, 1);
             m->all_stacks_found &= node != UINT32_MAX;
-            if (node != UINT32_MAX && m->gauge)
+            if (node == UINT32_MAX)
+                continue;
+            if (m->gauge)
                 shares[node] += sums[i].sum;
-            else if (node != UINT32_MAX)
+            else if (!sums[i].only_block)
                 values[node] = pack_add(values[node], (int64_t)sums[i].sum);
+            add_events(m, &ev, node, &sums[i]);
         }
+        end_events(m, &ev, s->n.nodes);
         if (m->gauge)
             fold_add_shares(&m->fold, s, shares, s->n.nodes);
         else
-            fold_add(&m->fold, s, values, s->n.nodes);
+            fold_add(&m->fold, s, values, ev.weighed, ev.blocks, s->n.nodes);
     }
     arena_try_end(m->arena);
     return code;
@@ -209,6 +318,30 @@ static void name_type(struct merging *m)
     b->p->period = of.period;
 }
 
+// Those of m->found, of the roll-up and of what it lacks.
+static int ask_found(struct merging *m, enum sums what, struct err *e)
+{
+    // The roll-up knows nothing of parts of an hour.
+    bool is_by_hour =
+        !m->blocks || !(m->blocks->origin % HOUR_NANOS || m->blocks->step % HOUR_NANOS);
+    m->hours = (struct hours){0};
+    int code = is_by_hour ? hours_find(m->c, m->select, &m->found, 0, m->arena, &m->hours, e) : 0;
+    if (!code && m->hours.n_rolled)
+        code = ask_sums(m, what, true, e);
+    if (!code && (!m->hours.rest || m->hours.n_rest))
+        code = ask_sums(m, what, false, e);
+    return code;
+}
+
+static int ask_beside(struct merging *m, struct err *e)
+{
+    struct finding found = m->found;
+    finding_beside(&found, m->arena, &m->found);
+    int code = m->found.n ? ask_found(m, SUMS_BESIDE, e) : 0;
+    m->found = found;
+    return code;
+}
+
 static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *e)
 {
     struct arena_trap trap;
@@ -217,15 +350,19 @@ static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *
         return STORE_BUSY;
     }
     fold_init(&m->fold, m->arena, &m->no_names, m->gauge);
+    m->fold.with_variance = m->with_variance;
+    m->fold.n_blocks = m->n_blocks;
+    for (size_t i = 1; m->with_variance && i < m->found.n; i++)
+        m->mixed |= m->found.found[i].events.is_weighed != m->found.found[0].events.is_weighed;
     int code = 0;
     if (m->found.n) {
         code = ask_counts(m, e);
         if (!code)
-            code = hours_find(m->c, m->select, &m->found, 0, m->arena, &m->hours, e);
-        if (!code && m->hours.n_rolled)
-            code = ask_sums(m, true, e);
-        if (!code && (!m->hours.rest || m->hours.n_rest))
-            code = ask_sums(m, false, e);
+            code = ask_found(m, SUMS, e);
+        if (!code && m->blocks && m->blocks->n_groups)
+            code = ask_found(m, SUMS_SERIES, e);
+        if (!code && m->with_variance)
+            code = ask_beside(m, e);
     }
     if (!code)
         gather(m);
@@ -249,7 +386,12 @@ static int finish(struct merging *m, struct store_stacks *s, struct err *e)
                                .self = m->fold.self,
                                .symbols = m->fold.b.p,
                                .n_profiles = m->n_profiles,
-                               .duration = m->duration};
+                               .duration = m->duration,
+                               .variance = m->fold.variance,
+                               .is_counted = m->is_counted,
+                               .blocks = m->fold.blocks,
+                               .n_blocks = m->fold.n_blocks,
+                               .n_windows = m->blocks ? m->blocks->n_windows : 0};
     arena_try_end(m->arena);
     return 0;
 }
@@ -259,6 +401,9 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
 {
     struct merging m = {.c = driver, .select = select, .arena = arena, .all_stacks_found = true};
     m.gauge = store_type_is_gauge(select->type);
+    m.with_variance = select->with_variance && !m.gauge;
+    m.blocks = m.gauge ? NULL : select->blocks;
+    m.n_blocks = m.blocks ? m.blocks->n_windows + m.blocks->n_groups : 0;
     int code = clickhouse_find(driver, select, arena, &m.found, e);
     if (!code)
         code = ask_all(&m, stacks, e);

@@ -262,6 +262,9 @@ static struct id family_of(struct writer *w, const struct kind *kind, uint32_t c
     put_str(&w->content, kind->types[column].unit);
     put_str(&w->content, kind->period_type);
     put_str(&w->content, kind->period_unit);
+    // Squared weights are in periods: they add up only where those are the same.
+    if (column == kind_types(kind))
+        put_u64(&w->content, (uint64_t)kind->period);
     return hash_use(w->scope, USE_FAMILY, out_result(&w->content));
 }
 
@@ -338,6 +341,15 @@ static int row_order(const void *a, const void *b)
 // on a CPU beside the number of samples. Their rows are written once. Only this factor, because it
 // is part of the kind: a factor that may be another one in each profile would be a series each.
 // Not where sums of a profile could overflow: a product of the sum would be another number.
+// Squared weights are those of the first where every event weighs one period.
+static bool equals_first(const struct model_profile *p, uint32_t column)
+{
+    for (size_t i = 0; i < p->n_samples; i++)
+        if (kind_value(p, i, column) != model_values(p, i)[0])
+            return false;
+    return true;
+}
+
 static uint64_t find_derived(const struct model_profile *p)
 {
     uint64_t derived = 0;
@@ -355,6 +367,8 @@ static uint64_t find_derived(const struct model_profile *p)
         if (i == p->n_samples)
             derived |= UINT64_C(1) << c;
     }
+    if (kind_columns(p) > p->n_types && equals_first(p, p->n_types))
+        derived |= UINT64_C(1) << p->n_types;
     return derived ? derived | 1 : 0;
 }
 
@@ -392,7 +406,7 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
     for (size_t i = 0, end; i < n; i = end) {
         int64_t value = 0;
         for (end = i; end < n && row_order(&rows[i], &rows[end]) == 0; end++)
-            value = pack_add(value, model_values(w->p, rows[end].sample)[column]);
+            value = pack_add(value, kind_value(w->p, rows[end].sample, column));
         *total = pack_add(*total, value);
         if (!value)
             continue;

@@ -68,6 +68,34 @@ static void add_other(struct search *s, struct id family)
     s->others[s->n_others++] = family;
 }
 
+static int64_t factor_of(const struct kind *kind, uint32_t column, uint64_t derived)
+{
+    return column && column < kind_types(kind) && derived >> column & 1 ? kind->period : 1;
+}
+
+static void describe_events(struct search *s, const struct kind *kind, uint32_t column,
+                            const struct id *families, struct id base, uint64_t derived,
+                            struct found_series *found)
+{
+    struct finding *f = s->f;
+    if (kind->is_weighed) {
+        f->weights =
+            arena_push(s->arena, f->weights, f->n_weights, &f->cap_weights, sizeof *f->weights);
+        f->weights[f->n_weights++] = families[kind->k - 1];
+    }
+    if (s->select->blocks && s->select->blocks->n_groups)
+        found->group = s->select->blocks->group(s->select->blocks->ctx, &found->series);
+    if (!s->select->with_variance)
+        return;
+    found->events = kind_events(kind, column, s->arena);
+    if (!found->events.has_other)
+        return;
+    uint32_t other = found->events.other;
+    found->beside = families[other];
+    found->beside_base = derived >> other & 1 ? base : families[other];
+    found->beside_factor = factor_of(kind, other, derived);
+}
+
 static bool read_one(struct search *s, struct unpack *b)
 {
     struct finding *f = s->f;
@@ -93,7 +121,7 @@ static bool read_one(struct search *s, struct unpack *b)
         families[i] = row_id(b);
     base = row_id(b);
     uint64_t derived = row_u64(b);
-    for (uint32_t i = 0; i < kind.k; i++) {
+    for (uint32_t i = 0; i < kind_types(&kind); i++) {
         bool shared = derived >> i & 1;
         struct id family = families[i], samples = shared ? base : family;
         if (!named || (s->typed && (int)i != column))
@@ -109,13 +137,14 @@ static bool read_one(struct search *s, struct unpack *b)
                                                  .family = family,
                                                  .service = service,
                                                  .base = samples,
-                                                 .factor = i && shared ? kind.period : 1,
+                                                 .factor = factor_of(&kind, i, derived),
                                                  .series = series,
                                                  .type = kind.types[i].type,
                                                  .unit = kind.types[i].unit,
                                                  .period_type = kind.period_type,
                                                  .period_unit = kind.period_unit,
                                                  .period = kind.period};
+        describe_events(s, &kind, i, families, base, derived, &f->found[f->n - 1]);
     }
     return !b->bad;
 }
@@ -139,6 +168,39 @@ static int base_order(const void *a, const void *b)
     return id_eq(x->base, y->base) ? id_cmp(x->id, y->id) : id_cmp(x->base, y->base);
 }
 
+static void index_found(struct finding *f, struct arena *arena)
+{
+    sort_items(arena, f->found, f->n, sizeof *f->found, found_order);
+    f->by_base = arena_array(arena, f->n, sizeof *f->by_base);
+    if (f->n)
+        memcpy(f->by_base, f->found, f->n * sizeof *f->found);
+    sort_items(arena, f->by_base, f->n, sizeof *f->by_base, base_order);
+    f->families = arena_array(arena, f->n, sizeof *f->families);
+    f->bases = arena_array(arena, f->n, sizeof *f->bases);
+    for (size_t i = 0; i < f->n; i++) {
+        f->families[i] = f->found[i].family;
+        f->bases[i] = f->found[i].base;
+    }
+    f->n_bases = id_distinct(f->bases, f->n);
+    f->n_families = id_distinct(f->families, f->n);
+}
+
+void finding_beside(const struct finding *f, struct arena *arena, struct finding *beside)
+{
+    *beside = (struct finding){.voids = f->voids, .n_voids = f->n_voids};
+    beside->found = arena_array(arena, f->n, sizeof *beside->found);
+    for (size_t i = 0; i < f->n; i++) {
+        if (!f->found[i].events.has_other)
+            continue;
+        struct found_series *to = &beside->found[beside->n++];
+        *to = f->found[i];
+        to->family = to->beside;
+        to->base = to->beside_base;
+        to->factor = to->beside_factor;
+    }
+    index_found(beside, arena);
+}
+
 static void arrange(struct search *s)
 {
     struct finding *f = s->f;
@@ -148,19 +210,8 @@ static void arrange(struct search *s)
         f->n_lines += i == 0 || label_order(&f->found[i - 1], &f->found[i]) != 0;
         f->found[i].line = f->n_lines - 1;
     }
-    sort_items(s->arena, f->found, f->n, sizeof *f->found, found_order);
-    f->by_base = arena_array(s->arena, f->n, sizeof *f->by_base);
-    if (f->n)
-        memcpy(f->by_base, f->found, f->n * sizeof *f->found);
-    sort_items(s->arena, f->by_base, f->n, sizeof *f->by_base, base_order);
-    f->families = arena_array(s->arena, f->n, sizeof *f->families);
-    f->bases = arena_array(s->arena, f->n, sizeof *f->bases);
-    for (size_t i = 0; i < f->n; i++) {
-        f->families[i] = f->found[i].family;
-        f->bases[i] = f->found[i].base;
-    }
-    f->n_bases = id_distinct(f->bases, f->n);
-    f->n_families = id_distinct(f->families, f->n);
+    index_found(f, s->arena);
+    f->n_weights = id_distinct(f->weights, f->n_weights);
     f->whole = true;
     for (size_t i = 0; i < s->n_others && f->whole; i++)
         f->whole = !id_is_among(s->others[i], f->families, f->n_families) &&

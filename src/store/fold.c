@@ -14,6 +14,15 @@ static uint32_t new_node(struct fold *f, uint32_t parent, uint32_t location)
         PUSH(f, shares, cap_shares);
         f->shares[f->n] = 0;
     }
+    if (f->with_variance) {
+        PUSH(f, variance, cap_variance);
+        f->variance[f->n] = 0;
+    }
+    if (f->n_blocks) {
+        f->blocks =
+            arena_push(f->arena, f->blocks, f->n, &f->cap_blocks, f->n_blocks * sizeof *f->blocks);
+        memset(f->blocks + (size_t)f->n * f->n_blocks, 0, f->n_blocks * sizeof *f->blocks);
+    }
     f->parent[f->n] = parent;
     f->location[f->n] = location;
     f->self[f->n] = 0;
@@ -25,7 +34,6 @@ void fold_init(struct fold *f, struct arena *arena, struct db *names, bool is_me
     *f = (struct fold){.arena = arena, .names = names, .is_mean = is_mean};
     model_build(&f->b, arena);
     hash_init(&f->mapping_index, arena, 16);
-    new_node(f, 0, MODEL_NONE);
 }
 
 // Ids of the result for those of a part, plus one.
@@ -173,6 +181,8 @@ static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, u
     if (f->first_done && !f->indexed)
         build_index(f);
     f->first_done = true;
+    if (!f->n)
+        new_node(f, 0, MODEL_NONE);
     t.strings = arena_array(a, s->n.strings, sizeof *t.strings);
     t.functions = arena_array(a, s->n.functions, sizeof *t.functions);
     t.mappings = arena_array(a, s->n.mappings, sizeof *t.mappings);
@@ -190,7 +200,8 @@ static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, u
     }
 }
 
-void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, uint32_t n_nodes)
+void fold_add(struct fold *f, const struct symbols *s, const int64_t *values,
+              const double *variance, const float *blocks, uint32_t n_nodes)
 {
     uint32_t *to = arena_array(f->arena, n_nodes, sizeof *to);
     for (uint32_t i = 0; i < n_nodes; i++)
@@ -198,8 +209,13 @@ void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, ui
     place_nodes(f, s, to, n_nodes);
     for (uint32_t i = 0; i < n_nodes; i++) {
         arena_spend(f->arena, 1);
-        if (values[i])
-            f->self[to[i]] = pack_add(f->self[to[i]], values[i]);
+        if (!values[i])
+            continue;
+        f->self[to[i]] = pack_add(f->self[to[i]], values[i]);
+        if (f->with_variance)
+            f->variance[to[i]] += variance[i];
+        for (uint32_t b = 0; b < f->n_blocks; b++)
+            f->blocks[(size_t)to[i] * f->n_blocks + b] += blocks[(size_t)i * f->n_blocks + b];
     }
 }
 
@@ -219,6 +235,8 @@ void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *sh
 
 void fold_end(struct fold *f)
 {
+    if (!f->n)
+        new_node(f, 0, MODEL_NONE);
     if (!f->is_mean)
         return;
     uint32_t *to = arena_array(f->arena, f->n, sizeof *to), n = 1;

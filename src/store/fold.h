@@ -12,6 +12,12 @@ struct fold {
     __int128 *shares; // of means, until fold_end makes self of them
     uint32_t n;
     bool is_mean;
+    // Beside self, where somebody asked: n_blocks of blocks for each node.
+    double *variance;
+    float *blocks;
+    uint32_t n_blocks;
+    bool with_variance;
+    size_t cap_variance, cap_blocks;
     size_t cap_parent, cap_location, cap_self, cap_shares, cap_mappings;
     struct hash_table index; // (parent, location); only from the second part on
     struct hash_table mapping_index;
@@ -20,10 +26,12 @@ struct fold {
     struct db *names;        // handle NULL: none
 };
 
-// Everything is in arena, and all functions may jump out of it.
+// Everything is in arena, and all functions may jump out of it. with_variance and n_blocks are the
+// caller's to set afterwards, before anything is added.
 void fold_init(struct fold *f, struct arena *arena, struct db *names, bool is_mean);
-// Adds the values of s's nodes.
-void fold_add(struct fold *f, const struct symbols *s, const int64_t *values, uint32_t n_nodes);
+// Adds the values of s's nodes; variance and blocks only where the fold has them.
+void fold_add(struct fold *f, const struct symbols *s, const int64_t *values,
+              const double *variance, const float *blocks, uint32_t n_nodes);
 // The same for means: shares as in exact.h.
 void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *shares,
                      uint32_t n_nodes);

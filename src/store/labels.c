@@ -1,5 +1,9 @@
 #include "store/labels.h"
 
+#include <math.h>
+
+#include "model/builder.h"
+
 bool store_trace_parse(struct str text, struct store_trace *trace)
 {
     size_t low = text.n > 16 ? text.n - 16 : 0;
@@ -70,11 +74,68 @@ void kind_of_profile(const struct model_profile *p, struct kind *kind)
                           .period_unit = model_str(p, p->period_type.unit),
                           .default_type = model_str(p, p->default_type),
                           .period = p->period,
-                          .k = p->n_types};
+                          .k = kind_columns(p)};
     for (uint32_t i = 0; i < p->n_types; i++) {
         kind->types[i].type = model_str(p, p->types[i].type);
         kind->types[i].unit = model_str(p, p->types[i].unit);
     }
+    kind->is_weighed = kind->k > p->n_types;
+    if (kind->is_weighed) {
+        kind->types[p->n_types].type = STR(KIND_SQUARES_TYPE);
+        kind->types[p->n_types].unit = STR(KIND_SQUARES_UNIT);
+    }
+}
+
+uint32_t kind_columns(const struct model_profile *p)
+{
+    return p->n_types + (p->is_weighed && p->n_types < KIND_MAX_TYPES);
+}
+
+int64_t kind_value(const struct model_profile *p, size_t sample, uint32_t column)
+{
+    if (column < p->n_types)
+        return model_values(p, sample)[column];
+    return (int64_t)llround(fmin(model_squares(p, sample), 0x1p62));
+}
+
+static uint32_t column_beside(const struct model_events *ev, uint32_t column)
+{
+    return column == ev->count ? ev->rate > 0 ? ev->bytes : MODEL_NONE : ev->count;
+}
+
+struct kind_events kind_events(const struct kind *kind, uint32_t column, struct arena *arena)
+{
+    struct model_builder b;
+    struct kind_events ev = {.unit = 1};
+    model_build(&b, arena);
+    for (uint32_t i = 0; i < kind_types(kind); i++)
+        model_build_type(&b, kind->types[i].type, kind->types[i].unit);
+    b.p->period_type = (struct model_value_type){model_build_string(&b, kind->period_type),
+                                                 model_build_string(&b, kind->period_unit)};
+    b.p->period = kind->period;
+    ev.events = model_events(b.p, column);
+    if (kind->is_weighed && (ev.events.period > 0 || ev.events.is_count)) {
+        ev.is_weighed = ev.has_other = true;
+        ev.other = kind->k - 1;
+        if (ev.events.period > 0)
+            ev.unit = ev.events.period;
+        return ev;
+    }
+    if (ev.events.rate > 0 && column != ev.events.count && column != ev.events.bytes)
+        ev.events.rate = 0;
+    ev.other = column_beside(&ev.events, column);
+    ev.has_other = ev.other != MODEL_NONE;
+    ev.is_bytes = ev.has_other && ev.other == ev.events.bytes;
+    return ev;
+}
+
+double kind_variance(const struct kind_events *ev, double value, double other)
+{
+    if (ev->is_weighed)
+        return ev->unit * ev->unit * other;
+    double count = ev->has_other && !ev->is_bytes ? other : value;
+    double bytes = ev->is_bytes ? other : value;
+    return value != 0 ? model_count_variance(&ev->events, value, count, bytes) : 0;
 }
 
 void kind_pack(struct pack *to, const struct kind *kind)
@@ -105,6 +166,9 @@ bool kind_unpack(struct str bytes, struct kind *kind)
         kind->types[i].type = unpack_str(&b);
         kind->types[i].unit = unpack_str(&b);
     }
+    kind->is_weighed = kind->k > 1 &&
+                       str_eq(kind->types[kind->k - 1].type, STR(KIND_SQUARES_TYPE)) &&
+                       str_eq(kind->types[kind->k - 1].unit, STR(KIND_SQUARES_UNIT));
     return !b.bad;
 }
 
@@ -126,7 +190,7 @@ int type_id_column(const struct type_id *id, const struct kind *kind)
 {
     if (!str_eq(id->period_type, kind->period_type) || !str_eq(id->period_unit, kind->period_unit))
         return -1;
-    for (uint32_t i = 0; i < kind->k; i++)
+    for (uint32_t i = 0; i < kind_types(kind); i++)
         if (str_eq(id->type, kind->types[i].type) && str_eq(id->unit, kind->types[i].unit))
             return (int)i;
     return -1;

@@ -1,6 +1,7 @@
 // Label sets as bytes and as the outside sees them, and profile type ids.
 #pragma once
 
+#include "model/events.h"
 #include "store/pack.h"
 #include "store/store.h"
 
@@ -18,15 +19,46 @@ bool labels_unpack(struct str bytes, struct arena *arena, struct store_label **l
 struct kind {
     struct str period_type, period_unit, default_type;
     int64_t period;
-    uint32_t k;
+    uint32_t k; // columns
+    // The last column is the sum of the squared weights of events (struct model_profile, squares).
+    // It is kept like any other, so that it is added up like any other, but is no type of a profile
+    // to anybody outside the store.
+    bool is_weighed;
     struct {
         struct str type, unit;
     } types[62];
 };
 enum { KIND_MAX_TYPES = 62 };
 
+// The type of the column of squared weights. No profile may have it.
+#define KIND_SQUARES_TYPE "__squared_weights__"
+#define KIND_SQUARES_UNIT "periods"
+
 // Of a profile with KIND_MAX_TYPES at the most.
 void kind_of_profile(const struct model_profile *p, struct kind *kind);
+// The columns of a profile, and a value in one of them.
+uint32_t kind_columns(const struct model_profile *p);
+int64_t kind_value(const struct model_profile *p, size_t sample, uint32_t column);
+
+static inline uint32_t kind_types(const struct kind *kind)
+{
+    return kind->k - kind->is_weighed;
+}
+
+// How the variance of a type's values follows from another column.
+struct kind_events {
+    bool has_other;
+    uint32_t other;  // the other column
+    bool is_weighed; // it has squared weights
+    double unit;     // is_weighed: a value per period
+    bool is_bytes;   // the other column has bytes, else counts
+    struct model_events events;
+};
+// Of values of a column. What it needs is in arena, and not needed afterwards.
+struct kind_events kind_events(const struct kind *kind, uint32_t column, struct arena *arena);
+// value and other are sums over any number of samples.
+double kind_variance(const struct kind_events *ev, double value, double other);
+
 void kind_pack(struct pack *to, const struct kind *kind);
 bool kind_unpack(struct str bytes, struct kind *kind);
 

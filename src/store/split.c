@@ -86,6 +86,8 @@ static void split(const struct model_profile *p, const struct store_label *base,
         to->stacks = arena_raw(arena, n_samples, sizeof *to->stacks);
         to->stack_len = arena_raw(arena, n_samples, sizeof *to->stack_len);
         to->label_set = arena_raw(arena, n_samples, sizeof *to->label_set);
+        if (p->squares)
+            to->squares = arena_raw(arena, n_samples, sizeof *to->squares);
         to->n_samples = n_samples;
         (*parts)[part].profile = to;
         count[part + 1] = at;
@@ -98,6 +100,8 @@ static void split(const struct model_profile *p, const struct store_label *base,
         to->stacks[at] = p->stacks[i];
         to->stack_len[at] = p->stack_len[i];
         to->label_set[at] = p->label_set[i];
+        if (p->squares)
+            to->squares[at] = p->squares[i];
     }
 }
 

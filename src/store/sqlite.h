@@ -253,8 +253,10 @@ struct found {
     struct store_series series;
     struct str type, unit, period_type, period_unit;
     int64_t period;
-    uint64_t n;  // profiles in the range, where somebody counted
-    size_t line; // of whoever makes lines of them
+    struct kind_events events; // with_variance only
+    uint32_t group;            // of a select with blocks
+    uint64_t n;                // profiles in the range, where somebody counted
+    size_t line;               // of whoever makes lines of them
 };
 // Sorted by service, then id. May jump out of arena.
 int reader_find(struct reader *reader, const struct store_select *select, struct arena *arena,

@@ -188,8 +188,9 @@ static struct model_profile *build_profile(struct each *x, const struct kind *ki
     uint32_t *sets = v->spans ? arena_array(x->profiles, v->n, sizeof *sets) : NULL;
     for (uint32_t i = 0; v->spans && i < v->n; i++)
         sets[i] = request_set(x, v->spans[i], v->traces ? v->traces[i] : (struct store_trace){0});
-    struct model_value_type *types = arena_array(x->profiles, kind->k, sizeof *types);
-    for (uint32_t c = 0; c < kind->k; c++)
+    uint32_t k = kind_types(kind);
+    struct model_value_type *types = arena_array(x->profiles, k, sizeof *types);
+    for (uint32_t c = 0; c < k; c++)
         types[c] = (struct model_value_type){model_build_string(&x->b, kind->types[c].type),
                                              model_build_string(&x->b, kind->types[c].unit)};
     struct model_value_type period_type = {model_build_string(&x->b, kind->period_type),
@@ -197,7 +198,10 @@ static struct model_profile *build_profile(struct each *x, const struct kind *ki
     uint32_t default_type = model_build_string(&x->b, kind->default_type);
     *p = *x->b.p;
     p->types = types;
-    p->n_types = kind->k;
+    p->n_types = k;
+    p->is_weighed = kind->is_weighed;
+    if (p->is_weighed)
+        p->squares = arena_array(x->profiles, v->n, sizeof *p->squares);
     p->period_type = period_type;
     p->period = kind->period;
     p->default_type = default_type;
@@ -205,11 +209,13 @@ static struct model_profile *build_profile(struct each *x, const struct kind *ki
     p->label_set = sets;
     p->stacks = arena_array(x->profiles, v->n, sizeof *p->stacks);
     p->stack_len = arena_array(x->profiles, v->n, sizeof *p->stack_len);
-    p->values = arena_array(x->profiles, (size_t)v->n * kind->k, sizeof *p->values);
+    p->values = arena_array(x->profiles, (size_t)v->n * k, sizeof *p->values);
     for (uint32_t i = 0; i < v->n; i++) {
         build_stack(x, v->nodes[i], &p->stacks[i], &p->stack_len[i]);
-        for (uint32_t c = 0; c < kind->k; c++)
-            p->values[(size_t)i * kind->k + c] = v->values[(size_t)c * v->n + i];
+        for (uint32_t c = 0; c < k; c++)
+            p->values[(size_t)i * k + c] = v->values[(size_t)c * v->n + i];
+        if (p->is_weighed)
+            p->squares[i] = (double)v->values[(size_t)k * v->n + i];
     }
     return p;
 }

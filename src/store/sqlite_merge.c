@@ -30,10 +30,23 @@ struct merging {
     __int128 *shares; // of a gauge's means
     __int128 *wide;   // of a gauge: sums of a segment's profiles, over its dictionary
     size_t cap_wide;
+    // With with_variance, by node: squared weights in units of values; where those are not known,
+    // values and what is beside them.
+    double *weighed, *plain, *beside, *variance;
+    size_t cap_weighed, cap_plain, cap_beside, cap_variance;
+    const struct kind_events *events; // of the part that is being read; NULL: nobody asked
+    struct kind_events plain_events;
+    bool is_counted;
+    const struct store_blocks *blocks; // NULL: none
+    float *block_sums;
+    size_t cap_block_sums;
+    uint32_t n_blocks;
     // Of one block: whose profile each row is, as a place in found; MATRIX_NOBODY: it does not
     // count.
     uint32_t *owner;
-    size_t n_rows, cap_owner;
+    uint32_t *cell;    // with blocks: the window and group of a row
+    uint32_t one_cell; // of all rows of a matrix that are not told apart
+    size_t n_rows, cap_owner, cap_cell;
     struct block_body body;
 };
 
@@ -52,12 +65,35 @@ static bool whole_bucket(const struct store_select *s, int64_t time)
     return start >= s->start && start + FIVE_MINUTES_NANOS - 1 <= s->end;
 }
 
+static uint32_t window_of(const struct store_blocks *b, int64_t time)
+{
+    int64_t window = time > b->origin ? (time - b->origin) / b->step : 0;
+    return window < b->n_windows ? (uint32_t)window : b->n_windows - 1;
+}
+
+static uint32_t cell_of(const struct store_blocks *b, int64_t time, uint32_t group)
+{
+    return window_of(b, time) * (b->n_groups ? b->n_groups : 1) + group;
+}
+
+// Whether a roll-up from start on is of one window.
+static bool is_one_window(const struct merging *m, int64_t start, int64_t length)
+{
+    return !m->blocks || window_of(m->blocks, start) == window_of(m->blocks, start + length - 1);
+}
+
+static bool takes_bucket(const struct merging *m, int64_t time)
+{
+    return whole_bucket(m->select, time) &&
+           is_one_window(m, time - time % FIVE_MINUTES_NANOS, FIVE_MINUTES_NANOS);
+}
+
 static bool is_kept(const struct merging *m, enum keep keep, int64_t time)
 {
     const struct store_select *s = m->select;
     if (keep == KEEP_WHOLE_BUCKETS)
-        return whole_bucket(s, time);
-    return time >= s->start && time <= s->end && !(keep == KEEP_REST && whole_bucket(s, time));
+        return takes_bucket(m, time);
+    return time >= s->start && time <= s->end && !(keep == KEEP_REST && takes_bucket(m, time));
 }
 
 // Whether the sample at i is of one of the spans, or traces, that are asked for.
@@ -104,15 +140,55 @@ static void begin_sums(struct merging *m, const struct segment *s)
         m->r.sum[i] = 0;
 }
 
-static void end_sums(struct merging *m, const struct segment *s, const struct found *f)
+// What is known of the events of a part that is read next.
+static void begin_events(struct merging *m, const struct found *f)
+{
+    m->events = m->weighed ? &f->events : NULL;
+    if (!m->events || m->events->is_weighed)
+        return;
+    m->plain_events = *m->events;
+}
+
+static void add_value(struct merging *m, uint32_t node, uint32_t cell, int64_t value)
+{
+    m->sums[node] = pack_add(m->sums[node], value);
+    if (m->events && !m->events->is_weighed)
+        m->plain[node] += (double)value;
+    if (!m->blocks)
+        return;
+    float *blocks = m->block_sums + (size_t)node * m->n_blocks;
+    uint32_t groups = m->blocks->n_groups;
+    blocks[groups ? cell / groups : cell] += (float)value;
+    if (groups)
+        blocks[m->blocks->n_windows + cell % groups] += (float)value;
+}
+
+// Of the column beside the type's own.
+static void add_beside(struct merging *m, uint32_t node, double sum)
+{
+    if (m->events->is_weighed)
+        m->weighed[node] += kind_variance(m->events, 0, sum);
+    else
+        m->beside[node] += sum;
+}
+
+static void end_sums(struct merging *m, const struct segment *s, const struct found *f,
+                     uint32_t cell, bool is_beside)
 {
     const uint32_t *nodes = m->r.dictionary;
+    const int64_t *sum = m->r.sum;
     if (m->gauge)
         for (uint32_t i = 0; i < s->n_dictionary; i++)
             m->shares[nodes[i]] += exact_share(m->wide[i], f->n);
+    else if (is_beside)
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
+            add_beside(m, nodes[i], (double)sum[i]);
+    else if (m->events || m->blocks)
+        for (uint32_t i = 0; i < s->n_dictionary; i++)
+            add_value(m, nodes[i], cell, sum[i]);
     else
         for (uint32_t i = 0; i < s->n_dictionary; i++)
-            m->sums[nodes[i]] = pack_add(m->sums[nodes[i]], m->r.sum[i]);
+            m->sums[nodes[i]] = pack_add(m->sums[nodes[i]], sum[i]);
 }
 
 // Fills owner, and counts what is kept.
@@ -125,8 +201,14 @@ static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *
         arena_spend(m->arena, 1 + p->n / ENTRIES_PER_STEP);
         m->owner =
             block_scratch(&m->r, m->owner, m->n_rows + p->n, &m->cap_owner, sizeof *m->owner);
+        if (m->blocks)
+            m->cell =
+                block_scratch(&m->r, m->cell, m->n_rows + p->n, &m->cap_cell, sizeof *m->cell);
         for (size_t i = 0; i < p->n; i++) {
             bool kept = f && f->k == p->k && is_kept(m, keep, p->times[i]);
+            if (m->blocks)
+                m->cell[m->n_rows] =
+                    kept ? cell_of(m->blocks, p->times[i], f->group) : MATRIX_NOBODY;
             m->owner[m->n_rows++] = kept ? (uint32_t)(f - m->found) : MATRIX_NOBODY;
             if (!kept)
                 continue;
@@ -138,24 +220,40 @@ static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *
     return !p->bad;
 }
 
-static bool merge_segment(struct merging *m, const uint32_t *owner, size_t n, struct str bytes)
+static bool merge_column(struct merging *m, const struct found *f, const uint32_t *owner,
+                         const uint32_t *cell, size_t n, struct str bytes, bool is_beside)
 {
-    const struct found *f = NULL;
     struct segment s;
-    for (size_t i = 0; i < n && !f; i++)
-        f = owner[i] == MATRIX_NOBODY ? NULL : &m->found[owner[i]];
+    uint32_t now = MATRIX_NOBODY;
     segment_open(&s, &m->r, bytes, f->k, m->n_nodes);
     if (s.bad)
         return false;
     begin_sums(m, &s);
     for (size_t i = 0; i < n; i++) {
-        if (!segment_next(&s, f->column))
+        if (!segment_next(&s, is_beside ? f->events.other : f->column))
             return false;
-        if (owner[i] != MATRIX_NOBODY)
-            add_item(m, &s);
+        if (owner[i] == MATRIX_NOBODY)
+            continue;
+        if (cell && cell[i] != now && now != MATRIX_NOBODY) {
+            end_sums(m, &s, f, now, is_beside);
+            begin_sums(m, &s);
+        }
+        now = cell ? cell[i] : 0;
+        add_item(m, &s);
     }
-    end_sums(m, &s, f);
+    end_sums(m, &s, f, now, is_beside);
     return true;
+}
+
+static bool merge_segment(struct merging *m, const uint32_t *owner, const uint32_t *cell, size_t n,
+                          struct str bytes)
+{
+    const struct found *f = NULL;
+    for (size_t i = 0; i < n && !f; i++)
+        f = owner[i] == MATRIX_NOBODY ? NULL : &m->found[owner[i]];
+    begin_events(m, f);
+    return merge_column(m, f, owner, cell, n, bytes, false) &&
+           (!m->events || !m->events->has_other || merge_column(m, f, owner, cell, n, bytes, true));
 }
 
 static void give_sum(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
@@ -165,7 +263,35 @@ static void give_sum(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
     if (m->gauge)
         m->shares[node] += exact_share(sum, m->found[owner].n);
     else
-        m->sums[node] = pack_add(m->sums[node], (int64_t)sum);
+        add_value(m, node, owner + m->one_cell, (int64_t)sum);
+}
+
+static void give_beside(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
+{
+    struct merging *m = ctx;
+    add_beside(m, m->r.dictionary[place], (double)sum);
+}
+
+// For whom the rows of a matrix are added up. NULL: all for one, which may be in its head.
+static const uint32_t *sum_owners(struct merging *m, size_t first, size_t n, size_t n_kept)
+{
+    uint32_t *owner = m->owner + first;
+    const uint32_t *cell = m->blocks ? m->cell + first : NULL;
+    size_t same = 0;
+    m->one_cell = 0;
+    if (m->gauge)
+        return owner;
+    while (m->blocks && same < n && cell[same] == cell[0])
+        same++;
+    if (m->blocks && (same < n || n_kept < n))
+        return cell;
+    if (m->blocks)
+        m->one_cell = cell[0];
+    if (n_kept == n)
+        return NULL;
+    for (size_t i = 0; i < n; i++)
+        owner[i] = owner[i] == MATRIX_NOBODY ? MATRIX_NOBODY : 0;
+    return owner;
 }
 
 static int part_bytes(struct merging *m, const struct parts *p, int64_t hour, struct str *bytes,
@@ -184,7 +310,6 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
     size_t n_kept = 0;
     const uint32_t *owner = m->owner + first;
     struct matrix matrix;
-    bool one_sum = !m->gauge; // of all who count
     arena_check(m->arena);
     for (size_t i = 0; i < p->n_rows; i++)
         n_kept += owner[i] != MATRIX_NOBODY;
@@ -200,24 +325,28 @@ static int merge_part(struct merging *m, const struct parts *p, size_t first, in
         matrix_open(&matrix, &m->r, p->head, p->n_rows, m->n_nodes);
         if (matrix.bad || matrix.k != f->k)
             return reader_damaged(m->reader, &m->r, "the head of a matrix", hour, e);
-        if (one_sum && n_kept == p->n_rows && matrix_has_sums(&matrix, f->column))
-            return matrix_sums(&matrix, f->column, NULL, give_sum, m)
-                       ? 0
-                       : reader_damaged(m->reader, &m->r, "a sum", hour, e);
-        code = part_bytes(m, p, hour, &bytes, e);
-        if (code)
-            return code;
-        if (one_sum)
-            for (size_t i = 0; i < p->n_rows; i++)
-                m->owner[first + i] = owner[i] == MATRIX_NOBODY ? MATRIX_NOBODY : 0;
-        if (!matrix_body(&matrix, bytes) ||
-            !matrix_sums(&matrix, f->column, one_sum && n_kept == p->n_rows ? NULL : owner,
-                         give_sum, m))
-            return reader_damaged(m->reader, &m->r, "a matrix", hour, e);
-        return 0;
+        begin_events(m, f);
+        bool has_beside = m->events && m->events->has_other;
+        const uint32_t *owners = sum_owners(m, first, p->n_rows, n_kept);
+        // What is beside is not split.
+        const uint32_t *beside_owners = n_kept == p->n_rows ? NULL : owners;
+        if (owners || !matrix_has_sums(&matrix, f->column) ||
+            (has_beside && (beside_owners || !matrix_has_sums(&matrix, f->events.other)))) {
+            code = part_bytes(m, p, hour, &bytes, e);
+            if (code)
+                return code;
+            if (!matrix_body(&matrix, bytes))
+                return reader_damaged(m->reader, &m->r, "a matrix", hour, e);
+        }
+        return matrix_sums(&matrix, f->column, owners, give_sum, m) &&
+                       (!has_beside ||
+                        matrix_sums(&matrix, f->events.other, beside_owners, give_beside, m))
+                   ? 0
+                   : reader_damaged(m->reader, &m->r, "a matrix", hour, e);
     }
     code = part_bytes(m, p, hour, &bytes, e);
-    if (!code && !merge_segment(m, owner, (size_t)p->n_rows, bytes))
+    if (!code &&
+        !merge_segment(m, owner, m->blocks ? m->cell + first : NULL, (size_t)p->n_rows, bytes))
         code = reader_damaged(m->reader, &m->r, "a segment", hour, e);
     return code;
 }
@@ -258,11 +387,14 @@ static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct e
     bool whole = hour * HOUR_NANOS >= s->start && (hour + 1) * HOUR_NANOS - 1 <= s->end;
     if (s->n_spans || s->n_traces) // Roll-ups know nothing of them.
         has_hour = has_five = false;
-    if (whole && has_hour)
+    if (whole && has_hour && is_one_window(m, hour * HOUR_NANOS, HOUR_NANOS))
         return merge_block(m, hour, LEVEL_HOUR, KEEP_IN_RANGE, e);
     if (!has_five)
         return merge_block(m, hour, LEVEL_RAW, KEEP_IN_RANGE, e);
     int code = merge_block(m, hour, LEVEL_FIVE_MINUTES, KEEP_WHOLE_BUCKETS, e);
+    for (int64_t t = hour * HOUR_NANOS; whole && t < (hour + 1) * HOUR_NANOS;
+         t += FIVE_MINUTES_NANOS)
+        whole = takes_bucket(m, t);
     return code || whole ? code : merge_block(m, hour, LEVEL_RAW, KEEP_REST, e);
 }
 
@@ -320,15 +452,12 @@ static int merge_fresh(struct merging *m, struct err *e)
             continue;
         struct str head = db_blob(q, 2);
         struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
-        struct segment s;
         uint64_t k = unpack_varint(&b);
+        uint32_t owner = (uint32_t)(f - m->found);
+        uint32_t cell = m->blocks ? cell_of(m->blocks, time, f->group) : 0;
         m->duration = pack_add(m->duration, unpack_signed(&b));
-        segment_open(&s, &m->r, db_blob(q, 3), f->k, m->n_nodes);
-        if (b.bad || k != f->k || s.bad || !segment_next(&s, f->column))
+        if (b.bad || k != f->k || !merge_segment(m, &owner, &cell, 1, db_blob(q, 3)))
             return reader_damaged(m->reader, &m->r, "a fresh profile", time / HOUR_NANOS, e);
-        begin_sums(m, &s);
-        add_item(m, &s);
-        end_sums(m, &s, f);
         m->n_profiles++;
     }
     sqlite3_reset(q);
@@ -402,6 +531,48 @@ static int count_service(struct merging *m, struct err *e)
     return code;
 }
 
+static void *zeroed(struct merging *m, void *items, size_t n, size_t *cap, size_t size)
+{
+    items = block_scratch(&m->r, items, n, cap, size);
+    memset(items, 0, n * size);
+    return items;
+}
+
+static void begin_service(struct merging *m)
+{
+    size_t n = m->n_nodes;
+    if (m->gauge) {
+        m->shares = arena_array(m->arena, n, sizeof *m->shares);
+        return;
+    }
+    m->sums = arena_array(m->arena, n, sizeof *m->sums);
+    if (m->select->with_variance) {
+        m->weighed = zeroed(m, m->weighed, n, &m->cap_weighed, sizeof *m->weighed);
+        m->plain = zeroed(m, m->plain, n, &m->cap_plain, sizeof *m->plain);
+        m->beside = zeroed(m, m->beside, n, &m->cap_beside, sizeof *m->beside);
+        m->variance = zeroed(m, m->variance, n, &m->cap_variance, sizeof *m->variance);
+    }
+    if (m->blocks)
+        m->block_sums =
+            zeroed(m, m->block_sums, n * m->n_blocks, &m->cap_block_sums, sizeof *m->block_sums);
+}
+
+static void end_service(struct merging *m, const struct symbols *s)
+{
+    if (m->gauge) {
+        fold_add_shares(&m->fold, s, m->shares, m->n_nodes);
+        return;
+    }
+    for (uint32_t i = 0; m->weighed && i < m->n_nodes; i++) {
+        m->variance[i] = m->weighed[i];
+        if (m->plain[i] == 0)
+            continue;
+        m->variance[i] += kind_variance(&m->plain_events, m->plain[i], m->beside[i]);
+        m->is_counted |= !(m->plain_events.events.rate > 0);
+    }
+    fold_add(&m->fold, s, m->sums, m->variance, m->block_sums, m->n_nodes);
+}
+
 static int merge_service(struct merging *m, struct err *e)
 {
     uint64_t n_profiles = m->n_profiles;
@@ -412,19 +583,14 @@ static int merge_service(struct merging *m, struct err *e)
         return code;
     const struct symbols *s = m->symbols->symbols;
     m->n_nodes = s->n.nodes;
-    if (m->gauge)
-        m->shares = arena_array(m->arena, m->n_nodes, sizeof *m->shares);
-    else
-        m->sums = arena_array(m->arena, m->n_nodes, sizeof *m->sums);
+    begin_service(m);
     for (size_t i = 0; m->gauge && i < m->n_found; i++)
         m->found[i].n = *count_of(m, &m->found[i].series);
     code = merge_blocks(m, e);
     if (!code)
         code = merge_fresh(m, e);
-    if (!code && m->gauge) {
-        fold_add_shares(&m->fold, s, m->shares, m->n_nodes);
-    } else if (!code) {
-        fold_add(&m->fold, s, m->sums, m->n_nodes);
+    if (!code) {
+        end_service(m, s);
     } else {
         m->n_profiles = n_profiles;
         m->duration = duration;
@@ -508,7 +674,12 @@ static int finish(struct merging *m, struct store_stacks **stacks, struct err *e
                                .self = m->fold.self,
                                .symbols = m->fold.b.p,
                                .n_profiles = m->n_profiles,
-                               .duration = m->duration};
+                               .duration = m->duration,
+                               .variance = m->fold.variance,
+                               .is_counted = m->is_counted,
+                               .blocks = m->fold.blocks,
+                               .n_blocks = m->fold.n_blocks,
+                               .n_windows = m->blocks ? m->blocks->n_windows : 0};
     *stacks = s;
     arena_try_end(m->arena);
     return 0;
@@ -522,6 +693,8 @@ static int begin_fold(struct merging *m, struct err *e)
         return STORE_BUSY;
     }
     fold_init(&m->fold, m->arena, &m->names, m->gauge);
+    m->fold.with_variance = m->select->with_variance && !m->gauge;
+    m->fold.n_blocks = m->n_blocks;
     hash_init(&m->counts, m->arena, 64);
     span_set_init(&m->wanted, m->select, m->arena);
     arena_try_end(m->arena);
@@ -562,6 +735,8 @@ int sqlite_merge(void *driver, const struct store_select *select, struct arena *
     int64_t *days;
     size_t n = 0;
     m.gauge = store_type_is_gauge(select->type);
+    m.blocks = m.gauge ? NULL : select->blocks;
+    m.n_blocks = m.blocks ? m.blocks->n_windows + m.blocks->n_groups : 0;
     int code = day_list(driver, select->tenant, select->start, select->end, arena, &days, &n, e);
     if (!code)
         code = block_reader_init(&m.r, arena, e);

@@ -507,6 +507,7 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
                 struct found **found, size_t *n, struct err *e)
 {
     struct str service = one_service(select);
+    struct str last_kind = {"", 0};
     struct type_id type;
     size_t cap = 0;
     int code = 0, rc;
@@ -543,7 +544,7 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
         }
         if (typed && !str_eq(labels_get(labels, n_labels, STR("__name__")), type.name))
             continue;
-        for (uint32_t c = 0; c < kind.k; c++) {
+        for (uint32_t c = 0; c < kind_types(&kind); c++) {
             if (typed && (int)c != type_id_column(&type, &kind))
                 continue;
             struct store_series series = labels_series(labels, n_labels, &kind, c, arena);
@@ -560,6 +561,14 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
                                               .period_type = kind.period_type,
                                               .period_unit = kind.period_unit,
                                               .period = kind.period};
+            struct found *f = &(*found)[*n - 1];
+            if (select->with_variance && *n > 1 && str_eq(body, last_kind))
+                f->events = f[-1].events;
+            else if (select->with_variance)
+                f->events = kind_events(&kind, c, arena);
+            last_kind = body;
+            if (select->blocks && select->blocks->n_groups)
+                f->group = select->blocks->group(select->blocks->ctx, &f->series);
         }
     }
     return rc == SQLITE_DONE ? 0 : db_error(&reader->db, rc, "read", e);

@@ -304,6 +304,9 @@ static int check_put(const struct store_put *put, struct err *e)
                 KIND_MAX_TYPES);
         return STORE_BAD_INPUT;
     }
+    for (uint32_t i = 0; i < put->profile->n_types; i++)
+        if (str_eq(model_str(put->profile, put->profile->types[i].type), STR(KIND_SQUARES_TYPE)))
+            return bad(e, STR(KIND_SQUARES_TYPE), "no profile can have this sample type");
     // The end of its day must be a time as well.
     if (put->time <= 0 || put->time > INT64_MAX - 2 * DAY_NANOS) {
         err_set(e, "a profile's time is %lld: nanoseconds since 1970 are expected",

@@ -135,6 +135,17 @@ struct store_filter {
     size_t n_call_site;
 };
 
+struct store_series;
+
+// A merge in parts, to see how much they differ: by time, and by series.
+struct store_blocks {
+    int64_t origin, step; // the window of a time is (time - origin) / step
+    uint32_t n_windows;   // every time of the select is in one
+    uint32_t n_groups;    // of series; 0: none
+    uint32_t (*group)(void *ctx, const struct store_series *series);
+    void *ctx;
+};
+
 struct store_select {
     struct str tenant;
     struct str type; // __profile_type__; empty: all
@@ -146,6 +157,9 @@ struct store_select {
     const struct store_trace *traces; // the same: of one of these traces; not both
     size_t n_traces;
     const struct store_filter *filter; // store_lines only: points tell what these stacks amount to
+    // store_merge only, and not for types whose values are a state: what to tell beside the sums.
+    bool with_variance;
+    const struct store_blocks *blocks; // NULL: none
 };
 
 // Up to 32 hexadecimal digits.
@@ -185,6 +199,13 @@ struct store_stacks {
     const struct model_profile *symbols;
     uint64_t n_profiles;
     int64_t duration; // of all profiles together
+    // What sampling adds to the variance of self; NULL: nobody asked. is_counted: the weights of
+    // some events are not known, and each count was taken for one.
+    const double *variance;
+    bool is_counted;
+    // What of self is in each window, then in each group: n_blocks for each node.
+    const float *blocks;
+    uint32_t n_blocks, n_windows;
 };
 
 // The sum of all profiles of the select; select->type must be given. Types whose values are a

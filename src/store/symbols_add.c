@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "store/labels.h"
 #include "store/symbols_stage.h"
 
 // strings to locations: of struct symbols_ids.
@@ -481,7 +482,7 @@ bool symbols_add(struct symbols *s, const struct model_profile *p, struct symbol
     for (size_t i = 0; i < n_rows; i++)
         n += i == 0 || rows[i].node != rows[i - 1].node ||
              compare_requests(&rows[i], &rows[i - 1], traces);
-    *v = (struct symbols_values){.n = n, .k = p->n_types};
+    *v = (struct symbols_values){.n = n, .k = kind_columns(p)};
     v->nodes = arena_raw(scratch, n, sizeof *v->nodes);
     v->values = arena_array(scratch, (size_t)n * v->k, sizeof *v->values);
     v->spans = any_span ? arena_raw(scratch, n, sizeof *v->spans) : NULL;
@@ -498,8 +499,12 @@ bool symbols_add(struct symbols *s, const struct model_profile *p, struct symbol
                 v->traces[to] = traces[rows[i].sample];
         }
         const int64_t *values = model_values(p, rows[i].sample);
-        for (uint32_t c = 0; c < v->k; c++)
+        for (uint32_t c = 0; c < p->n_types; c++)
             v->values[(size_t)c * n + to] = pack_add(v->values[(size_t)c * n + to], values[c]);
+        if (v->k > p->n_types) {
+            int64_t *squares = &v->values[(size_t)p->n_types * n + to];
+            *squares = pack_add(*squares, kind_value(p, rows[i].sample, p->n_types));
+        }
     }
     // Last: nothing of above has changed s.
     stage_append(s, &t.stage);

@@ -27,9 +27,9 @@ def install(folder):
 def both(build, env, name):
     """Everything that the embedded store passes, at the same time."""
     running = [(command, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-               for command in ([os.path.join(build, 'tests/unit/test_store')],
+               for command in ([os.path.join(build, 'tests/unit/test_store')], [os.path.join(build, 'tests/unit/test_weights')],
                                [os.path.join(os.path.dirname(here), 'server/run'), os.path.join(build, 'kiln')])]
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(len(running)) as pool:
         outputs = list(pool.map(lambda r: r[1].communicate()[0], running))
     for (command, process), output in zip(running, outputs):
         check(os.path.basename(command[0]) + name, process.returncode == 0, output[-1500:])

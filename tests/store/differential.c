@@ -209,6 +209,14 @@ static struct model_profile *make_profile(struct arena *arena, uint64_t seed, en
         }
         model_build_sample(&b, stack, depth, values);
     }
+    // Some profilers tell the weights of their events.
+    b.p->is_weighed = (kind == KIND_CPU || kind == KIND_CPU_UNEVEN) && seed % 2;
+    if (b.p->is_weighed && seed % 4 == 1) {
+        b.p->squares = arena_array(arena, n, sizeof *b.p->squares);
+        for (size_t i = 0; i < n; i++)
+            b.p->squares[i] =
+                (double)model_values(b.p, i)[0] * (double)(1 + profile_random(&random) % 5);
+    }
     return b.p;
 }
 
@@ -473,11 +481,18 @@ static void write_stacks(struct out *out, const struct store_stacks *s, struct a
             path[depth++] = s->location[at];
         while (depth--)
             write_frame(&line, s->symbols, path[depth]);
-        out_printf(&line, " %" PRId64 "\n", s->self[i]);
+        out_printf(&line, " %" PRId64, s->self[i]);
+        if (s->variance)
+            out_printf(&line, " %.6g", s->variance[i]);
+        for (uint32_t k = 0; k < s->n_blocks; k++)
+            out_printf(&line, "%c%.0f", k ? ',' : ' ',
+                       (double)s->blocks[(size_t)i * s->n_blocks + k]);
+        out_char(&line, '\n');
         lines[n++] = out_result(&line);
     }
     qsort(lines, n, sizeof *lines, text_order);
-    out_printf(out, "%" PRIu64 " profiles, %" PRId64 " ns\n", s->n_profiles, s->duration);
+    out_printf(out, "%" PRIu64 " profiles, %" PRId64 " ns%s\n", s->n_profiles, s->duration,
+               s->is_counted ? ", counts" : "");
     for (size_t i = 0; i < n; i++)
         out_str(out, lines[i]);
 }
@@ -590,6 +605,26 @@ static void random_range(struct store_select *select)
     }
 }
 
+static uint32_t group_of(void *ctx, const struct store_series *series)
+{
+    for (size_t i = 0; i < series->n_labels; i++)
+        if (str_eq(series->labels[i].name, STR("pod")))
+            return series->labels[i].value.n ? (uint32_t)(series->labels[i].value.p[0] % 3) : 0;
+    return 0;
+}
+
+// The sums of parts are exact for numbers of samples only.
+static void random_blocks(struct store_select *select, struct store_blocks *blocks)
+{
+    static const int64_t units[] = {HOUR, 300 * SECOND, 77 * SECOND, 1};
+    int64_t unit = units[pick(4)], length = select->end - select->start;
+    *blocks = (struct store_blocks){
+        .step = length / 8 / unit * unit + unit, .n_groups = chance(50) ? 3 : 0, .group = group_of};
+    blocks->origin = select->start - select->start % unit;
+    blocks->n_windows = (uint32_t)((select->end - blocks->origin) / blocks->step + 1);
+    select->blocks = blocks;
+}
+
 static void do_ask(void)
 {
     static const char *const types[] = {"process_cpu:cpu:nanoseconds:cpu:nanoseconds",
@@ -637,6 +672,11 @@ static void do_ask(void)
         select.filter = &filter;
         select.start -= select.start > 0 && chance(50);
     }
+    struct store_blocks blocks;
+    bool of_cpu = what == ASK_MERGE && str_starts(select.type, STR("process_cpu"));
+    select.with_variance = of_cpu && chance(60);
+    if (of_cpu && str_starts(select.type, STR("process_cpu:samples")) && chance(60))
+        random_blocks(&select, &blocks);
     static const int64_t steps[] = {SECOND, 15 * SECOND, 60 * SECOND, HOUR, DAY};
     int64_t step = steps[pick(5)];
     settle(FIRST);

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "model/blocks.h"
 #include "model/builder.h"
 #include "report/flame_internal.h"
 #include "arena_fixture.h"
@@ -641,6 +642,121 @@ static void text_on_boxes_can_be_read(void **state)
     }
 }
 
+// Sixty functions below one of three callers; function 7 has `factor` times its value, in windows
+// that are `uneven` for function 9. With windows, each value is spread over eight of them.
+static struct model_profile *sixty(double factor, double uneven, bool windows, bool right)
+{
+    struct model_builder b;
+    model_build(&b, arena);
+    model_build_type(&b, STR("samples"), STR("count"));
+    for (int w = 0; windows && w < 8; w++)
+        model_build_type(&b, str_from(arena_printf(arena, "%s%d", MODEL_WINDOWS, w)), STR("count"));
+    for (int i = 0; i < 60; i++) {
+        char name[3][32];
+        uint32_t frames[3];
+        int64_t values[9] = {0};
+        double load = right ? 1.5 : 1, n = (double)(400 + 37 * i) * load;
+        n *= i == 7 ? factor : 1;
+        snprintf(name[0], 32, "f%d", i);
+        snprintf(name[1], 32, "caller%d", i % 3);
+        snprintf(name[2], 32, "main");
+        for (int k = 0; k < 3; k++)
+            frames[k] = model_build_named_location(&b, str_from(name[k]));
+        for (int w = 0; w < 8; w++) {
+            // A fixed jitter of about the size of sampling noise.
+            double jitter = sqrt(n / 8) * sin(i * 12.9898 + w * 78.233 + right * 37.7) * 1.2;
+            double share = i == 9 ? (w < 4 ? 1 + uneven : 1 - uneven) : 1;
+            values[1 + w] = (int64_t)fmax(0, n / 8 * share + jitter);
+            values[0] += values[1 + w];
+        }
+        model_build_sample(&b, frames, 3, values);
+    }
+    return b.p;
+}
+
+static bool is_changed(const struct report_flame *f, const char *name)
+{
+    for (uint32_t i = 0; i < f->n_nodes; i++)
+        if (str_eq(f->frames[f->frame[i]].name, str_from(name))) {
+            bool gray = flame_colour(f, i) == FLAME_DIFF_STEPS / 2;
+            assert_int_equal(gray, !f->changed[i]);
+            if (f->frame_self && f->depth[i] == 3)
+                assert_int_equal(f->frame_self_changed[f->frame[i]], f->changed[i]);
+            return f->changed[i];
+        }
+    fail_msg("no node %s", name);
+    return false;
+}
+
+static uint32_t count_changed(const struct report_flame *f)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n_nodes; i++)
+        n += f->changed[i];
+    return n;
+}
+
+static void changes_within_noise_are_gray(void **state)
+{
+    struct report_flame_options o = {.base = sixty(1, 0, false, false), .functions = true};
+    struct report_flame *f = make(sixty(1, 0, false, true), o);
+    assert_int_equal(count_changed(f), 0);
+    f = make(sixty(1.6, 0, false, true), o);
+    assert_true(is_changed(f, "f7"));
+    assert_false(is_changed(f, "f8"));
+    assert_false(is_changed(f, "main"));
+    struct out out;
+    out_init_memory(&out, 1 << 20);
+    report_flame_json(f, &(struct report_flame_style){0}, &out);
+    struct str json = out_result(&out);
+    assert_true(str_find(json, STR("\"marks\":[\""), 0) != SIZE_MAX);
+    out_fini(&out);
+    // From the leaves, and below a path, the same is found.
+    o.reverse = true;
+    f = make(sixty(1.6, 0, false, true), o);
+    assert_true(is_changed(f, "f7"));
+    assert_false(is_changed(f, "f8"));
+    o = (struct report_flame_options){.base = o.base};
+    o.path = (const struct str[]){STR("main"), STR("caller1")};
+    o.n_path = 2;
+    f = make(sixty(1.6, 0, false, true), o);
+    assert_true(is_changed(f, "f7"));
+    assert_false(is_changed(f, "f10"));
+    // Without nodes of their own, functions are still told apart.
+    o = (struct report_flame_options){.base = o.base, .functions = true, .max_nodes = 3};
+    f = make(sixty(1.6, 0, false, true), o);
+    for (uint32_t i = 2; i < f->n_frames; i++)
+        assert_int_equal(f->frame_self_changed[i], str_eq(f->frames[i].name, STR("f7")));
+}
+
+// What differs between windows of one side is no change between the sides.
+static void windows_tell_what_varies(void **state)
+{
+    struct model_profile *left = sixty(1, 0.9, true, false), *right = sixty(1.6, 0.9, true, true);
+    for (int i = 0; i < 2; i++) { // 40 % more of what varies by 90 % between windows
+        struct model_profile *p = i ? right : left;
+        for (uint32_t c = 0; c < p->n_types; c++) {
+            int64_t *v = &p->values[9 * p->n_types + c];
+            *v = i ? *v * 140 / 100 : *v;
+        }
+    }
+    struct report_flame_options o = {.base = left, .functions = true};
+    struct report_flame *f = make(right, o);
+    assert_int_equal(f->n_types, 1);
+    assert_true(is_changed(f, "f7"));
+    assert_false(is_changed(f, "f9"));
+    // The same without windows.
+    for (int i = 0; i < 2; i++) {
+        struct model_profile *p = i ? right : left;
+        for (size_t s = 0; s < p->n_samples; s++)
+            p->values[s] = p->values[s * p->n_types];
+        p->n_types = 1;
+    }
+    f = make(right, o);
+    assert_true(is_changed(f, "f7"));
+    assert_true(is_changed(f, "f9"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -657,6 +773,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(names_what_has_no_name, make_arena, free_arena),
         cmocka_unit_test_setup_teardown(negative_values_are_told_not_drawn, make_arena, free_arena),
         cmocka_unit_test_setup_teardown(a_diff_has_left_and_right, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(changes_within_noise_are_gray, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(windows_tell_what_varies, make_arena, free_arena),
         cmocka_unit_test_setup_teardown(several_types_share_a_tree, make_arena, free_arena),
         cmocka_unit_test_setup_teardown(functions_are_counted_once_per_stack, make_arena,
                                         free_arena),

@@ -108,10 +108,41 @@ static void recursion_counts_once(void **state)
     arena_free(arena);
 }
 
+// Split in another way, one of two changes is within noise: so is who calls it.
+static void both_splits_must_agree(void **state)
+{
+    const struct stack stacks[] = {
+        {{"parse", "handle", "main"}, {1000, 2000}},
+        {{"sort", "main"}, {1000, 2000}},
+        {{"send", "main"}, {1000, 1010}},
+        {{"log", "main"}, {1000, 990}},
+        {{"idle", "main"}, {1000, 1020}},
+        {{"wait", "main"}, {1000, 1005}},
+        {{"read", "main"}, {1000, 1007}},
+    };
+    struct stack others[7];
+    for (size_t i = 0; i < 7; i++)
+        others[i] = stacks[6 - i]; // rows are told by their names
+    others[6].values[1] = 1000;
+    struct arena *arena = arena_new(1 << 24);
+    struct stats_functions f, other;
+    compare(&f, &(struct input){stacks, 7}, arena);
+    assert_int_equal(find(&f, "parse")->self.mark, STATS_CHANGED);
+    assert_int_equal(find(&f, "handle")->total.mark, STATS_CALLEE);
+    compare(&other, &(struct input){others, 7}, arena);
+    stats_functions_confirm(&f, &other);
+    assert_int_equal(find(&f, "sort")->self.mark, STATS_CHANGED);
+    assert_int_equal(find(&f, "parse")->self.mark, STATS_NOISE);
+    assert_true(find(&f, "parse")->self.q > STATS_LEVEL);
+    assert_int_equal(find(&f, "handle")->total.mark, STATS_NOISE);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(callers_are_not_blamed),
+        cmocka_unit_test(both_splits_must_agree),
         cmocka_unit_test(many_small_callees),
         cmocka_unit_test(recursion_counts_once),
     };

@@ -170,7 +170,12 @@ static struct store_stacks *stacks(const char *text)
         }
         self[node] += value;
     }
-    *s = (struct store_stacks){n, parent, location, self, b->p, 1, 0};
+    *s = (struct store_stacks){.n_nodes = n,
+                               .parent = parent,
+                               .location = location,
+                               .self = self,
+                               .symbols = b->p,
+                               .n_profiles = 1};
     return s;
 }
 

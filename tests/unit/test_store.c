@@ -116,7 +116,8 @@ static char *expected(struct fixture *f, enum profile_kind kind, uint64_t from, 
             self[up] += (int64_t)((double)model_values(p, i)[column] * scale);
         }
     }
-    s = (struct store_stacks){n, parent, location, self, b.p, 0, 0};
+    s = (struct store_stacks){
+        .n_nodes = n, .parent = parent, .location = location, .self = self, .symbols = b.p};
     return folded(f, &s);
 }
 

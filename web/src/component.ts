@@ -25,6 +25,8 @@ export interface FlameData {
   texts: string[];
   functions: string;
   noise: (Noise | null)[];
+  // Of nodes, functions' own values, functions' totals: bits as hexadecimal digits.
+  marks: [string, string, string] | null;
 }
 
 export interface Tree {
@@ -136,6 +138,7 @@ export const formatPercent = core.formatPercent as (share: number) => string;
 export const signed = core.signed as (value: number, text: string) => string;
 export const halfWidth = core.halfWidth as unknown as
   (values: [number, number], totals: [number, number], noise: Noise, normalize: boolean) => number;
+export const functionMarks = table.functionMarks as unknown as (data: FlameData, which: 1 | 2, count: number) => Uint8Array | null;
 export const markChanges = core.markChanges as unknown as (left: ArrayLike<number>, right: ArrayLike<number>, n: number, noise: Noise) => Uint8Array;
 export const flameGraph = graph.flameGraph as unknown as Make;
 export const copyText = graph.copyText as (text: string) => void;

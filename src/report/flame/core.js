@@ -47,7 +47,14 @@ export function decode(data) {
   }
   tree.isOther = (i) => tree.frame[i] === 1;
   tree.name = (i) => data.names[tree.frame[i]];
+  // Trees that are made of this one have other nodes: theirs are told from the noise.
+  if (data.marks) tree.marks = markBits(data.marks[0], n);
   return tree;
+}
+
+// Of n, four in a hexadecimal digit.
+export function markBits(digits, n) {
+  return Uint8Array.from({ length: n }, (_, i) => (parseInt(digits[i >> 2], 16) >> (i & 3)) & 1);
 }
 
 export function base64(text) {
@@ -153,7 +160,7 @@ export function measure(tree, type, normalize, byModule = false) {
   };
   const sizes = { type, unit: data.types[type][1], first, scale, w, x, left, right, change, normalize };
   const noise = right && data.noise && data.noise[type];
-  const marks = noise && markChanges(left, right, n, noise);
+  const marks = type === 0 && tree.marks ? tree.marks : noise && markChanges(left, right, n, noise);
   sizes.noise = (i) => (noise ? halfWidth([left[i], right[i]], [left[0], right[0]], noise, normalize) : 0);
   sizes.isNoise = (i) => Boolean(marks && !marks[i]);
   sizes.byModule = byModule;

@@ -1,6 +1,6 @@
 // Tables of any number of rows, of which only those in sight are in the document; and the table
 // of functions, which is also the form of the flame graph that a screen reader can read.
-import { base64, formatPercent, formatValue, reader, signed } from "./core.js";
+import { base64, formatPercent, formatValue, markBits, markChanges, reader, signed } from "./core.js";
 import { element } from "./graph.js";
 
 export const ROW_HEIGHT = 27;
@@ -248,6 +248,21 @@ export function functionValues(data) {
   return { self, total, count };
 }
 
+// Which functions changed beyond noise in the first type: their own values (1) or totals (2). null:
+// that did not come with the data.
+export function functionMarks(data, which, count) {
+  const digits = data.marks && data.marks[which];
+  return digits && digits.length * 4 >= count ? markBits(digits, count) : null;
+}
+
+// Whether the change of a function is within noise, by its number.
+function functionNoise(data, sizes, of, which, count) {
+  const c = sizes.first;
+  const noise = data.noise[sizes.type];
+  const marks = (sizes.type === 0 && functionMarks(data, which, count)) || (noise && markChanges(of[c], of[c + 1], count, noise));
+  return (f) => Boolean(marks && !marks[f]);
+}
+
 // The functions that came with a flame graph. state is that of the graph; pick(frame).
 export function functionTable(list, state, pick) {
   const { data } = state.tree;
@@ -259,7 +274,8 @@ export function functionTable(list, state, pick) {
       const c = sizes.first;
       return [name, ...(data.diff
         ? changeColumns(sizes.unit, (f) => total[c][f] * sizes.scale, (f) => total[c + 1][f],
-          (f) => self[c + 1][f] - self[c][f] * sizes.scale)
+          (f) => self[c + 1][f] - self[c][f] * sizes.scale,
+          functionNoise(data, sizes, total, 2, count), functionNoise(data, sizes, self, 1, count))
         : valueColumns(sizes.unit, sizes.left[0], (f) => self[c][f], (f) => total[c][f]))];
     },
     rows() {

@@ -1,7 +1,7 @@
 // A tree, as flame graph, table, call graph, callers and callees: what every page of the server ends in.
 import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { type Action, functionValues, graft, halfWidth, markChanges, matcher, type Tree } from "../component";
+import { type Action, functionMarks, functionValues, graft, halfWidth, markChanges, matcher, type Tree } from "../component";
 import { FRAME_FILTERS } from "../filters";
 import { CallGraph } from "../graph";
 import { graphOf, peekOf } from "../graphs";
@@ -26,9 +26,10 @@ function topOf(tree: Tree, all: boolean): Top {
     const [l, r] = [tree.total[0][0], tree.total[1][0]];
     const scale = data.normalize && l && r ? r / l : 1;
     const noise = data.noise[0];
-    const side = (of: Float64Array[]) => {
+    const side = (of: Float64Array[], which: 1 | 2) => {
       const [left, right] = of.slice(0, 2).map((values) => rows.map((f) => values[f]));
-      const marks = noise && markChanges(left, right, rows.length, noise);
+      const known = functionMarks(data, which, count);
+      const marks = known ? rows.map((f) => known[f]) : noise && markChanges(left, right, rows.length, noise);
       return rows.map((_, i): [number, number, number, number] => {
         const half = noise ? halfWidth([left[i], right[i]], [l, r], noise, Boolean(data.normalize)) : 0;
         const before = Math.round(left[i] * scale);
@@ -36,7 +37,7 @@ function topOf(tree: Tree, all: boolean): Top {
       });
     };
     const [type, unit] = data.types[0];
-    return { notes: [], names, type, unit, totals: [l, r], flat: side(self), cum: side(total) };
+    return { notes: [], names, type, unit, totals: [l, r], flat: side(self, 1), cum: side(total, 2) };
   }
   return {
     notes: [], names,
