@@ -39,24 +39,38 @@ static int load_parts(struct loading *l, const struct remote_range *range,
                                     range->selector);
 }
 
-// What was pushed as folded text has counts that the server multiplied with the sampling period: it
-// is what all values have in common.
-static void derive_period(struct loading *l)
+// The largest number that all values are multiples of.
+static int64_t common_divisor(const struct diff_sides *sides)
 {
-    const int64_t least = 100000, most = 1000000000; // 10,000 and one samples per second
-    struct model_profile **profiles = (struct model_profile **)l->sides->profiles;
-    size_t n = l->sides->n[0] + l->sides->n[1];
     int64_t common = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < profiles[i]->n_samples; k++)
-            for (int64_t a = model_values(profiles[i], k)[0]; a;) {
+    for (size_t i = 0; i < sides->n[0] + sides->n[1]; i++)
+        for (size_t k = 0; k < sides->profiles[i]->n_samples; k++)
+            for (int64_t a = model_values(sides->profiles[i], k)[0]; a;) {
                 int64_t rest = common % a;
                 common = a;
                 a = rest;
             }
+    return common;
+}
+
+// What was pushed as folded text has counts that the server multiplied with the sampling period: it
+// is what all values have in common. Parts are not exact enough to tell.
+static int derive_period(struct loading *l, const struct remote_range *const ranges[2],
+                         struct err *e)
+{
+    const int64_t least = 100000, most = 1000000000; // 10,000 and one samples per second
+    struct diff_sides whole = {0};
+    for (int side = 0; side < 2; side++) {
+        const char *name;
+        if (remote_profile(l->r, ranges[side], l->call->arena, &name, e) ||
+            (name && call_load_side(l->call, &name, 1, &whole, side, e)))
+            return -1;
+    }
+    struct model_profile **profiles = (struct model_profile **)l->sides->profiles;
+    int64_t common = common_divisor(&whole);
     struct str unit = model_str(profiles[0], profiles[0]->types[0].unit);
     bool is_period = str_eq(unit, STR("nanoseconds")) && common >= least && common <= most;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < l->sides->n[0] + l->sides->n[1]; i++) {
         profiles[i]->period = is_period ? common : 0;
         profiles[i]->period_type = profiles[i]->types[0];
         profiles[i]->is_weighed = false;
@@ -66,6 +80,7 @@ static void derive_period(struct loading *l)
                                "the server has no sample counts of this type; %g ms, of which all "
                                "values are multiples, are taken for a sample",
                                (double)common / 1e6));
+    return 0;
 }
 
 static int choose_type(const struct call *call, const struct remote *r, struct remote_range *range,
@@ -101,8 +116,8 @@ int check_load_server(struct call *call, struct diff_sides *sides, struct err *e
     struct loading l = {call, &r, sides, true};
     if (load_parts(&l, &before, &now, 0, e) || load_parts(&l, &now, &before, 1, e))
         return -1;
-    if (!l.is_counted)
-        derive_period(&l);
+    if (!l.is_counted && derive_period(&l, (const struct remote_range *const[2]){&before, &now}, e))
+        return -1;
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);
 }
