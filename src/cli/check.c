@@ -35,6 +35,8 @@ static void judge_total(struct check *c, struct check_item item, const struct st
                                        .change = s->after - s->before,
                                        .half_width = s->half_width};
     const struct diff_change *d = &item.change;
+    // The change may be closer to the budget than it seems.
+    const double closer = 0.75;
     double allowed = item.budget * d->before;
     size_t n = c->n_profiles[0] < c->n_profiles[1] ? c->n_profiles[0] : c->n_profiles[1];
     if (n < 2) {
@@ -43,7 +45,7 @@ static void judge_total(struct check *c, struct check_item item, const struct st
         item.verdict = CHECK_FAILED;
     } else if (d->change + d->half_width > allowed) {
         item.verdict = CHECK_UNDECIDED;
-        item.needed = stats_profiles_needed(s, c->n_profiles, fabs(allowed - d->change));
+        item.needed = stats_profiles_needed(s, c->n_profiles, closer * fabs(allowed - d->change));
         item.needed = item.needed > n ? item.needed : n + 1;
     }
     check_add(c, item);

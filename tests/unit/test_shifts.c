@@ -191,6 +191,7 @@ static void unrelated(void **state)
     // Both are there before and after, and nothing says that one has the other's work.
     FIND(&r, {{"faster", "main"}, {2000, 1400}}, {{"slower", "main"}, {2000, 2600}});
     assert_null(shift_to(&r, "slower"));
+    arena_free(r.arena);
     // New, and far more than what went away.
     FIND(&r, {{"foo", "main"}, {2000, 1500}}, {{"bar", "main"}, {0, 2600}});
     assert_null(shift_to(&r, "bar"));
