@@ -102,8 +102,7 @@ void api_function_series(struct call *c)
     size_t n, n_groups = call_parameters(c, "groupBy", &groups);
     // read_range has checked the range, and widened it.
     if (api_query(c, "query", &r) || read_filter(c, &filter) ||
-        read_range(c, &start, &end, &step) ||
-        api_select(c, r.type, r.selector, 1, 1, &select) ||
+        read_range(c, &start, &end, &step) || api_select(c, r.type, r.selector, 1, 1, &select) ||
         api_check_groups(c, n_groups))
         return;
     struct str text = call_parameter(c, "limit");
