@@ -36,7 +36,8 @@ static int read_filter(struct call *c, struct store_filter *filter)
 {
     struct str *frames;
     size_t n = call_parameters(c, "callSite", &frames);
-    *filter = (struct store_filter){call_parameter(c, "function"), frames, n};
+    *filter = (struct store_filter){
+        .function = call_parameter(c, "function"), .call_site = frames, .n_call_site = n};
     if (!filter->function.n == !n) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0,
                   n ? "function and callSite cannot be combined"
