@@ -162,7 +162,14 @@ int query_series(struct store *store, const struct store_select *select,
 {
     struct store_line *lines;
     size_t n_lines;
-    int code = store_lines(store, select, options->step, arena, &lines, &n_lines, answer, e);
+    struct store_select asked = *select;
+    struct store_filter filter;
+    if (select->filter && !options->n_group_by && !store_type_is_gauge(select->type)) {
+        filter = *select->filter;
+        filter.join_lines = true;
+        asked.filter = &filter;
+    }
+    int code = store_lines(store, &asked, options->step, arena, &lines, &n_lines, answer, e);
     if (code)
         return code;
     struct arena_trap trap;

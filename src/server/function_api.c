@@ -36,7 +36,8 @@ static int read_filter(struct call *c, struct store_filter *filter)
 {
     struct str *frames;
     size_t n = call_parameters(c, "callSite", &frames);
-    *filter = (struct store_filter){call_parameter(c, "function"), frames, n};
+    *filter = (struct store_filter){
+        .function = call_parameter(c, "function"), .call_site = frames, .n_call_site = n};
     if (!filter->function.n == !n) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0,
                   n ? "function and callSite cannot be combined"
@@ -102,8 +103,7 @@ void api_function_series(struct call *c)
     size_t n, n_groups = call_parameters(c, "groupBy", &groups);
     // read_range has checked the range, and widened it.
     if (api_query(c, "query", &r) || read_filter(c, &filter) ||
-        read_range(c, &start, &end, &step) ||
-        api_select(c, r.type, r.selector, 1, 1, &select) ||
+        read_range(c, &start, &end, &step) || api_select(c, r.type, r.selector, 1, 1, &select) ||
         api_check_groups(c, n_groups))
         return;
     struct str text = call_parameter(c, "limit");

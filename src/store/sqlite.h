@@ -298,7 +298,8 @@ struct picker {
     struct pick_owner {
         int64_t total;
         uint32_t cell; // MATRIX_NOBODY: none
-    } * owner;         // of each row of a level
+        uint32_t series;
+    } * owner; // of each row of a level
     size_t n_rows, n_owner, n_nobody, cap_rows, cap_owner;
     // Of a matrix: see matrix_runs.
     uint8_t *classes;

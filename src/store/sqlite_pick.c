@@ -22,6 +22,7 @@ struct picked_series {
 struct pick_row {
     int64_t total;
     uint32_t cell; // or MATRIX_NOBODY
+    uint32_t series;
     uint8_t five;
 };
 
@@ -33,6 +34,8 @@ enum { OTHERS, THROUGH, ENDS, N_CLASSES };
 // The cell of a profile; MATRIX_NOBODY: it is outside of the range.
 static uint32_t cell_of(struct picker *p, struct found *f, int64_t time)
 {
+    if (p->select->filter->join_lines)
+        f = p->found;
     if (time < p->select->start || time > p->select->end)
         return MATRIX_NOBODY;
     struct picked_series *s = &p->series[f - p->found];
@@ -78,11 +81,13 @@ static int place_profiles(struct picker *p, int64_t hour, bool *any, struct err 
         for (size_t i = 0; i < points.n; i++) {
             int64_t time = points.times[i];
             struct pick_row *row = &p->rows[p->n_rows++];
-            *row = (struct pick_row){0, MATRIX_NOBODY,
-                                     (uint8_t)((uint64_t)time / FIVE_MINUTES_NANOS % FIVES)};
+            *row =
+                (struct pick_row){.cell = MATRIX_NOBODY,
+                                  .five = (uint8_t)((uint64_t)time / FIVE_MINUTES_NANOS % FIVES)};
             if (!totals)
                 continue;
             row->total = totals[i];
+            row->series = (uint32_t)(f - p->found);
             row->cell = cell_of(p, f, time);
             struct picked_series *s = &p->series[f - p->found];
             fall(&s->hour, row->cell);
@@ -228,7 +233,7 @@ static int pick_part(struct picker *p, const struct parts *part, size_t first, i
     for (size_t i = 0; i < part->n_rows; i++) {
         uint32_t cell = p->owner[first + i].cell;
         p->n_nobody += cell == MATRIX_NOBODY;
-        f = cell == MATRIX_NOBODY ? f : p->cells[cell].found;
+        f = cell == MATRIX_NOBODY ? f : &p->found[p->owner[first + i].series];
     }
     if (!f || !part->is_segment)
         return f ? pick_matrix(p, part, f, first, hour, e) : 0;
@@ -256,9 +261,10 @@ static void own_rolled(struct picker *p, struct points *points, enum level level
                 at = &s->hour;
             else if (s && !(has_hour && s->hour.on == ON_ONE))
                 at = &s->fives[(uint64_t)points->times[i] / FIVE_MINUTES_NANOS % FIVES];
-            p->owner[p->n_owner++] = at && at->on == ON_ONE && totals
-                                         ? (struct pick_owner){totals[i], at->cell}
-                                         : (struct pick_owner){0, MATRIX_NOBODY};
+            p->owner[p->n_owner++] =
+                at && at->on == ON_ONE && totals
+                    ? (struct pick_owner){totals[i], at->cell, (uint32_t)(f - p->found)}
+                    : (struct pick_owner){0, MATRIX_NOBODY, 0};
         }
     }
 }
@@ -271,12 +277,12 @@ static void own_raw(struct picker *p, bool has_hour, bool has_five)
         const struct pick_row *row = &p->rows[p->n_owner];
         uint32_t cell = row->cell;
         if (cell != MATRIX_NOBODY) {
-            const struct picked_series *s = &p->series[p->cells[cell].found - p->found];
+            const struct picked_series *s = &p->series[row->series];
             if ((has_hour && s->hour.on == ON_ONE) ||
                 (has_five && s->fives[row->five].on == ON_ONE))
                 cell = MATRIX_NOBODY;
         }
-        p->owner[p->n_owner] = (struct pick_owner){row->total, cell};
+        p->owner[p->n_owner] = (struct pick_owner){row->total, cell, row->series};
     }
 }
 

@@ -133,6 +133,9 @@ struct store_filter {
     struct str function;         // of any frame; a stack counts once, however often it is there
     const struct str *call_site; // instead: the names of the first frames, from the root on
     size_t n_call_site;
+    // Lines may be joined, with the labels of any of them: who adds all of them up saves the store
+    // telling them apart. Not for gauges, whose means are those of single series.
+    bool join_lines;
 };
 
 struct store_series;

@@ -334,6 +334,25 @@ static int remove_one(const char *path, const struct stat *st, int flag, struct 
     return remove(path);
 }
 
+static void function_stored(struct arena *arena, const void *input)
+{
+    struct store_options options = {.look_only = true, .memory = (size_t)1 << 30};
+    struct store_filter filter = {.function = STR("no such function")};
+    struct store_select select = {
+        .tenant = STR("anonymous"), .type = TYPE, .end = INT64_MAX, .filter = &filter};
+    struct store_answer answer;
+    struct store_line *lines;
+    struct err e;
+    size_t n;
+    struct store *store = store_open(input, &options, &e);
+    if (!store)
+        fail_msg("%s", e.message);
+    int code = store_lines(store, &select, 1000000000, arena, &lines, &n, &answer, &e);
+    store_close(store);
+    if (code && code != STORE_BUSY)
+        fail_msg("%s", e.message);
+}
+
 static void test_store(void **state)
 {
     char directory[] = "/tmp/kiln-cancel-XXXXXX";
@@ -354,6 +373,7 @@ static void test_store(void **state)
         fail_msg("%s", e.message);
     store_close(store);
     check("store: merge", merge_stored, directory);
+    check("store: function", function_stored, directory);
     nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

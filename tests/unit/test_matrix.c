@@ -89,6 +89,33 @@ static void packed(struct arena *a, const struct symbols_values *rows, uint32_t 
 }
 
 // The sums of each column, of all rows and by owners.
+// Nodes of two classes, by runs of rows and of all rows; every third is skipped.
+static void check_runs(struct matrix *m, uint32_t c, uint32_t n_rows,
+                       const struct symbols_values *rows)
+{
+    struct arena *a = arena_new(0);
+    uint8_t *classes = arena_array(a, m->n_nodes, sizeof *classes);
+    uint32_t *run = arena_array(a, n_rows, sizeof *run);
+    __int128 right[3][3] = {{0}}, by_run[3][3] = {{0}}, whole[3][1] = {{0}};
+    __int128 *const runs[] = {NULL, by_run[1], by_run[2]}, *const all[] = {NULL, whole[1],
+                                                                           whole[2]};
+    for (uint32_t r = 0; r < n_rows; r++)
+        run[r] = r / 7 % 3;
+    for (uint32_t i = 0; i < m->n_nodes; i++)
+        classes[i] = (uint8_t)((m->r->dictionary[i] * 7 + c) % 3);
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t i = 0; i < rows[r].n; i++)
+            right[(rows[r].nodes[i] * 7 + c) % 3][run[r]] +=
+                rows[r].values[(size_t)c * rows[r].n + i];
+    assert_true(matrix_runs(m, c, classes, run, 3, runs, 3));
+    assert_true(matrix_runs(m, c, classes, NULL, 1, all, 3));
+    for (int i = 1; i < 3; i++) {
+        assert_memory_equal(by_run[i], right[i], sizeof right[i]);
+        assert_true(whole[i][0] == right[i][0] + right[i][1] + right[i][2]);
+    }
+    arena_free(a);
+}
+
 static void check_sums(struct arena *a, struct matrix *m, const struct symbols_values *rows,
                        uint32_t n_rows, struct str body)
 {
@@ -114,6 +141,7 @@ static void check_sums(struct arena *a, struct matrix *m, const struct symbols_v
         assert_true(matrix_sums(m, c, NULL, give, &whole));
         assert_memory_equal(by_owner.of, right, NODES * 6 * sizeof *right);
         assert_memory_equal(whole.of, all, NODES * 6 * sizeof *all);
+        check_runs(m, c, n_rows, rows);
     }
 }
 
@@ -188,6 +216,55 @@ static void test_sums_without_the_body(void **state)
     arena_free(a);
 }
 
+// Past codes of every shift, long ones and escapes among them, to the code behind them.
+static void test_codes_are_skipped(void **state)
+{
+    struct arena *a = arena_new(0);
+    uint64_t *v = arena_array(a, 3000, sizeof *v);
+    state_of_random = 21;
+    for (unsigned k = 0; k <= 20; k++)
+        for (int try = 0; try < 40; try++) {
+            struct pack of[2] = {{.arena = a}, {.arena = a}};
+            struct bits b[2] = {{.to = &of[0]}, {.to = &of[1]}};
+            uint32_t n[2];
+            for (int s = 0; s < 2; s++) {
+                n[s] = (uint32_t)(profile_random(&state_of_random) % 1000);
+                uint64_t before = profile_random(&state_of_random) % 9;
+                bits_put(&b[s], profile_random(&state_of_random) & ((1u << before) - 1),
+                         (unsigned)before);
+                v[s] = before;
+                for (uint32_t i = 0; i < n[s]; i++) {
+                    uint64_t r = profile_random(&state_of_random);
+                    bits_put_code(&b[s],
+                                  r % 50 == 0   ? r >> (r >> 8 & 63)
+                                  : r % 10 == 1 ? ((r >> 8) % 24) << k
+                                                : (r >> 8) % (2u << k),
+                                  k);
+                }
+                bits_put_code(&b[s], 12345 + (uint64_t)s, 10);
+                bits_end(&b[s]);
+            }
+            struct unbits from[2];
+            for (int s = 0; s < 2; s++) {
+                from[s] = unbits_of((struct str){(const char *)of[s].p, of[s].n});
+                unbits_fill(&from[s]);
+                unbits_take(&from[s], (unsigned)v[s]);
+            }
+            unbits_skip((struct unbits_skip){&from[0], n[0], k},
+                        (struct unbits_skip){&from[1], n[1], k});
+            for (int s = 0; s < 2; s++) {
+                assert_int_equal(unbits_code(&from[s], 10), 12345 + s);
+                assert_false(unbits_over(&from[s]));
+            }
+            // Beyond the end: noticed, not read.
+            from[0] = unbits_of((struct str){(const char *)of[0].p, of[0].n / 2});
+            unbits_skip((struct unbits_skip){&from[0], 100000, k},
+                        (struct unbits_skip){.b = &from[1]});
+            assert_true(unbits_over(&from[0]));
+        }
+    arena_free(a);
+}
+
 // Whatever the bytes are, with a checksum that is right: no crash, and no node that does not exist.
 static void test_damage(void **state)
 {
@@ -258,9 +335,8 @@ static void test_lists_of_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_was_packed_is_read),
-        cmocka_unit_test(test_sums_without_the_body),
-        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_what_was_packed_is_read), cmocka_unit_test(test_codes_are_skipped),
+        cmocka_unit_test(test_sums_without_the_body),   cmocka_unit_test(test_damage),
         cmocka_unit_test(test_lists_of_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

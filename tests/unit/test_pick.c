@@ -192,6 +192,37 @@ static void check_point(struct fixture *f, const struct store_select *select, in
                  p->self, total, self);
 }
 
+// Lines that may be joined amount to the same.
+static void check_joined(struct fixture *f, const struct store_select *select, int64_t step,
+                         const struct store_line *lines, size_t n)
+{
+    struct store_filter filter = *select->filter;
+    struct store_select joined = *select;
+    struct store_answer answer = {0};
+    struct store_line *few;
+    struct err e;
+    size_t n_few;
+    filter.join_lines = true;
+    joined.filter = &filter;
+    must(store_lines(f->store, &joined, step, f->arena, &few, &n_few, &answer, &e), &e);
+    assert_true(n_few <= n);
+    // By their index, so that none makes up for another.
+    double sums[2][4] = {{0}};
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < (side ? n_few : n); i++) {
+            const struct store_line *line = side ? &few[i] : &lines[i];
+            for (size_t k = 0; k < line->n_points; k++) {
+                const struct store_point *p = &line->points[k];
+                double weight = 1 + (double)(p->index % 97);
+                sums[side][0] += weight * p->sum;
+                sums[side][1] += weight * (double)p->n;
+                sums[side][2] += weight * p->total;
+                sums[side][3] += weight * p->self;
+            }
+        }
+    assert_memory_equal(sums[0], sums[1], sizeof sums[0]);
+}
+
 static void ask_at_random(struct fixture *f, struct str type, uint64_t *random, uint64_t *n_checked)
 {
     static const int64_t steps[] = {10 * SECOND,  60 * SECOND,   300 * SECOND,
@@ -234,6 +265,7 @@ static void ask_at_random(struct fixture *f, struct str type, uint64_t *random, 
     must(store_lines(f->store, &everything, step, f->arena, &plain, &n_plain, &answer, &e), &e);
     assert_int_equal(answer.damaged_days, 0);
     assert_int_equal(n, n_plain);
+    check_joined(f, &select, step, lines, n);
     for (size_t i = 0; i < n; i++) {
         assert_int_equal(lines[i].n_points, plain[i].n_points);
         for (size_t k = 0; k < lines[i].n_points; k++) {

@@ -1119,7 +1119,8 @@ static void test_damaged_bodies(void **state)
     assert_int_equal(fread(good, 1, (size_t)st.st_size, file), st.st_size);
     fclose(file);
     uint64_t random = 1;
-    int noticed = 0;
+    int noticed = 0, noticed_by_filter = 0;
+    struct store_filter filter = {.function = STR("service::module3::function_3")};
     for (int i = 0; i < 60; i++) {
         file = fopen(path, "w");
         char *bad = malloc((size_t)st.st_size);
@@ -1137,12 +1138,19 @@ static void test_damaged_bodies(void **state)
         struct store_select select = everything(CPU);
         int code = store_merge(f->store, &select, f->arena, &s, &answer, &e);
         noticed += code || answer.damaged_days;
+        struct store_line *lines;
+        size_t n;
+        select.filter = &filter;
+        answer = (struct store_answer){0};
+        code = store_lines(f->store, &select, SECOND, f->arena, &lines, &n, &answer, &e);
+        noticed_by_filter += code || answer.damaged_days;
         store_check(f->store, note, NULL, &e);
         store_close(f->store);
         f->store = NULL;
     }
     free(good);
     assert_in_range(noticed, 10, 60);
+    assert_in_range(noticed_by_filter, 5, 60);
 }
 
 static void test_names_that_come_late(void **state)

@@ -1088,6 +1088,10 @@ static void test_deadline_of_a_reader(void **state)
         assert_int_equal(budget.failed, BUDGET_LATE);
         assert_int_equal(store_lines(f->store, &select, SECOND, arena, &lines, &n, &answer, &e),
                          STORE_BUSY);
+        struct store_filter filter = {.function = STR("main")};
+        select.filter = &filter;
+        assert_int_equal(store_lines(f->store, &select, SECOND, arena, &lines, &n, &answer, &e),
+                         STORE_BUSY);
         arena_free(arena);
         must(store_maintain(f->store, true, &e), &e);
         assert_int_equal(total_of(f, TENANT, "api").n, 20);
