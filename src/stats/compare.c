@@ -18,7 +18,7 @@ enum {
 // Of a row, in multiples of the mean.
 #define MOST_RELEVANCE 2.0
 // Of the dispersion of a row, however little the others say about it.
-#define LEAST_FREEDOM 15.0
+#define LEAST_FREEDOM 12.0
 
 // A row summed over the profiles of each side.
 struct summary {
@@ -181,10 +181,11 @@ struct evidence {
     double squares, leverage;
 };
 
-// Of a chi-squared X with d degrees of freedom: E[min(X / d, BOUND)], and the median of X / d.
+// Of a chi-squared X with d degrees of freedom: E[min(X / d, BOUND)] of what is not left out as an
+// outlier, and the median of X / d.
 static double bounded_mean(size_t freedom)
 {
-    static const double means[] = {1, 0.9205, 0.9817, 0.9947};
+    static const double means[] = {1, 0.8818, 0.9817, 0.9947};
     return freedom < sizeof means / sizeof *means ? means[freedom] : 1;
 }
 
@@ -257,8 +258,8 @@ static double estimate_dispersion(struct evidence_rows *rows, double *first)
     double d = (double)rows->freedom;
     *first = solve_dispersion(rows, median_excess);
     size_t n = 0;
-    // Three standard deviations of a chi-squared variable, or of a normal one with one degree.
-    double limit = rows->freedom == 1 ? 9 : d + 3 * sqrt(2 * d);
+    // Three standard deviations of a chi-squared variable; 2.5 of a normal one with one degree.
+    double limit = rows->freedom == 1 ? 6.25 : d + 3 * sqrt(2 * d);
     for (size_t i = 0; i < rows->n; i++)
         if (rows->items[i].squares <= limit * (1 + *first * rows->items[i].leverage))
             rows->items[n++] = rows->items[i];
