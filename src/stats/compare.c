@@ -15,8 +15,10 @@ enum {
 // Where the influence of a single row on the dispersion ends, in variances: changed rows are few
 // and far out.
 #define BOUND 4.0
+// Of a row, in multiples of the mean.
+#define MOST_RELEVANCE 2.0
 // Of the dispersion of a row, however little the others say about it.
-#define LEAST_FREEDOM 15.0
+#define LEAST_FREEDOM 12.0
 
 // A row summed over the profiles of each side.
 struct summary {
@@ -153,7 +155,8 @@ static void refine_scale(const struct fitting *f)
         for (size_t i = 0; i < f->n; i++) {
             const struct summary *part = &f->parts[i];
             double dispersed = spread(fit, part);
-            if (distance(part, fit->scale) / dispersed > 9)
+            if (distance(part, fit->scale) >
+                9 * (1 + fit->robust_dispersion * leverage(part, fit->scale)))
                 continue;
             struct scaled e = scale_events(part, fit->scale);
             for (int side = 0; side < 2; side++) {
@@ -178,10 +181,11 @@ struct evidence {
     double squares, leverage;
 };
 
-// Of a chi-squared X with d degrees of freedom: E[min(X / d, BOUND)], and the median of X / d.
+// Of a chi-squared X with d degrees of freedom: E[min(X / d, BOUND)] of what is not left out as an
+// outlier, and the median of X / d.
 static double bounded_mean(size_t freedom)
 {
-    static const double means[] = {1, 0.9205, 0.9817, 0.9947};
+    static const double means[] = {1, 0.8818, 0.9817, 0.9947};
     return freedom < sizeof means / sizeof *means ? means[freedom] : 1;
 }
 
@@ -220,9 +224,12 @@ static double median_excess(const struct evidence_rows *rows, double dispersion)
 // The same, more precise, for rows without outliers: the likelihood's derivative.
 static double mean_excess(const struct evidence_rows *rows, double dispersion)
 {
-    double sum = 0;
+    double sum = 0, mean = 0;
     for (size_t i = 0; i < rows->n; i++)
-        sum += relevance(&rows->items[i], dispersion) *
+        mean += relevance(&rows->items[i], dispersion) / (double)rows->n;
+    // A few large rows that changed must not outweigh all others.
+    for (size_t i = 0; i < rows->n; i++)
+        sum += fmin(relevance(&rows->items[i], dispersion), MOST_RELEVANCE * mean) *
                (fmin(scaled_squares(rows, i, dispersion), BOUND) - bounded_mean(rows->freedom));
     return sum;
 }
@@ -245,14 +252,16 @@ static double solve_dispersion(const struct evidence_rows *rows,
     return high;
 }
 
-static double estimate_dispersion(struct evidence_rows *rows)
+// *first: one that changed rows have less to do with.
+static double estimate_dispersion(struct evidence_rows *rows, double *first)
 {
-    double d = (double)rows->freedom, first = solve_dispersion(rows, median_excess);
+    double d = (double)rows->freedom;
+    *first = solve_dispersion(rows, median_excess);
     size_t n = 0;
-    // Three standard deviations of a chi-squared variable, or of a normal one with one degree.
-    double limit = rows->freedom == 1 ? 9 : d + 3 * sqrt(2 * d);
+    // Three standard deviations of a chi-squared variable; 2.5 of a normal one with one degree.
+    double limit = rows->freedom == 1 ? 6.25 : d + 3 * sqrt(2 * d);
     for (size_t i = 0; i < rows->n; i++)
-        if (rows->items[i].squares <= limit * (1 + first * rows->items[i].leverage))
+        if (rows->items[i].squares <= limit * (1 + *first * rows->items[i].leverage))
             rows->items[n++] = rows->items[i];
     rows->n = n;
     return solve_dispersion(rows, mean_excess);
@@ -320,7 +329,7 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
     if (fit->sampling_only)
         return;
     struct evidence_rows all = {evidence, n, freedom};
-    fit->dispersion = estimate_dispersion(&all);
+    fit->dispersion = estimate_dispersion(&all, &fit->robust_dispersion);
     n = all.n;
     for (size_t i = 0; i < n; i++) {
         double r = relevance(&evidence[i], fit->dispersion);
@@ -364,9 +373,10 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
     sort_items(arena, largest, rows->n, sizeof *largest, by_events);
     size_t n = rows->n < MAX_CANDIDATES ? rows->n : MAX_CANDIDATES;
     struct fitting f = {fit, parts, rows->n};
-    // The scale decides which rows changed, and the dispersion which distances matter.
+    // The scale decides which rows changed, and the dispersion which distances matter. It is not
+    // chosen anew: with a dispersion that changed rows are part of, more would agree with theirs.
+    fit->scale = choose_scale(&f, largest, n);
     for (int round = 0; round < 2; round++) {
-        fit->scale = choose_scale(&f, largest, n);
         refine_scale(&f);
         fit_dispersion(&f, rows, arena);
     }

@@ -39,8 +39,9 @@ struct stats_fit {
     double agreed[2]; // effective events of the rows that agree on the scale, by side
     // Variance between profiles beyond sampling, as a squared coefficient of variation.
     double dispersion;
-    double freedom;     // degrees of freedom of the dispersion; INFINITY: taken as known
-    double information; // with one profile per side: what rows say about it
+    double robust_dispersion; // less precise; decides which rows changed
+    double freedom;           // degrees of freedom of the dispersion; INFINITY: taken as known
+    double information;       // with one profile per side: what rows say about it
     // The same with the residuals of a row, and how many standard deviations make 95 % then.
     double row_freedom, critical;
     // One profile per side and too few rows to see how much they vary: sampling noise only.
