@@ -579,7 +579,9 @@ static bool rises(const struct stats_entry *e)
 // A rollout takes time: what goes on within two days of a change is a part of it.
 bool stats_entry_same(const struct stats_entry *a, const struct stats_entry *b)
 {
-    int64_t slack = a->verdict == STATS_LASTING || b->verdict == STATS_LASTING ? ROLLOUT : 0;
+    bool settled = a->verdict == STATS_LASTING || a->verdict == STATS_SHIFT ||
+                   b->verdict == STATS_LASTING || b->verdict == STATS_SHIFT;
+    int64_t slack = settled ? ROLLOUT : 0;
     return str_eq(a->function, b->function) && rises(a) == rises(b) &&
            at_same_time(a, (struct stats_range){b->low - slack, b->high + slack});
 }
