@@ -17,10 +17,11 @@ enum {
     LEVELS = 5,        // of callers that work is looked for in
 };
 
-#define TOGETHER 0.9  // of a function's value that is in the stacks of another: it belongs to it
-#define PART 0.02     // of a function's value that a caller has if it is one of its callers
-#define NET 0.5       // of a change that may remain in a caller if it is called a shift
-#define SAME_LOAD 0.2 // in the logarithm
+#define TOGETHER 0.9    // of a function's value that is in the stacks of another: it belongs to it
+#define PART 0.02       // of a function's value that a caller has if it is one of its callers
+#define NET 0.5         // of a change that may remain in a caller if it is called a shift
+#define COUNTERPART 0.3 // of the largest change
+#define SAME_LOAD 0.2   // in the logarithm
 #define AGAIN 1.5 // how much longer than at the last test a step must have lasted to be retested
 
 // --- scan ---
@@ -451,6 +452,21 @@ static void merge_callees(struct stats_stacks *s)
         push_culprit(s, best, false);
 }
 
+// Small changes against the largest one: where much changes, the scale is not known well enough,
+// and what is left of the shares that made room looks like a change.
+static void drop_counterparts(struct stats_stacks *s)
+{
+    for (size_t i = 1; i < s->n_culprits; i++) {
+        struct culprit *c = &s->culprits[i];
+        const struct culprit *largest = &s->culprits[0];
+        if (c->verdict != STATS_LASTING || (c->change > 0) == (largest->change > 0) ||
+            fabs(c->change) > COUNTERPART * fabs(largest->change))
+            continue;
+        c->verdict = STATS_EXPLAINED;
+        c->because = largest->row;
+    }
+}
+
 static void compare_stacks(struct stats_stacks *s, double level)
 {
     const struct stats_service *service = s->service;
@@ -475,6 +491,7 @@ static void compare_stacks(struct stats_stacks *s, double level)
         if (s->culprits[i].verdict == STATS_LASTING)
             find_partners(s, &s->culprits[i]);
     }
+    drop_counterparts(s);
     merge_callees(s);
 }
 
@@ -714,7 +731,7 @@ static const struct culprit *explain(const struct stats_stacks *s, const struct 
         return NULL;
     if (culprit->verdict == STATS_EXPLAINED)
         culprit = culprit_of(s, culprit->because);
-    return culprit;
+    return culprit && (culprit->change > 0) == up ? culprit : NULL;
 }
 
 static bool has_step(const struct settling *t, const struct cluster *k, const struct culprit *c)
