@@ -611,7 +611,8 @@ static const struct stats_entry *find_known(const struct settling *t, struct str
                                  .before = !up,
                                  .low = interval.start,
                                  .high = interval.end};
-    for (size_t i = 0; i < t->report->n; i++)
+    // The newest first: an UNSURE one may have been settled since.
+    for (size_t i = t->report->n; i-- > 0;)
         if (stats_entry_same(&t->report->entries[i], &wanted))
             return &t->report->entries[i];
     for (size_t i = 0; i < t->n_known; i++)

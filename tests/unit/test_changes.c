@@ -158,6 +158,11 @@ static void look(struct simulation *s, size_t n, struct state *state)
     stats_changes_settle(&service, &found, state->known, state->n, STATS_CHANGES_LEVEL, arena,
                          &report);
     state->n_gone += report.n_gone;
+    for (size_t i = 0; i < report.n; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_false(report.entries[i].verdict == STATS_LASTING &&
+                         report.entries[j].verdict == STATS_LASTING &&
+                         stats_entry_same(&report.entries[i], &report.entries[j]));
     for (size_t i = 0; i < report.n; i++) {
         size_t at = 0;
         while (at < state->n && (state->known[at].verdict != STATS_UNSURE ||
