@@ -1,6 +1,7 @@
 // Watches the fleet of bench/fleet.h for changes, window by window, as the server does.
 //
-// usage: changes SERVICES DAYS REGRESSIONS FOLDED...
+// usage: changes SERVICES DAYS REGRESSIONS EVERY FOLDED...
+// EVERY: hours between two looks.
 // FOLDED: profiles as folded stacks; each service resamples one of them.
 // Prints `kind fields...` lines; bench/changes makes tables and verdicts of them.
 #include <time.h>
@@ -8,7 +9,7 @@
 #include "fleet.h"
 #include "stats/distribution.h"
 
-enum { FIRST_LOOK = 24 }; // hours
+enum { FIRST_LOOK = 96 }; // hours
 
 static const char *const kind_names[KINDS] = {"regression", "shift", "spike", "outage"};
 
@@ -20,7 +21,7 @@ static double smallest(const struct service *s, const struct event *e, double te
     double samples[2] = {0}, critical = stats_normal_quantile_two_sided(0.05 / tests) + 1.2816;
     for (size_t w = 0; w < n_windows; w++)
         samples[w >= e->from] += s->windows[w].total.value / PERIOD;
-    double size = 0;
+    double size = 1e-3;
     for (int i = 0; i < 100; i++)
         size = critical * sqrt(e->share / samples[0] + (e->share + size) / samples[1]);
     return size;
@@ -127,7 +128,7 @@ static struct stats_service view(struct service *s, size_t look)
                                               .windows = s->windows,
                                               .n_markers = markers,
                                               .markers = s->markers,
-                                              .lasting = 4 * HOUR},
+                                              .lasting = 6 * HOUR},
                                   .functions = s->timelines,
                                   .n_functions = s->n_names,
                                   .stacks = give_stacks,
@@ -154,13 +155,19 @@ static void look_at_fleet(size_t look)
         struct service *s = &fleet[i];
         struct stats_service v = view(s, look);
         struct stats_report report;
-        stats_changes_settle(&v, &found[i], s->known, s->n_known, STATS_LEVEL, arena, &report);
+        stats_changes_settle(&v, &found[i], s->known, s->n_known, STATS_CHANGES_LEVEL, arena,
+                             &report);
         n_tested += found[i].n_tested;
         n_compared += report.n > 0;
         for (size_t k = 0; k < report.n_gone; k++)
             s->known[report.gone[k]].verdict = STATS_EXPLAINED, n_gone++;
         for (size_t k = 0; k < report.n; k++) {
-            if (report.entries[k].verdict == STATS_LASTING)
+            const struct stats_entry *e = &report.entries[k];
+            printf("entry %zu %zu %d %d %.*s because %.*s %g %g at %zu q %.2g\n", i, look,
+                   e->verdict, e->measured, (int)e->function.n, e->function.p, (int)e->because.n,
+                   e->because.n ? e->because.p : "", e->before, e->after,
+                   (size_t)((e->time - T0) / HOUR), e->q);
+            if (e->verdict == STATS_LASTING)
                 judge_report(s, &report.entries[k], look);
             keep(s, &report.entries[k]);
         }
@@ -251,19 +258,20 @@ static void cusum(void)
 
 int main(int argc, char **argv)
 {
-    if (argc < 5) {
-        fprintf(stderr, "usage: changes SERVICES DAYS REGRESSIONS FOLDED...\n");
+    if (argc < 6) {
+        fprintf(stderr, "usage: changes SERVICES DAYS REGRESSIONS EVERY FOLDED...\n");
         return 2;
     }
     make_fleet(strtoul(argv[1], NULL, 10), strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10),
-               argv + 4, (size_t)argc - 4);
+               argv + 5, (size_t)argc - 5);
     size_t functions = 0, stacks = 0;
     for (size_t i = 0; i < n_services; i++) {
         functions += fleet[i].n_names;
         stacks += fleet[i].n_stacks;
     }
     double last_day = 0, all = 0, slowest = 0;
-    for (size_t look = FIRST_LOOK; look <= n_windows; look++) {
+    size_t every = strtoul(argv[4], NULL, 10);
+    for (size_t look = FIRST_LOOK; look <= n_windows; look += every > 0 ? every : 1) {
         double start = cpu_seconds();
         look_at_fleet(look);
         double took = cpu_seconds() - start;
@@ -275,6 +283,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n_services; i++)
         for (size_t k = 0; k < fleet[i].n_events; k++) {
             const struct event *e = &fleet[i].events[k];
+            printf("event %zu %s %s %zu %zu %g\n", i, kind_names[e->kind],
+                   e->row == UINT32_MAX ? "-" : fleet[i].names[e->row], e->from, e->until,
+                   e->factor);
             if (e->kind != REGRESSION)
                 continue;
             double least = smallest(&fleet[i], e, (double)n_tested);

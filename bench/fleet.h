@@ -18,7 +18,7 @@
 
 enum {
     CLASSES = 8, // of requests; the last one is background work
-    MAX_STACKS = 800,
+    MAX_STACKS = 400,
     MAX_DEPTH = 64,
 };
 
@@ -280,10 +280,10 @@ static void add_deploy(struct service *s, size_t window)
         T0 + (int64_t)window * HOUR + (int64_t)(uniform() * 0.5 * HOUR), STR("deploy")};
 }
 
-// Regressions come after three and a half days, a day and a half apart; some with a deploy.
+// Regressions come after four and a half days, a day and a half apart; some with a deploy.
 static void plan(struct service *s, size_t regressions, int *number)
 {
-    size_t days = n_windows / 24, first = 84, room = n_windows - 24 - first;
+    size_t days = n_windows / 24, first = 108, room = n_windows - 24 - first;
     s->events = new_array(64, sizeof *s->events);
     s->markers = new_array(64, sizeof *s->markers);
     for (size_t i = 0; i < regressions; i++) {

@@ -54,20 +54,25 @@ static int64_t common_divisor(const struct diff_sides *sides)
 }
 
 // What was pushed as folded text has counts that the server multiplied with the sampling period: it
-// is what all values have in common. Parts are not exact enough to tell.
+// is what all values of short times have in common. The parts of a profile are not exact enough.
 static int derive_period(struct loading *l, const struct remote_range *const ranges[2],
                          struct err *e)
 {
     const int64_t least = 100000, most = 1000000000; // 10,000 and one samples per second
-    struct diff_sides whole = {0};
-    for (int side = 0; side < 2; side++) {
+    enum { SLICES = 12 };
+    struct diff_sides exact = {0};
+    for (int i = 0; i < 2 * SLICES; i++) {
+        struct remote_range slice = *ranges[i / SLICES];
+        int64_t length = (slice.end - slice.start) / SLICES;
         const char *name;
-        if (remote_profile(l->r, ranges[side], l->call->arena, &name, e) ||
-            (name && call_load_side(l->call, &name, 1, &whole, side, e)))
+        slice.start += i % SLICES * length;
+        slice.end = slice.start + length;
+        if (remote_profile(l->r, &slice, l->call->arena, &name, e) ||
+            (name && call_load_side(l->call, &name, 1, &exact, i / SLICES, e)))
             return -1;
     }
     struct model_profile **profiles = (struct model_profile **)l->sides->profiles;
-    int64_t common = common_divisor(&whole);
+    int64_t common = common_divisor(&exact);
     struct str unit = model_str(profiles[0], profiles[0]->types[0].unit);
     bool is_period = str_eq(unit, STR("nanoseconds")) && common >= least && common <= most;
     for (size_t i = 0; i < l->sides->n[0] + l->sides->n[1]; i++) {

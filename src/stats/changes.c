@@ -8,16 +8,20 @@
 #define DAY (INT64_C(86400) * 1000000000)
 // Days of the week differ: the total of a service must outlast a weekend.
 #define LASTING_TOTAL (3 * DAY)
+#define ROLLOUT (2 * DAY)
 
 enum {
     MAX_DAYS = 7,      // compared before and after
     MAX_BLOCKS = 8,    // of a history that is shorter than a day
     MAX_CULPRITS = 32, // of one time
+    LEVELS = 5,        // of callers that work is looked for in
 };
 
-#define TOGETHER 0.9  // of a function's value that is in the stacks of another: it belongs to it
-#define NET 0.5       // of a change that may remain in a caller if it is called a shift
-#define VANISHED 0.05 // of a function's value that may remain if it is called renamed
+#define TOGETHER 0.9    // of a function's value that is in the stacks of another: it belongs to it
+#define PART 0.02       // of a function's value that a caller has if it is one of its callers
+#define NET 0.5         // of a change that may remain in a caller if it is called a shift
+#define COUNTERPART 0.3 // of the largest change
+#define SAME_LOAD 0.2   // in the logarithm
 #define AGAIN 1.5 // how much longer than at the last test a step must have lasted to be retested
 
 // --- scan ---
@@ -102,25 +106,81 @@ void stats_changes_scan(const struct stats_service *service, struct arena *arena
     }
 }
 
+static int by_p(const void *a, const void *b)
+{
+    const struct stats_candidate *x = *(const struct stats_candidate *const *)a,
+                                 *y = *(const struct stats_candidate *const *)b;
+    if (x->step.p != y->step.p)
+        return x->step.p < y->step.p ? -1 : 1;
+    double left = fabs(x->step.after - x->step.before),
+           right = fabs(y->step.after - y->step.before);
+    if (left != right)
+        return left > right ? -1 : 1;
+    if (x->measured != y->measured)
+        return x->measured < y->measured ? -1 : 1;
+    return (x->function > y->function) - (x->function < y->function);
+}
+
+// Takes the strongest of the candidates, in the order of by_p, and those of the same time off the
+// list. Returns how many.
+static size_t take_cluster(struct stats_candidate **order, size_t *n, struct stats_candidate **to)
+{
+    size_t left = 0, taken = 0, at = order[0]->step.window;
+    for (size_t i = 0; i < *n; i++) {
+        const struct stats_step *step = &order[i]->step;
+        if (i == 0 || (step->low <= at && step->high >= at))
+            to[taken++] = order[i];
+        else
+            order[left++] = order[i];
+    }
+    *n = left;
+    return taken;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Callers, callees and all others whose shares move along are steps, too, but of one cause. Were
+// each of them a discovery, so many true ones would allow for many false ones: only the strongest
+// of a time counts.
 void stats_changes_adjust(struct stats_candidates *services, size_t n, struct arena *arena)
 {
-    size_t m = 0, tested = 0;
+    size_t m = 0, tested = 0, n_leaders = 0;
     for (size_t i = 0; i < n; i++) {
         m += services[i].n;
         tested += services[i].n_tested;
     }
-    double *p = arena_array(arena, m + 1, sizeof *p);
-    size_t k = 0;
-    for (size_t i = 0; i < n; i++)
+    double *leaders = arena_array(arena, m + 1, sizeof *leaders);
+    struct stats_candidate **order = arena_array(arena, m + 1, sizeof *order);
+    struct stats_candidate **cluster = arena_array(arena, m + 1, sizeof *cluster);
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
         for (size_t j = 0; j < services[i].n; j++)
-            p[k++] = services[i].items[j].step.p;
-    stats_adjust(p, p, m, arena);
-    // The series without steps have p-values above those of the candidates.
-    double others = m ? fmax((double)tested / (double)m, 1) : 1;
-    k = 0;
+            if (!services[i].items[j].step.gone)
+                order[k++] = &services[i].items[j];
+        sort_items(arena, order, k, sizeof *order, by_p);
+        while (k) {
+            take_cluster(order, &k, cluster);
+            leaders[n_leaders++] = cluster[0]->step.p;
+        }
+    }
+    sort_items(arena, leaders, n_leaders, sizeof *leaders, by_number);
     for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < services[i].n; j++)
-            services[i].items[j].q = fmin(p[k++] * others, 1);
+        for (size_t j = 0; j < services[i].n; j++) {
+            struct stats_candidate *c = &services[i].items[j];
+            size_t low = 0, high = n_leaders;
+            while (low < high) {
+                size_t middle = (low + high) / 2;
+                if (leaders[middle] <= c->step.p)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            c->q = fmin(c->step.p * (double)tested / fmax((double)low, 1), 1);
+        }
 }
 
 // --- stacks before and after ---
@@ -131,6 +191,10 @@ struct culprit {
     bool self;
     double change, deviation; // per profile of the comparison
     double *with;             // value in the stacks of each function
+    // Its callers, level by level: their value above it, and all stacks with any of them. Level 0
+    // is the culprit itself.
+    double *above[LEVELS];
+    struct stats_cell *around[LEVELS];
     enum stats_verdict verdict;
     uint32_t because; // of SHIFT and EXPLAINED
 };
@@ -146,18 +210,27 @@ struct stats_stacks {
     double value, scale; // mean total of a profile of the comparison; see stats_scale
     struct culprit culprits[MAX_CULPRITS];
     size_t n_culprits;
-    bool with; // the pass that fills culprit.with
+    enum { COMPARE, FIND_CALLERS, SUM_CALLERS } pass;
     size_t *seen, n_seen;
 };
 
-static void count_with(struct stats_stacks *s, struct culprit *c, const uint32_t *rows, size_t n,
-                       double value)
+// Where in the stack the culprit is, the leaf's side first; n: it is not.
+static size_t find_row(const struct culprit *c, const uint32_t *rows, size_t n)
 {
-    bool in = false;
-    for (size_t i = 0; i < (c->self && n ? 1 : n); i++)
-        in = in || rows[i] == c->row;
-    if (!in)
+    size_t at = 0;
+    while (at < n && rows[at] != c->row)
+        at++;
+    return c->self && at ? n : at;
+}
+
+static void count_callers(struct stats_stacks *s, struct culprit *c, const uint32_t *rows, size_t n,
+                          double value)
+{
+    size_t at = find_row(c, rows, n);
+    if (at == n)
         return;
+    for (size_t i = 0; i < LEVELS && at + i < n; i++)
+        c->above[i][rows[at + i]] += value;
     s->n_seen++;
     for (size_t i = 0; i < n; i++) {
         if (s->seen[rows[i]] == s->n_seen)
@@ -167,16 +240,33 @@ static void count_with(struct stats_stacks *s, struct culprit *c, const uint32_t
     }
 }
 
+static void sum_callers(struct stats_stacks *s, struct culprit *c, const uint32_t *rows, size_t n,
+                        struct stats_cell cell)
+{
+    for (size_t level = 0; level < LEVELS; level++) {
+        bool in = false;
+        for (size_t i = 0; i < n && !in; i++)
+            in = c->above[level][rows[i]] > PART * c->with[c->row];
+        if (!in)
+            continue;
+        c->around[level][s->at].value += cell.value;
+        c->around[level][s->at].variance += cell.variance;
+    }
+}
+
 void stats_stacks_add(struct stats_stacks *s, const uint32_t *functions, size_t n,
                       struct stats_cell cell)
 {
-    if (!s->with) {
+    if (s->pass == COMPARE) {
         stats_functions_add(&s->functions, s->at, functions, n, cell);
         return;
     }
     for (size_t i = 0; i < s->n_culprits; i++) {
         arena_spend(s->arena, n);
-        count_with(s, &s->culprits[i], functions, n, cell.value);
+        if (s->pass == FIND_CALLERS)
+            count_callers(s, &s->culprits[i], functions, n, cell.value);
+        else
+            sum_callers(s, &s->culprits[i], functions, n, cell);
     }
 }
 
@@ -202,14 +292,19 @@ static void push_culprit(struct stats_stacks *s, uint32_t row, bool self)
 {
     const struct stats_function *f = &s->functions.rows[row];
     const struct stats_change *c = self ? &f->self.change : &f->total.change;
-    if (s->n_culprits < MAX_CULPRITS)
-        s->culprits[s->n_culprits++] =
-            (struct culprit){.row = row,
-                             .self = self,
-                             .change = change_of(s, c),
-                             .deviation = deviation_of(s, c),
-                             .with = arena_array(s->arena, s->functions.n, sizeof(double)),
-                             .verdict = STATS_LASTING};
+    if (s->n_culprits == MAX_CULPRITS)
+        return;
+    struct culprit *to = &s->culprits[s->n_culprits++];
+    *to = (struct culprit){.row = row,
+                           .self = self,
+                           .change = change_of(s, c),
+                           .deviation = deviation_of(s, c),
+                           .with = arena_array(s->arena, s->functions.n, sizeof *to->with),
+                           .verdict = STATS_LASTING};
+    for (int i = 0; i < LEVELS; i++) {
+        to->above[i] = arena_array(s->arena, s->functions.n, sizeof **to->above);
+        to->around[i] = arena_array(s->arena, s->n[0] + s->n[1], sizeof **to->around);
+    }
 }
 
 static int by_change(const void *a, const void *b)
@@ -237,21 +332,24 @@ static bool belongs(const struct culprit *c, uint32_t row)
     return c->with[c->row] > 0 && c->with[row] >= TOGETHER * c->with[c->row];
 }
 
-// A function that calls, or is, the culprit, and whose total did not change with it.
+// The nearest callers in whose stacks the change does not remain.
 static void find_shift(struct stats_stacks *s, struct culprit *c)
 {
-    const struct stats_functions *f = &s->functions;
-    double least = INFINITY;
-    for (uint32_t i = 0; i < f->n; i++) {
-        if ((i == c->row && !c->self) || !belongs(c, i))
+    for (int level = c->self ? 0 : 1; level < LEVELS; level++) {
+        const double *above = c->above[level];
+        double sum = 0;
+        uint32_t largest = c->row;
+        for (uint32_t i = 0; i < s->functions.n; i++) {
+            sum += above[i] > PART * c->with[c->row] ? above[i] : 0;
+            largest = above[i] > above[largest] ? i : largest;
+        }
+        struct stats_change around = stats_test(&s->functions.fit, c->around[level]);
+        double net = fabs(change_of(s, &around)) + deviation_of(s, &around) / 2;
+        if (sum < TOGETHER * c->with[c->row] || net > NET * fabs(c->change))
             continue;
-        const struct stats_change *total = &f->rows[i].total.change;
-        double net = fabs(change_of(s, total)) + deviation_of(s, total);
-        if (net > NET * fabs(c->change) || total->after + total->before >= least)
-            continue;
-        least = total->after + total->before;
         c->verdict = STATS_SHIFT;
-        c->because = i;
+        c->because = largest;
+        return;
     }
 }
 
@@ -262,23 +360,44 @@ static const struct stats_change *measured_change(const struct stats_stacks *s,
     return c->self ? &f->self.change : &f->total.change;
 }
 
-// Without a caller in common: one function takes the place of another.
-static void find_renamed(struct stats_stacks *s, struct culprit *a)
+// How much of the work of one function can have moved to or from another: one calls the other
+// (inlining), or the same functions call both. Functions that nobody calls are roots of threads.
+static double relation(const struct stats_stacks *s, const struct culprit *a,
+                       const struct culprit *b)
 {
-    const struct stats_change *x = measured_change(s, a);
-    for (size_t i = 0; i < s->n_culprits && a->verdict == STATS_LASTING; i++) {
-        struct culprit *b = &s->culprits[i];
-        const struct stats_change *y = measured_change(s, b);
-        bool replaced = x->before * s->scale <= VANISHED * x->after &&
-                        y->after <= VANISHED * y->before * s->scale;
-        double net = fabs(a->change + b->change), deviation = hypot(a->deviation, b->deviation);
-        if (b->verdict != STATS_LASTING || !replaced ||
-            net > fmax(NET / 2 * a->change, 2 * deviation))
-            continue;
-        a->verdict = b->verdict = STATS_SHIFT;
-        a->because = b->row;
-        b->because = a->row;
+    double both = 0, callers[2] = {0};
+    for (uint32_t i = 0; i < s->functions.n; i++) {
+        double x = a->above[1][i] / a->with[a->row], y = b->above[1][i] / b->with[b->row];
+        both += fmin(x, y);
+        callers[0] += x;
+        callers[1] += y;
     }
+    if (callers[0] < PART && callers[1] < PART)
+        return 1;
+    double calls =
+        fmax(a->above[1][b->row] / a->with[a->row], b->above[1][a->row] / b->with[b->row]);
+    return fmin(fmax(both, calls), 1);
+}
+
+// Functions that lost as much as this one gained, or the other way round.
+static void find_partners(struct stats_stacks *s, struct culprit *c)
+{
+    double moved = 0, most = 0;
+    if (!(c->with[c->row] > 0))
+        return;
+    for (size_t i = 0; i < s->n_culprits; i++) {
+        const struct culprit *other = &s->culprits[i];
+        if ((other->change > 0) == (c->change > 0) || !(other->with[other->row] > 0))
+            continue;
+        double part = fmin(relation(s, c, other) * fabs(other->change), fabs(c->change));
+        moved += part;
+        if (part > most) {
+            most = part;
+            c->because = other->row;
+        }
+    }
+    if (moved > 0 && moved >= (1 - NET / 2) * fabs(c->change) - 2 * c->deviation)
+        c->verdict = STATS_SHIFT;
 }
 
 static double growth(const struct stats_stacks *s, const struct stats_change *c)
@@ -333,6 +452,21 @@ static void merge_callees(struct stats_stacks *s)
         push_culprit(s, best, false);
 }
 
+// Small changes against the largest one: where much changes, the scale is not known well enough,
+// and what is left of the shares that made room looks like a change.
+static void drop_counterparts(struct stats_stacks *s)
+{
+    for (size_t i = 1; i < s->n_culprits; i++) {
+        struct culprit *c = &s->culprits[i];
+        const struct culprit *largest = &s->culprits[0];
+        if (c->verdict != STATS_LASTING || (c->change > 0) == (largest->change > 0) ||
+            fabs(c->change) > COUNTERPART * fabs(largest->change))
+            continue;
+        c->verdict = STATS_EXPLAINED;
+        c->because = largest->row;
+    }
+}
+
 static void compare_stacks(struct stats_stacks *s, double level)
 {
     const struct stats_service *service = s->service;
@@ -348,12 +482,16 @@ static void compare_stacks(struct stats_stacks *s, double level)
     s->value = f->fit.totals[1] / (double)s->n[1];
     find_culprits(s);
     s->seen = arena_array(s->arena, f->n + 1, sizeof *s->seen);
-    s->with = true;
+    s->pass = FIND_CALLERS;
     replay(s, f);
-    for (size_t i = 0; i < s->n_culprits; i++)
+    s->pass = SUM_CALLERS;
+    replay(s, f);
+    for (size_t i = 0; i < s->n_culprits; i++) {
         find_shift(s, &s->culprits[i]);
-    for (size_t i = 0; i < s->n_culprits; i++)
-        find_renamed(s, &s->culprits[i]);
+        if (s->culprits[i].verdict == STATS_LASTING)
+            find_partners(s, &s->culprits[i]);
+    }
+    drop_counterparts(s);
     merge_callees(s);
 }
 
@@ -385,10 +523,25 @@ static void push_blocks(struct stats_stacks *s, int side, size_t from, size_t to
         push_range(s, side, w[from + i * n / blocks].start, w[from + (i + 1) * n / blocks - 1].end);
 }
 
-// Whole days on both sides, or the same hours of the days before as there are after.
+static double total_rate(const struct stats_history *h, struct stats_range r)
+{
+    double value = 0, seconds = 0;
+    for (size_t i = 0; i < h->n; i++) {
+        if (h->windows[i].start < r.start || h->windows[i].end > r.end)
+            continue;
+        value += h->windows[i].total.value;
+        seconds += (double)(h->windows[i].end - h->windows[i].start) / 1e9;
+    }
+    return seconds > 0 ? value / seconds : 0;
+}
+
+// Whole days on both sides, or the same hours of the days before as there are after. Only days with
+// about the same load: on another one, such as a weekend, the service does other work. There may be
+// none.
 static void choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t to)
 {
-    const struct stats_window *w = s->service->history.windows;
+    const struct stats_history *h = &s->service->history;
+    const struct stats_window *w = h->windows;
     int64_t time = w[at].start, before = time - w[from].start, after = w[to - 1].end - time;
     s->n[0] = s->n[1] = 0;
     if (before < 2 * DAY) {
@@ -396,10 +549,15 @@ static void choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t
         push_blocks(s, 1, at, to);
         return;
     }
-    int64_t length = after < DAY ? after : DAY;
-    for (int64_t i = 1; i <= MAX_DAYS && i * DAY <= before; i++)
-        push_range(s, 0, time - i * DAY, time - i * DAY + length);
-    for (int64_t i = 0; i < MAX_DAYS && (i + 1) * length <= after; i++)
+    int64_t length = after < DAY ? after : DAY, days = after / length;
+    days = days < MAX_DAYS ? days : MAX_DAYS;
+    double rate = total_rate(h, (struct stats_range){time, time + days * length});
+    for (int64_t i = 1; i * DAY <= before && s->n[0] < MAX_DAYS; i++) {
+        struct stats_range r = {time - i * DAY, time - i * DAY + length};
+        if (s->service->absolute || fabs(log(total_rate(h, r) / rate)) <= SAME_LOAD)
+            push_range(s, 0, r.start, r.end);
+    }
+    for (int64_t i = 0; i < days; i++)
         push_range(s, 1, time + i * length, time + (i + 1) * length);
 }
 
@@ -407,6 +565,7 @@ static void choose_ranges(struct stats_stacks *s, size_t from, size_t at, size_t
 
 struct settling {
     const struct stats_service *service;
+    const struct stats_candidates *found; // NULL: of stats_changes_compare
     const struct stats_entry *known;
     size_t n_known;
     double level;
@@ -434,10 +593,14 @@ static bool rises(const struct stats_entry *e)
     return e->after > e->before;
 }
 
+// A rollout takes time: what goes on within two days of a change is a part of it.
 bool stats_entry_same(const struct stats_entry *a, const struct stats_entry *b)
 {
+    bool settled = a->verdict == STATS_LASTING || a->verdict == STATS_SHIFT ||
+                   b->verdict == STATS_LASTING || b->verdict == STATS_SHIFT;
+    int64_t slack = settled ? ROLLOUT : 0;
     return str_eq(a->function, b->function) && rises(a) == rises(b) &&
-           at_same_time(a, (struct stats_range){b->low, b->high});
+           at_same_time(a, (struct stats_range){b->low - slack, b->high + slack});
 }
 
 static const struct stats_entry *find_known(const struct settling *t, struct str function, bool up,
@@ -448,7 +611,8 @@ static const struct stats_entry *find_known(const struct settling *t, struct str
                                  .before = !up,
                                  .low = interval.start,
                                  .high = interval.end};
-    for (size_t i = 0; i < t->report->n; i++)
+    // The newest first: an UNSURE one may have been settled since.
+    for (size_t i = t->report->n; i-- > 0;)
         if (stats_entry_same(&t->report->entries[i], &wanted))
             return &t->report->entries[i];
     for (size_t i = 0; i < t->n_known; i++)
@@ -489,18 +653,6 @@ static struct stats_entry entry_of(const struct settling *t, const struct stats_
     };
 }
 
-static double total_rate(const struct stats_history *h, struct stats_range r)
-{
-    double value = 0, seconds = 0;
-    for (size_t i = 0; i < h->n; i++) {
-        if (h->windows[i].start < r.start || h->windows[i].end > r.end)
-            continue;
-        value += h->windows[i].total.value;
-        seconds += (double)(h->windows[i].end - h->windows[i].start) / 1e9;
-    }
-    return seconds > 0 ? value / seconds : 0;
-}
-
 static void fill_ranges(const struct stats_stacks *s, struct stats_entry *e)
 {
     size_t n[2] = {s->n[0], s->n[1]};
@@ -536,7 +688,7 @@ static void describe(const struct settling *t, const struct stats_stacks *s,
 // --- clusters: candidates of one time ---
 
 struct cluster {
-    const struct stats_candidate **items; // the strongest first
+    struct stats_candidate **items; // the strongest first
     size_t n;
     size_t from, at, to; // windows
     struct stats_range interval;
@@ -580,17 +732,34 @@ static const struct culprit *explain(const struct stats_stacks *s, const struct 
         return NULL;
     if (culprit->verdict == STATS_EXPLAINED)
         culprit = culprit_of(s, culprit->because);
-    return culprit;
+    return culprit && (culprit->change > 0) == up ? culprit : NULL;
 }
 
+static bool has_step(const struct settling *t, const struct cluster *k, const struct culprit *c)
+{
+    for (size_t i = 0; i < t->found->n; i++) {
+        const struct stats_candidate *f = &t->found->items[i];
+        if (f->measured != STATS_SERVICE && f->function == c->row && !f->step.gone &&
+            f->q <= t->level && f->step.low <= k->at && f->step.high >= k->at &&
+            (f->step.after > f->step.before) == (c->change > 0))
+            return true;
+    }
+    return false;
+}
+
+// s: NULL if there is nothing to compare with yet.
 static void settle_candidate(struct settling *t, const struct stats_stacks *s,
                              const struct cluster *k, const struct stats_candidate *c,
                              bool explained)
 {
     struct stats_entry own = entry_of(t, c);
-    const struct culprit *culprit = explain(s, c);
-    fill_ranges(s, &own);
+    const struct culprit *culprit = s ? explain(s, c) : NULL;
+    // The stacks may have another reason to differ, such as a spike; a step must be in the series
+    // of the culprit itself.
+    if (culprit && !has_step(t, k, culprit))
+        culprit = NULL;
     if (culprit) {
+        fill_ranges(s, &own);
         struct stats_entry e = entry_of(t, k->items[0]);
         describe(t, s, culprit, &e);
         e.q = c->q;
@@ -654,34 +823,18 @@ static void settle_cluster(struct settling *t, const struct cluster *k)
         s->service = t->service;
         s->arena = t->arena;
         choose_ranges(s, k->from, k->at, k->to);
-        if (s->n[0] && s->n[1]) {
+        bool comparable = s->n[0] && s->n[1], explained = false;
+        if (comparable)
             compare_stacks(s, t->level);
-            bool explained = false;
-            for (size_t i = 0; i < k->n; i++)
-                explained = explained ||
-                            (k->items[i]->measured != STATS_SERVICE && explain(s, k->items[i]));
-            for (size_t i = 0; i < k->n; i++)
-                if (k->items[i]->measured != STATS_SERVICE && to_be_tested(t, k->items[i]))
-                    settle_candidate(t, s, k, k->items[i], explained);
-        }
+        for (size_t i = 0; i < k->n && comparable; i++)
+            explained =
+                explained || (k->items[i]->measured != STATS_SERVICE && explain(s, k->items[i]));
+        for (size_t i = 0; i < k->n; i++)
+            if (k->items[i]->measured != STATS_SERVICE && to_be_tested(t, k->items[i]))
+                settle_candidate(t, comparable ? s : NULL, k, k->items[i], explained);
     }
     if (service)
         settle_service(t, k, service);
-}
-
-static int by_p(const void *a, const void *b)
-{
-    const struct stats_candidate *x = *(const struct stats_candidate *const *)a,
-                                 *y = *(const struct stats_candidate *const *)b;
-    if (x->step.p != y->step.p)
-        return x->step.p < y->step.p ? -1 : 1;
-    double left = fabs(x->step.after - x->step.before),
-           right = fabs(y->step.after - y->step.before);
-    if (left != right)
-        return left > right ? -1 : 1;
-    if (x->measured != y->measured)
-        return x->measured < y->measured ? -1 : 1;
-    return (x->function > y->function) - (x->function < y->function);
 }
 
 // How far the levels on both sides of a step reach: to the series' own neighboring steps.
@@ -726,28 +879,20 @@ void stats_changes_settle(const struct stats_service *service, const struct stat
                           const struct stats_entry *known, size_t n_known, double level,
                           struct arena *arena, struct stats_report *report)
 {
-    struct settling t = {service, known, n_known, level, arena, report};
+    struct settling t = {service, found, known, n_known, level, arena, report};
     *report = (struct stats_report){0};
     find_gone(&t, found);
-    const struct stats_candidate **order = arena_array(arena, found->n + 1, sizeof *order);
+    struct stats_candidate **order = arena_array(arena, found->n + 1, sizeof *order);
+    struct cluster k = {.items = arena_array(arena, found->n + 1, sizeof *k.items)};
     size_t n = 0;
     for (size_t i = 0; i < found->n; i++)
         if (!found->items[i].step.gone && found->items[i].q <= level)
             order[n++] = &found->items[i];
     sort_items(arena, order, n, sizeof *order, by_p);
     while (n) {
-        struct cluster k = {.items = arena_array(arena, n, sizeof *k.items),
-                            .interval = interval_of(&service->history, &order[0]->step)};
-        find_reach(found, order[0], service->history.n, &k);
-        size_t left = 0;
-        for (size_t i = 0; i < n; i++) {
-            const struct stats_step *step = &order[i]->step;
-            if (i == 0 || (step->low <= k.at && step->high >= k.at))
-                k.items[k.n++] = order[i];
-            else
-                order[left++] = order[i];
-        }
-        n = left;
+        k.n = take_cluster(order, &n, k.items);
+        k.interval = interval_of(&service->history, &k.items[0]->step);
+        find_reach(found, k.items[0], service->history.n, &k);
         settle_cluster(&t, &k);
     }
 }
@@ -756,7 +901,7 @@ void stats_changes_compare(const struct stats_service *service, const struct sta
                            const struct stats_entry *known, size_t n_known, double level,
                            struct arena *arena, struct stats_report *report)
 {
-    struct settling t = {service, known, n_known, level, arena, report};
+    struct settling t = {service, NULL, known, n_known, level, arena, report};
     const struct stats_history *h = &service->history;
     *report = (struct stats_report){0};
     struct stats_stacks *s = arena_alloc(arena, sizeof *s);

@@ -18,6 +18,10 @@
 #include "stats/functions.h"
 #include "stats/steps.h"
 
+// Of the false discovery rate. Less than that of a comparison that somebody asked for: a false
+// alarm costs more, and the noise of series is known less well than that of runs.
+#define STATS_CHANGES_LEVEL 0.01
+
 struct stats_point {
     uint32_t window;
     struct stats_cell self, total;

@@ -9,23 +9,29 @@
 
 #define HOUR (INT64_C(3600) * 1000000000)
 #define DAY (24 * HOUR)
+#define MAX_TREND (6 * HOUR)
 
 enum {
     HOURS = 24,
     MIN_EVENTS = 20,      // of a series that is tested
     MIN_BLOCK_EVENTS = 5, // expected in a block that says something about the noise
     MIN_BLOCKS = 8,       // of a scale
-    MIN_DAYS = 3,         // to know a time of day
+    MIN_DAYS = 4,         // to know a time of day
+    MIN_PAIRS = 6,        // of blocks with events
     PRIOR_EVENTS = 20,    // by which an hour of the day is assumed to be like the others
     PRIOR_PAIRS = 10,     // of blocks that the pooled noise is worth
+    GRID = 4,             // windows between places where a segment may begin
+    OVERLAP = 4,          // of blocks: how many begin within one
     MAX_ROUNDS = 10,
 };
 
-#define PENALTY 22.0 // of a step, in the unit of twice the log-likelihood
-#define INTERVAL 8.0 // the same: how much less likely the ends of an interval are
-#define BOUND 4.0    // where the influence of a pair of blocks on the noise ends, in variances
-#define BOUNDED_MEAN 0.9205 // E[min(X, BOUND)] of a chi-squared X with one degree of freedom
-#define MAX_LOAD 2.0        // the logarithm of the load beyond which it is not extrapolated
+#define SHARP 6.0       // squared standard deviations by which a window differs visibly
+#define MAX_GROWTH 1.7  // of the noise beyond the scales that can be measured
+#define PENALTY 22.0    // of a step, in the unit of twice the log-likelihood
+#define INTERVAL 8.0    // the same: how much less likely the ends of an interval are
+#define MEDIAN 0.4549   // of a chi-squared variable with one degree of freedom
+#define MIN_EFFECT 0.05 // the deviation of the load, or of another effect, that means something
+#define MAX_LOAD 2.0    // the logarithm of the load beyond which it is not extrapolated
 
 struct segment {
     size_t from, to;
@@ -40,21 +46,53 @@ struct stats_steps {
     uint32_t *day, n_days;
     uint8_t *hour;
     double *load;              // logarithm, minus its mean; 0 if unknown
+    double *trend;             // from -1 to 1
     double *events, *exposure; // of the series at hand
     double *factor;            // of the exposures, by load or hour
-    double *level;             // its rate without the effects of time and load
-    double *day_events, *day_exposure, *day_load;
+    double *unsorted;
+    double *level; // its rate without the effects of time and load
+    double *day_events, *day_exposure, *day_mean;
     double *event_sum, *exposure_sum; // n + 1 prefix sums, without masked windows
     bool *masked;
-    double rest; // 1 - share; 1 if absolute
-    double unit; // of the log-likelihood: the variance beyond sampling
-    double *best;
-    size_t *previous, *active;
+    double bound;    // of deviations that are likely, in standard deviations of sampling
+    double rest;     // 1 - share; 1 if absolute
+    double unit;     // of the log-likelihood: the variance beyond sampling
+    double per_unit; // 2 / unit
+    double *best, *cost;
+    size_t *previous, *active, *starts;
     struct segment *segments;
     size_t n_segments;
     struct stats_step *found;
     size_t n_found, cap_found;
 };
+
+// Reorders the values. 0 if there are none.
+static double median_of(double *values, size_t n)
+{
+    size_t low = 0, high = n, k = n / 2;
+    while (high - low > 1) {
+        double pivot = values[low + (high - low) / 2];
+        size_t i = low, j = high - 1;
+        for (;;) {
+            while (values[i] < pivot)
+                i++;
+            while (values[j] > pivot)
+                j--;
+            if (i >= j)
+                break;
+            double swap = values[i];
+            values[i++] = values[j];
+            values[j--] = swap;
+        }
+        // Everything below i is at most the pivot, everything from i on at least.
+        size_t middle = i > low ? i : low + 1;
+        if (k < middle)
+            high = middle;
+        else
+            low = middle;
+    }
+    return n ? values[k] : 0;
+}
 
 // --- what all series share ---
 
@@ -92,13 +130,15 @@ struct stats_steps *stats_steps_new(const struct stats_history *history, struct 
     s->n = n;
     s->day = arena_array(arena, n + 1, sizeof *s->day);
     s->hour = arena_array(arena, n + 1, sizeof *s->hour);
-    double **columns[] = {&s->load,  &s->factor,    &s->events,       &s->exposure,
-                          &s->level, &s->event_sum, &s->exposure_sum, &s->best};
+    double **columns[] = {&s->load,         &s->factor,   &s->trend, &s->unsorted,
+                          &s->events,       &s->exposure, &s->level, &s->event_sum,
+                          &s->exposure_sum, &s->best,     &s->cost};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         *columns[i] = arena_array(arena, n + 1, sizeof **columns[i]);
     s->masked = arena_array(arena, n + 1, sizeof *s->masked);
     s->previous = arena_array(arena, n + 1, sizeof *s->previous);
     s->active = arena_array(arena, n + 1, sizeof *s->active);
+    s->starts = arena_array(arena, n + 1, sizeof *s->starts);
     s->segments = arena_array(arena, n + 1, sizeof *s->segments);
     uint32_t day = 0;
     int64_t next = n ? history->windows[0].start + DAY : 0;
@@ -109,12 +149,13 @@ struct stats_steps *stats_steps_new(const struct stats_history *history, struct 
             next = start - (start - next) % DAY + DAY;
         }
         s->day[i] = day;
+        s->trend[i] = n > 1 ? 2 * (double)i / (double)(n - 1) - 1 : 0;
         s->hour[i] = (uint8_t)((start % DAY + DAY) % DAY / HOUR);
     }
     s->n_days = n ? day + 1 : 0;
     s->day_events = arena_array(arena, s->n_days + 1, sizeof *s->day_events);
     s->day_exposure = arena_array(arena, s->n_days + 1, sizeof *s->day_exposure);
-    s->day_load = arena_array(arena, s->n_days + 1, sizeof *s->day_load);
+    s->day_mean = arena_array(arena, s->n_days + 1, sizeof *s->day_mean);
     fill_loads(s);
     return s;
 }
@@ -148,25 +189,39 @@ static bool take_series(struct stats_steps *s, const struct stats_cell *cells, b
     return true;
 }
 
-static void sum_days(struct stats_steps *s)
+// The events of a window as far as they are likely: a spike says nothing about days and hours.
+static double likely_events(const struct stats_steps *s, size_t i)
+{
+    double expected = s->level[i] * s->exposure[i], bound = s->bound * sqrt(expected) + 1;
+    return expected + fmin(fmax(s->events[i] - expected, -bound), bound);
+}
+
+static void sum_days(struct stats_steps *s, bool likely)
 {
     memset(s->day_events, 0, s->n_days * sizeof *s->day_events);
     memset(s->day_exposure, 0, s->n_days * sizeof *s->day_exposure);
-    memset(s->day_load, 0, s->n_days * sizeof *s->day_load);
     for (size_t i = 0; i < s->n; i++) {
-        s->day_events[s->day[i]] += s->events[i];
+        s->day_events[s->day[i]] += likely ? likely_events(s, i) : s->events[i];
         s->day_exposure[s->day[i]] += s->exposure[i];
-        s->day_load[s->day[i]] += s->exposure[i] * s->load[i];
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        double exposure = s->day_exposure[s->day[i]];
+        s->level[i] = exposure > 0 ? s->day_events[s->day[i]] / exposure : 0;
     }
 }
 
 static void level_by_day(struct stats_steps *s)
 {
-    sum_days(s);
+    sum_days(s, false);
+    size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
-        double exposure = s->day_exposure[s->day[i]];
-        s->level[i] = exposure > 0 ? s->day_events[s->day[i]] / exposure : 0;
+        double expected = s->level[i] * s->exposure[i];
+        if (expected > 0)
+            s->unsorted[n++] = fabs(s->events[i] - expected) / sqrt(expected);
     }
+    // Three standard deviations, of which the median of normal deviations is 0.6745.
+    s->bound = 3 * fmax(median_of(s->unsorted, n) / 0.6745, 1);
+    sum_days(s, true);
 }
 
 // Multiplies the exposures by their factors and keeps their sum: rates stay shares.
@@ -181,26 +236,45 @@ static void scale_exposure(struct stats_steps *s)
         s->exposure[i] *= s->factor[i] * before / after;
 }
 
-// The share of fixed work falls as the load rises. The exponent comes from the differences within
-// days: a step falls into one day only.
-static void adjust_for_load(struct stats_steps *s)
+// Takes out an effect of x, exponent * x in the logarithm. The exponent comes from the differences
+// within days: a step falls into one day only. One step of Newton's method; false: there is nothing
+// to do.
+static bool fit_effect(struct stats_steps *s, const double *x)
 {
-    double score = 0, information = 0;
+    double score = 0, information = 0, events = 0;
+    memset(s->day_mean, 0, s->n_days * sizeof *s->day_mean);
+    for (size_t i = 0; i < s->n; i++)
+        s->day_mean[s->day[i]] += s->exposure[i] * x[i];
     for (size_t i = 0; i < s->n; i++) {
         double all = s->day_exposure[s->day[i]], expected = s->level[i] * s->exposure[i];
-        double load = all > 0 ? s->load[i] - s->day_load[s->day[i]] / all : 0;
-        score += load * (s->events[i] - expected);
-        information += load * load * expected;
+        double off = all > 0 ? x[i] - s->day_mean[s->day[i]] / all : 0;
+        score += off * (likely_events(s, i) - expected);
+        information += off * off * expected;
+        events += expected;
     }
     if (!(information > 0))
-        return;
-    double exponent = fmin(fmax(score / information, -2), 2);
+        return false;
+    // Where x hardly varies, what varies may be the series itself.
+    double exponent = score / (information + MIN_EFFECT * MIN_EFFECT * events);
+    exponent = fmin(fmax(exponent, -2), 2);
     double keep = 1 - 4 * s->rest / information / (exponent * exponent);
     if (!(keep > 0))
-        return;
+        return false;
     for (size_t i = 0; i < s->n; i++)
-        s->factor[i] = exp(keep * exponent * s->load[i]);
+        s->factor[i] = exp(keep * exponent * x[i]);
     scale_exposure(s);
+    return true;
+}
+
+// The share of fixed work falls as the load rises. As long as the hours of the day are not known,
+// there is a trend.
+static void adjust_for_load(struct stats_steps *s, bool absolute)
+{
+    level_by_day(s);
+    for (int i = 0; i < 3 && !absolute && fit_effect(s, s->load); i++)
+        level_by_day(s);
+    for (int i = 0; i < 3 && s->n_days < MIN_DAYS && fit_effect(s, s->trend); i++)
+        level_by_day(s);
 }
 
 static void adjust_for_hour(struct stats_steps *s)
@@ -209,7 +283,7 @@ static void adjust_for_hour(struct stats_steps *s)
     if (s->n_days < MIN_DAYS)
         return;
     for (size_t i = 0; i < s->n; i++) {
-        events[s->hour[i]] += s->events[i];
+        events[s->hour[i]] += likely_events(s, i);
         expected[s->hour[i]] += s->level[i] * s->exposure[i];
     }
     for (size_t i = 0; i < s->n; i++) {
@@ -227,15 +301,20 @@ static void sum_up(struct stats_steps *s)
     }
 }
 
+// A few hours have a trend, days have hours; in between nothing tells a step from the course of a
+// day.
+static bool is_enough(const struct stats_steps *s)
+{
+    const struct stats_window *w = s->history->windows;
+    return s->n >= 4 && (s->n_days >= MIN_DAYS || w[s->n - 1].end - w[0].start <= MAX_TREND);
+}
+
 static bool prepare(struct stats_steps *s, const struct stats_cell *cells, bool absolute)
 {
     memset(s->masked, 0, s->n * sizeof *s->masked);
-    if (!take_series(s, cells, absolute))
+    if (!is_enough(s) || !take_series(s, cells, absolute))
         return false;
-    level_by_day(s);
-    if (!absolute)
-        adjust_for_load(s);
-    level_by_day(s);
+    adjust_for_load(s, absolute);
     adjust_for_hour(s);
     sum_up(s);
     return true;
@@ -258,27 +337,18 @@ static double block_distance(const struct stats_steps *s, size_t from, size_t si
     return off * off / (rate * s->rest * (1 / e0 + 1 / e1));
 }
 
-// The mean of the distances without the influence of those that are far out, as steps are: the r
-// with mean(min(distance, BOUND r)) = BOUNDED_MEAN r.
+// By the median: steps and what went away make some pairs differ much. Blocks overlap, which makes
+// it more precise.
 static double block_ratio(const struct stats_steps *s, size_t size, double *pairs)
 {
-    double ratio = 0;
-    for (int round = 0; round < 30; round++) {
-        double sum = 0, n = 0, bound = round ? BOUND * ratio : BOUND;
-        for (size_t from = 0; from + 2 * size <= s->n; from += size) {
-            double distance = block_distance(s, from, size);
-            if (distance < 0)
-                continue;
-            sum += fmin(distance, bound);
-            n++;
-        }
-        double next = n > 0 ? sum / n / BOUNDED_MEAN : 0;
-        *pairs = n;
-        if (fabs(next - ratio) <= 0.01 * ratio)
-            return next;
-        ratio = next;
+    size_t n = 0, stride = size < OVERLAP ? 1 : size / OVERLAP;
+    for (size_t from = 0; from + 2 * size <= s->n; from += stride) {
+        double distance = block_distance(s, from, size);
+        if (distance >= 0)
+            s->unsorted[n++] = distance;
     }
-    return ratio;
+    *pairs = (double)n * (double)stride / (double)size;
+    return median_of(s->unsorted, n) / MEDIAN;
 }
 
 static double scan_peak(const struct stats_steps *s)
@@ -300,7 +370,7 @@ struct stats_noise stats_steps_measure(struct stats_steps *s, const struct stats
                                        bool absolute)
 {
     struct stats_noise noise = {0};
-    if (s->n < 4 || !prepare(s, cells, absolute))
+    if (!prepare(s, cells, absolute))
         return noise;
     noise.events = s->event_sum[s->n];
     noise.peak = scan_peak(s);
@@ -308,17 +378,13 @@ struct stats_noise stats_steps_measure(struct stats_steps *s, const struct stats
     for (int i = 0; i < STATS_SCALES && s->n / size >= MIN_BLOCKS; i++, size *= 2)
         if (noise.events / (double)s->n * (double)size >= MIN_BLOCK_EVENTS) {
             noise.ratio[i] = block_ratio(s, size, &noise.pairs[i]);
+            if (noise.pairs[i] < MIN_PAIRS)
+                noise.pairs[i] = 0;
             // The hours of the day were fitted to the same windows.
             if (s->n_days >= MIN_DAYS)
                 noise.ratio[i] *= s->n_days / (s->n_days - 1.);
         }
     return noise;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
 }
 
 struct stats_noise stats_noise_pool(const struct stats_noise *series, size_t n, struct arena *arena)
@@ -330,24 +396,31 @@ struct stats_noise stats_noise_pool(const struct stats_noise *series, size_t n, 
         for (size_t i = 0; i < n; i++)
             if (series[i].pairs[scale] > 0)
                 ratios[m++] = series[i].ratio[scale];
-        sort_items(arena, ratios, m, sizeof *ratios, by_value);
-        pool.ratio[scale] = m ? ratios[m / 2] : 0;
-        pool.pairs[scale] = m ? PRIOR_PAIRS : 0;
+        pool.ratio[scale] = median_of(ratios, m);
+        pool.pairs[scale] = (double)m;
     }
     return pool;
 }
 
 double stats_noise_ratio(const struct stats_noise *series, const struct stats_noise *pool)
 {
-    double worst = 1;
+    double worst = 1, ratio = 1, earlier[2] = {1, 1};
     for (int i = 0; i < STATS_SCALES; i++) {
-        double pairs = series->pairs[i] + pool->pairs[i];
-        if (series->pairs[i] > 0)
-            worst = fmax(worst,
-                         (series->pairs[i] * series->ratio[i] + pool->pairs[i] * pool->ratio[i]) /
-                             pairs);
+        if (!(series->pairs[i] > 0))
+            continue;
+        // What is expected of a scale: what other series have there, or this one at the next
+        // smaller scale.
+        double expected = pool->pairs[i] > 0 ? pool->ratio[i] : ratio;
+        earlier[1] = earlier[0];
+        earlier[0] = ratio;
+        ratio = (series->pairs[i] * series->ratio[i] + PRIOR_PAIRS * expected) /
+                (series->pairs[i] + PRIOR_PAIRS);
+        worst = fmax(worst, ratio);
     }
-    return worst;
+    // Steps are compared over longer times than the largest scale that can be measured: what grows
+    // from scale to scale goes on growing.
+    double growth = earlier[1] > 0 ? sqrt(ratio / earlier[1]) / 1.1 : 1;
+    return worst * fmin(fmax(growth, 1), MAX_GROWTH);
 }
 
 // --- segments ---
@@ -357,11 +430,28 @@ static double log_likelihood(double events, double exposure)
     return events > 0 && exposure > 0 ? 2 * events * log(events / exposure) : 0;
 }
 
+// The natural logarithm of a positive number, to six digits: most of the time goes here.
+static double fast_log(double x)
+{
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1023;
+    bits = (bits & 0xfffffffffffffu) | 0x3ff0000000000000u;
+    memcpy(&x, &bits, sizeof x);
+    if (x > M_SQRT2) {
+        x /= 2;
+        exponent++;
+    }
+    // log(x) = 2 atanh((x - 1) / (x + 1))
+    double t = (x - 1) / (x + 1), u = t * t;
+    return 2 * t * (1 + u * (1. / 3 + u * (1. / 5 + u * (1. / 7 + u / 9)))) + exponent * M_LN2;
+}
+
 static double range_likelihood(const struct stats_steps *s, size_t from, size_t to)
 {
-    return log_likelihood(s->event_sum[to] - s->event_sum[from],
-                          s->exposure_sum[to] - s->exposure_sum[from]) /
-           s->unit;
+    double events = s->event_sum[to] - s->event_sum[from];
+    double exposure = s->exposure_sum[to] - s->exposure_sum[from];
+    return events > 0 && exposure > 0 ? events * fast_log(events / exposure) * s->per_unit : 0;
 }
 
 static struct segment segment_of(const struct stats_steps *s, size_t from, size_t to)
@@ -373,28 +463,50 @@ static struct segment segment_of(const struct stats_steps *s, size_t from, size_
     return g;
 }
 
+// Where a segment may begin: where a window differs from those before, and at every GRID-th one. A
+// step that no single window shows cannot be located more precisely anyway.
+static size_t choose_starts(struct stats_steps *s)
+{
+    size_t n = 0, sharp = 0;
+    for (size_t i = 1; i < s->n; i++) {
+        size_t from = i < GRID ? 0 : i - GRID;
+        double events = s->event_sum[i] - s->event_sum[from];
+        double exposure = s->exposure_sum[i] - s->exposure_sum[from];
+        double here = s->exposure_sum[i + 1] - s->exposure_sum[i], rate = events / exposure;
+        double off = s->event_sum[i + 1] - s->event_sum[i] - rate * here;
+        if (!(exposure > 0) ||
+            off * off > SHARP * s->unit * (rate + 1 / exposure) * here * (1 + here / exposure))
+            sharp = i + 1;
+        if (sharp >= i || i % GRID == 0)
+            s->starts[n++] = i;
+    }
+    s->starts[n++] = s->n;
+    return n;
+}
+
 // The partition with the greatest likelihood less PENALTY per step: PELT (Killick et al. 2012).
 static void partition(struct stats_steps *s)
 {
-    size_t n_active = 0;
+    size_t n_active = 1, n_starts = choose_starts(s);
     s->best[0] = -PENALTY;
-    for (size_t to = 1; to <= s->n; to++) {
-        s->active[n_active++] = to - 1;
+    s->active[0] = 0;
+    for (size_t k = 0; k < n_starts; k++) {
+        size_t to = s->starts[k], kept = 0;
         s->best[to] = INFINITY;
         arena_spend(s->arena, n_active / 16 + 1);
         for (size_t i = 0; i < n_active; i++) {
             size_t from = s->active[i];
-            double cost = s->best[from] - range_likelihood(s, from, to) + PENALTY;
-            if (cost < s->best[to]) {
-                s->best[to] = cost;
+            s->cost[i] = s->best[from] - range_likelihood(s, from, to);
+            if (s->cost[i] + PENALTY < s->best[to]) {
+                s->best[to] = s->cost[i] + PENALTY;
                 s->previous[to] = from;
             }
         }
-        size_t kept = 0;
         for (size_t i = 0; i < n_active; i++)
-            if (s->best[s->active[i]] - range_likelihood(s, s->active[i], to) <= s->best[to])
+            if (s->cost[i] <= s->best[to])
                 s->active[kept++] = s->active[i];
         n_active = kept;
+        s->active[n_active++] = to;
     }
     s->n_segments = 0;
     for (size_t to = s->n; to > 0; to = s->previous[to])
@@ -415,9 +527,7 @@ static double rate_of(const struct segment *g)
 static void adjust_again(struct stats_steps *s, const struct stats_cell *cells, bool absolute)
 {
     take_series(s, cells, absolute);
-    level_by_day(s);
-    if (!absolute)
-        adjust_for_load(s);
+    adjust_for_load(s, absolute);
     for (size_t i = 0; i < s->n_segments; i++) {
         double events = 0, exposure = 0;
         for (size_t j = s->segments[i].from; j < s->segments[i].to; j++) {
@@ -442,14 +552,25 @@ static double step_likelihood(const struct stats_steps *s, size_t from, size_t a
 static void locate(const struct stats_steps *s, const struct segment *left,
                    const struct segment *right, struct stats_step *step)
 {
-    double limit = step_likelihood(s, left->from, right->from, right->to) - INTERVAL;
-    step->window = step->low = step->high = right->from;
-    while (step->low > left->from + 1 &&
-           step_likelihood(s, left->from, step->low - 1, right->to) >= limit)
-        step->low--;
-    while (step->high + 1 < right->to &&
-           step_likelihood(s, left->from, step->high + 1, right->to) >= limit)
-        step->high++;
+    size_t from = left->from, to = right->to, first, last;
+    double best = step_likelihood(s, from, right->from, to);
+    step->window = right->from;
+    // Likely starts are all there; the best of the others is near.
+    for (size_t i = right->from > from + GRID ? right->from - GRID : from + 1;
+         i < right->from + GRID && i < to; i++) {
+        double likelihood = step_likelihood(s, from, i, to);
+        if (likelihood > best) {
+            best = likelihood;
+            step->window = i;
+        }
+    }
+    first = last = step->window;
+    while (first > from + 1 && step_likelihood(s, from, first - 1, to) >= best - INTERVAL)
+        first--;
+    while (last + 1 < to && step_likelihood(s, from, last + 1, to) >= best - INTERVAL)
+        last++;
+    step->low = first;
+    step->high = last;
 }
 
 // A deploy may take until the next window to show, and the clocks of those who report it differ.
@@ -475,7 +596,11 @@ static void attribute(const struct stats_steps *s, struct stats_step *step)
 
 static int64_t duration_of(const struct stats_steps *s, const struct segment *g)
 {
-    return s->history->windows[g->to - 1].end - s->history->windows[g->from].start;
+    int64_t sum = 0;
+    for (size_t i = g->from; i < g->to; i++)
+        if (!s->masked[i])
+            sum += s->history->windows[i].end - s->history->windows[i].start;
+    return sum;
 }
 
 static bool is_short(const struct stats_steps *s, const struct segment *g, int64_t lasting)
@@ -512,7 +637,8 @@ static bool mask_short(struct stats_steps *s, int64_t lasting)
         const struct segment *g = &s->segments[i];
         if (!g->n || !is_short(s, g, lasting))
             continue;
-        if (i + 1 == s->n_segments && g->n >= 2) {
+        if (i + 1 == s->n_segments && !is_short(s, g, lasting * 2 / 3) &&
+            lasting <= s->history->lasting) {
             struct stats_step step = {0};
             locate(s, g - 1, g, &step);
             attribute(s, &step);
@@ -553,6 +679,19 @@ static double p_of(double likelihood, double n, double freedom)
     return z < 2 ? 1 : fmin(n * z * exp(-z * z / 2) / sqrt(2 * M_PI), 1);
 }
 
+// Whether the later half of the last segment is nearer to what was before: the rest of a spike.
+static bool fades(const struct stats_steps *s, const struct segment *left, const struct segment *g)
+{
+    size_t middle = g->from, n = 0;
+    if (g->to != s->n)
+        return false;
+    for (; n < g->n / 2; middle++)
+        n += !s->masked[middle] && s->exposure[middle] > 0;
+    struct segment later = segment_of(s, middle, g->to);
+    double before = rate_of(left), after = rate_of(g);
+    return fabs(rate_of(&later) - before) < fabs(rate_of(&later) - after);
+}
+
 static void push_lasting(struct stats_steps *s)
 {
     const struct segment *left = NULL;
@@ -560,7 +699,7 @@ static void push_lasting(struct stats_steps *s)
         const struct segment *g = &s->segments[i];
         if (!g->n)
             continue;
-        if (left && left->n >= 2) {
+        if (left && left->n >= 2 && !fades(s, left, g)) {
             struct segment all = {left->from, g->to, left->events + g->events,
                                   left->exposure + g->exposure, left->n + g->n};
             double likelihood = (log_likelihood(left->events, left->exposure) +
@@ -593,11 +732,12 @@ size_t stats_steps_find(struct stats_steps *s, const struct stats_cell *cells, b
 {
     s->n_found = 0;
     *steps = NULL;
-    if (s->n < 4 || !prepare(s, cells, absolute))
+    if (!prepare(s, cells, absolute))
         return 0;
     if (scan_peak(s) / sqrt(ratio) < STATS_PEAK)
         return 0;
     s->unit = ratio * s->rest;
+    s->per_unit = 2 / s->unit;
     partition(s);
     if (s->n_segments > 1) {
         adjust_again(s, cells, absolute);

@@ -35,14 +35,16 @@ struct stats_history {
     const struct stats_window *windows; // in time order, without overlaps
     size_t n_markers;
     const struct stats_marker *markers; // in time order
-    // How long a step must have lasted, in ns; with a marker where it began, two windows suffice.
+    // How long a step must have lasted, in ns; with a marker where it began, two thirds suffice.
+    // Two windows at least. A history of more than six hours and less than four days has no steps:
+    // nothing tells them from the course of a day.
     int64_t lasting;
 };
 
 enum { STATS_SCALES = 12 };
 // Standard deviations of the peak, with the noise beyond sampling, that make a closer look
 // worthwhile: stats_steps_find finds nothing below.
-#define STATS_PEAK 4.0
+#define STATS_PEAK 4.8
 
 // What a series is like apart from steps. The scale i is blocks of 2^i windows.
 struct stats_noise {
@@ -78,5 +80,6 @@ struct stats_noise stats_noise_pool(const struct stats_noise *series, size_t n,
 double stats_noise_ratio(const struct stats_noise *series, const struct stats_noise *pool);
 
 // All steps of a series, in time order. Returns how many. *steps is valid until the next call.
+// lasting: as in the history; if it is longer, a marker does not shorten it.
 size_t stats_steps_find(struct stats_steps *s, const struct stats_cell *cells, bool absolute,
                         int64_t lasting, double ratio, const struct stats_step **steps);

@@ -135,7 +135,7 @@ static struct stats_service service_of(struct simulation *s, size_t n)
                                               .windows = s->windows,
                                               .n_markers = s->marker.time > 0,
                                               .markers = &s->marker,
-                                              .lasting = 4 * HOUR},
+                                              .lasting = 6 * HOUR},
                                   .functions = s->timelines,
                                   .n_functions = s->n_names,
                                   .stacks = give_stacks,
@@ -155,8 +155,14 @@ static void look(struct simulation *s, size_t n, struct state *state)
     struct stats_report report;
     stats_changes_scan(&service, arena, &found);
     stats_changes_adjust(&found, 1, arena);
-    stats_changes_settle(&service, &found, state->known, state->n, STATS_LEVEL, arena, &report);
+    stats_changes_settle(&service, &found, state->known, state->n, STATS_CHANGES_LEVEL, arena,
+                         &report);
     state->n_gone += report.n_gone;
+    for (size_t i = 0; i < report.n; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_false(report.entries[i].verdict == STATS_LASTING &&
+                         report.entries[j].verdict == STATS_LASTING &&
+                         stats_entry_same(&report.entries[i], &report.entries[j]));
     for (size_t i = 0; i < report.n; i++) {
         size_t at = 0;
         while (at < state->n && (state->known[at].verdict != STATS_UNSURE ||
@@ -282,7 +288,7 @@ static void nothing_is_reported_twice(void **unused)
     assert_int_equal(entries(&state, STATS_LASTING), 1);
     assert_non_null(entry(&state, STATS_LASTING, "parse"));
     printf("found after %zu windows\n", first - s->at);
-    assert_true(first >= s->at + 4 && first < s->at + 40);
+    assert_true(first >= s->at + 6 && first < s->at + 40);
     free(s);
 }
 
@@ -348,13 +354,13 @@ static void canary(void **unused)
     draw(s);
     struct stats_service service = service_of(s, 6);
     struct stats_marker marker = {T0 + HOUR / 2, STR("1.5-canary")};
-    stats_changes_compare(&service, &marker, NULL, 0, STATS_LEVEL, arena, &report);
+    stats_changes_compare(&service, &marker, NULL, 0, STATS_CHANGES_LEVEL, arena, &report);
     assert_int_equal(report.n, 1);
     assert_true(str_eq(report.entries[0].function, STR("parse")));
     assert_int_equal(report.entries[0].verdict, STATS_LASTING);
     assert_ptr_equal(report.entries[0].marker, &marker);
     // Known: not again, here or when all have it.
-    stats_changes_compare(&service, &marker, report.entries, 1, STATS_LEVEL, arena, &again);
+    stats_changes_compare(&service, &marker, report.entries, 1, STATS_CHANGES_LEVEL, arena, &again);
     assert_int_equal(again.n, 0);
     arena_free(arena);
     free(s);

@@ -35,6 +35,7 @@ struct simulation {
 
 static struct stats_window windows[N];
 static struct stats_cell cells[N];
+static bool with_pool;
 
 static double value_or(double value, double otherwise)
 {
@@ -62,15 +63,19 @@ static struct stats_history draw(const struct simulation *s)
             .profiles = 100,
         };
     }
-    return (struct stats_history){.n = n, .windows = windows, .lasting = 4 * HOUR};
+    return (struct stats_history){.n = n, .windows = windows, .lasting = 6 * HOUR};
 }
 
 static size_t find(const struct stats_history *h, struct arena *arena,
                    const struct stats_step **steps)
 {
+    // Other series of the service, if there are any, have no noise but that of sampling.
+    struct stats_noise pool = {0};
+    for (int i = 0; with_pool && i < STATS_SCALES; i++)
+        pool.ratio[i] = pool.pairs[i] = 1;
     struct stats_steps *s = stats_steps_new(h, arena);
-    struct stats_noise noise = stats_steps_measure(s, cells, false), none = {0};
-    return stats_steps_find(s, cells, false, h->lasting, stats_noise_ratio(&noise, &none), steps);
+    struct stats_noise noise = stats_steps_measure(s, cells, false);
+    return stats_steps_find(s, cells, false, h->lasting, stats_noise_ratio(&noise, &pool), steps);
 }
 
 static double least_p(const struct stats_history *h, struct stats_step *best)
@@ -98,7 +103,7 @@ static void assert_quiet(struct simulation s, const char *what)
         bool any = false;
         for (size_t n = 24; n <= h.n; n += 3) {
             struct stats_history now = h;
-            struct stats_step step;
+            struct stats_step step = {0};
             now.n = n;
             any = any || least_p(&now, &step) <= 0.05;
         }
@@ -144,12 +149,13 @@ static void steps_are_found(void **state)
 {
     const double shares[] = {0.001, 0.01, 0.1};
     const size_t times[] = {96, 240, 320};
-    enum { SERIES = 60, TESTS = 600 };
+    enum { SERIES = 60, TESTS = 30000 }; // 50 services
     int found = 0, covered = 0, precise = 0, all = 0;
+    with_pool = true;
     for (int i = 0; i < 9; i++) {
         struct simulation s = {
             .events = 2e4, .share = shares[i / 3], .at = times[i % 3], .swing = 0.3};
-        s.factor = 1 + 1.5 * (smallest(&s, TESTS) - 1);
+        s.factor = 1 + 2 * (smallest(&s, TESTS) - 1);
         int here = 0;
         for (int k = 0; k < SERIES; k++) {
             struct stats_history h = draw(&s);
@@ -162,10 +168,11 @@ static void steps_are_found(void **state)
         }
         printf("%g %% of the service, %zu windows before: x %.4f found in %d of %d\n",
                100 * s.share, s.at, s.factor, here, SERIES);
-        assert_true(here >= SERIES * 8 / 10);
+        assert_true(here >= SERIES * 8 / 10); // the noise of a single series is not known well
         found += here;
         all += SERIES;
     }
+    with_pool = false;
     printf("found %d of %d, interval right in %d, size in %d\n", found, all, covered, precise);
     assert_true(found >= all * 9 / 10);
     assert_true(covered >= found * 9 / 10);
@@ -188,16 +195,18 @@ static size_t count(const struct stats_history *h, bool gone, struct stats_step 
 
 static void what_went_away_is_dropped(void **state)
 {
-    struct stats_step step;
-    const size_t lengths[] = {1, 2, 3, 30, 100};
+    struct stats_step step = {0};
+    const size_t lengths[] = {1, 2, 3, 30, 60};
     for (int i = 0; i < 5; i++) {
         struct simulation s = {.events = 1e5, .share = 0.02, .factor = 2, .at = 150};
         s.until = s.at + lengths[i];
         struct stats_history h = draw(&s);
         assert_int_equal(count(&h, false, &step), 0);
-        assert_int_equal(count(&h, true, &step), 1);
-        assert_int_equal(step.window, s.at);
-        assert_int_equal(step.until, s.until);
+        if (lengths[i] >= 3) {
+            assert_int_equal(count(&h, true, &step), 1);
+            assert_int_equal(step.window, s.at);
+            assert_int_equal(step.until, s.until);
+        }
         // Before it is known how long it lasts, nothing is said.
         h.n = s.at + 3;
         assert_int_equal(count(&h, false, &step), 0);
@@ -212,7 +221,7 @@ static void a_spike_hides_no_step(void **state)
         cells[i].value *= 5;
     for (size_t i = 250; i < 252; i++)
         cells[i].value *= 0.2;
-    struct stats_step step;
+    struct stats_step step = {0};
     assert_int_equal(count(&h, false, &step), 1);
     assert_true(step.low <= 200 && step.high >= 200);
     assert_true(step.after / step.before > 1.25 && step.after / step.before < 1.35);
@@ -222,7 +231,7 @@ static void outages_are_no_steps(void **state)
 {
     struct simulation s = {.events = 1e5, .share = 0.02, .swing = 0.4};
     struct stats_history h = draw(&s);
-    struct stats_step step;
+    struct stats_step step = {0};
     for (size_t i = 180; i < 186; i++) {
         windows[i].total = (struct stats_cell){0};
         cells[i] = (struct stats_cell){0};
@@ -242,7 +251,7 @@ static void several_steps(void **state)
         cells[i].value *= 1.5;
         cells[i].variance *= 1.5;
     }
-    struct stats_step step;
+    struct stats_step step = {0};
     assert_int_equal(count(&h, false, &step), 2);
     assert_int_equal(step.window, 230);
 }
@@ -258,15 +267,15 @@ static void markers(void **state)
     };
     h.markers = list;
     h.n_markers = 3;
-    struct stats_step step;
+    struct stats_step step = {0};
     assert_int_equal(count(&h, false, &step), 1);
     assert_ptr_equal(step.marker, &list[1]);
-    // With a deploy, two windows suffice; without one they do not.
-    h.n = 202;
+    // With a deploy, a shorter time suffices.
+    h.n = 204;
     assert_int_equal(count(&h, false, &step), 1);
-    h.n = 201;
-    assert_int_equal(count(&h, false, &step), 0);
     h.n = 203;
+    assert_int_equal(count(&h, false, &step), 0);
+    h.n = 205;
     h.n_markers = 1;
     assert_int_equal(count(&h, false, &step), 0);
     h.n = N;
@@ -280,7 +289,7 @@ static void new_functions(void **state)
     struct stats_history h = draw(&s);
     for (size_t i = 0; i < s.at; i++)
         cells[i] = (struct stats_cell){0};
-    struct stats_step step;
+    struct stats_step step = {0};
     assert_int_equal(count(&h, false, &step), 1);
     assert_true(step.before == 0 && step.after > 0 && step.low <= 280 && step.high >= 280);
 }
