@@ -10,7 +10,7 @@ SECONDS ?= 1800
 PREFIX ?= /usr/local
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run test bench fuzz soak soak-server chaos format install clean
+.PHONY: build run check test hostile bench fuzz soak soak-server chaos format install clean
 
 # Leaves build/kiln.
 build:
@@ -21,6 +21,11 @@ build:
 # A server, a rideshare service in three regions and a load on it; see docs/tutorial.md.
 run: build
 	@tools/demo build
+
+# The quick parts of `make test`, for use while working.
+check: build
+	$(call setup,test)
+	@tests/run --check
 
 # Everything, in order, with one line a part; see tests/run.
 test: build
@@ -45,6 +50,11 @@ soak: build
 soak-server: build
 	@bench/server --scale --pods 0 --seconds $(SOAK_SERVER_SECONDS)
 
+# Every hostile program in every mode, races repeated; see tests/hostile/run.
+hostile: build
+	$(call setup,test)
+	@tests/hostile/run build --long
+
 # Half an hour of kills, bad disks, clocks and tenants: nothing acknowledged is lost; SECONDS=60 for less.
 chaos: build
 	$(call setup,test)
@@ -57,4 +67,4 @@ install: build
 	@meson install -C build
 
 clean:
-	@rm -rf build build-asan build-fuzz build-bench build-arm64
+	@rm -rf build build-asan build-tsan build-fuzz build-fuzz-slice build-bench build-arm64

@@ -22,7 +22,7 @@
 enum { THREADS = 8, ACTIONS = 12 };
 
 // The sanitizers' own state does not survive a fork of a process with threads.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED
 enum { CHILD_MAY_WORK = 0 };
 #else
 enum { CHILD_MAY_WORK = 1 };

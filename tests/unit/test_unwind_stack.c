@@ -127,7 +127,7 @@ static void walks_are_the_same(void **state)
     }
     assert_true(n > 4);
     assert_in_range(a[0], (uintptr_t)here, (uintptr_t)here + 400);
-    assert_in_range(a[1], (uintptr_t)walks_are_the_same, (uintptr_t)walks_are_the_same + 1000);
+    assert_in_range(a[1], (uintptr_t)walks_are_the_same, (uintptr_t)walks_are_the_same + 2000);
     errno = 4711;
     size_t got = here((struct unwind_stack_bounds){0}, b, 3, NULL, &why);
     assert_int_equal(errno, 4711);

@@ -1,6 +1,4 @@
 //! Told what to do on standard input; every command is answered by one line.
-//!   activate, deactivate         jemalloc's profiler
-//!   allocate                     known amounts at two sites
 //!   stacks N                     one object of 512 KiB at the end of each of N different stacks
 //!   load FILE                    a library, and calls its site(malloc)
 //!   dump FILE                    as jemalloc writes it
@@ -15,18 +13,6 @@ use tikv_jemalloc_ctl::raw;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-#[inline(never)]
-fn boxes(n: usize) -> Vec<Box<[u8; 1024]>> {
-    let made: Vec<_> = (0..n).map(|_| black_box(Box::new([1u8; 1024]))).collect();
-    black_box(made) // so that this is no jump
-}
-
-#[inline(never)]
-fn strings(n: usize) -> Vec<String> {
-    let made: Vec<_> = (0..n).map(|_| black_box(String::with_capacity(512))).collect();
-    black_box(made)
-}
 
 /// One of 2048 functions, which calls others on the way to an allocation.
 #[inline(never)]
@@ -50,14 +36,6 @@ macro_rules! hops {
 }
 static TABLE: [[[Hop; 8]; 16]; 16] = hops!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15);
 static HOPS: &[Hop] = TABLE.as_flattened().as_flattened();
-
-fn set_active(on: bool) -> String {
-    // SAFETY: prof.active takes a bool.
-    match unsafe { raw::write(b"prof.active\0", on) } {
-        Ok(()) => "done".into(),
-        Err(e) => format!("error {e}"),
-    }
-}
 
 extern "C" fn allocate(n: usize) -> *mut c_void {
     let layout = std::alloc::Layout::from_size_align(n, 16).unwrap();
@@ -119,20 +97,13 @@ fn profile(to: &str) -> String {
 }
 
 fn main() {
-    let mut kept = (Vec::new(), Vec::new(), Vec::new());
+    let mut kept = Vec::new();
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
         let answer = match words[..] {
-            ["activate"] => set_active(true),
-            ["deactivate"] => set_active(false),
-            ["allocate"] => {
-                kept.0 = boxes(20000);
-                kept.1 = strings(20000);
-                "done".into()
-            }
             ["stacks", n] => {
-                kept.2 = (0..n.parse().unwrap()).map(|i| HOPS[i % HOPS.len()](i as u64, 16)).collect();
+                kept = (0..n.parse().unwrap()).map(|i| HOPS[i % HOPS.len()](i as u64, 16)).collect();
                 "done".into()
             }
             ["load", path] => load(path),
