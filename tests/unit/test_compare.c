@@ -318,6 +318,26 @@ static void power(void **state)
     }
 }
 
+// A row that comes and goes is not marked, though all others hardly vary.
+static void one_row_varies(void **state)
+{
+    enum { ROWS = 60, PROFILES = 8 };
+    struct stats_cell *cells = calloc((size_t)ROWS * 2 * PROFILES, sizeof *cells);
+    struct arena *arena = arena_new((size_t)1 << 26);
+    for (size_t i = 0; i < ROWS; i++)
+        for (size_t j = 0; j < 2 * PROFILES; j++) {
+            double mean = i == 7 ? (j % PROFILES < 4 ? 190 : 10) * (j < PROFILES ? 1 : 1.4) : 100;
+            double value = poisson(mean);
+            cells[i * 2 * PROFILES + j] = (struct stats_cell){value, value};
+        }
+    struct stats_rows rows = {.n = ROWS, .n_profiles = {PROFILES, PROFILES}, .cells = cells};
+    struct stats_fit fit;
+    stats_fit(&rows, arena, &fit);
+    assert_true(stats_test(&fit, cells + (size_t)7 * 2 * PROFILES).p > 0.01);
+    free(cells);
+    arena_free(arena);
+}
+
 static void nothing_to_compare(void **state)
 {
     struct arena *arena = arena_new(1 << 20);
@@ -349,6 +369,7 @@ int main(void)
         cmocka_unit_test(unequal_sides),
         cmocka_unit_test(enough_profiles),
         cmocka_unit_test(power),
+        cmocka_unit_test(one_row_varies),
         cmocka_unit_test(nothing_to_compare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
