@@ -196,5 +196,7 @@ int query_function(const struct query_function *q, struct err *e)
         write_pretty(q, &t, a, &out);
     for (size_t i = 0; i < a->series.n && !t.pretty; i++)
         write_points(&out, &series[i]);
-    return out_finish(&out, e);
+    int result = out_finish(&out, e);
+    out_fini(&out);
+    return result;
 }
