@@ -46,6 +46,9 @@ static void test_selectors(void **state)
     assert_true(str_eq(s.matchers[2].value, STR("c")));
     assert_true(str_eq(s.matchers[3].name, STR("__name__")));
     assert_true(str_eq(s.matchers[3].value, STR("a:b")));
+    // As in Prometheus: no label has this name, so that its value is empty.
+    assert_int_equal(query_selector(STR("{\"\"!~\"x\"}"), arena, &s, &e), 0);
+    assert_true(s.n == 1 && s.matchers[0].op == STORE_NRE && !s.matchers[0].name.n);
     assert_int_equal(query_selector(STR("sum"), arena, &s, &e), 0);
     assert_true(str_eq(s.matchers[0].value, STR("sum")));
     assert_int_equal(query_selector(STR("{a=~\"x.y\"}"), arena, &s, &e), 0);
