@@ -291,7 +291,7 @@ scrape_configs:
     {(CPU_ONLY % '/good').replace('{', '{{').replace('}', '}}')}
 '''
 HOSTILE_CONFIG = '''
-limits: {{process_memory: 512MiB}}
+limits: {{process_memory: 256MiB, memory: 32MiB}}
 ''' + GOOD_CONFIG + '''
   - job_name: hostile
     scrape_interval: 1s
@@ -366,7 +366,7 @@ def hostile(kiln):
         check('a good target is asked as often as by a server without hostile ones', count > alone * 0.75, f'{alone} -> {count}')
         same('and is up', {t['health'] for t in targets(s) if t['scrapePool'] == 'good'}, {'up'})
         if 'asan' not in kiln:  # which keeps what is freed
-            check('memory is bounded by limits.process_memory', max(highest) < 512 << 20, f'{max(highest) >> 20} MiB')
+            check('memory is bounded by limits.process_memory', max(highest) < 256 << 20, f'{max(highest) >> 20} MiB')
         calm.stop()
         until(lambda: all(t['health'] == 'down' for t in named().values()))
         for name, target in named().items():
