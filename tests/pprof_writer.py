@@ -5,6 +5,8 @@ interns strings and numbers everything by itself.
 """
 import gzip
 import io
+import struct
+import zlib
 
 
 def varint(value):
@@ -38,6 +40,19 @@ def gz(data):
     with gzip.GzipFile(fileobj=buffer, mode='wb', mtime=0, compresslevel=9) as file:
         file.write(data)
     return buffer.getvalue()
+
+
+def gzip_bomb(size):
+    """A gzip file of about a thousandth of size that inflates to size zeros: whole MiB."""
+    block_size = 1 << 20
+    stream = zlib.compressobj(9, zlib.DEFLATED, -15)
+    first = stream.compress(bytes(block_size)) + stream.flush(zlib.Z_FULL_FLUSH)
+    block = stream.compress(bytes(block_size)) + stream.flush(zlib.Z_FULL_FLUSH)
+    crc = 0
+    for _ in range(size // block_size):
+        crc = zlib.crc32(bytes(block_size), crc)
+    return (b'\x1f\x8b\x08' + bytes(7) + first + block * (size // block_size - 1) + stream.flush() +
+            struct.pack('<II', crc, size & 0xffffffff))
 
 
 class Profile:

@@ -11,8 +11,8 @@
 
 enum {
     IDLE_MS = 500,
-    ANSWERS_MAX = 128 << 20, // bytes of answers under way
-    ANSWERS_SHARE = 8,       // of the memory of all requests, if that is less
+    ANSWERS_MAX = 128 << 20,    // bytes of answers under way
+    REMEMBERED_MAX = 256 << 20, // of the last answers of targets with counters
     MOST_REQUESTS = 4096,
     LEAST_REQUESTS = 64,
 };
@@ -68,6 +68,7 @@ static struct scrape_state *state_of(struct scraper *s, const char *key)
         return NULL;
     }
     at->scraper = s;
+    at->memory.account = &s->remembered;
     at->hash = hash;
     at->chain = *bucket;
     *bucket = at;
@@ -178,7 +179,13 @@ static void took_source(void *context, struct net_answer *answer)
     pthread_mutex_lock(&s->lock);
     source->busy = false;
     if (answer->status == 200) {
-        free(source->text);
+        scrape_source_drop(source);
+        if (budget_take(&s->finding, answer->n)) {
+            answer->status = 0;
+            budget_explain(&s->finding, &answer->error);
+        }
+    }
+    if (answer->status == 200) {
         source->text = (char *)answer->data;
         source->n = answer->n;
         answer->data = NULL;
@@ -380,6 +387,26 @@ static unsigned most_requests(void)
                                    : (unsigned)most;
 }
 
+static size_t lesser(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+// No target and no URL can take what requests need, nor what the other parts of scraping need.
+static void share_memory(struct scraper *s)
+{
+    struct server *server = s->server;
+    // The first targets came with a reload: requests have had all of it so far.
+    if (!server->scraping) {
+        server->scraping = server->memory.limit / SERVER_SCRAPING_SHARE;
+        budget_charge(&server->memory, server->scraping);
+    }
+    size_t eighth = server->scraping / 8;
+    s->room = lesser(2 * eighth, ANSWERS_MAX); // twice: under way, and waiting
+    s->remembered = (struct budget_account){.limit = lesser(eighth, REMEMBERED_MAX)};
+    s->finding.account = (struct budget_account){.owner = "target discovery", .limit = 3 * eighth};
+}
+
 // libcurl is not loaded before there is something to scrape.
 static void start_threads(struct scraper *s)
 {
@@ -391,8 +418,7 @@ static void start_threads(struct scraper *s)
         server_log("error", "nothing will be scraped", "error", e.message, NULL);
         return;
     }
-    size_t share = s->server->memory.limit / ANSWERS_SHARE;
-    s->room = share && share < ANSWERS_MAX ? share : ANSWERS_MAX;
+    share_memory(s);
     net_client_limit(s->client, s->room);
     s->most = most_requests();
     s->search = true;

@@ -1,6 +1,5 @@
 #include "server/scrape_discover.h"
 
-#include "base/out.h"
 #include "server/config_tables.h"
 #include "server/limits.h"
 
@@ -49,31 +48,31 @@ int64_t scrape_seconds(const struct scrape_target *t)
 }
 
 // Labels that begin with __param_ become parameters, as in Prometheus.
-static const char *make_url(const struct scrape_config *c, const struct scrape_profile *p,
-                            const struct store_label *labels, size_t n, struct arena *arena)
+static const char *make_url(struct scrape_job *job, const struct scrape_profile *p,
+                            const struct store_label *labels, size_t n)
 {
-    struct out out;
+    const struct scrape_config *c = job->config;
+    struct out *out = &job->text;
     struct str scheme = find(labels, n, STR("__scheme__"));
     struct str address = find(labels, n, STR("__address__"));
     bool first = memchr(p->path.p, '?', p->path.n) == NULL;
-    out_init_arena(&out, arena);
-    out_str(&out, scheme.n ? scheme : c->scheme);
-    out_text(&out, "://");
-    out_str(&out, address);
-    out_str(&out, c->path_prefix);
-    out_str(&out, p->path);
+    out->n = 0;
+    out_str(out, scheme.n ? scheme : c->scheme);
+    out_text(out, "://");
+    out_str(out, address);
+    out_str(out, c->path_prefix);
+    out_str(out, p->path);
     const struct str prefix = STR("__param_");
     for (size_t i = 0; i < n; i++)
         if (str_starts(labels[i].name, prefix))
-            put_parameter(&out, str_from_to(labels[i].name, prefix.n, labels[i].name.n),
+            put_parameter(out, str_from_to(labels[i].name, prefix.n, labels[i].name.n),
                           labels[i].value, &first);
     int64_t seconds = scrape_seconds(&(struct scrape_target){.config = c, .profile = p});
     if (seconds) {
-        put_parameter(&out, STR("seconds"),
-                      str_from(arena_printf(arena, "%lld", (long long)seconds)), &first);
+        put_parameter(out, STR("seconds"),
+                      str_from(arena_printf(job->arena, "%lld", (long long)seconds)), &first);
     }
-    out_char(&out, '\0');
-    return out.p;
+    return arena_copy(job->arena, out->p, out->n);
 }
 
 static struct str copy_text(struct arena *arena, struct str s)
@@ -101,25 +100,24 @@ static void series_labels(const struct scrape_config *c, const struct store_labe
     add(target->labels, &target->n_labels, STR("service_name"), c->job);
 }
 
-static const char *make_key(const struct scrape_target *t, struct arena *arena)
+static const char *make_key(struct scrape_job *job, const struct scrape_target *t)
 {
-    struct out out;
-    out_init_arena(&out, arena);
-    out_str(&out, t->tenant);
+    struct out *out = &job->text;
+    out->n = 0;
+    out_str(out, t->tenant);
     // Not out_printf: a long text would be lost if the arena jumps.
     const struct str parts[] = {t->config->job, t->profile->name, str_from(t->url)};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        out_char(&out, ' ');
-        out_str(&out, parts[i]);
+        out_char(out, ' ');
+        out_str(out, parts[i]);
     }
     for (size_t i = 0; i < t->n_labels; i++) {
-        out_char(&out, ' ');
-        out_str(&out, t->labels[i].name);
-        out_char(&out, '=');
-        out_str(&out, t->labels[i].value);
+        out_char(out, ' ');
+        out_str(out, t->labels[i].name);
+        out_char(out, '=');
+        out_str(out, t->labels[i].value);
     }
-    out_char(&out, '\0');
-    return out.p;
+    return arena_copy(job->arena, out->p, out->n);
 }
 
 const char *scrape_shown_url(const char *url, struct arena *arena)
@@ -198,9 +196,9 @@ static int add_target(struct scrape_job *job, const struct target_group *group, 
         if (!c->profiles[i].enabled)
             continue;
         struct scrape_target target = {.config = c, .profile = &c->profiles[i], .tenant = tenant};
-        target.url = make_url(c, target.profile, labels, n, arena);
+        target.url = make_url(job, target.profile, labels, n);
         series_labels(c, labels, n, arena, &target);
-        target.key = make_key(&target, arena);
+        target.key = make_key(job, &target);
         targets->items =
             arena_push(arena, targets->items, targets->n, &targets->cap, sizeof *targets->items);
         targets->items[targets->n++] = target;
@@ -212,6 +210,7 @@ int scrape_job_init(struct scrape_job *job, const struct scrape_config *config, 
                     struct err *e)
 {
     *job = (struct scrape_job){.config = config, .arena = arena};
+    out_init_arena(&job->text, arena);
     job->rules = scrape_rules_new(config->rules, config->n_rules, arena, e);
     return job->rules ? 0 : -1;
 }

@@ -2,6 +2,7 @@
 // relabeling makes of them.
 #pragma once
 
+#include "base/out.h"
 #include "server/config.h"
 
 // One profile of one service.
@@ -29,6 +30,7 @@ struct scrape_job {
     struct scrape_rules *rules;
     size_t addresses; // so far
     struct arena *arena;
+    struct out text; // in arena, for one text at a time: a copy takes what it needs and no more
 };
 
 // -1 with e filled if a regular expression cannot be used.
@@ -51,5 +53,5 @@ struct scrape_rules *scrape_rules_new(const struct relabel_rule *rules, size_t n
                                       struct arena *arena, struct err *e);
 // Applies the rules to labels (*n of them), in arena; *keep false: the target is dropped. -1 with e
 // filled if a rule takes too long on these labels.
-int scrape_relabel(const struct scrape_rules *rules, struct store_label **labels, size_t *n,
+int scrape_relabel(struct scrape_rules *rules, struct store_label **labels, size_t *n,
                    struct arena *arena, bool *keep, struct err *e);

@@ -111,11 +111,24 @@ static void add_files(struct scrape_job *job, const struct discovery *d,
 
 // --- URLs ---
 
+static void free_text(struct scraper *s, char *text, size_t n)
+{
+    if (text)
+        budget_release(&s->finding.account, n);
+    free(text);
+}
+
+void scrape_source_drop(struct scrape_source *source)
+{
+    free_text(source->scraper, source->text, source->n);
+    source->text = NULL;
+}
+
 void scrape_source_free(struct scrape_source *source)
 {
     scrape_settings_unref(source->settings);
     arena_free(source->arena);
-    free(source->text);
+    scrape_source_drop(source);
     free(source->key);
     free(source);
 }
@@ -151,7 +164,7 @@ static void read_source(struct scraper *s, struct scrape_source *source)
     struct err e = {"out of memory"};
     struct str bytes = {text, n};
     int result = arena ? scrape_read_groups(source->key, bytes, arena, &groups, &n_groups, &e) : -1;
-    free(text);
+    free_text(s, text, n);
     if (result) {
         log_unread(source->config, &e);
         arena_free(arena);

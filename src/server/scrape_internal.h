@@ -103,7 +103,7 @@ struct scraper {
     pthread_t finder;
     pthread_cond_t wanted;
     bool finder_started;
-    struct budget finding; // of everything that it makes
+    struct budget finding; // of everything that it reads and makes
     // The threads that decode.
     struct scrape_taker {
         struct scraper *scraper;
@@ -113,8 +113,9 @@ struct scraper {
     } takers[SCRAPE_TAKERS];
     pthread_cond_t ready;
     struct scrape_work *work;
-    size_t waiting; // bytes
-    size_t room;    // for answers under way, and for those that wait; bytes
+    size_t waiting;                   // bytes
+    size_t room;                      // for answers under way, and for those that wait; bytes
+    struct budget_account remembered; // by the states
 };
 
 int64_t scrape_now(void); // CLOCK_MONOTONIC, ns
@@ -127,7 +128,9 @@ void scrape_generation_unref(struct scrape_generation *generation);
 
 // --- scrape_find.c ---
 void *scrape_find(void *scraper);
-void scrape_source_free(struct scrape_source *source); // with the lock held
+// With the lock held. Frees an answer that was not read.
+void scrape_source_drop(struct scrape_source *source);
+void scrape_source_free(struct scrape_source *source);
 
 // --- scrape_work.c ---
 // Takes answer->data. Without the lock.

@@ -9,8 +9,15 @@ struct labels {
     struct store_label *items;
     size_t n, cap;
     struct arena *arena;
-    bool too_long; // a rule did not come to an end
+    struct out *text; // for one text at a time
+    bool too_long;    // a rule did not come to an end
 };
+
+// A text that was written into l->text, and takes no more than it needs.
+static struct str keep_text(const struct labels *l)
+{
+    return (struct str){arena_copy(l->arena, l->text->p, l->text->n), l->text->n};
+}
 
 static struct str get(const struct labels *l, struct str name)
 {
@@ -48,6 +55,7 @@ struct scrape_rules {
     const struct relabel_rule *rules;
     struct pattern *patterns;
     size_t n;
+    struct out text;
 };
 
 // Of one rule on one text.
@@ -83,19 +91,19 @@ static struct str group(const struct pattern *p, struct str text, struct str nam
 }
 
 // $1, ${1}, ${name} and $$, as in Go.
-static struct str expand(struct arena *arena, const struct pattern *p, struct str text,
+static struct str expand(const struct labels *l, const struct pattern *p, struct str text,
                          struct str format)
 {
-    struct out out;
-    out_init_arena(&out, arena);
+    struct out *out = l->text;
+    out->n = 0;
     for (size_t i = 0; i < format.n; i++) {
         if (format.p[i] != '$' || i + 1 == format.n) {
-            out_char(&out, format.p[i]);
+            out_char(out, format.p[i]);
             continue;
         }
         size_t from = i + 1, to;
         if (format.p[from] == '$') {
-            out_char(&out, '$');
+            out_char(out, '$');
             i = from;
             continue;
         }
@@ -108,10 +116,10 @@ static struct str expand(struct arena *arena, const struct pattern *p, struct st
                            (c >= 'A' && c <= 'Z') || c == '_'))
                 break;
         }
-        out_str(&out, group(p, text, str_from_to(format, from, to)));
+        out_str(out, group(p, text, str_from_to(format, from, to)));
         i = braced ? to : to - 1;
     }
-    return out_result(&out);
+    return keep_text(l);
 }
 
 static struct str change_case(struct arena *arena, struct str s, bool upper)
@@ -127,14 +135,13 @@ static struct str change_case(struct arena *arena, struct str s, bool upper)
 
 static struct str join(const struct labels *l, const struct relabel_rule *r)
 {
-    struct out out;
-    out_init_arena(&out, l->arena);
+    l->text->n = 0;
     for (size_t i = 0; i < r->n_source; i++) {
         if (i)
-            out_str(&out, r->separator);
-        out_str(&out, get(l, r->source[i]));
+            out_str(l->text, r->separator);
+        out_str(l->text, get(l, r->source[i]));
     }
-    return out_result(&out);
+    return keep_text(l);
 }
 
 static void map_names(struct labels *l, const struct relabel_rule *r, const struct pattern *p)
@@ -142,7 +149,7 @@ static void map_names(struct labels *l, const struct relabel_rule *r, const stru
     size_t n = l->n;
     for (size_t i = 0; i < n && i < l->n; i++)
         if (matches(l, p, l->items[i].name))
-            set(l, expand(l->arena, p, l->items[i].name, r->replacement), l->items[i].value);
+            set(l, expand(l, p, l->items[i].name, r->replacement), l->items[i].value);
 }
 
 static void filter_names(struct labels *l, const struct pattern *p, bool keep)
@@ -164,9 +171,9 @@ static bool apply(struct labels *l, const struct relabel_rule *r, const struct p
         return !matches(l, p, source);
     case RELABEL_REPLACE:
         if (matches(l, p, source)) {
-            struct str target = expand(l->arena, p, source, r->target);
+            struct str target = expand(l, p, source, r->target);
             if (target.n)
-                set(l, target, expand(l->arena, p, source, r->replacement));
+                set(l, target, expand(l, p, source, r->replacement));
         }
         return true;
     case RELABEL_HASHMOD:
@@ -206,7 +213,8 @@ struct scrape_rules *scrape_rules_new(const struct relabel_rule *rules, size_t n
                                       struct arena *arena, struct err *e)
 {
     struct scrape_rules *r = arena_alloc(arena, sizeof *r);
-    *r = (struct scrape_rules){rules, arena_array(arena, n + 1, sizeof *r->patterns), n};
+    *r = (struct scrape_rules){rules, arena_array(arena, n + 1, sizeof *r->patterns), n, {0}};
+    out_init_arena(&r->text, arena);
     pcre2_general_context *memory = pcre2_general_context_create(allocate, leave_to_arena, arena);
     for (size_t i = 0; i < n; i++) {
         struct pattern *p = &r->patterns[i];
@@ -228,10 +236,10 @@ struct scrape_rules *scrape_rules_new(const struct relabel_rule *rules, size_t n
     return r;
 }
 
-int scrape_relabel(const struct scrape_rules *rules, struct store_label **labels, size_t *n,
+int scrape_relabel(struct scrape_rules *rules, struct store_label **labels, size_t *n,
                    struct arena *arena, bool *keep, struct err *e)
 {
-    struct labels l = {.arena = arena};
+    struct labels l = {.arena = arena, .text = &rules->text};
     *keep = true;
     for (size_t i = 0; i < *n; i++)
         set(&l, (*labels)[i].name, (*labels)[i].value);

@@ -1,7 +1,6 @@
 #include "server/scrape_take.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,15 +15,14 @@ static const struct ingest_sample_type cumulative[] = {
 };
 enum { N_CUMULATIVE = sizeof cumulative / sizeof *cumulative };
 
-// Bytes of one answer, and of those of all targets, that are remembered.
-enum { REMEMBERED_ONE = 16 << 20, REMEMBERED_ALL = 256 << 20 };
-static _Atomic size_t remembered;
+enum { REMEMBERED_MAX = 16 << 20 }; // bytes of one answer
 
 void scrape_memory_fini(struct scrape_memory *m)
 {
-    remembered -= m->n;
+    budget_release(m->account, m->n);
     free(m->data);
-    *m = (struct scrape_memory){0};
+    m->data = NULL;
+    m->n = 0;
 }
 
 int scrape_read_secret(const char *file, char *text, size_t size, struct err *e)
@@ -88,10 +86,11 @@ static struct model_profile *differences(struct server *s, struct model_profile 
 static void remember(struct scrape_memory *memory, struct str data)
 {
     scrape_memory_fini(memory);
-    size_t all = atomic_fetch_add(&remembered, data.n) + data.n;
-    uint8_t *copy = data.n <= REMEMBERED_ONE && all <= REMEMBERED_ALL ? malloc(data.n) : NULL;
+    if (data.n > REMEMBERED_MAX || budget_charge(memory->account, data.n))
+        return;
+    uint8_t *copy = malloc(data.n);
     if (!copy) {
-        remembered -= data.n;
+        budget_release(memory->account, data.n);
         return;
     }
     memcpy(copy, data.p, data.n);

@@ -17,6 +17,7 @@ struct scrape_health {
 // The last answer of a target with cumulative counters, as it came; nothing if it is too large, or
 // if those of all targets together are.
 struct scrape_memory {
+    struct budget_account *account; // of all targets
     uint8_t *data;
     size_t n;
 };

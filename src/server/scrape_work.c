@@ -159,8 +159,12 @@ static int decode_and_store(struct scrape_taker *taker, struct scrape_work *work
     budget->cancelled = s->stop;
     pthread_mutex_unlock(&s->lock);
     struct str data = {work->n ? (char *)work->data : "", work->n};
-    int result =
-        scrape_read(s->server, work->target, data, &work->state->memory, budget, &taken, e);
+    int result = budget_take(budget, work->n) ? budget_explain(budget, e) : 0;
+    if (!result) {
+        result =
+            scrape_read(s->server, work->target, data, &work->state->memory, budget, &taken, e);
+        budget_release(&budget->account, work->n);
+    }
     pthread_mutex_lock(&s->lock);
     taker->budget = NULL;
     pthread_mutex_unlock(&s->lock);

@@ -85,6 +85,9 @@ static void limit_memory(struct server *s, const struct store_options *store)
     uint64_t held = (store->memory ? store->memory : (uint64_t)128 << 20) + OTHER_MEMORY +
                     (uint64_t)limit_connections(config) * WEB_CONNECTION_MEMORY;
     uint64_t requests = total > held + MEMORY_LEAST ? total - held : MEMORY_LEAST;
+    if (config->n_scrapes)
+        s->scraping = (size_t)requests / SERVER_SCRAPING_SHARE;
+    requests -= s->scraping;
     tenants_init(&s->memory, (size_t)requests,
                  config->tenant_memory ? config->tenant_memory : (size_t)requests / 4 * 3);
 }

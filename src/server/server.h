@@ -24,6 +24,8 @@
 struct scraper;
 struct debuginfo;
 
+enum { SERVER_SCRAPING_SHARE = 3 }; // a third of the memory of requests, if anything is scraped
+
 struct server_counters {
     _Atomic uint64_t profiles, samples, bytes; // taken in
     _Atomic uint64_t corrected;                // whose time was not plausible
@@ -40,6 +42,7 @@ struct server {
     struct debuginfo *debuginfo;
     struct server_counters counters;
     struct budget_account memory; // of all requests
+    size_t scraping;              // bytes that are set aside for scraping; 0: nothing is scraped
     bool loopback, any_host;      // who is served; any_host: Host is not checked
     const char *host;             // that the server listens on
     int64_t started;              // CLOCK_REALTIME, ns

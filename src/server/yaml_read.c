@@ -326,11 +326,33 @@ static bool has_anchor(const yaml_event_t *event)
            (event->type == YAML_MAPPING_START_EVENT && event->data.mapping_start.anchor);
 }
 
-// Refuses what libyaml and the reader take more than linear time for. A text that is not YAML is
-// left to them: they say where.
-static int check_items(const char *name, struct str text, struct budget *budget, struct err *e)
+// What libyaml allocates for the node of an event: arrays grow by doubling, and small allocations
+// take more than their size.
+static size_t node_memory(const yaml_event_t *event)
 {
-    size_t events = 0;
+    enum { ALLOCATION = 32 };
+    size_t text = event->type == YAML_SCALAR_EVENT ? event->data.scalar.length : 0;
+    return 2 * (sizeof(yaml_node_t) + sizeof(yaml_node_pair_t)) + 2 * ALLOCATION + text;
+}
+
+// Charges what libyaml needs for a text so far, beyond *charged. -1: there is no room, or no time.
+static int charge_nodes(struct budget *budget, size_t needed, size_t *charged)
+{
+    if (!budget)
+        return 0;
+    if (budget_check(budget) != BUDGET_OK || budget_take(budget, needed - *charged))
+        return -1;
+    *charged = needed;
+    return 0;
+}
+
+// Refuses what libyaml and the reader take more than linear time for. A text that is not YAML is
+// left to them: they say where. What libyaml needs to load it is charged, in any case, and the
+// caller releases it.
+static int check_items(const char *name, struct str text, struct budget *budget, size_t *charged,
+                       struct err *e)
+{
+    size_t events = 0, needed = 0;
     yaml_parser_t parser;
     int depth = 0, result = 0;
     if (!yaml_parser_initialize(&parser))
@@ -345,7 +367,8 @@ static int check_items(const char *name, struct str text, struct budget *budget,
             event.type == YAML_SEQUENCE_START_EVENT || event.type == YAML_MAPPING_START_EVENT;
         bool ends = event.type == YAML_SEQUENCE_END_EVENT || event.type == YAML_MAPPING_END_EVENT;
         depth += begins - ends;
-        if (budget && ++events % 4096 == 0 && budget_check(budget) != BUDGET_OK)
+        needed += node_memory(&event);
+        if (++events % 4096 == 0 && charge_nodes(budget, needed, charged))
             result = budget_explain(budget, e);
         else if (has_anchor(&event))
             result = err_set(e, "%s:%zu: anchors and aliases are not supported here", name, line);
@@ -355,6 +378,8 @@ static int check_items(const char *name, struct str text, struct budget *budget,
         yaml_event_delete(&event);
     }
     yaml_parser_delete(&parser);
+    if (!result && charge_nodes(budget, needed, charged))
+        result = budget_explain(budget, e);
     return result;
 }
 
@@ -362,11 +387,17 @@ int yaml_read_items(const char *name, struct str text, struct arena *arena,
                     const struct yaml_table *table, void *list, struct err *e)
 {
     struct yaml_reader r = {.file = name, .arena = arena, .e = e};
+    struct budget *budget = arena_budget(arena);
     yaml_parser_t parser;
-    if (check_items(name, text, arena_budget(arena), e))
-        return -1;
-    if (!yaml_parser_initialize(&parser))
-        return err_set(e, "out of memory");
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);
-    return load(&r, &parser, &(struct destination){.table = table, .list = list});
+    size_t charged = 0;
+    int result = check_items(name, text, budget, &charged, e);
+    if (!result && !yaml_parser_initialize(&parser))
+        result = err_set(e, "out of memory");
+    if (!result) {
+        yaml_parser_set_input_string(&parser, (const unsigned char *)text.p, text.n);
+        result = load(&r, &parser, &(struct destination){.table = table, .list = list});
+    }
+    if (budget)
+        budget_release(&budget->account, charged);
+    return result;
 }

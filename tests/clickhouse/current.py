@@ -1,4 +1,5 @@
-"""The suite over a current ClickHouse, in process; see front.py."""
+"""The suite over a current ClickHouse, in process; see front.py. Without KILN_LONG_TESTS=1 only the store's tests: they
+send the statements that the server's tests send."""
 import os
 import subprocess
 import sys
@@ -13,22 +14,27 @@ here = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = 'chdb-core==26.9.0'
 
 
-def install(folder):
-    """An environment in which Python finds the package; None if it cannot be had."""
-    target = os.path.join(folder, 'site')
+def install(build):
+    """An environment in which Python finds the package, in BUILD/chdb; None if it cannot be had."""
+    target = os.path.join(build, 'chdb', PACKAGE)
+    environment = {**os.environ, 'PYTHONPATH': target}
+    if os.path.exists(os.path.join(target, 'chdb')):
+        return environment
     got = subprocess.run([sys.executable, '-m', 'pip', 'install', '-q', '--target', target, '--no-cache-dir',
                           '--disable-pip-version-check', PACKAGE], capture_output=True, text=True)
     if got.returncode:
         last = (got.stderr.strip().splitlines() or ['pip fails'])[-1]
         return skip(f'no {PACKAGE}, statements of a current ClickHouse are not tried: {last}')
-    return {**os.environ, 'PYTHONPATH': target}
+    return environment
 
 
-def both(build, env, name):
+def both(build, env, name, server=True):
     """Everything that the embedded store passes, at the same time."""
+    commands = [[os.path.join(build, 'tests/unit', test)] for test in ('test_store', 'test_weights')]
+    if server:
+        commands.append([os.path.join(os.path.dirname(here), 'server/run'), os.path.join(build, 'kiln')])
     running = [(command, subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-               for command in ([os.path.join(build, 'tests/unit/test_store')], [os.path.join(build, 'tests/unit/test_weights')],
-                               [os.path.join(os.path.dirname(here), 'server/run'), os.path.join(build, 'kiln')])]
+               for command in commands]
     with ThreadPoolExecutor(len(running)) as pool:
         outputs = list(pool.map(lambda r: r[1].communicate()[0], running))
     for (command, process), output in zip(running, outputs):
@@ -36,8 +42,8 @@ def both(build, env, name):
 
 
 def current(build):
-    with temporary() as packages, temporary() as folder:
-        environment = install(packages)
+    with temporary() as folder:
+        environment = install(build)
         if not environment:
             return
         port = free_ports(1)[0]
@@ -48,7 +54,7 @@ def current(build):
             check('chdb starts', len(version) == 2, version)
             print('ClickHouse', version[-1], 'in process', flush=True)
             env = {**os.environ, 'KILN_TEST_CLICKHOUSE': f'clickhouse://default@127.0.0.1:{port}'}
-            both(build, env, f' over {version[-1]}')
+            both(build, env, f' over {version[-1]}', bool(os.environ.get('KILN_LONG_TESTS')))
             with open(os.path.join(folder, 'statements')) as file:
                 lines = file.read().splitlines()
             errors = [line for line in lines if line.startswith('ERROR')]

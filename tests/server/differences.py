@@ -26,10 +26,9 @@ def weighed(r, time_s, factors, weight=4, known=True):
 
 def fill(s, r, service, start, pods, factor=lambda pod, minute, i: 1, **how):
     for pod in pods:
-        for minute in range(60):
-            factors = [factor(pod, minute, i) for i in range(FUNCTIONS)]
-            labels = {'__name__': 'process_cpu', 'service_name': service, 'pod': pod}
-            same('push', s.push([(labels, weighed(r, start + 60 * minute, factors, **how))]).status, 200)
+        labels = {'__name__': 'process_cpu', 'service_name': service, 'pod': pod}
+        profiles = [weighed(r, start + 60 * minute, [factor(pod, minute, i) for i in range(FUNCTIONS)], **how) for minute in range(60)]
+        same('push', s.push([(labels, profile) for profile in profiles]).status, 200)
 
 
 def draw(s, selectors, ranges, **more):

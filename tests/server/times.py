@@ -141,11 +141,9 @@ def clock_ahead(kiln, folder):
     s = Server(kiln, folder, config='retention: {age: 30d}\n')
     same('before', push(s, 'x', NOW, NOW - 10 * DAY)[0], 200)
     s.stop()
-    os.environ['LD_PRELOAD'] = library
-    try:
-        s.start()
-    finally:
-        del os.environ['LD_PRELOAD']
+    s.environment = {'LD_PRELOAD': library}
+    s.start()
+    s.environment = None
     same('with a clock ahead', [push(s, 'x', when)[0] for when in (NOW, NOW - 10 * DAY, NOW - 40 * DAY)], [200, 200, 400])
     s.stop()
     s.start()

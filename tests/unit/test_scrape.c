@@ -162,6 +162,42 @@ static void discovery_is_bounded(void **state)
     arena_free(arena);
 }
 
+// What libyaml takes to load an answer counts, until it is loaded.
+static void discovery_memory(void **state)
+{
+    struct budget budget = {.account = {.owner = "discovery", .limit = 8 << 20}};
+    struct target_group *groups;
+    size_t n;
+    struct out text;
+    out_init_memory(&text, 1 << 20);
+    out_text(&text, "[{targets: [");
+    for (int i = 0; i < 100000; i++)
+        out_text(&text, "0,");
+    out_text(&text, "]}]");
+    struct arena *arena = arena_new_in(&budget, 0);
+    assert_int_equal(scrape_read_groups("x", out_result(&text), arena, &groups, &n, &e), -1);
+    assert_non_null(strstr(e.message, "memory limit of discovery"));
+    arena_free(arena);
+    assert_int_equal(budget.account.held, 0);
+    arena = arena_new_in(&budget, 0);
+    assert_int_equal(scrape_read_groups("x", STR("[{targets: [a]}]"), arena, &groups, &n, &e), 0);
+    assert_int_equal(budget.account.held, arena_size(arena));
+    arena_free(arena);
+    // A target takes hundreds of bytes, not thousands.
+    struct server_config *c = read_config(JOB "}]");
+    arena = arena_new(0);
+    text.n = 0;
+    out_text(&text, "[{targets: [");
+    for (int i = 0; i < 5000; i++)
+        out_printf(&text, "host%d,", i);
+    out_write(&text, "]}]", 4);
+    assert_int_equal(find_targets(c, text.p, arena).n, 5000);
+    assert_true(arena_size(arena) < 5000 * 2048);
+    arena_free(arena);
+    server_config_free(c);
+    out_fini(&text);
+}
+
 // A rule that would backtrack for hours drops the target instead.
 static void slow_rules(void **state)
 {
@@ -196,7 +232,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tenants),    cmocka_unit_test(configurations),
         cmocka_unit_test(shown_urls), cmocka_unit_test(discovery_is_bounded),
-        cmocka_unit_test(slow_rules),
+        cmocka_unit_test(slow_rules), cmocka_unit_test(discovery_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

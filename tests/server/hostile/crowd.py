@@ -7,6 +7,7 @@ the same time and that the machine's noise slows down as well.
 import collections
 import math
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -157,19 +158,13 @@ class Target(Server):
         super().__init__(kiln, folder, *options, **more)
 
     def start(self):
-        saved = dict(os.environ)
-        os.environ.update(self.environment or {})
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             if self.files:
-                import resource
-                before = resource.getrlimit(resource.RLIMIT_NOFILE)
                 resource.setrlimit(resource.RLIMIT_NOFILE, (self.files, before[1]))
             super().start()
         finally:
-            if self.files:
-                resource.setrlimit(resource.RLIMIT_NOFILE, before)
-            os.environ.clear()
-            os.environ.update(saved)
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
     def alive(self):
         return self.process.poll() is None
