@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../long.h"
 #include "capture/capture.h"
 
 static int passed, failed;
@@ -333,7 +334,7 @@ static void own_ticks_are_counted_once(void)
 static void exec_is_survived(void)
 {
     begin(4000);
-    int killed = 0, rounds = 100;
+    int killed = 0, rounds = repetitions(100, 40, 40);
     for (int i = 0; i < rounds; i++) {
         capture_before_fork();
         pid_t child = fork();
@@ -389,10 +390,12 @@ int main(int argc, char **argv)
         time_is_conserved(4000, 16);
         blocked_threads_are_not_lost(false);
     }
-    blocked_threads_are_not_lost(true);
-    short_threads_are_seen_as_often_as_they_deserve();
-    what_is_due_at_the_end_has_the_calls_that_lasted();
-    own_ticks_are_counted_once();
+    if (argc == 1 || repetitions(1, 1, 0)) {
+        blocked_threads_are_not_lost(true);
+        short_threads_are_seen_as_often_as_they_deserve();
+        what_is_due_at_the_end_has_the_calls_that_lasted();
+        own_ticks_are_counted_once();
+    }
     exec_is_survived();
     it_starts_again_and_again();
     printf("%d passed, %d failed\n", passed, failed);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "../long.h"
 #include "simulate.h"
 #include "stats/distribution.h"
 
@@ -96,9 +97,8 @@ static double least_p(const struct stats_history *h, struct stats_step *best)
 // The p-value speaks of all looks at a history while it grows.
 static void assert_quiet(struct simulation s, const char *what)
 {
-    enum { SERIES = 150 };
-    int wrong = 0;
-    for (int i = 0; i < SERIES; i++) {
+    int wrong = 0, series = repetitions(150, 50, 4);
+    for (int i = 0; i < series; i++) {
         struct stats_history h = draw(&s);
         bool any = false;
         for (size_t n = 24; n <= h.n; n += 3) {
@@ -109,9 +109,9 @@ static void assert_quiet(struct simulation s, const char *what)
         }
         wrong += any;
     }
-    printf("%s: a step in %d of %d series\n", what, wrong, SERIES);
-    if (wrong > SERIES * 0.05 + 3 * sqrt(SERIES * 0.05 * 0.95))
-        fail_msg("%s: a step in %d of %d series", what, wrong, SERIES);
+    printf("%s: a step in %d of %d series\n", what, wrong, series);
+    if (wrong > series * 0.05 + 3 * sqrt(series * 0.05 * 0.95))
+        fail_msg("%s: a step in %d of %d series", what, wrong, series);
 }
 
 static void series_without_steps(void **state)
