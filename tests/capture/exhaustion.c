@@ -511,7 +511,7 @@ int main(int argc, char **argv)
 {
     long passed = 0, failed = 0;
     // With sanitizers, where all of this takes several times as long, in larger steps.
-    const int fraction = repetitions(4, 3, 2);
+    const int fraction = repetitions(4, 2, 1);
     nowhere = open("/dev/null", O_WRONLY);
     if (make_profile()) {
         printf("no profile: %s\n", error.message);
