@@ -10,7 +10,7 @@ SECONDS ?= 1800
 PREFIX ?= /usr/local
 setup = @if [ "$(KILN_SETUP)" = yes ]; then tools/setup $(1); fi
 
-.PHONY: build run check test hostile bench fuzz soak soak-server chaos format install clean
+.PHONY: build run check test test-long hostile bench fuzz soak soak-server chaos format install clean
 
 # Leaves build/kiln.
 build:
@@ -31,6 +31,11 @@ check: build
 test: build
 	$(call setup,test)
 	@tests/run
+
+# The same with every test in its long form.
+test-long: build
+	$(call setup,test)
+	@tests/run --long
 
 # Every figure beside its goal and its peers; BENCH="timers labels" runs some of them.
 bench: build

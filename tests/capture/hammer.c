@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../long.h"
+
 enum { THREADS = 8, ACTIONS = 12 };
 
 // The sanitizers' own state does not survive a fork of a process with threads.
@@ -264,7 +266,7 @@ static void *hammer(void *context)
 
 int main(int argc, char **argv)
 {
-    double seconds = argc > 1 ? strtod(argv[1], NULL) : 8;
+    double seconds = argc > 1 ? strtod(argv[1], NULL) : repetitions(8, 4, 4);
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)getpid();
     printf("# seed %llu\n", (unsigned long long)seed);
     fflush(stdout);

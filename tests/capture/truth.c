@@ -15,7 +15,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../long.h"
 #include "capture/capture.h"
+
+// ThreadSanitizer's run-time calls a handler when it can bear it, with the registers of when the
+// signal came: by then the stack may be another one. It also has a thread of its own, which takes
+// no signals. How often either happens depends on the machine's load.
+#ifdef __SANITIZE_THREAD__
+static const double unknown_to_us = 0.25;
+#else
+static const double unknown_to_us = 0;
+#endif
 
 static int passed, failed;
 static __thread volatile unsigned long sink;
@@ -200,14 +210,8 @@ static void time_is_conserved(uint32_t hz, int n_threads)
     check_near("share of the first caller", (double)seen.first / n, 0.75,
                4 * sqrt(0.75 * 0.25 / events) + 0.01);
     // One may be caught where nothing can be known, however few there are.
-    // Half a percent of the stacks in a sanitized program end in the sanitizer's run-time.
-#ifdef __SANITIZE_THREAD__
-    const double incomplete = 0.02;
-#else
-    const double incomplete = 0.005;
-#endif
     check_near("share of complete stacks", (double)seen.complete / (double)seen.stacks, 1,
-               incomplete + 1.0 / (double)seen.stacks);
+               unknown_to_us + 0.005 + 1.0 / (double)seen.stacks);
     if (by_perf)
         check_near("stacks / ticks", (double)seen.stacks / (double)seen.ticks, 1, 0.2);
     check_near("share of ticks with the label", (double)seen.labelled / (n + 1), 1, 0.05);
@@ -262,7 +266,7 @@ static void short_threads_are_seen_as_often_as_they_deserve(void)
     check_near("ticks of 400 threads of 2 ms each at 100 Hz", (double)(seen.first + seen.unticked),
                expected, 4 * sqrt(expected));
     check_near("share of them without a tick that has a stack",
-               (double)seen.rooted / (double)seen.unticked, 1, 0);
+               (double)seen.rooted / (double)seen.unticked, 1, unknown_to_us);
 }
 
 __attribute__((noipa, section("second_part"))) static void work_and_end(void)
@@ -333,7 +337,7 @@ static void own_ticks_are_counted_once(void)
 static void exec_is_survived(void)
 {
     begin(4000);
-    int killed = 0, rounds = 100;
+    int killed = 0, rounds = repetitions(100, 40, 40);
     for (int i = 0; i < rounds; i++) {
         capture_before_fork();
         pid_t child = fork();
@@ -389,10 +393,12 @@ int main(int argc, char **argv)
         time_is_conserved(4000, 16);
         blocked_threads_are_not_lost(false);
     }
-    blocked_threads_are_not_lost(true);
-    short_threads_are_seen_as_often_as_they_deserve();
-    what_is_due_at_the_end_has_the_calls_that_lasted();
-    own_ticks_are_counted_once();
+    if (argc == 1 || repetitions(1, 1, 0)) {
+        blocked_threads_are_not_lost(true);
+        short_threads_are_seen_as_often_as_they_deserve();
+        what_is_due_at_the_end_has_the_calls_that_lasted();
+        own_ticks_are_counted_once();
+    }
     exec_is_survived();
     it_starts_again_and_again();
     printf("%d passed, %d failed\n", passed, failed);

@@ -21,6 +21,8 @@ class Case:
     modes         where it runs, besides plain
     plugins       sources that are built as shared objects; their paths follow the arguments
     repeat, racy  how often it runs in which modes: races need several runs
+    always        modes that are in the slice of `make test` besides the one whose turn it is: a defect showed there alone, or
+                  they are what the program is about
     status        the exit status that the plain run must have
     limit         seconds that a run may take (or five times the plain run)
     before        called in the child before the program, to set limits for instance
@@ -29,15 +31,14 @@ class Case:
     """
 
     def __init__(self, name, *arguments, modes=USUAL, plugins=(), plugin_flags=(), flags=(),
-                 environment=None, repeat=1, racy=('profiled', 'run'), status=0, limit=10, before=None, check=None,
+                 environment=None, repeat=1, racy=('profiled', 'run'), always=(), status=0, limit=10, before=None, check=None,
                  skip=None):
         self.name, self.source = name, name + '.c'
         self.arguments = [a.split() for a in arguments or ('',)]
         self.modes, self.plugins, self.plugin_flags, self.flags = modes, plugins, plugin_flags, flags
-        self.environment, self.repeat, self.racy = environment or {}, repeat, racy
+        self.environment, self.repeat, self.racy, self.always = environment or {}, repeat, racy, always
         self.status, self.limit = status, limit
         self.before, self.check, self.skip = before, check, skip
-        self.differs_in_run = True
 
 
 def become_somebody(pending=None, locked=None):
@@ -106,15 +107,6 @@ def ulimit(kind, soft, hard=None):
     return lambda: resource.setrlimit(kind, (soft, soft if hard is None else hard))
 
 
-def alike_in_run(*cases):
-    """Programs about handlers, masks and stacks. `kiln run` puts the same library into the same process as `profiled`: where
-    the samples go differs, and who writes them at the end. These run there with the first of their arguments only
-    (modes_of in run); those that execute programs or leave signals to children stand elsewhere."""
-    for case in cases:
-        case.differs_in_run = False
-    return cases
-
-
 CASES = [
     # --- plugins and the loader's lock ---
     Case('plugin_host', '5', plugins=['plugin_join.c'], modes=EVERY),
@@ -127,30 +119,28 @@ CASES = [
          repeat=3, racy=('profiled', 'run'), limit=6),
 
     # --- SIGPROF belongs to the program, too ---
-    *alike_in_run(
-        Case('vfork_signals'),
-        Case('own_timers', 'before', 'after'),
-        # The next two not static: libkiln.a stands in for sigaction and signal, but not for masks and exec.
-        Case('sigprof_state', modes=PRELOADED + ('shared',)),
-        Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
-        Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', repeat=3, racy=('static',), status=4),
-        Case('sigprof_default', 'sigaction raise', 'signal timer', status=-signal.SIGPROF),
-        Case('blocked_signals'),
-        Case('sigprof_interrupts', 'before', 'after'),
-        Case('sigprof_without_main', modes=THREADS, status=3),
-        Case('sigprof_blocked', 'alone', 'all', 'part', modes=PRELOADED + ('shared',)),
-        Case('chain_handler', 'sigaction', 'signal', 'bare'),
-        # The rest not static, for the same reason.
-        Case('old_signal', 'bsd', 'sysv', 'sigset', modes=PRELOADED + ('shared',)),
-        Case('jumped_mask', 'jump early', 'jump late', 'context early', 'handler late', modes=PRELOADED + ('shared',)),
-        Case('signal_descriptor', '', 'handler', modes=PRELOADED + ('shared',)),
-        Case('sigprof_leaves', 'jump', 'context', 'masks', modes=PRELOADED + ('shared',), repeat=2),
-        Case('sigprof_suspended', *(f'{call} {order} {target}' for call in ('sigsuspend', 'pselect', 'ppoll', 'epoll_pwait')
-                                    for order, target in (('early', 'thread'), ('late', 'thread'), ('late', 'process'))),
-             modes=PRELOADED + ('shared',)),
-        Case('sigprof_waited', 'sigwait', 'sigwaitinfo', 'sigtimedwait', 'signalfd', modes=PRELOADED + ('shared',)),
-        Case('sigprof_arguments', modes=PRELOADED + ('shared',)),
-    ),
+    Case('vfork_signals'),
+    Case('own_timers', 'before', 'after'),
+    # The next two not static: libkiln.a stands in for sigaction and signal, but not for masks and exec.
+    Case('sigprof_state', modes=PRELOADED + ('shared',)),
+    Case('sigwait_loop', modes=PRELOADED + ('shared', 'listen')),
+    Case('sigprof_default', 'sigaction none', 'signal none', 'signal handler', repeat=3, racy=('static',), always=('static',), status=4),
+    Case('sigprof_default', 'sigaction raise', 'signal timer', status=-signal.SIGPROF),
+    Case('blocked_signals'),
+    Case('sigprof_interrupts', 'before', 'after'),
+    Case('sigprof_without_main', modes=THREADS, status=3),
+    Case('sigprof_blocked', 'alone', 'all', 'part', modes=PRELOADED + ('shared',)),
+    Case('chain_handler', 'sigaction', 'signal', 'bare'),
+    # The rest not static, for the same reason.
+    Case('old_signal', 'bsd', 'sysv', 'sigset', modes=PRELOADED + ('shared',)),
+    Case('jumped_mask', 'jump early', 'jump late', 'context early', 'handler late', modes=PRELOADED + ('shared',)),
+    Case('signal_descriptor', '', 'handler', modes=PRELOADED + ('shared',)),
+    Case('sigprof_leaves', 'jump', 'context', 'masks', modes=PRELOADED + ('shared',), repeat=2),
+    Case('sigprof_suspended', *(f'{call} {order} {target}' for call in ('sigsuspend', 'pselect', 'ppoll', 'epoll_pwait')
+                                for order, target in (('early', 'thread'), ('late', 'thread'), ('late', 'process'))),
+         modes=PRELOADED + ('shared',)),
+    Case('sigprof_waited', 'sigwait', 'sigwaitinfo', 'sigtimedwait', 'signalfd', modes=PRELOADED + ('shared',)),
+    Case('sigprof_arguments', modes=PRELOADED + ('shared',)),
     Case('sigprof_pending', '', 'inherited', modes=PRELOADED + ('shared',)),
     Case('sigprof_corners', 'start', 'attribute', 'restore', 'queue', 'exec', modes=PRELOADED + ('shared',)),
     Case('sigprof_inherited', 'plain', 'handler', 'jump', modes=PRELOADED + ('shared',)),
@@ -158,7 +148,7 @@ CASES = [
 
     # --- ends ---
     Case('main_thread_ends', '0', '3', modes=THREADS + ('heap',)),
-    Case('main_thread_ends', '1', modes=EVERY),
+    Case('main_thread_ends', '1', modes=EVERY, always=('push',)),
     Case('ends', 'return', status=11),
     Case('ends', '_exit', modes=THREADS, status=12),
     Case('ends', '_Exit', status=12),
@@ -172,7 +162,7 @@ CASES = [
     Case('ends', 'segv', status=-signal.SIGSEGV),
     Case('ends', 'prof', status=-signal.SIGPROF),
 
-    Case('exit_in_malloc', modes=USUAL + ('heap',), repeat=5, status=7),
+    Case('exit_in_malloc', modes=USUAL + ('heap',), repeat=5, always=('heap',), status=7),
     Case('quiet_ends', 'file_size', modes=EVERY, status=6),
     Case('quiet_ends', 'chroot', modes=EVERY, status=6, skip=only_root),
     Case('quiet_ends', 'data', modes=EVERY, status=6, skip=only_root, check=data_is_empty),
@@ -197,7 +187,7 @@ CASES = [
     Case('seccomp_vfork', check=has_samples),
     Case('seccomp_interposed', 'sigaltstack', 'sigaction', 'sigmask', 'fork', 'vfork', 'exec', 'execveat', 'spawn',
          'thread', 'prctl', 'dlopen', modes=PRELOADED + ('shared', 'heap'), status=4),
-    Case('seccomp_setuid', modes=THREADS + ('heap', 'push'), status=4),
+    Case('seccomp_setuid', modes=THREADS + ('heap', 'push'), always=('shared',), status=4),
 
     Case('seccomp_errno', 'prctl', 'tsync', modes=THREADS + ('heap',), status=4),
     Case('seccomp_stacked', 'futex', 'sigreturn', 'all', modes=PRELOADED + ('shared', 'listen'), status=4),
@@ -210,7 +200,7 @@ CASES = [
 
     Case('exec_by_descriptor', 'fexecve', 'empty', 'below', 'path', modes=PRELOADED + ('shared',), status=4,
          check=has_samples),
-    Case('exec_too_large'),
+    Case('exec_too_large', always=('run',)),
     Case('bad_pointers'),
 
     # --- processes ---
@@ -228,31 +218,29 @@ CASES = [
     Case('own_clock'),
     Case('daemon'),
     Case('lose_rights', 'user', 'both', modes=THREADS, skip=only_root),
-    Case('lowest_descriptor', modes=THREADS + ('heap',)),
-    Case('close_everything', '0', '50', modes=THREADS + ('heap',)),
+    Case('lowest_descriptor', modes=THREADS + ('heap',), always=('listen',)),
+    Case('close_everything', '0', '50', modes=THREADS + ('heap',), always=('listen',)),
 
     # --- stacks ---
-    *alike_in_run(
-        Case('small_stacks'),
-        # Not static: libkiln.a stands in for no function of libc.
-        Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
-        Case('small_alternate_stack', 'alone', modes=LINKED),
-        Case('on_stack_handlers', 'empty late', 'full late', 'empty early', 'full early', modes=PRELOADED + ('shared',)),
-        Case('coroutines'),
-        Case('preempted_coroutines', 'prof', 'real'),
-        Case('preempted_coroutines', 'prof on_stack', 'real on_stack', modes=PRELOADED + ('shared',)),
-        Case('tiny_coroutines', '2048', '4096', '2048 handler', '2048 refused'),
-        Case('split_stack', flags=['-fsplit-stack'], skip=only_on('x86_64')),
-        Case('no_stack', 'null', 'data', skip=only_on('x86_64')),
-        Case('alternate_stack_state', modes=PRELOADED + ('shared',)),
-        Case('cloned_alternate_stack'),
-        Case('alignment_check', skip=only_on('x86_64')),
-        Case('merged_stacks', repeat=3, racy=('static',)),
-        Case('deep_recursion'),
-        Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
-        Case('many_mappings'),
-        Case('cancelled_threads', 'deferred', 'asynchronous', modes=THREADS),
-    ),
+    Case('small_stacks'),
+    # Not static: libkiln.a stands in for no function of libc.
+    Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
+    Case('small_alternate_stack', 'alone', modes=LINKED),
+    Case('on_stack_handlers', 'empty late', 'full late', 'empty early', 'full early', modes=PRELOADED + ('shared',)),
+    Case('coroutines'),
+    Case('preempted_coroutines', 'prof', 'real'),
+    Case('preempted_coroutines', 'prof on_stack', 'real on_stack', modes=PRELOADED + ('shared',)),
+    Case('tiny_coroutines', '2048', '4096', '2048 handler', '2048 refused'),
+    Case('split_stack', flags=['-fsplit-stack'], skip=only_on('x86_64')),
+    Case('no_stack', 'null', 'data', skip=only_on('x86_64')),
+    Case('alternate_stack_state', modes=PRELOADED + ('shared',)),
+    Case('cloned_alternate_stack'),
+    Case('alignment_check', skip=only_on('x86_64')),
+    Case('merged_stacks', repeat=3, racy=('static',), always=('static',)),
+    Case('deep_recursion'),
+    Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
+    Case('many_mappings'),
+    Case('cancelled_threads', 'deferred', 'asynchronous', modes=THREADS),
     Case('handler_jumps', 'fork', 'jump', 'exit_thread', 'fork on_stack', 'jump on_stack', 'exit_thread on_stack',
          repeat=2),
 
@@ -288,7 +276,7 @@ CASES = [
 
     # --- what profiles say ---
     Case('cpu_time', 'sequential 6 0.1', 'overlapping 16 0.04', 'confined 10 0.02',
-         modes=LINKED, repeat=2, racy=LINKED, check=cpu_time_is_right),
+         modes=LINKED, repeat=2, racy=LINKED, always=('static',), check=cpu_time_is_right),
     Case('cpu_time', 'handled work 20000', 'handled work 1000000', 'handled work 20000000', 'handled look 100000',
          'handled wait 100000', 'blocked work 20000', 'blocked look 100000', modes=('shared',), check=cpu_time_is_right),
     Case('quick_exit', check=has_samples, status=6),

@@ -227,7 +227,7 @@ def shrinking_library(place, directory):
         shutil.copy(original, library + '.new')
         os.rename(library + '.new', library)
         where = os.path.join(directory, 'socket')
-        child = subprocess.Popen([program, '3'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        child = subprocess.Popen([program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                  env=preloaded(place, KILN_LISTEN='unix:' + where), text=True)
         why = None
         try:
@@ -236,6 +236,7 @@ def shrinking_library(place, directory):
             ask(where, pid)
         except (OSError, http.client.HTTPException) as error:
             why = f'the request failed: {error!r}'
+        child.terminate()
         try:
             rest = child.communicate(timeout=LIMIT)[0]
             if child.returncode or rest != 'survived\n':

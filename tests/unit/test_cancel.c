@@ -20,6 +20,8 @@
 #include "query/query.h"
 #include "report/flame.h"
 
+#include "../long.h"
+
 static struct arena *inputs;
 
 static double seconds(clockid_t clock)
@@ -98,11 +100,12 @@ static double run(work_fn *work, const void *input, double after, double *late)
 
 static void check(const char *name, work_fn *work, const void *input)
 {
-    enum { TRIES = 5, LONGEST = 20 };
+    enum { LONGEST = 20 };
+    int tries = repetitions(5, 2, 2);
     double allowed = reference(), worst = 0, at = 0, late;
     double whole = run(work, input, LONGEST * allowed, &late);
-    for (int i = 0; i < TRIES; i++) {
-        double after = whole * (2 * i + 1) / (2 * TRIES + 1);
+    for (int i = 0; i < tries; i++) {
+        double after = whole * (2 * i + 1) / (2 * tries + 1);
         run(work, input, after, &late);
         if (late > worst) {
             worst = late;

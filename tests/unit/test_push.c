@@ -163,7 +163,7 @@ static struct kiln_push_statistics statistics(void)
 static void burn(void)
 {
     volatile double x = 1;
-    for (int i = 0; i < 1000000; i++)
+    for (int i = 0; i < 300000; i++)
         x += 1 / (x + i);
     usleep(10000);
 }
