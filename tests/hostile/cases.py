@@ -232,7 +232,7 @@ CASES = [
     # --- processes ---
     Case('vfork_storm'),
     Case('vfork_jump', 'one', 'nested', modes=PRELOADED + ('shared',), check=has_samples),
-    Case('many_plugins', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
+    Case('many_plugins', 'load', 'churn', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
     Case('fork_storm', plugins=['plugin_empty.c'], modes=THREADS),
     Case('failing_exec', check=has_samples),
     Case('no_environment', 'clearenv', 'null'),
