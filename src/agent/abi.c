@@ -13,11 +13,30 @@
 #include "agent/collector/callbacks.h"
 #include "agent/push/push.h"
 #include "codec/codec.h"
+#include "process/own_threads.h"
 #include "process/process.h"
 #include "process/sandbox.h"
 #include "process/write_signals.h"
 
 enum { CONVERT_MAX = 1 << 30 };
+
+// Whoever may start or stop threads of ours calls own_threads_end_change afterwards.
+static int begin_start(struct err *e)
+{
+    if (process_check_start(e))
+        return -1;
+    return own_threads_begin_change()
+               ? 0
+               : err_set(e, "profiling is disabled: a seccomp filter for all threads is being "
+                            "installed");
+}
+
+// A filter for all threads has parked ours for good: there is nobody to wait for, and whoever calls
+// may make no system call of ours.
+static bool begin_stop(void)
+{
+    return sandbox_scope() != SANDBOX_ALL_THREADS && own_threads_begin_change();
+}
 
 EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *error)
 {
@@ -30,27 +49,24 @@ EXPORT int kiln_start(const struct kiln_options *options, struct kiln_error *err
                                   .threads = o.threads};
     struct err e = {""};
     OURS;
-    if (process_check_start(&e))
-        return tell(error, &e);
     if (o.clock > KILN_CLOCK_PERF) {
         err_set(&e, "the clock must be timer or perf (KILN_CLOCK_TIMER, KILN_CLOCK_PERF)");
         return tell(error, &e);
     }
-    return collector_start(&agent, &e) ? tell(error, &e) : 0;
-}
-
-// A filter for all threads has parked ours for good: there is nobody to wait for, and whoever calls
-// may make no system call of ours.
-static bool are_parked(void)
-{
-    return sandbox_scope() == SANDBOX_ALL_THREADS;
+    if (begin_start(&e))
+        return tell(error, &e);
+    int result = collector_start(&agent, &e);
+    own_threads_end_change();
+    return result ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_stop(void)
 {
     OURS;
-    if (!are_parked())
-        collector_stop();
+    if (!begin_stop())
+        return;
+    collector_stop();
+    own_threads_end_change();
 }
 
 // --- windows ---
@@ -449,16 +465,19 @@ EXPORT int kiln_serve(const struct kiln_serve_options *options, struct kiln_erro
         memcpy(&o, options, options->size < sizeof o ? options->size : sizeof o);
     struct err e = {""};
     OURS;
-    if (process_check_start(&e) ||
-        endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e))
+    if (begin_start(&e))
         return tell(error, &e);
-    return 0;
+    int result = endpoints_serve(o.address ? o.address : "127.0.0.1:6060", o.token, &e);
+    own_threads_end_change();
+    return result ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_serve_stop(void)
 {
-    if (!are_parked())
-        endpoints_stop();
+    if (!begin_stop())
+        return;
+    endpoints_stop();
+    own_threads_end_change();
 }
 
 EXPORT int kiln_serve_address(char *text, size_t n)
@@ -473,14 +492,20 @@ EXPORT int kiln_push_start(const struct kiln_push_options *options, struct kiln_
     struct kiln_push_options o = KNOWN(kiln_push_options, options);
     struct err e = {""};
     OURS;
-    return process_check_start(&e) || push_start(&o, &e) ? tell(error, &e) : 0;
+    if (begin_start(&e))
+        return tell(error, &e);
+    int result = push_start(&o, &e);
+    own_threads_end_change();
+    return result ? tell(error, &e) : 0;
 }
 
 EXPORT void kiln_push_stop(void)
 {
     OURS;
-    if (!are_parked())
-        push_stop();
+    if (!begin_stop())
+        return;
+    push_stop();
+    own_threads_end_change();
 }
 
 EXPORT void kiln_push_get_statistics(struct kiln_push_statistics *statistics)

@@ -71,11 +71,13 @@ bool capture_running(void);
 void capture_keep_handler(void);
 // Refreshes the unwind tables if objects were loaded or a handler met code it did not know.
 // Cheap when nothing changed: call it often, since stacks end where the tables do. True if
-// there are new ones.
+// there are new ones. Does nothing before capture_next_refresh, on the monotonic clock: with
+// thousands of objects it would take too much CPU time.
 bool capture_refresh(void);
-// Finds threads that came and went, refreshes the tables, and accounts for threads that block
-// the signal. Call it about once a second, and capture_arm_started where a thread is known to
-// start. With hundreds of threads or more, one call does a part of that.
+uint64_t capture_next_refresh(void);
+// Finds threads that came and went, and accounts for threads that block the signal. Call it about
+// once a second, and capture_arm_started where a thread is known to start. With hundreds of threads
+// or more, one call does a part of that.
 void capture_scan(void);
 // Brings the accounts of threads up to date, as a scan does, if they are few: before a drain that
 // begins or ends something. From any thread, at any time.
@@ -195,6 +197,9 @@ void capture_pause(void);
 void capture_pause_blocked(void);
 bool capture_is_paused(void);
 void capture_end_pause(void);
+// Whether a handler of the program's has left its alternate stack by a jump after we had blocked
+// SIGPROF for it (on_stack.h): nobody else unblocks it. Signal-safe.
+bool capture_has_left_small_stack(void);
 // Whether the program has a handler of its own for SIGPROF, and ours is installed. Signal-safe.
 bool capture_is_handled(void);
 // What the program wants to be done with SIGPROF, which the handler does for signals that are

@@ -117,7 +117,7 @@ static void do_default(int signal)
     // ours.
     if (syscall(SYS_rt_sigaction, signal, NULL, &now, sizeof none) == 0 &&
         (now.handler != (uintptr_t)handler_entry ||
-         atomic_load(&handler_wish.function) != (uintptr_t)SIG_DFL))
+         handler_wished()->function != (uintptr_t)SIG_DFL))
         return;
     syscall(SYS_rt_sigaction, signal, &action, NULL, sizeof none);
     syscall(SYS_tgkill, syscall(SYS_getpid), syscall(SYS_gettid), signal);
@@ -135,20 +135,29 @@ static void block_sigprof(ucontext_t *context)
     *(uint64_t *)&context->uc_sigmask |= thread_sigprof_bit;
 }
 
+static long own_pid(void)
+{
+    return process_call(SYS_getpid, 0, 0, 0, 0, 0, 0);
+}
+
+static long own_task(void)
+{
+    return process_call(SYS_gettid, 0, 0, 0, 0, 0, 0);
+}
+
 static void send_to_self(int signal, siginfo_t *info)
 {
-    syscall(SYS_rt_tgsigqueueinfo, syscall(SYS_getpid), syscall(SYS_gettid), signal, info);
+    process_call(SYS_rt_tgsigqueueinfo, own_pid(), own_task(), signal, (long)info, 0, 0);
 }
 
 // To the thread or to the process, as it was sent. The kernel lets only the first thread pass on to
 // the process what was sent by kill: from others it is one of our own.
 static void send_again(int signal, siginfo_t *info)
 {
-    long pid = syscall(SYS_getpid);
     if (info->si_code == SI_TKILL)
         send_to_self(signal, info);
-    else if (syscall(SYS_rt_sigqueueinfo, pid, signal, info))
-        syscall(SYS_kill, pid, signal);
+    else if (process_call(SYS_rt_sigqueueinfo, own_pid(), signal, (long)info, 0, 0, 0))
+        process_call(SYS_kill, own_pid(), signal, 0, 0, 0, 0);
 }
 
 // The calling thread and its slot, as last looked for.
@@ -171,19 +180,18 @@ static struct capture_thread *find_own_slot(void)
     return own_slot = thread_find(own_tid);
 }
 
-static bool is_tick(const siginfo_t *info, struct capture_thread **slot);
+static bool is_tick(const siginfo_t *info);
 
 // Takes ticks that are pending from under the program's eyes. One that was sent to the thread and
-// one that was sent to the process may be among them.
+// one that was sent to the process may be among them. Without thread-local storage.
 __attribute__((noinline)) void handler_drop_pending_ticks(void)
 {
-    struct capture_thread *of;
     struct timespec zero = {0, 0};
     siginfo_t late, others[2];
     bool has[2] = {false, false};
-    while (syscall(SYS_rt_sigtimedwait, &thread_sigprof_bit, &late, &zero,
-                   sizeof thread_sigprof_bit) == SIGPROF)
-        if (!is_tick(&late, &of)) {
+    while (process_call(SYS_rt_sigtimedwait, (long)&thread_sigprof_bit, (long)&late, (long)&zero,
+                        sizeof thread_sigprof_bit, 0, 0) == SIGPROF)
+        if (!is_tick(&late)) {
             bool own = late.si_code == SI_TKILL;
             has[own] = true;
             others[own] = late;
@@ -193,16 +201,21 @@ __attribute__((noinline)) void handler_drop_pending_ticks(void)
             send_again(SIGPROF, &others[i]);
 }
 
+static void stop_timer(const struct capture_thread *t)
+{
+    struct itimerspec never = {{0, 0}, {0, 0}};
+    process_call(SYS_timer_settime, atomic_load(&t->timer), 0, (long)&never, 0, 0, 0);
+}
+
 // Without a lock, so that it can be done anywhere: whoever gives the thread another timer looks at
 // t->paused afterwards (thread.c), and a timer that is gone is not there to be set. errno stays.
 __attribute__((noinline)) void capture_pause(void)
 {
     struct capture_thread *t = find_own_slot();
-    struct itimerspec never = {{0, 0}, {0, 0}};
     if (!t || atomic_load(&t->clock) != CLOCK_TIMER)
         return;
     atomic_store(&t->paused, true);
-    process_call(SYS_timer_settime, atomic_load(&t->timer), 0, (long)&never, 0, 0, 0);
+    stop_timer(t);
 }
 
 void capture_pause_blocked(void)
@@ -214,6 +227,7 @@ void capture_pause_blocked(void)
 // The timer goes on as if it had not been stopped: what was due meanwhile comes at once.
 void handler_resume(struct capture_thread *t)
 {
+    atomic_store(&t->small_stack, 0);
     if (!atomic_exchange(&t->paused, false))
         return;
     int timer = atomic_load(&t->timer);
@@ -230,9 +244,56 @@ void handler_resume(struct capture_thread *t)
         process_call(SYS_timer_settime, timer, TIMER_ABSTIME, (long)&when, 0, 0, 0);
 }
 
+// --- handlers of the program on alternate stacks that have no room for a tick ---
+
+static bool is_on_small_stack(const struct capture_thread *t, uintptr_t sp)
+{
+    return sp >= atomic_load(&t->small_stack) && sp < atomic_load(&t->small_stack_end);
+}
+
+bool handler_enter_small_stack(ucontext_t *context, uintptr_t sp)
+{
+    struct capture_thread *t = thread_find((pid_t)own_task());
+    if (!t || atomic_load(&t->state) != THREAD_ARMED || atomic_load(&t->clock) != CLOCK_TIMER)
+        return false;
+    // The handler before this one has left by a jump that did not put the mask back.
+    bool left = atomic_load(&t->small_stack) && !is_on_small_stack(t, sp);
+    if (left)
+        *(uint64_t *)&context->uc_sigmask &= ~thread_sigprof_bit;
+    if (atomic_exchange(&t->paused, true) && !left)
+        return false;
+    stop_timer(t);
+    handler_drop_pending_ticks();
+    uintptr_t low = (uintptr_t)context->uc_stack.ss_sp;
+    atomic_store(&t->small_stack_end, low + context->uc_stack.ss_size);
+    atomic_store(&t->small_stack, low);
+    atomic_store(&capture_state.small_stacks, true);
+    return true;
+}
+
+void handler_leave_small_stack(void)
+{
+    struct capture_thread *t = thread_find((pid_t)own_task());
+    process_call(SYS_rt_sigprocmask, SIG_BLOCK, (long)&thread_sigprof_bit, 0,
+                 sizeof thread_sigprof_bit, 0, 0);
+    if (t && atomic_load(&t->small_stack))
+        handler_resume(t);
+}
+
+bool capture_has_left_small_stack(void)
+{
+    if (!atomic_load_explicit(&capture_state.small_stacks, memory_order_relaxed))
+        return false;
+    const struct capture_thread *t = find_own_slot();
+    return t && atomic_load(&t->small_stack) &&
+           !is_on_small_stack(t, (uintptr_t)__builtin_frame_address(0));
+}
+
 void capture_end_pause(void)
 {
-    if (capture_is_paused())
+    if (capture_is_paused() &&
+        !(atomic_load(&own_slot->small_stack) &&
+          is_on_small_stack(own_slot, (uintptr_t)__builtin_frame_address(0))))
         handler_resume(own_slot);
 }
 
@@ -294,30 +355,34 @@ static void forward(int signal, siginfo_t *info, ucontext_t *context, void *retu
         keep_pending(signal, info, context);
         return;
     }
-    const struct handler_wish *w = &handler_wish;
-    uintptr_t function = atomic_load_explicit(&w->function, memory_order_acquire);
+    uint32_t wished = atomic_load(&handler_wish.action);
+    const struct signal_action *wish = signal_action_get(wished);
+    uintptr_t function = wish->function;
     unsigned level = nested ? forwarding.level + 1 : 0;
     if (nested)
-        function = level <= HANDLER_PREDECESSORS ? atomic_load(&w->before[level - 1]) : 0;
+        function = level <= HANDLER_PREDECESSORS ? atomic_load(&handler_wish.before[level - 1]) : 0;
     if (function == (uintptr_t)SIG_DFL && !nested && is_meant_for_program(info))
         do_default(signal);
     if (function == (uintptr_t)SIG_DFL || function == (uintptr_t)SIG_IGN)
         return;
-    if (atomic_load(&w->flags) & (int)SA_RESETHAND)
-        atomic_compare_exchange_strong(&handler_wish.function, &function, (uintptr_t)SIG_DFL);
+    if (wish->flags & (int)SA_RESETHAND) {
+        struct signal_action reset = {(uintptr_t)SIG_DFL, wish->flags, wish->mask};
+        atomic_compare_exchange_strong(&handler_wish.action, &wished,
+                                       signal_action_keep(&reset, true));
+    }
     if (handler_is_confined()) {
         call_theirs(function, signal, info, context, level);
         return;
     }
-    struct signal_action action = {function, atomic_load(&w->flags), atomic_load(&w->mask)};
+    struct signal_action action = {function, wish->flags, wish->mask};
     if (return_to && signal_frame_is_misplaced(context, &action)) {
         struct signal_frame from = {info, context};
         struct signal_frame frame = signal_frame_move(signal, from, &action, return_to);
         forwarding = (__typeof__(forwarding)){frame.info, frame.context, level};
         return;
     }
-    uint64_t mask = mask_of(context) | atomic_load(&w->mask);
-    if (!(atomic_load(&w->flags) & SA_NODEFER))
+    uint64_t mask = mask_of(context) | wish->mask;
+    if (!(wish->flags & SA_NODEFER))
         mask |= thread_sigprof_bit;
     syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, sizeof mask);
     call_theirs(function, signal, info, context, level);
@@ -334,7 +399,7 @@ static bool is_process_tick(void)
                atomic_exchange(&capture_state.process_late, false);
     if (handler_is_confined())
         return true;
-    if (syscall(SYS_getitimer, ITIMER_PROF, &now))
+    if (process_call(SYS_getitimer, ITIMER_PROF, (long)&now, 0, 0, 0, 0))
         return true;
     uint64_t us = (uint64_t)now.it_interval.tv_sec * 1000000u + (uint64_t)now.it_interval.tv_usec;
     if (us && us != ours)
@@ -342,40 +407,44 @@ static bool is_process_tick(void)
     return us == ours;
 }
 
-// Whether one of our clocks sent it, and the slot that it is for.
-static bool is_tick(const siginfo_t *info, struct capture_thread **slot)
+static uint64_t value_of(const siginfo_t *info)
 {
-    uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
+    return (uint64_t)(uintptr_t)info->si_value.sival_ptr;
+}
+
+// Whether one of our clocks sent it.
+static bool is_tick(const siginfo_t *info)
+{
     switch (info->si_code) {
     case SI_TIMER:
-        if (value >> 32 != atomic_load_explicit(&capture_state.cookie, memory_order_relaxed))
-            return false;
-        *slot = atomic_load_explicit(&capture_state.slots[value & 0xffff], memory_order_acquire);
-        return true;
+        return value_of(info) >> 32 ==
+               atomic_load_explicit(&capture_state.cookie, memory_order_relaxed);
     case SI_KERNEL:
-        if (!is_process_tick())
-            return false;
-        *slot = find_own_slot();
-        return true;
+        return is_process_tick();
     case POLL_IN:
-        if (!capture_state.perf)
-            return false;
-        *slot = find_own_slot();
-        return true;
+        return capture_state.perf;
     default:
         return false;
     }
 }
 
+// That a tick is for.
+static struct capture_thread *slot_of(const siginfo_t *info)
+{
+    return info->si_code == SI_TIMER
+               ? atomic_load_explicit(&capture_state.slots[value_of(info) & 0xffff],
+                                      memory_order_acquire)
+               : find_own_slot();
+}
+
 // Whether the slot is armed and has the clock that sent it, not one that is no more.
 static bool is_for(const siginfo_t *info, const struct capture_thread *t)
 {
-    uint64_t value = (uint64_t)(uintptr_t)info->si_value.sival_ptr;
     if (atomic_load(&t->state) != THREAD_ARMED)
         return false;
     switch (info->si_code) {
     case SI_TIMER:
-        return (atomic_load(&t->generation) & 0xffff) == (value >> 16 & 0xffff);
+        return (atomic_load(&t->generation) & 0xffff) == (value_of(info) >> 16 & 0xffff);
     case SI_KERNEL:
         return t->tid == own_tid && atomic_load(&t->clock) == CLOCK_PROCESS;
     default:
@@ -440,8 +509,8 @@ static void count_foreign(struct capture_thread *t, const siginfo_t *info)
 // Takes ticks of such threads.
 static bool take_foreign(const siginfo_t *info)
 {
-    struct capture_thread *t = NULL;
-    if (info->si_code != SI_TIMER || !is_tick(info, &t) || !t || may_use_libc(t))
+    struct capture_thread *t = info->si_code == SI_TIMER && is_tick(info) ? slot_of(info) : NULL;
+    if (!t || may_use_libc(t))
         return false;
     atomic_fetch_add(&t->inside, 1);
     if (is_for(info, t))
@@ -487,10 +556,12 @@ static inline void clear_alignment_check(void)
 
 static void take_signal(int signal, siginfo_t *info, ucontext_t *context, void *return_to)
 {
-    struct capture_thread *t = NULL;
-    if (!is_tick(info, &t)) {
+    if (!is_tick(info)) {
         forward(signal, info, context, return_to);
-    } else if (t) {
+        return;
+    }
+    struct capture_thread *t = slot_of(info);
+    if (t) {
         // Before the state is looked at: who disarms the slot looks at them the other way
         // round, so one of us sees the other.
         atomic_fetch_add(&t->inside, 1);

@@ -49,6 +49,8 @@ void capture_heap_resolve(void);
 // Makes the unwind tables, or brings them up to date, as capture_refresh does while CPU time is
 // sampled. -1 with e filled.
 int capture_heap_refresh(struct err *e);
+// The same from time to time, as capture_refresh.
+void capture_heap_keep_up(void);
 
 // In the child of fork. An image that is shared with another process is the parent's: then the
 // child samples nothing and remembers nothing until it starts anew.

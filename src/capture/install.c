@@ -19,19 +19,17 @@ static _Atomic bool alternate_stacks_too_small;
 
 static void get_wish(struct sigaction *had)
 {
-    *had = (struct sigaction){.sa_flags = atomic_load(&handler_wish.flags)};
-    had->sa_sigaction = (void (*)(int, siginfo_t *, void *))atomic_load(&handler_wish.function);
-    uint64_t mask = atomic_load(&handler_wish.mask);
-    memcpy(&had->sa_mask, &mask, sizeof mask);
+    const struct signal_action *wish = handler_wished();
+    *had = (struct sigaction){.sa_flags = wish->flags};
+    had->sa_sigaction = (void (*)(int, siginfo_t *, void *))wish->function;
+    memcpy(&had->sa_mask, &wish->mask, sizeof wish->mask);
 }
 
 static void set_wish(const struct sigaction *wanted)
 {
-    uint64_t mask;
-    memcpy(&mask, &wanted->sa_mask, sizeof mask);
-    atomic_store(&handler_wish.mask, mask);
-    atomic_store(&handler_wish.flags, wanted->sa_flags);
-    atomic_store(&handler_wish.function, (uintptr_t)wanted->sa_sigaction);
+    struct signal_action wish = {(uintptr_t)wanted->sa_sigaction, wanted->sa_flags, 0};
+    memcpy(&wish.mask, &wanted->sa_mask, sizeof wish.mask);
+    atomic_store(&handler_wish.action, signal_action_keep(&wish, true));
 }
 
 // Under its own name sigaction may be the one that calls capture_wish.
@@ -53,11 +51,13 @@ static int install(void)
 {
     int flags = SA_RESTART;
     if (handler_is_wished())
-        flags &= atomic_load(&handler_wish.flags);
+        flags &= handler_wished()->flags;
     if (!atomic_load(&alternate_stacks_too_small))
         flags |= SA_ONSTACK;
     struct sigaction action = {.sa_sigaction = handler_entry, .sa_flags = SA_SIGINFO | flags};
-    sigfillset(&action.sa_mask);
+    // Also libc's own signals, which sigfillset leaves out: a thread that may be cancelled anywhere
+    // must not be while it is in there.
+    memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
     return capture_sigaction(SIGPROF, &action, NULL);
 }
 
@@ -117,7 +117,7 @@ static bool is_lent(void)
 static bool ignore(void)
 {
     struct sigaction action = {.sa_handler = SIG_IGN};
-    return capture_has_handler() && atomic_load(&handler_wish.function) == (uintptr_t)SIG_IGN &&
+    return capture_has_handler() && handler_wished()->function == (uintptr_t)SIG_IGN &&
            capture_sigaction(SIGPROF, &action, NULL) == 0;
 }
 
@@ -142,7 +142,7 @@ void capture_after_spawn(void)
 void capture_before_system(void)
 {
     enum { START_NS = 50000000 };
-    if (atomic_load(&handler_wish.function) != (uintptr_t)SIG_IGN)
+    if (handler_wished()->function != (uintptr_t)SIG_IGN)
         return;
     atomic_store(&ignored_until, process_now_ns() + START_NS);
     ignore();
@@ -158,7 +158,7 @@ void handler_keep(void)
         now.sa_sigaction == handler_entry)
         return;
     uintptr_t function = (uintptr_t)now.sa_sigaction;
-    uintptr_t had = atomic_load(&handler_wish.function);
+    uintptr_t had = handler_wished()->function;
     if (function != had) {
         for (int i = HANDLER_PREDECESSORS - 1; i > 0; i--)
             atomic_store(&handler_wish.before[i], atomic_load(&handler_wish.before[i - 1]));

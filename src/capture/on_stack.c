@@ -5,32 +5,16 @@
 #include <stdbool.h>
 
 #include "capture/signal_frame.h"
+#include "capture/signal_stack.h"
+#include "capture/thread.h"
 #include "process/call.h"
 #include "process/sandbox.h"
 
 enum { SIGNALS = 64 };
 
-// What the program has set. An entry stays when its handler is replaced: a signal may be on its
-// way.
-static struct {
-    _Atomic uintptr_t function;
-    _Atomic int flags;
-    _Atomic uint64_t mask;
-} actions[SIGNALS + 1];
-
-static struct signal_action load_action(int signal)
-{
-    return (struct signal_action){atomic_load(&actions[signal].function),
-                                  atomic_load(&actions[signal].flags),
-                                  atomic_load(&actions[signal].mask)};
-}
-
-static void store_action(int signal, struct signal_action action)
-{
-    atomic_store(&actions[signal].mask, action.mask);
-    atomic_store(&actions[signal].flags, action.flags);
-    atomic_store(&actions[signal].function, action.function);
-}
+// What the program has set, by its number (signal_action.h); 0: nothing. It stays when the handler
+// is replaced: a signal may be on its way.
+static _Atomic uint32_t current[SIGNALS + 1];
 
 // An alternate stack of the program's has room for one handler only: ticks wait while one is on it.
 static _Atomic bool ticks_wait;
@@ -45,80 +29,109 @@ static uint64_t ticks_that_wait(void)
 // from handlers, so the kernel sets the mask for them.
 static _Atomic bool kernel_sets_masks;
 
-__attribute__((noinline)) static bool move(int signal, struct signal_frame frame, void *return_to)
+static bool is_small(const stack_t *stack, uintptr_t here)
 {
-    struct signal_action action = load_action(signal);
+    enum { OURS = 1536 }; // to stop the ticks
+    uintptr_t low = (uintptr_t)stack->ss_sp;
+    return stack->ss_size < SIGNAL_STACK_ROOMY && here - low < stack->ss_size && here - low >= OURS;
+}
+
+enum place { MOVED, HERE, HERE_WITHOUT_TICKS };
+
+// Where ticks wait, the timer is stopped as well: the handler may leave by siglongjmp, which puts
+// the mask back while it is still on this stack.
+__attribute__((noinline)) static enum place settle_frame(int signal, struct signal_frame frame,
+                                                         uint32_t number, void *return_to)
+{
+    const struct signal_action *action = signal_action_get(number);
     if (sandbox_scope() != SANDBOX_FREE)
-        return false;
-    if (signal_frame_is_misplaced(frame.context, &action)) {
-        signal_frame_move(signal, frame, &action, return_to);
-        return true;
+        return HERE;
+    if (signal_frame_is_misplaced(frame.context, action)) {
+        signal_frame_move(signal, frame, action, return_to);
+        return MOVED;
     }
-    uint64_t mask = *(uint64_t *)&frame.context->uc_sigmask | action.mask | ticks_that_wait();
-    if (!(action.flags & SA_NODEFER))
+    bool stopped = !atomic_load(&kernel_sets_masks) &&
+                   is_small(&frame.context->uc_stack, (uintptr_t)__builtin_frame_address(0)) &&
+                   handler_enter_small_stack(frame.context, signal_frame_sp(frame.context));
+    uint64_t mask = *(uint64_t *)&frame.context->uc_sigmask | action->mask | ticks_that_wait();
+    if (!(action->flags & SA_NODEFER))
         mask |= UINT64_C(1) << (signal - 1);
     if (!atomic_load(&kernel_sets_masks))
         process_call(SYS_rt_sigprocmask, SIG_SETMASK, (long)&mask, 0, sizeof mask, 0, 0);
-    return false;
+    return stopped ? HERE_WITHOUT_TICKS : HERE;
+}
+
+static void call_handler(uintptr_t function, int signal, siginfo_t *info, void *context)
+{
+    ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
 }
 
 static void on_stack_entry(int signal, siginfo_t *info, void *context)
 {
-    uintptr_t function = atomic_load(&actions[signal].function);
-    if (SIGNAL_FRAME_IS_CALLER(info, context) &&
-        move(signal, (struct signal_frame){info, context}, __builtin_return_address(0)))
+    uint32_t number = atomic_load(&current[signal]);
+    struct signal_frame frame = {info, context};
+    enum place place = SIGNAL_FRAME_IS_CALLER(info, context)
+                           ? settle_frame(signal, frame, number, __builtin_return_address(0))
+                           : HERE;
+    if (place == MOVED)
         return;
-    ((void (*)(int, siginfo_t *, void *))function)(signal, info, context);
+    if (place == HERE_WITHOUT_TICKS) {
+        call_handler(signal_action_get(number)->function, signal, info, context);
+        handler_leave_small_stack();
+        return;
+    }
+    call_handler(signal_action_get(number)->function, signal, info, context);
 }
 
-static bool wrap(int signal, struct sigaction *wanted)
+// The number of what the program wants, if wanted now has our handler in its place.
+static uint32_t wrap(int signal, struct sigaction *wanted)
 {
     if (signal < 1 || signal > SIGNALS || signal == SIGPROF || !(wanted->sa_flags & SA_ONSTACK) ||
         wanted->sa_handler == SIG_DFL || wanted->sa_handler == SIG_IGN ||
         wanted->sa_sigaction == on_stack_entry)
-        return false;
+        return 0;
     uint64_t *mask = (uint64_t *)&wanted->sa_mask;
     // The kernel keeps no more of it.
-    *mask &= ~(UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1));
-    struct signal_action theirs = {(uintptr_t)wanted->sa_sigaction, wanted->sa_flags, *mask};
-    store_action(signal, theirs);
+    uint64_t kernels = *mask & ~(UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1));
+    struct signal_action theirs = {(uintptr_t)wanted->sa_sigaction, wanted->sa_flags, kernels};
+    uint32_t number = signal_action_keep(&theirs, false);
+    if (!number)
+        return 0;
     wanted->sa_sigaction = on_stack_entry;
     wanted->sa_flags |= SA_SIGINFO;
-    *mask = atomic_load(&kernel_sets_masks) ? *mask | ticks_that_wait() : UINT64_MAX;
-    return true;
+    *mask = atomic_load(&kernel_sets_masks) ? kernels | ticks_that_wait() : UINT64_MAX;
+    return number;
 }
 
-static void unwrap(struct sigaction *had, struct signal_action theirs)
+static void unwrap(struct sigaction *had, uint32_t number)
 {
-    if (had->sa_sigaction != on_stack_entry)
-        return;
-    had->sa_sigaction = (void (*)(int, siginfo_t *, void *))theirs.function;
-    had->sa_flags = (had->sa_flags & ~SA_SIGINFO) | (theirs.flags & SA_SIGINFO);
-    *(uint64_t *)&had->sa_mask = theirs.mask;
+    const struct signal_action *theirs = signal_action_get(number);
+    had->sa_sigaction = (void (*)(int, siginfo_t *, void *))theirs->function;
+    had->sa_flags = (had->sa_flags & ~SA_SIGINFO) | (theirs->flags & SA_SIGINFO);
+    *(uint64_t *)&had->sa_mask = theirs->mask;
 }
 
 int on_stack_sigaction(on_stack_set *set, int signal, const struct sigaction *wanted,
                        struct sigaction *had)
 {
     struct sigaction copy;
-    struct signal_action before = {0};
-    if (signal >= 1 && signal <= SIGNALS)
-        before = load_action(signal);
     if (wanted)
         copy = *wanted; // had may be the same
-    bool wrapped = wanted && wrap(signal, &copy);
+    uint32_t number = wanted ? wrap(signal, &copy) : 0;
+    uint32_t before = number ? atomic_exchange(&current[signal], number) : 0;
     int result = set(signal, wanted ? &copy : NULL, had);
-    if (result && wrapped)
-        store_action(signal, before);
-    if (!result && had)
-        unwrap(had, before);
+    if (result && number)
+        atomic_compare_exchange_strong(&current[signal], &number, before);
+    // Another thread may have installed the first one meanwhile.
+    if (!result && had && had->sa_sigaction == on_stack_entry)
+        unwrap(had, before ? before : atomic_load(&current[signal]));
     return result;
 }
 
 void on_stack_unwrap(int signal, struct sigaction *had)
 {
     if (had->sa_sigaction == on_stack_entry)
-        unwrap(had, load_action(signal));
+        unwrap(had, atomic_load(&current[signal]));
 }
 
 __sighandler_t on_stack_unwrapped(int signal, __sighandler_t had)
@@ -134,7 +147,8 @@ static void set_kernels_masks(on_stack_set *set)
         struct sigaction now;
         if (set(signal, NULL, &now) || now.sa_sigaction != on_stack_entry)
             continue;
-        *(uint64_t *)&now.sa_mask = load_action(signal).mask | ticks_that_wait();
+        *(uint64_t *)&now.sa_mask =
+            signal_action_get(atomic_load(&current[signal]))->mask | ticks_that_wait();
         set(signal, &now, NULL);
     }
 }

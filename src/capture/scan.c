@@ -279,6 +279,5 @@ void capture_scan(void)
 {
     if (!atomic_load(&capture_state.running) || sandbox_scope() == SANDBOX_ALL_THREADS)
         return;
-    tables_refresh(NULL);
     scan_threads(false);
 }

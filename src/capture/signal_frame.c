@@ -38,7 +38,7 @@ static bool has_shadow_stack(void)
     return pointer != 0;
 }
 
-static uintptr_t interrupted_sp(const ucontext_t *context)
+uintptr_t signal_frame_sp(const ucontext_t *context)
 {
     return (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
 }
@@ -94,7 +94,7 @@ static bool has_shadow_stack(void)
     return features == 0;
 }
 
-static uintptr_t interrupted_sp(const ucontext_t *context)
+uintptr_t signal_frame_sp(const ucontext_t *context)
 {
     return context->uc_mcontext.sp;
 }
@@ -168,7 +168,7 @@ static void call_by_return(ucontext_t *context, uintptr_t function, int signal,
 // for them. All its handlers block all signals.
 bool signal_frame_is_misplaced(const ucontext_t *context, const struct signal_action *action)
 {
-    uintptr_t sp = interrupted_sp(context);
+    uintptr_t sp = signal_frame_sp(context);
     if (!contains(&context->uc_stack, (uintptr_t)context) || contains(&context->uc_stack, sp) ||
         has_shadow_stack())
         return false;
@@ -182,7 +182,7 @@ struct signal_frame signal_frame_move(int signal, struct signal_frame from,
                                       const struct signal_action *action, void *return_to)
 {
     uintptr_t begin = frame_begin(from), end = frame_end(from);
-    uintptr_t top = interrupted_sp(from.context) - RED_ZONE;
+    uintptr_t top = signal_frame_sp(from.context) - RED_ZONE;
     uintptr_t distance = (top - end) & ~(uintptr_t)(ALIGNMENT - 1);
     struct signal_frame copy = {(siginfo_t *)((uintptr_t)from.info + distance),
                                 (ucontext_t *)((uintptr_t)from.context + distance)};

@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <ucontext.h>
 
+#include "capture/signal_action.h"
+
 // In a function that was installed as a handler: whether the kernel has called it with this frame,
 // and not other code.
 #if defined(__x86_64__)
@@ -19,12 +21,8 @@
     ((uintptr_t)__builtin_dwarf_cfa() == (uintptr_t)(info))
 #endif
 
-// What the program wants to be done with a signal.
-struct signal_action {
-    uintptr_t function;
-    int flags;
-    uint64_t mask;
-};
+// The stack pointer of what the signal has interrupted.
+uintptr_t signal_frame_sp(const ucontext_t *context);
 
 // Whether the frame is not where the kernel would have put it without us.
 bool signal_frame_is_misplaced(const ucontext_t *context, const struct signal_action *action);

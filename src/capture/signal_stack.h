@@ -11,6 +11,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+// Alternate stacks of the program with fewer bytes may have room for one handler only.
+enum { SIGNAL_STACK_ROOMY = 32 << 10 };
+
 // Gives one to the calling thread unless it has one.
 void signal_stack_set(void);
 // The calling thread ends.

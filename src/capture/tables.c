@@ -128,6 +128,26 @@ static int refresh(struct err *e)
     return result;
 }
 
+// Thousands of objects take long to look at, and the loader waits meanwhile: that takes one part of
+// so many of the time.
+enum { SHARE = 20 };
+static _Atomic uint64_t next_refresh; // on the monotonic clock
+
+uint64_t capture_next_refresh(void)
+{
+    return atomic_load(&next_refresh);
+}
+
+static int refresh_in_turn(void)
+{
+    if (process_now_ns() < atomic_load(&next_refresh))
+        return 0;
+    uint64_t cpu = process_thread_cpu_ns(0);
+    int result = tables_refresh(NULL);
+    atomic_store(&next_refresh, process_now_ns() + (process_thread_cpu_ns(0) - cpu) * SHARE);
+    return result;
+}
+
 int tables_refresh(struct err *e)
 {
     pthread_mutex_lock(&refresh_lock);
@@ -160,6 +180,12 @@ int capture_heap_refresh(struct err *e)
     return tables_refresh(e) < 0 ? -1 : 0;
 }
 
+void capture_heap_keep_up(void)
+{
+    if (sandbox_scope() != SANDBOX_ALL_THREADS)
+        refresh_in_turn();
+}
+
 void capture_hold(void)
 {
     pthread_mutex_lock(&snapshot_lock);
@@ -181,7 +207,7 @@ bool capture_refresh(void)
     if (!atomic_load(&capture_state.running) || sandbox_scope() == SANDBOX_ALL_THREADS)
         return false;
     atomic_store(&capture_state.refresher, (int32_t)syscall(SYS_gettid));
-    return tables_refresh(NULL) > 0;
+    return refresh_in_turn() > 0;
 }
 
 const struct unwind_snapshot *capture_snapshot(void)

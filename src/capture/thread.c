@@ -208,6 +208,7 @@ static int arm_locked(struct capture_thread *t, bool self)
     atomic_store(&t->carried, 0);
     atomic_store(&t->carried_ns, 0);
     atomic_store(&t->paused, false);
+    atomic_store(&t->small_stack, 0);
     t->serial = atomic_fetch_add(&capture_state.last_serial, 1) + 1;
     t->cpu_last = t->cpu_counted = 0;
     t->moved = process_now_ns();

@@ -42,6 +42,7 @@
 
 #include "capture/capture.h"
 #include "capture/ring.h"
+#include "capture/signal_action.h"
 #include "process/clock.h"
 #include "process/sandbox.h"
 
@@ -92,7 +93,9 @@ struct capture_thread {
     _Atomic uint64_t credit;
     // Likewise, of ticks that the thread took itself (capture_settle).
     _Atomic uint64_t settled;
-    _Atomic bool paused;    // its timer was stopped: see capture_pause
+    _Atomic bool paused; // its timer was stopped: see capture_pause
+    // If that was done for a handler on an alternate stack, where that is: see on_stack.c.
+    _Atomic uintptr_t small_stack, small_stack_end;
     _Atomic uint64_t ticks; // in the current segment, or the last one
     _Atomic uint64_t new_ticks, samples, ring_full, no_snapshot; // since the last drain
     _Atomic uint64_t ended[UNWIND_END_COUNT];
@@ -155,6 +158,7 @@ struct capture_state {
     _Atomic int64_t balance;                  // see above; in nanoseconds
     _Atomic uint64_t unsampled, unsampled_ns; // for the next drain
     _Atomic bool threads_ended;               // since the last pass: there may be more
+    _Atomic bool small_stacks;                // a thread has had one: handler_enter_small_stack
 };
 extern struct capture_state capture_state;
 
@@ -299,18 +303,21 @@ enum { HANDLER_PREDECESSORS = 4 };
 
 // What the program itself wants to be done with SIGPROF.
 struct handler_wish {
-    _Atomic uintptr_t function; // or SIG_DFL, SIG_IGN
-    _Atomic int flags;
-    _Atomic uint64_t mask;
+    _Atomic uint32_t action; // signal_action.h
     // Handlers that were replaced behind our back, the latest first: a handler that was installed
     // over ours and calls ours means these.
     _Atomic uintptr_t before[HANDLER_PREDECESSORS];
 };
 extern struct handler_wish handler_wish;
 
+static inline const struct signal_action *handler_wished(void)
+{
+    return signal_action_get(atomic_load(&handler_wish.action));
+}
+
 static inline bool handler_is_wished(void)
 {
-    uintptr_t function = atomic_load(&handler_wish.function);
+    uintptr_t function = handler_wished()->function;
     return function != (uintptr_t)SIG_DFL && function != (uintptr_t)SIG_IGN;
 }
 
@@ -336,6 +343,12 @@ void handler_entry(int signal, siginfo_t *info, void *context);
 void handler_drop_pending_ticks(void);
 // The end of a pause (capture_pause) of an armed thread. Signal-safe.
 void handler_resume(struct capture_thread *t);
+// Stops the ticks of the calling thread while a handler of the program runs on an alternate stack
+// that has no room for one. All signals are blocked; sp: where the signal has interrupted the
+// program. False: they were stopped before, or cannot be. Without thread-local storage.
+bool handler_enter_small_stack(ucontext_t *context, uintptr_t sp);
+// The handler returns. SIGPROF is blocked until the kernel puts the mask back.
+void handler_leave_small_stack(void);
 // Installs the handler, once and for all.
 int handler_install(struct err *e);
 // Handlers are about to be forbidden system calls.

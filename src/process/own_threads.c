@@ -17,7 +17,9 @@
 #include "process/process.h"
 #include "process/tasks.h"
 
-enum { MOST_THREADS = 16, MOST_WAKERS = 8, PARK_PATIENCE_MS = 1000, LEAST_STACK = 256 << 10 };
+enum { MOST_THREADS = 16, MOST_WAKERS = 8, LEAST_STACK = 256 << 10 };
+// A change may be the end of a push, which takes up to five seconds.
+enum { PARK_PATIENCE_MS = 1000, CHANGE_PATIENCE_MS = 6000 };
 enum { LIBC_CANCEL = 32, LIBC_SETXID = 33 }; // glibc's SIGCANCEL and SIGSETXID
 
 static struct {
@@ -25,6 +27,8 @@ static struct {
     _Atomic uint32_t starting;        // created, but not registered yet
     _Atomic uint32_t parked;          // how many are
     _Atomic uint32_t park;            // a futex: 1 while they are to stay parked
+    _Atomic uint32_t changes;         // under way
+    _Atomic bool settled;             // no more of them
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
 } own;
 
@@ -171,30 +175,54 @@ static uint32_t count_own(void)
 
 // --- alone ---
 
-// The first thread of a process stays listed, as a zombie, when it has ended. *status: as wait
-// reports it.
-static bool first_thread_has_ended(pid_t tid, int *status)
+// What the kernel says of a thread, from its state on; empty if there is no such thread.
+static const char *read_stat(pid_t tid, char *text, size_t size)
 {
-    char path[64], text[512];
+    char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, size - 1);
     if (fd >= 0)
         close(fd);
     text[n > 0 ? n : 0] = '\0';
     const char *p = strrchr(text, ')');
-    if (!p || strncmp(p, ") Z", 3) != 0)
-        return false;
-    for (int field = 2; p && field < 52; field++)
+    return p ? p + 1 : text + strlen(text);
+}
+
+// By its number in proc(5).
+static long stat_field(const char *p, int number)
+{
+    for (int field = 3; p && field < number; field++)
         p = strchr(p + 1, ' ');
-    *status = p ? (int)strtol(p, NULL, 10) : 0;
+    return p ? strtol(p, NULL, 10) : 0;
+}
+
+// The first thread of a process stays listed, as a zombie, when it has ended. *status: as wait
+// reports it.
+static bool first_thread_has_ended(pid_t tid, int *status)
+{
+    char text[512];
+    const char *p = read_stat(tid, text, sizeof text);
+    if (strncmp(p, " Z", 2) != 0)
+        return false;
+    *status = (int)stat_field(p, 52);
     return true;
+}
+
+// io_uring's and the like, which end when the process does.
+static bool is_kernel_worker(pid_t tid)
+{
+    enum { IO_WORKER = 0x10, USER_WORKER = 0x4000 };
+    char text[512];
+    return stat_field(read_stat(tid, text, sizeof text), 9) & (IO_WORKER | USER_WORKER);
 }
 
 static void look_for_others(void *context, pid_t tid)
 {
     bool *others = context;
-    *others |= tid != (pid_t)syscall(SYS_getpid) && !own_thread_is(tid);
+    if (!*others)
+        *others =
+            tid != (pid_t)syscall(SYS_getpid) && !own_thread_is(tid) && !is_kernel_worker(tid);
 }
 
 bool own_threads_are_alone(int *status)
@@ -267,8 +295,32 @@ void own_threads_on_park(void (*wake)(void))
     }
 }
 
+bool own_threads_begin_change(void)
+{
+    atomic_fetch_add(&own.changes, 1);
+    if (!atomic_load(&own.settled))
+        return true;
+    own_threads_end_change();
+    return false;
+}
+
+void own_threads_end_change(void)
+{
+    atomic_fetch_sub(&own.changes, 1);
+}
+
+// Whoever joins a thread must not wait for one that is parked.
+static void wait_for_changes(void)
+{
+    uint64_t until = process_now_ns() + CHANGE_PATIENCE_MS * UINT64_C(1000000);
+    atomic_store(&own.settled, true);
+    while (atomic_load(&own.changes) && process_now_ns() < until)
+        process_sleep_ns(500000);
+}
+
 bool own_threads_park(void)
 {
+    wait_for_changes();
     uint64_t until = process_now_ns() + PARK_PATIENCE_MS * UINT64_C(1000000);
     atomic_store(&own.park, 1);
     bool all = count_own() == 0;
@@ -291,6 +343,7 @@ bool own_threads_park(void)
 void own_threads_release(void)
 {
     atomic_store(&own.park, 0);
+    atomic_store(&own.settled, false);
     futex(&own.park, FUTEX_WAKE, MOST_THREADS);
 }
 
@@ -301,4 +354,6 @@ void own_threads_after_fork_in_child(void)
     atomic_store(&own.starting, 0);
     atomic_store(&own.parked, 0);
     atomic_store(&own.park, 0);
+    atomic_store(&own.changes, 0);
+    atomic_store(&own.settled, false);
 }

@@ -47,8 +47,12 @@ void own_thread_park_point(void);
 bool own_threads_parking(void);
 // wake gets a thread out of its wait so that it comes to its park point; signal-safe is not needed.
 void own_threads_on_park(void (*wake)(void));
-// Parks all our threads; false if some did not come to their park points in time. Nothing of ours
-// makes a system call until own_threads_release.
+// Around what starts or stops our threads. False: they are about to be parked, or are, and it must
+// not be done.
+bool own_threads_begin_change(void);
+void own_threads_end_change(void);
+// Parks all our threads, once nobody starts or stops any; false if some did not come to their park
+// points in time. Nothing of ours makes a system call until own_threads_release.
 bool own_threads_park(void);
 void own_threads_release(void);
 

@@ -356,7 +356,7 @@ static bool ask_caller_filter(const void *program, struct sandbox_verdict *verdi
 
 static long make_call(const long *call)
 {
-    return process_call(call[0], call[1], call[2], call[3], 0, 0, 0);
+    return process_call(call[0], call[1], call[2], call[3], call[4], call[5], 0);
 }
 
 // What the caller may do from now on, which is known before the filter is in force: a handler right
@@ -389,8 +389,10 @@ static long enter_in_child(const struct sandbox_request *request)
 
 long sandbox_enter(const struct sandbox_request *request)
 {
-    struct sandbox_verdict verdict = {
-        .kills_calls = true, .kills_wait = true, .kills_leaving = true};
+    struct sandbox_verdict verdict = {.kills_handler = request->no_handlers,
+                                      .kills_calls = true,
+                                      .kills_wait = true,
+                                      .kills_leaving = true};
     bool again = sandbox_confines_caller();
     if (process_vfork_depth())
         return enter_in_child(request);

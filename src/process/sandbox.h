@@ -65,7 +65,8 @@ struct sandbox_request {
     bool all;            // all threads
     bool gives_listener; // success is a descriptor, not 0
     const void *program;
-    long call[4]; // the system call's number and its arguments
+    bool no_handlers; // not even the return from a signal handler is allowed
+    long call[6];     // the system call's number and its arguments
 };
 // Makes the call. The result is the kernel's: negative error numbers.
 long sandbox_enter(const struct sandbox_request *request);

@@ -196,9 +196,11 @@ static __attribute__((noinline)) enum unwind_end step_slowly(struct walk *w, unw
     return step_by_rule(w, rule);
 }
 
-size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *start,
-                    struct unwind_stack_bounds bounds, uintptr_t *pcs, size_t max,
-                    struct unwind_cache *cache, enum unwind_end *why)
+// Apart from those who call it, so that one of them has room for registers.
+static __attribute__((noinline)) size_t
+walk_stack(const struct unwind_snapshot *s, const struct unwind_regs *start,
+           struct unwind_stack_bounds bounds, uintptr_t *pcs, size_t max,
+           struct unwind_cache *cache, struct unwind_regs *signal, enum unwind_end *why)
 {
     const struct unwind_module *last = NULL;
     enum unwind_end end = UNWIND_END_TRUNCATED;
@@ -206,6 +208,7 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     struct walk w;
     w.snapshot = s;
     w.cache = cache;
+    w.signal = signal;
     w.looking = w.last = w.injected = 0;
     w.bounds = &bounds;
     w.switches = 8;
@@ -260,4 +263,22 @@ size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *s
     if (why)
         *why = end;
     return n;
+}
+
+static __attribute__((noinline)) size_t walk_without_cache(const struct unwind_snapshot *s,
+                                                           const struct unwind_regs *start,
+                                                           struct unwind_stack_bounds bounds,
+                                                           uintptr_t *pcs, size_t max,
+                                                           enum unwind_end *why)
+{
+    struct unwind_regs signal;
+    return walk_stack(s, start, bounds, pcs, max, NULL, &signal, why);
+}
+
+size_t unwind_stack(const struct unwind_snapshot *s, const struct unwind_regs *start,
+                    struct unwind_stack_bounds bounds, uintptr_t *pcs, size_t max,
+                    struct unwind_cache *cache, enum unwind_end *why)
+{
+    return cache ? walk_stack(s, start, bounds, pcs, max, cache, &cache->signal, why)
+                 : walk_without_cache(s, start, bounds, pcs, max, why);
 }

@@ -265,7 +265,7 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
 #endif
     // After a signal frame of this kind everything that it recovers is known.
     if (g->signal)
-        step_copy_regs(&w->signal, &regs);
+        step_copy_regs(w->signal, &regs);
     for (unsigned i = 0; i < g->n; i++) {
         const struct unwind_general_item *item = &g->item[i];
         uintptr_t value;
@@ -277,7 +277,7 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
                 return UNWIND_END_UNREADABLE;
             continue;
         }
-        w->signal.r[item->reg] = value; // not looked at unless it is a signal frame
+        w->signal->r[item->reg] = value; // not looked at unless it is a signal frame
         if (item->reg == UNWIND_REG_BP)
             bp = value;
         if (item->reg == UNWIND_REG_SP)
@@ -292,9 +292,9 @@ enum unwind_end step_general(struct walk *w, const struct unwind_general *g)
     if (!have_pc)
         return step_without(w, UNWIND_END_UNSUPPORTED);
     if (g->signal) {
-        w->signal.r[UNWIND_REG_SP] = sp;
-        w->signal.r[UNWIND_REG_PC] = pc;
-        step_from_regs(w, &w->signal, false);
+        w->signal->r[UNWIND_REG_SP] = sp;
+        w->signal->r[UNWIND_REG_PC] = pc;
+        step_from_regs(w, w->signal, false);
         return STEP_ON;
     }
     if (leaves && !left)

@@ -51,7 +51,7 @@ struct walk {
     const struct unwind_snapshot *snapshot;
     struct unwind_cache *cache;
     const struct unwind_stack_bounds *bounds;
-    struct unwind_regs signal; // where full points after a signal frame
+    struct unwind_regs *signal; // where full points after a signal frame
 };
 
 // UNWIND_END_COUNT: the walk goes on.

@@ -17,9 +17,9 @@ void unwind_regs_from_ucontext(struct unwind_regs *regs, const void *ucontext)
 enum unwind_end step_signal(struct walk *w, uintptr_t ucontext)
 {
     for (unsigned i = 0; i < UNWIND_REGS; i++)
-        if (!step_load(w, ucontext + UC_REGS + i * 8, &w->signal.r[i]))
+        if (!step_load(w, ucontext + UC_REGS + i * 8, &w->signal->r[i]))
             return UNWIND_END_UNREADABLE;
-    step_from_regs(w, &w->signal, false);
+    step_from_regs(w, w->signal, false);
     return STEP_ON;
 }
 

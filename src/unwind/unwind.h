@@ -75,6 +75,7 @@ struct unwind_cache {
     volatile bool looking;
     uint8_t lookups;
     _Alignas(16) uint8_t scratch[UNWIND_SCRATCH];
+    struct unwind_regs signal; // of a frame that a signal has interrupted, to spare the stack
 };
 
 struct unwind_snapshot;

@@ -1,4 +1,5 @@
 """The table of hostile programs: one entry a program, with its arguments and modes."""
+import ctypes
 import os
 import re
 import resource
@@ -61,6 +62,15 @@ def lacks(*flags):
                               stderr=subprocess.DEVNULL)
         return f'cc cannot link with {" ".join(flags)}' if done.returncode else None
     return skip
+
+
+def lacks_io_uring():
+    setup, parameters = 425, ctypes.create_string_buffer(120)
+    fd = ctypes.CDLL(None, use_errno=True).syscall(setup, 1, parameters)
+    if fd < 0:
+        return f'io_uring_setup: {os.strerror(ctypes.get_errno())}'
+    os.close(fd)
+    return None
 
 
 def only_root():
@@ -133,6 +143,9 @@ CASES = [
     Case('chain_handler', 'sigaction', 'signal', 'bare'),
     # The rest not static, for the same reason.
     Case('old_signal', 'bsd', 'sysv', 'sigset', modes=PRELOADED + ('shared',)),
+    Case('old_masks', 'hold', 'masks', 'pause', 'pause_by_mask', modes=PRELOADED + ('shared',)),
+    Case('old_masks', 'default', modes=PRELOADED + ('shared',), status=-signal.SIGPROF),
+    Case('racing_actions', 'other', 'prof', modes=PRELOADED + ('shared',)),
     Case('jumped_mask', 'jump early', 'jump late', 'context early', 'handler late', modes=PRELOADED + ('shared',)),
     Case('signal_descriptor', '', 'handler', modes=PRELOADED + ('shared',)),
     Case('sigprof_leaves', 'jump', 'context', 'masks', modes=PRELOADED + ('shared',), repeat=2),
@@ -149,6 +162,7 @@ CASES = [
     # --- ends ---
     Case('main_thread_ends', '0', '3', modes=THREADS + ('heap',)),
     Case('main_thread_ends', '1', modes=EVERY, always=('push',)),
+    Case('kernel_worker', modes=THREADS + ('heap',), skip=lacks_io_uring),
     Case('ends', 'return', status=11),
     Case('ends', '_exit', modes=THREADS, status=12),
     Case('ends', '_Exit', status=12),
@@ -191,6 +205,8 @@ CASES = [
 
     Case('seccomp_errno', 'prctl', 'tsync', modes=THREADS + ('heap',), status=4),
     Case('seccomp_stacked', 'futex', 'sigreturn', 'all', modes=PRELOADED + ('shared', 'listen'), status=4),
+    Case('seccomp_stop', '3', '30', '100', modes=LINKED, repeat=3, racy=LINKED, status=4),
+    Case('user_dispatch', skip=only_on('x86_64')),
     Case('seccomp_child', 'fork', '_Fork', 'clone', 'vfork', modes=THREADS + ('heap',)),
 
     # --- exec ---
@@ -206,7 +222,7 @@ CASES = [
     # --- processes ---
     Case('vfork_storm'),
     Case('vfork_jump', 'one', 'nested', modes=PRELOADED + ('shared',), check=has_samples),
-    Case('many_plugins', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
+    Case('many_plugins', 'load', 'churn', plugins=['plugin_empty.c'], modes=('profiled', 'shared', 'static'), limit=60),
     Case('fork_storm', plugins=['plugin_empty.c'], modes=THREADS),
     Case('failing_exec', check=has_samples),
     Case('no_environment', 'clearenv', 'null'),
@@ -226,6 +242,7 @@ CASES = [
     # Not static: libkiln.a stands in for no function of libc.
     Case('small_alternate_stack', 'before', 'after', modes=PRELOADED + ('shared',), check=has_samples),
     Case('small_alternate_stack', 'alone', modes=LINKED),
+    Case('small_stack_jumps', 'mask', 'no_mask', modes=PRELOADED + ('shared',)),
     Case('on_stack_handlers', 'empty late', 'full late', 'empty early', 'full early', modes=PRELOADED + ('shared',)),
     Case('coroutines'),
     Case('preempted_coroutines', 'prof', 'real'),

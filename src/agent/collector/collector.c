@@ -27,9 +27,6 @@ enum {
     SCAN_MS = 1000,
     LOADING_MS = 10,
     LOADING_LASTS_MS = 100,
-    // Of the time while objects are loaded: thousands of them take long to look at, and the loader
-    // waits meanwhile.
-    LOADING_SHARE = 20,
     // With a loader that walks cannot ask about new objects: their stacks end until we have looked.
     BLIND_LOADING_LASTS_MS = 2000,
     LEAST_MEMORY = 1 << 20,
@@ -141,9 +138,10 @@ static uint32_t drain_pause(void)
 }
 
 // Until objects are looked at again, but not longer than rings last.
-static uint32_t loading_pause(uint64_t until)
+static uint32_t loading_pause(void)
 {
-    uint64_t now = process_now_ns(), ms = until > now ? (until - now) / 1000000u : 0;
+    uint64_t now = process_now_ns(), until = capture_next_refresh();
+    uint64_t ms = until > now ? (until - now) / 1000000u : 0;
     uint32_t most = drain_pause();
     return (uint32_t)(ms < LOADING_MS ? LOADING_MS : ms > most ? most : ms);
 }
@@ -164,7 +162,7 @@ void collector_expect_objects(void)
 static void *run(void *context)
 {
     capture_heap_enter();
-    uint64_t scanned = 0, changed = process_now_ns(), looks_again = 0;
+    uint64_t scanned = 0, changed = process_now_ns();
     uint64_t lasts =
         (unwind_finds_objects() ? LOADING_LASTS_MS : BLIND_LOADING_LASTS_MS) * UINT64_C(1000000);
     struct unwind_regs here;
@@ -183,12 +181,8 @@ static void *run(void *context)
             scanned = now;
         }
         capture_keep_handler();
-        if (now >= looks_again) {
-            uint64_t cpu = process_thread_cpu_ns(0);
-            if (capture_refresh())
-                changed = now;
-            looks_again = process_now_ns() + (process_thread_cpu_ns(0) - cpu) * LOADING_SHARE;
-        }
+        if (capture_refresh())
+            changed = now;
         heap_sampler_round();
         pthread_mutex_lock(&collector.lock);
         collector_drain();
@@ -202,7 +196,7 @@ static void *run(void *context)
         atomic_store(&collector.watching, loading);
         // Whoever stops it may have come while the lock was not held.
         if (!collector.stopping)
-            pause_for(loading ? loading_pause(looks_again) : drain_pause());
+            pause_for(loading ? loading_pause() : drain_pause());
     }
     collector_drain();
     if (alone) {

@@ -43,7 +43,7 @@ static void *keep_up(void *context)
     bool alone = false;
     int status = 0;
     for (unsigned i = 0; capture_heap_active() && !capture_running() && !alone; i++) {
-        capture_heap_refresh(NULL);
+        capture_heap_keep_up();
         heap_sampler_round();
         process_sleep_ns(ROUND_MS * 1000000);
         own_thread_park_point();

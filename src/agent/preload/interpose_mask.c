@@ -73,8 +73,17 @@ static bool still_blocks(uint64_t blocks, uint64_t kernels)
     return blocks && !(blocks & ~(kernels | sigprof_bit));
 }
 
+static void settle_small_stack(void)
+{
+    if (!capture_has_left_small_stack() || !is_us())
+        return;
+    change_kernels(SIG_UNBLOCK);
+    capture_end_pause();
+}
+
 bool mask_begin_start(void)
 {
+    settle_small_stack();
     if (!capture_blocks() || process_vfork_depth() || sandbox_confines_caller())
         return false;
     uint64_t now = kernels_mask();
@@ -170,6 +179,7 @@ static int change_mask(int (*change)(int, const sigset_t *, sigset_t *), int how
     bool blocks = how == SIG_BLOCK || how == SIG_SETMASK;
     if (!capture_has_handler() || !(blocks || how == SIG_UNBLOCK))
         return change(how, set, old);
+    settle_small_stack();
     if (blocks && lists(set) && capture_running() && !capture_is_handled() && is_us())
         return change_without_ours(change, how, set, old);
     return change_as_asked(change, how, set, old);
@@ -184,6 +194,86 @@ EXPORT int sigprocmask(int how, const sigset_t *set, sigset_t *old)
 {
     return change_mask(LIBC(sigprocmask), how, set, old);
 }
+
+// --- System V's and BSD's names, which do not come by the two above inside libc ---
+
+// Programs still use what libc calls deprecated.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+static int change_one(int how, int number)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    return sigaddset(&set, number) ? -1 : sigprocmask(how, &set, NULL);
+}
+
+EXPORT int sighold(int number)
+{
+    return change_one(SIG_BLOCK, number);
+}
+
+EXPORT int sigrelse(int number)
+{
+    return change_one(SIG_UNBLOCK, number);
+}
+
+// The first 32 signals.
+static sigset_t from_old_mask(int mask)
+{
+    sigset_t set;
+    uint32_t bits = (uint32_t)mask;
+    sigemptyset(&set);
+    memcpy(&set, &bits, sizeof bits);
+    return set;
+}
+
+static int change_old_mask(int how, int mask)
+{
+    sigset_t set = from_old_mask(mask), before;
+    uint32_t bits;
+    if (sigprocmask(how, &set, &before))
+        return -1;
+    memcpy(&bits, &before, sizeof bits);
+    return (int)bits;
+}
+
+EXPORT int sigblock(int mask)
+{
+    return change_old_mask(SIG_BLOCK, mask);
+}
+
+EXPORT int sigsetmask(int mask)
+{
+    return change_old_mask(SIG_SETMASK, mask);
+}
+
+EXPORT int siggetmask(void)
+{
+    return change_old_mask(SIG_BLOCK, 0);
+}
+
+// The header gives System V's another name.
+EXPORT int sigpause(int number)
+{
+    sigset_t mask;
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    return sigdelset(&mask, number) ? -1 : sigsuspend(&mask);
+}
+
+EXPORT int bsd_sigpause(int mask) __asm__("sigpause");
+EXPORT int bsd_sigpause(int mask)
+{
+    sigset_t set = from_old_mask(mask);
+    return sigsuspend(&set);
+}
+
+EXPORT int __sigpause(int number_or_mask, int is_number);
+EXPORT int __sigpause(int number_or_mask, int is_number)
+{
+    return is_number ? sigpause(number_or_mask) : bsd_sigpause(number_or_mask);
+}
+#pragma GCC diagnostic pop
 
 // --- calls that look at what is pending ---
 

@@ -160,9 +160,6 @@ static int set_small_stack(const stack_t *wanted, stack_t *had)
     return result;
 }
 
-// Stacks of fewer bytes may have room for one handler only.
-enum { ROOMY = 32 << 10 };
-
 // The kernel answers for bad pointers.
 EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
 {
@@ -170,7 +167,7 @@ EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
         wanted && !sandbox_confines_caller() && process_readable((uintptr_t)wanted, sizeof *wanted);
     bool disable = known && wanted->ss_flags & SS_DISABLE;
     bool sets = known && !disable && (!capture_has_handler() || is_us());
-    if (sets && wanted->ss_size < ROOMY)
+    if (sets && wanted->ss_size < SIGNAL_STACK_ROOMY)
         on_stack_let_ticks_wait(LIBC(sigaction));
     bool small = sets && !capture_fits_alternate_stack(wanted->ss_size);
     int result = small ? set_small_stack(wanted, had) : LIBC(sigaltstack)(wanted, had);
