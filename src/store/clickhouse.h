@@ -334,6 +334,8 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
 enum where { IN_PROFILES, IN_SAMPLES, IN_HOURLY };
 void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f,
                       enum where table);
+// Further, for profiles and samples: within the range.
+void clickhouse_in_range(struct out *sql, const struct store_select *select);
 struct found_series *finding_at(struct finding *f, struct id family, struct id series);
 // The one that samples of a base and series are of; none: any series, all of a base are of one
 // service and factor.

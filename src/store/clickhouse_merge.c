@@ -38,11 +38,6 @@ struct merging {
     struct hours hours;
 };
 
-static void in_range(struct out *sql, const struct store_select *s)
-{
-    out_printf(sql, " AND ts >= %lld AND ts <= %lld", (long long)s->start, (long long)s->end);
-}
-
 // How many profiles there are, by series; what a mean is divided by.
 static int ask_counts(struct merging *m, struct err *e)
 {
@@ -52,7 +47,7 @@ static int ask_counts(struct merging *m, struct err *e)
     out_printf(&sql, "SELECT family, series, count(), sum(duration) FROM %s.profiles",
                m->c->at.database);
     clickhouse_where(&sql, m->select, &m->found, IN_PROFILES);
-    in_range(&sql, m->select);
+    clickhouse_in_range(&sql, m->select);
     out_text(&sql, " GROUP BY family, series FORMAT RowBinary");
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
     m->counts = arena_array(m->arena, m->found.n_lines, sizeof *m->counts);
@@ -134,7 +129,7 @@ static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *
                m->c->at.database, rolled ? "hourly" : "samples");
     clickhouse_where(&sql, s, &m->found, rolled ? IN_HOURLY : IN_SAMPLES);
     if (!rolled)
-        in_range(&sql, s);
+        clickhouse_in_range(&sql, s);
     clickhouse_in_hours(&sql, &m->hours, rolled);
     if (s->n_spans) {
         out_text(&sql, " AND span IN (");
@@ -379,19 +374,11 @@ static int finish(struct merging *m, struct store_stacks *s, struct err *e)
         return STORE_BUSY;
     }
     name_type(m);
-    fold_end(&m->fold);
-    *s = (struct store_stacks){.n_nodes = m->fold.n,
-                               .parent = m->fold.parent,
-                               .location = m->fold.location,
-                               .self = m->fold.self,
-                               .symbols = m->fold.b.p,
-                               .n_profiles = m->n_profiles,
-                               .duration = m->duration,
-                               .variance = m->fold.variance,
-                               .is_counted = m->is_counted,
-                               .blocks = m->fold.blocks,
-                               .n_blocks = m->fold.n_blocks,
-                               .n_windows = m->blocks ? m->blocks->n_windows : 0};
+    *s = fold_end(&m->fold);
+    s->n_profiles = m->n_profiles;
+    s->duration = m->duration;
+    s->is_counted = m->is_counted;
+    s->n_windows = m->blocks ? m->blocks->n_windows : 0;
     arena_try_end(m->arena);
     return 0;
 }

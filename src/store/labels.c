@@ -129,6 +129,14 @@ struct kind_events kind_events(const struct kind *kind, uint32_t column, struct 
     return ev;
 }
 
+struct kind_events kind_events_of(struct kind_events_cache *cache, struct str body,
+                                  const struct kind *kind, uint32_t column, struct arena *arena)
+{
+    if (!cache->body.n || cache->column != column || !str_eq(cache->body, body))
+        *cache = (struct kind_events_cache){body, column, kind_events(kind, column, arena)};
+    return cache->events;
+}
+
 double kind_variance(const struct kind_events *ev, double value, double other)
 {
     if (ev->is_weighed)
@@ -224,6 +232,17 @@ struct store_series labels_series(const struct store_label *labels, size_t n,
                 str_from(OWN[i]), {arena_copy(arena, values[i].p, values[i].n), values[i].n}};
     qsort(all, n, sizeof *all, compare_names);
     return (struct store_series){all, n, str_from(id)};
+}
+
+struct str labels_one_service(const struct store_select *select)
+{
+    for (size_t i = 0; i < select->n_matchers; i++) {
+        const struct store_matcher *m = &select->matchers[i];
+        if (m->op == STORE_EQ && m->value.n &&
+            (str_eq(m->name, STR("service_name")) || str_eq(m->name, STR("__service_name__"))))
+            return m->value;
+    }
+    return STR("");
 }
 
 bool labels_match(const struct store_series *series, const struct store_matcher *matchers, size_t n)
