@@ -95,7 +95,7 @@ int64_t kind_value(const struct model_profile *p, size_t sample, uint32_t column
 {
     if (column < p->n_types)
         return model_values(p, sample)[column];
-    return (int64_t)llround(fmin(model_squares(p, sample), 0x1p62));
+    return (int64_t)llround(fmin(model_squares(p, sample), KIND_MOST_SQUARES));
 }
 
 static uint32_t column_beside(const struct model_events *ev, uint32_t column)

@@ -33,6 +33,9 @@ enum { KIND_MAX_TYPES = 62 };
 // The type of the column of squared weights. No profile may have it.
 #define KIND_SQUARES_TYPE "__squared_weights__"
 #define KIND_SQUARES_UNIT "periods"
+// Of a sample, at most: a weight of a million periods. What a client claims cannot make sums of
+// less than eight million samples wrap around.
+#define KIND_MOST_SQUARES 0x1p40
 
 // Of a profile with KIND_MAX_TYPES at the most.
 void kind_of_profile(const struct model_profile *p, struct kind *kind);

@@ -453,6 +453,27 @@ static void test_planned_blocks(void **state)
     must(query_blocks(f->store, sides, f->arena, &blocks, &answer, &e), &e);
 }
 
+// Sums of squares do not wrap around, whatever weights a client claims.
+static void test_enormous_weights(void **state)
+{
+    struct fixture *f = *state;
+    double last = 0;
+    for (int i = 0; i < 6; i++) {
+        struct model_profile *p = weighed_profile(f->arena, 1);
+        for (size_t k = 0; k < p->n_samples; k++)
+            p->squares[k] = k % 2 ? 1e300 : 0x1p63;
+        put(f, "api", "a", T0 + i * SECOND, p);
+        struct store_stacks *s = merge(f, select_all());
+        double sum = 0;
+        for (uint32_t n = 0; n < s->n_nodes; n++) {
+            assert_true(s->variance[n] >= 0);
+            sum += s->variance[n];
+        }
+        assert_true(sum > last);
+        last = sum;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -463,6 +484,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_every_event_weighs_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_heap, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hidden, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_enormous_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_blocks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_planned_blocks, set_up, tear_down),
     };
