@@ -78,6 +78,8 @@ static void describe_events(struct search *s, struct str body, const struct kind
     if (!s->select->with_variance)
         return;
     found->events = kind_events_of(&s->events, body, kind, column, s->arena);
+    if (!found->events.is_weighed)
+        found->way = variance_way(&f->ways, &found->events);
     if (!found->events.has_other)
         return;
     uint32_t other = found->events.other;

@@ -1,12 +1,5 @@
 #include "store/sqlite_merge.h"
 
-static void *zeroed(struct merging *m, void *items, size_t n, size_t *cap, size_t size)
-{
-    items = block_scratch(&m->r, items, n, cap, size);
-    memset(items, 0, n * size);
-    return items;
-}
-
 static void begin_service(struct merging *m)
 {
     size_t n = m->n_nodes;
@@ -15,15 +8,14 @@ static void begin_service(struct merging *m)
         return;
     }
     m->sums = arena_array(m->arena, n, sizeof *m->sums);
-    if (m->select->with_variance) {
-        m->weighed = zeroed(m, m->weighed, n, &m->cap_weighed, sizeof *m->weighed);
-        m->plain = zeroed(m, m->plain, n, &m->cap_plain, sizeof *m->plain);
-        m->beside = zeroed(m, m->beside, n, &m->cap_beside, sizeof *m->beside);
-        m->variance = zeroed(m, m->variance, n, &m->cap_variance, sizeof *m->variance);
-    }
-    if (m->blocks)
+    if (m->select->with_variance)
+        variance_begin(&m->variance, m->n_nodes, m->arena);
+    if (m->blocks) {
+        n *= m->n_blocks;
         m->block_sums =
-            zeroed(m, m->block_sums, n * m->n_blocks, &m->cap_block_sums, sizeof *m->block_sums);
+            block_scratch(&m->r, m->block_sums, n, &m->cap_block_sums, sizeof *m->block_sums);
+        memset(m->block_sums, 0, n * sizeof *m->block_sums);
+    }
 }
 
 static void end_service(struct merging *m, const struct symbols *s)
@@ -32,14 +24,9 @@ static void end_service(struct merging *m, const struct symbols *s)
         fold_add_shares(&m->fold, s, m->shares, m->n_nodes);
         return;
     }
-    for (uint32_t i = 0; m->weighed && i < m->n_nodes; i++) {
-        m->variance[i] = m->weighed[i];
-        if (m->plain[i] == 0)
-            continue;
-        m->variance[i] += kind_variance(&m->plain_events, m->plain[i], m->beside[i]);
-        m->is_counted |= !(m->plain_events.events.rate > 0);
-    }
-    fold_add(&m->fold, s, m->sums, m->variance, m->block_sums, m->n_nodes);
+    if (m->select->with_variance)
+        m->is_counted |= variance_end(&m->variance, &m->ways);
+    fold_add(&m->fold, s, m->sums, m->variance.known, m->block_sums, m->n_nodes);
 }
 
 static int merge_service(struct merging *m, struct err *e)

@@ -5,6 +5,7 @@
 #include "store/fold.h"
 #include "store/span_set.h"
 #include "store/sqlite.h"
+#include "store/variance.h"
 
 enum { MERGE_ENTRIES_PER_STEP = 8 }; // of arena_spend
 
@@ -32,12 +33,10 @@ struct merging {
     __int128 *shares; // of a gauge's means
     __int128 *wide;   // of a gauge: sums of a segment's profiles, over its dictionary
     size_t cap_wide;
-    // With with_variance, by node: squared weights in units of values; where those are not known,
-    // values and what is beside them.
-    double *weighed, *plain, *beside, *variance;
-    size_t cap_weighed, cap_plain, cap_beside, cap_variance;
+    struct variance variance; // of nodes, with with_variance
+    struct variance_ways ways;
     const struct kind_events *events; // of the part that is being read; NULL: nobody asked
-    struct kind_events plain_events;
+    uint32_t way;                     // of events without weights
     bool is_counted;
     const struct store_blocks *blocks; // NULL: none
     float *block_sums;

@@ -95,17 +95,18 @@ static void begin_sums(struct merging *m, const struct segment *s)
 // What is known of the events of a part that is read next.
 static void begin_events(struct merging *m, const struct found *f)
 {
-    m->events = m->weighed ? &f->events : NULL;
+    m->events = m->select->with_variance && !m->gauge ? &f->events : NULL;
     if (!m->events || m->events->is_weighed)
         return;
-    m->plain_events = *m->events;
+    m->way = variance_way(&m->ways, m->events);
+    variance_use(&m->variance, m->way, m->arena);
 }
 
 static void add_value(struct merging *m, uint32_t node, uint32_t cell, int64_t value)
 {
     m->sums[node] = pack_add(m->sums[node], value);
     if (m->events && !m->events->is_weighed)
-        m->plain[node] += (double)value;
+        m->variance.ways[m->way].values[node] += (double)value;
     if (!m->blocks)
         return;
     float *blocks = m->block_sums + (size_t)node * m->n_blocks;
@@ -119,9 +120,9 @@ static void add_value(struct merging *m, uint32_t node, uint32_t cell, int64_t v
 static void add_beside(struct merging *m, uint32_t node, double sum)
 {
     if (m->events->is_weighed)
-        m->weighed[node] += kind_variance(m->events, 0, sum);
+        m->variance.known[node] += kind_variance(m->events, 0, sum);
     else
-        m->beside[node] += sum;
+        m->variance.ways[m->way].beside[node] += sum;
 }
 
 static void end_sums(struct merging *m, const struct segment *s, const struct found *f,
