@@ -114,7 +114,7 @@ void api_function_series(struct call *c)
     }
     // A profile counts for the first point of the store's grid that is not before it: with a grid
     // that begins a nanosecond earlier, a step has what is from its beginning on.
-    select.start = start ? start - 1 : 0;
+    select.start = start - 1;
     select.end = end;
     select.filter = &filter;
     struct query_series_options options = {.group_by = groups,

@@ -2,65 +2,83 @@
 
 #include <pthread.h>
 
-// Codes are skipped a byte at a time, by a table for each shift: what state the reader is in when
-// a byte begins, and the byte, tell how many codes' ones end in it and what the next state is. A
-// state is how many bits are still to be passed before the next code (of the last one, or of a
-// byte that begins in its middle); 0: among the ones of a code.
+// Codes are skipped a byte at a time, by tables for each shift: what state the reader is in when a
+// byte begins, and the byte, tell how many codes' ones end in it and what the next state is. A
+// state is how many bits are still to be passed before the next code (of the last one, or of a byte
+// that begins in its middle); 0: among the ones of a code. What a byte means in all states is one
+// word, a field of FIELD bits for each of them, so a state is kept as the shift to its field: no
+// load has to wait for the state of the byte before.
 enum {
     MAX_SHIFT = 7,
+    FIELD = 6,
     STATES = 10,
     AFTER_ONES = 8, // as 0, and the byte before was all ones: a second such byte may be an escape
-    ESCAPED = 9,
-    MANY = 0xffff, // codes: more than are skipped by the table
+    ESCAPED = 9,    // for good, and soon enough more codes have ended than are skipped
+    MANY = 63,
 };
 
-// codes << 16 | state << 8, by state << 8 | byte.
-static uint32_t skips[MAX_SHIFT + 1][STATES << 8];
-static pthread_once_t skips_made = PTHREAD_ONCE_INIT;
+static struct skip_table {
+    uint64_t codes[256], next[256]; // next: times FIELD
+} tables[MAX_SHIFT + 1];
+static pthread_once_t tables_made = PTHREAD_ONCE_INIT;
 
-static uint32_t skip_of(unsigned k, unsigned state, unsigned byte)
+static unsigned skip_of(unsigned k, unsigned state, unsigned byte, unsigned *next)
 {
-    if (byte == 255 && state == AFTER_ONES)
-        return (uint32_t)MANY << 16 | ESCAPED << 8;
-    if (byte == 255 && state == 0)
-        return AFTER_ONES << 8;
-    unsigned left = state == AFTER_ONES ? 0 : state, codes = 0;
+    if (state == ESCAPED || (byte == 255 && state == AFTER_ONES)) {
+        *next = ESCAPED;
+        return MANY;
+    }
+    if (byte == 255 && state == 0) {
+        *next = AFTER_ONES;
+        return 0;
+    }
+    unsigned codes = 0;
+    *next = state == AFTER_ONES ? 0 : state;
     for (unsigned bit = 0; bit < 8; bit++) {
-        if (left) {
-            left--;
+        if (*next) {
+            --*next;
         } else if (!(byte >> bit & 1)) {
             codes++;
-            left = k;
+            *next = k;
         }
     }
-    return codes << 16 | left << 8;
+    return codes;
 }
 
-static void make_skips(void)
+static void make_tables(void)
 {
     for (unsigned k = 0; k <= MAX_SHIFT; k++)
-        for (unsigned state = 0; state < ESCAPED; state++)
-            for (unsigned byte = 0; byte < 256; byte++)
-                skips[k][state << 8 | byte] = skip_of(k, state, byte);
+        for (unsigned byte = 0; byte < 256; byte++)
+            for (unsigned state = 0; state < STATES; state++) {
+                unsigned next, codes = skip_of(k, state, byte, &next);
+                tables[k].codes[byte] |= (uint64_t)codes << state * FIELD;
+                tables[k].next[byte] |= (uint64_t)next * FIELD << state * FIELD;
+            }
+}
+
+static inline uint32_t field(uint64_t of, unsigned state)
+{
+    return of >> state & ((1u << FIELD) - 1);
 }
 
 struct skipping {
     struct unbits_skip of;
-    const uint32_t *table; // NULL: none is needed, or of use
+    const struct skip_table *table; // NULL: none is needed, or of use
     const uint8_t *at;
-    uint32_t entry, left;
+    unsigned state; // times FIELD
+    uint32_t left;
 };
 
 static struct skipping begin_skipping(struct unbits_skip of)
 {
     struct skipping s = {.of = of, .left = of.n};
     const struct unbits *b = of.b;
-    if (of.n < 4 || of.n >= MANY || of.k > MAX_SHIFT || b->over)
+    if (of.n < 4 || of.k > MAX_SHIFT || b->over)
         return s;
     // The next bit is in this byte, behind some that were taken.
     s.at = b->p - (b->n + 7) / 8;
-    s.entry = (8 - b->n % 8) % 8 << 8;
-    s.table = skips[of.k];
+    s.state = (8 - b->n % 8) % 8 * FIELD;
+    s.table = &tables[of.k];
     return s;
 }
 
@@ -68,38 +86,38 @@ static struct skipping begin_skipping(struct unbits_skip of)
 static void skip_in_turns(struct skipping *a, struct skipping *b)
 {
     const uint8_t *p = a->at, *q = b->at;
-    const uint32_t *table_a = a->table, *table_b = b->table;
-    uint32_t entry_a = a->entry, entry_b = b->entry, left_a = a->left, left_b = b->left;
+    const struct skip_table *table_a = a->table, *table_b = b->table;
+    unsigned state_a = a->state, state_b = b->state;
+    uint32_t left_a = a->left, left_b = b->left;
     size_t n_a = (size_t)(a->of.b->end - p), n_b = (size_t)(b->of.b->end - q);
-    for (size_t n = n_a < n_b ? n_a : n_b; n > 0; n--) {
-        uint32_t next_a = table_a[(entry_a & 0xff00) | *p];
-        uint32_t next_b = table_b[(entry_b & 0xff00) | *q];
-        if (next_a >> 16 >= left_a || next_b >> 16 >= left_b)
+    for (size_t n = n_a < n_b ? n_a : n_b; n > 0; n--, p++, q++) {
+        uint32_t codes_a = field(table_a->codes[*p], state_a);
+        uint32_t codes_b = field(table_b->codes[*q], state_b);
+        if (codes_a >= left_a || codes_b >= left_b)
             break;
-        left_a -= next_a >> 16;
-        left_b -= next_b >> 16;
-        entry_a = next_a;
-        entry_b = next_b;
-        p++;
-        q++;
+        left_a -= codes_a;
+        left_b -= codes_b;
+        state_a = field(table_a->next[*p], state_a);
+        state_b = field(table_b->next[*q], state_b);
     }
-    *a = (struct skipping){a->of, table_a, p, entry_a, left_a};
-    *b = (struct skipping){b->of, table_b, q, entry_b, left_b};
+    *a = (struct skipping){a->of, table_a, p, state_a, left_a};
+    *b = (struct skipping){b->of, table_b, q, state_b, left_b};
 }
 
 static void skip_alone(struct skipping *s)
 {
     const uint8_t *p = s->at, *end = s->of.b->end;
-    const uint32_t *table = s->table;
-    uint32_t entry = s->entry, left = s->left;
+    const struct skip_table *table = s->table;
+    unsigned state = s->state;
+    uint32_t left = s->left;
     for (; p < end; p++) {
-        uint32_t next = table[(entry & 0xff00) | *p];
-        if (next >> 16 >= left)
+        uint32_t codes = field(table->codes[*p], state);
+        if (codes >= left)
             break;
-        left -= next >> 16;
-        entry = next;
+        left -= codes;
+        state = field(table->next[*p], state);
     }
-    *s = (struct skipping){s->of, table, p, entry, left};
+    *s = (struct skipping){s->of, table, p, state, left};
 }
 
 static void end_skipping(struct skipping *s)
@@ -108,13 +126,13 @@ static void end_skipping(struct skipping *s)
     unsigned k = s->of.k;
     if (s->table)
         skip_alone(s);
-    if (!s->table || s->at == b->end || s->table[(s->entry & 0xff00) | *s->at] >> 16 == MANY) {
+    if (!s->table || s->at == b->end || field(s->table->codes[*s->at], s->state) == MANY) {
         for (uint32_t i = 0; i < s->of.n; i++)
             unbits_code(b, k);
         return;
     }
     // The last code's ones end in this byte; its lower bits follow.
-    unsigned state = s->entry >> 8 & 255, bit = state == AFTER_ONES ? 0 : state;
+    unsigned bit = s->state == AFTER_ONES * FIELD ? 0 : s->state / FIELD;
     for (uint32_t left = s->left;; bit++) {
         if (*s->at >> bit & 1)
             continue;
@@ -132,7 +150,7 @@ static void end_skipping(struct skipping *s)
 
 void unbits_skip(struct unbits_skip first, struct unbits_skip second)
 {
-    pthread_once(&skips_made, make_skips);
+    pthread_once(&tables_made, make_tables);
     struct skipping a = begin_skipping(first), b = begin_skipping(second);
     if (a.table && b.table)
         skip_in_turns(&a, &b);

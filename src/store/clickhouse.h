@@ -29,9 +29,9 @@
 #include "net/client.h"
 #include "store/driver.h"
 #include "store/id.h"
-#include "store/labels.h"
 #include "store/retention.h"
 #include "store/symbols.h"
+#include "store/variance.h"
 
 // In the order in which they are sent: what others refer to comes first.
 enum table { T_LOCATIONS, T_STACKS, T_SERIES, T_SAMPLES, T_PROFILES, N_TABLES };
@@ -306,6 +306,7 @@ struct found_series {
     uint64_t n; // profiles
     // With with_variance: of the column beside it, if there is one.
     struct kind_events events;
+    uint32_t way; // of events without weights
     struct id beside, beside_base;
     int64_t beside_factor;
     uint32_t group; // of a select with blocks
@@ -325,6 +326,7 @@ struct finding {
     bool whole;         // every series of the families and of the bases was found
     struct id *weights; // families of squared weights
     size_t n_weights, cap_weights;
+    struct variance_ways ways; // with with_variance
 };
 // The columns beside those that were found, as if they were types.
 void finding_beside(const struct finding *f, struct arena *arena, struct finding *beside);
@@ -334,6 +336,8 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
 enum where { IN_PROFILES, IN_SAMPLES, IN_HOURLY };
 void clickhouse_where(struct out *sql, const struct store_select *select, const struct finding *f,
                       enum where table);
+// Further, for profiles and samples: within the range.
+void clickhouse_in_range(struct out *sql, const struct store_select *select);
 struct found_series *finding_at(struct finding *f, struct id family, struct id series);
 // The one that samples of a base and series are of; none: any series, all of a base are of one
 // service and factor.

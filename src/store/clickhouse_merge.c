@@ -13,6 +13,7 @@ struct sum {
     // What its variance is made of: squared weights in units of values; where those are not known,
     // values and what is beside them.
     double weighed, plain, beside;
+    uint32_t way;   // of plain and beside
     uint32_t block; // + 1: all of sum is in this one, too
     bool only_block;
 };
@@ -26,8 +27,8 @@ struct merging {
     struct db no_names;
     bool gauge, all_stacks_found, has_doubles;
     bool with_variance, is_counted;
-    bool mixed; // weights are known of some series only
-    struct kind_events plain_events;
+    bool mixed; // variances of series follow in several ways
+    struct variance variance;
     const struct store_blocks *blocks; // NULL: none
     uint32_t n_blocks;
     uint64_t n_profiles;
@@ -38,11 +39,6 @@ struct merging {
     struct hours hours;
 };
 
-static void in_range(struct out *sql, const struct store_select *s)
-{
-    out_printf(sql, " AND ts >= %lld AND ts <= %lld", (long long)s->start, (long long)s->end);
-}
-
 // How many profiles there are, by series; what a mean is divided by.
 static int ask_counts(struct merging *m, struct err *e)
 {
@@ -52,7 +48,7 @@ static int ask_counts(struct merging *m, struct err *e)
     out_printf(&sql, "SELECT family, series, count(), sum(duration) FROM %s.profiles",
                m->c->at.database);
     clickhouse_where(&sql, m->select, &m->found, IN_PROFILES);
-    in_range(&sql, m->select);
+    clickhouse_in_range(&sql, m->select);
     out_text(&sql, " GROUP BY family, series FORMAT RowBinary");
     int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
     m->counts = arena_array(m->arena, m->found.n_lines, sizeof *m->counts);
@@ -90,7 +86,7 @@ static const char *window_column(const struct merging *m, enum sums what, bool r
 static struct sum sum_of(struct merging *m, enum sums what, const struct found_series *f,
                          uint64_t stack, __int128 sum, int64_t window)
 {
-    struct sum s = {.service = f->service, .stack = stack};
+    struct sum s = {.service = f->service, .stack = stack, .way = f->way};
     if (what == SUMS_BESIDE) {
         *(f->events.is_weighed ? &s.weighed : &s.beside) =
             f->events.is_weighed ? kind_variance(&f->events, 0, (double)sum) : (double)sum;
@@ -107,10 +103,8 @@ static struct sum sum_of(struct merging *m, enum sums what, const struct found_s
                              : window < m->blocks->n_windows ? window
                                                              : m->blocks->n_windows - 1) +
                   1;
-    if (m->with_variance && !f->events.is_weighed) {
+    if (m->with_variance && !f->events.is_weighed)
         s.plain = (double)sum;
-        m->plain_events = f->events;
-    }
     return s;
 }
 
@@ -134,7 +128,7 @@ static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *
                m->c->at.database, rolled ? "hourly" : "samples");
     clickhouse_where(&sql, s, &m->found, rolled ? IN_HOURLY : IN_SAMPLES);
     if (!rolled)
-        in_range(&sql, s);
+        clickhouse_in_range(&sql, s);
     clickhouse_in_hours(&sql, &m->hours, rolled);
     if (s->n_spans) {
         out_text(&sql, " AND span IN (");
@@ -174,10 +168,12 @@ static int sum_order(const void *a, const void *b)
     int order = str_cmp(x->service, y->service);
     if (order || x->stack != y->stack)
         return order ? order : x->stack < y->stack ? -1 : 1;
-    return x->block < y->block ? -1 : x->block > y->block;
+    if (x->block != y->block)
+        return x->block < y->block ? -1 : 1;
+    return x->way < y->way ? -1 : x->way > y->way;
 }
 
-// Sorted, each stack of a service, and block of it, once.
+// Sorted, each stack of a service, and block and way of it, once.
 static void gather(struct merging *m)
 {
     size_t n = 0;
@@ -196,44 +192,17 @@ static void gather(struct merging *m)
     m->n_sums = n;
 }
 
-// Beside the values of a service's nodes.
-struct node_events {
-    double *weighed, *plain, *beside;
-    float *blocks;
-};
-
-static struct node_events node_events(struct merging *m, uint32_t n_nodes)
+static void add_events(struct merging *m, float *blocks, uint32_t node, const struct sum *sum)
 {
-    size_t n = m->with_variance ? n_nodes : 0;
-    return (struct node_events){
-        .weighed = arena_array(m->arena, n, sizeof(double)),
-        .plain = arena_array(m->arena, n, sizeof(double)),
-        .beside = arena_array(m->arena, n, sizeof(double)),
-        .blocks = arena_array(m->arena, (size_t)n_nodes * m->n_blocks, sizeof(float)),
-    };
-}
-
-static void add_events(const struct merging *m, struct node_events *ev, uint32_t node,
-                       const struct sum *sum)
-{
-    if (m->with_variance) {
-        ev->weighed[node] += sum->weighed;
-        ev->plain[node] += sum->plain;
-        ev->beside[node] += sum->beside;
+    if (m->with_variance)
+        m->variance.known[node] += sum->weighed;
+    if (sum->plain != 0 || sum->beside != 0) {
+        variance_use(&m->variance, sum->way, m->arena);
+        m->variance.ways[sum->way].values[node] += sum->plain;
+        m->variance.ways[sum->way].beside[node] += sum->beside;
     }
     if (m->n_blocks && sum->block)
-        ev->blocks[(size_t)node * m->n_blocks + sum->block - 1] += (float)sum->sum;
-}
-
-// Leaves the variance in weighed.
-static void end_events(struct merging *m, struct node_events *ev, uint32_t n_nodes)
-{
-    for (uint32_t i = 0; m->with_variance && i < n_nodes; i++) {
-        if (ev->plain[i] == 0)
-            continue;
-        ev->weighed[i] += kind_variance(&m->plain_events, ev->plain[i], ev->beside[i]);
-        m->is_counted |= !(m->plain_events.events.rate > 0);
-    }
+        blocks[(size_t)node * m->n_blocks + sum->block - 1] += (float)sum->sum;
 }
 
 static int fold_service(struct merging *m, struct stacks_cache *cache, const struct sum *sums,
@@ -255,7 +224,9 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
         const struct symbols *s = cache->symbols;
         int64_t *values = arena_array(m->arena, m->gauge ? 0 : s->n.nodes, sizeof *values);
         __int128 *shares = arena_array(m->arena, m->gauge ? s->n.nodes : 0, sizeof *shares);
-        struct node_events ev = node_events(m, s->n.nodes);
+        float *blocks = arena_array(m->arena, (size_t)s->n.nodes * m->n_blocks, sizeof *blocks);
+        if (m->with_variance)
+            variance_begin(&m->variance, s->n.nodes, m->arena);
         for (size_t i = 0; i < n; i++) {
             uint32_t node = stacks_node(cache, sums[i].stack);
             arena_spend(m->arena, 1);
@@ -266,13 +237,14 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
                 shares[node] += sums[i].sum;
             else if (!sums[i].only_block)
                 values[node] = pack_add(values[node], (int64_t)sums[i].sum);
-            add_events(m, &ev, node, &sums[i]);
+            add_events(m, blocks, node, &sums[i]);
         }
-        end_events(m, &ev, s->n.nodes);
+        if (m->with_variance)
+            m->is_counted |= variance_end(&m->variance, &m->found.ways);
         if (m->gauge)
             fold_add_shares(&m->fold, s, shares, s->n.nodes);
         else
-            fold_add(&m->fold, s, values, ev.weighed, ev.blocks, s->n.nodes);
+            fold_add(&m->fold, s, values, m->variance.known, blocks, s->n.nodes);
     }
     arena_try_end(m->arena);
     return code;
@@ -352,6 +324,7 @@ static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *
     fold_init(&m->fold, m->arena, &m->no_names, m->gauge);
     m->fold.with_variance = m->with_variance;
     m->fold.n_blocks = m->n_blocks;
+    m->mixed = m->found.ways.n > 1;
     for (size_t i = 1; m->with_variance && i < m->found.n; i++)
         m->mixed |= m->found.found[i].events.is_weighed != m->found.found[0].events.is_weighed;
     int code = 0;
@@ -379,19 +352,11 @@ static int finish(struct merging *m, struct store_stacks *s, struct err *e)
         return STORE_BUSY;
     }
     name_type(m);
-    fold_end(&m->fold);
-    *s = (struct store_stacks){.n_nodes = m->fold.n,
-                               .parent = m->fold.parent,
-                               .location = m->fold.location,
-                               .self = m->fold.self,
-                               .symbols = m->fold.b.p,
-                               .n_profiles = m->n_profiles,
-                               .duration = m->duration,
-                               .variance = m->fold.variance,
-                               .is_counted = m->is_counted,
-                               .blocks = m->fold.blocks,
-                               .n_blocks = m->fold.n_blocks,
-                               .n_windows = m->blocks ? m->blocks->n_windows : 0};
+    *s = fold_end(&m->fold);
+    s->n_profiles = m->n_profiles;
+    s->duration = m->duration;
+    s->is_counted = m->is_counted;
+    s->n_windows = m->blocks ? m->blocks->n_windows : 0;
     arena_try_end(m->arena);
     return 0;
 }

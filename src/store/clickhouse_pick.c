@@ -128,7 +128,7 @@ static int ask_picked(struct picking *p, bool rolled, size_t from, size_t to,
     out_printf(&sql, " FROM %s.%s", p->c->at.database, rolled ? "hourly" : "samples");
     clickhouse_where(&sql, s, p->found, rolled ? IN_HOURLY : IN_SAMPLES);
     if (!rolled)
-        out_printf(&sql, " AND ts >= %lld AND ts <= %lld", (long long)s->start, (long long)s->end);
+        clickhouse_in_range(&sql, s);
     clickhouse_in_hours(&sql, &p->hours, rolled);
     out_text(&sql, " AND stack IN (");
     sql_numbers(&sql, p->numbers + from, to - from);

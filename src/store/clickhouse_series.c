@@ -19,17 +19,6 @@ static uint32_t hour_number(int64_t time)
     return hour < 0 ? 0 : hour > UINT32_MAX ? UINT32_MAX : (uint32_t)hour;
 }
 
-static struct str one_service(const struct store_select *select)
-{
-    for (size_t i = 0; i < select->n_matchers; i++) {
-        const struct store_matcher *m = &select->matchers[i];
-        if (m->op == STORE_EQ && m->value.n &&
-            (str_eq(m->name, STR("service_name")) || str_eq(m->name, STR("__service_name__"))))
-            return m->value;
-    }
-    return STR("");
-}
-
 struct search {
     struct clickhouse *c;
     const struct store_select *select;
@@ -40,13 +29,14 @@ struct search {
     size_t cap;
     struct id *others; // families and bases of series that do not match
     size_t n_others, cap_others;
+    struct kind_events_cache events;
 };
 
 // any() because a series may have been written more than once.
 static int ask_series(struct search *s, struct unpack *rows, struct err *e)
 {
     struct out sql;
-    struct str service = one_service(s->select);
+    struct str service = labels_one_service(s->select);
     out_init_arena(&sql, s->arena);
     out_printf(&sql,
                "SELECT service, series, any(kind), any(label_names), any(label_values), "
@@ -73,9 +63,9 @@ static int64_t factor_of(const struct kind *kind, uint32_t column, uint64_t deri
     return column && column < kind_types(kind) && derived >> column & 1 ? kind->period : 1;
 }
 
-static void describe_events(struct search *s, const struct kind *kind, uint32_t column,
-                            const struct id *families, struct id base, uint64_t derived,
-                            struct found_series *found)
+static void describe_events(struct search *s, struct str body, const struct kind *kind,
+                            uint32_t column, const struct id *families, struct id base,
+                            uint64_t derived, struct found_series *found)
 {
     struct finding *f = s->f;
     if (kind->is_weighed) {
@@ -87,7 +77,9 @@ static void describe_events(struct search *s, const struct kind *kind, uint32_t 
         found->group = s->select->blocks->group(s->select->blocks->ctx, &found->series);
     if (!s->select->with_variance)
         return;
-    found->events = kind_events(kind, column, s->arena);
+    found->events = kind_events_of(&s->events, body, kind, column, s->arena);
+    if (!found->events.is_weighed)
+        found->way = variance_way(&f->ways, &found->events);
     if (!found->events.has_other)
         return;
     uint32_t other = found->events.other;
@@ -144,7 +136,7 @@ static bool read_one(struct search *s, struct unpack *b)
                                                  .period_type = kind.period_type,
                                                  .period_unit = kind.period_unit,
                                                  .period = kind.period};
-        describe_events(s, &kind, i, families, base, derived, &f->found[f->n - 1]);
+        describe_events(s, body, &kind, i, families, base, derived, &f->found[f->n - 1]);
     }
     return !b->bad;
 }
@@ -279,6 +271,12 @@ void clickhouse_where(struct out *sql, const struct store_select *select, const 
     }
 }
 
+void clickhouse_in_range(struct out *sql, const struct store_select *select)
+{
+    out_printf(sql, " AND ts >= %lld AND ts <= %lld", (long long)select->start,
+               (long long)select->end);
+}
+
 struct found_series *finding_at(struct finding *f, struct id family, struct id series)
 {
     struct found_series key = {.family = family, .id = series};
@@ -329,8 +327,8 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
     }
     out_printf(&sql, " FROM %s.profiles", c->at.database);
     clickhouse_where(&sql, select, f, IN_PROFILES);
-    out_printf(&sql, " AND ts >= %lld AND ts <= %lld GROUP BY family, series%s FORMAT RowBinary",
-               (long long)select->start, (long long)select->end, step ? ", i ORDER BY i" : "");
+    clickhouse_in_range(&sql, select);
+    out_printf(&sql, " GROUP BY family, series%s FORMAT RowBinary", step ? ", i ORDER BY i" : "");
     int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
     if (code)
         return code;

@@ -14,14 +14,19 @@ int64_t exact_round(__int128 shares)
     return shares < 0 ? -(int64_t)rounded : (int64_t)rounded;
 }
 
+static void add_point(struct exact_point *to, const struct exact_point *p)
+{
+    to->sum += p->sum;
+    to->n += p->n;
+    to->total += p->total;
+    to->self += p->self;
+}
+
 void exact_add(struct exact_line *line, struct arena *arena, struct exact_point point)
 {
     struct exact_point *last = line->n ? &line->points[line->n - 1] : NULL;
     if (last && last->index == point.index) {
-        last->sum += point.sum;
-        last->n += point.n;
-        last->total += point.total;
-        last->self += point.self;
+        add_point(last, &point);
         return;
     }
     line->unordered |= last && last->index > point.index;
@@ -44,12 +49,8 @@ struct store_point *exact_points(struct exact_line *line, struct arena *arena, s
     for (size_t i = 0, end; i < line->n; i = end) {
         struct exact_point sum = line->points[i];
         arena_spend(arena, 1);
-        for (end = i + 1; end < line->n && line->points[end].index == sum.index; end++) {
-            sum.sum += line->points[end].sum;
-            sum.n += line->points[end].n;
-            sum.total += line->points[end].total;
-            sum.self += line->points[end].self;
-        }
+        for (end = i + 1; end < line->n && line->points[end].index == sum.index; end++)
+            add_point(&sum, &line->points[end]);
         if (sum.n) // else what was asked for later has a profile that nobody counted
             points[(*n)++] = (struct store_point){sum.index, (double)sum.sum, sum.n,
                                                   (double)sum.total, (double)sum.self};

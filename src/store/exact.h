@@ -24,6 +24,14 @@ int64_t exact_round(__int128 shares);
 
 // --- points ---
 
+// The point that a time counts for: the first one that is not before it. In unsigned numbers: a
+// range may be everything.
+static inline int64_t exact_index(int64_t start, int64_t step, int64_t time)
+{
+    uint64_t after = (uint64_t)time - (uint64_t)start;
+    return (int64_t)(after / (uint64_t)step + (after % (uint64_t)step != 0));
+}
+
 struct exact_point {
     int64_t index;
     __int128 sum;

@@ -62,6 +62,19 @@ static uint32_t function_of(struct translation *t, uint32_t id)
     return t->functions[id] - 1;
 }
 
+struct model_mapping fold_mapping(const struct symbols_mapping *m, uint32_t file, uint32_t build_id)
+{
+    return (struct model_mapping){.start = m->start,
+                                  .limit = m->start + m->size,
+                                  .offset = m->offset,
+                                  .file = file,
+                                  .build_id = build_id,
+                                  .has_functions = m->flags & SYMBOLS_HAS_FUNCTIONS,
+                                  .has_filenames = m->flags & SYMBOLS_HAS_FILENAMES,
+                                  .has_line_numbers = m->flags & SYMBOLS_HAS_LINE_NUMBERS,
+                                  .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES};
+}
+
 static uint32_t mapping_of(struct translation *t, uint32_t id)
 {
     struct fold *f = t->f;
@@ -86,41 +99,27 @@ static uint32_t mapping_of(struct translation *t, uint32_t id)
     f->mapping_flags = arena_push(f->arena, f->mapping_flags, f->b.p->n_mappings, &f->cap_mappings,
                                   sizeof *f->mapping_flags);
     f->mapping_flags[f->b.p->n_mappings] = m->flags;
-    uint32_t made = model_build_mapping(
-        &f->b, (struct model_mapping){.start = m->start,
-                                      .limit = m->start + m->size,
-                                      .offset = m->offset,
-                                      .file = file,
-                                      .build_id = build_id,
-                                      .has_functions = m->flags & SYMBOLS_HAS_FUNCTIONS,
-                                      .has_filenames = m->flags & SYMBOLS_HAS_FILENAMES,
-                                      .has_line_numbers = m->flags & SYMBOLS_HAS_LINE_NUMBERS,
-                                      .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
+    uint32_t made = model_build_mapping(&f->b, fold_mapping(m, file, build_id));
     hash_add(&f->mapping_index, f->arena, hash, made);
     t->mappings[id] = made + 1;
     return made;
 }
 
-// Names that came late.
-static uint32_t late_lines(struct translation *t, const struct symbols_location *l,
-                           struct model_line **lines)
+uint32_t fold_late_lines(struct model_builder *b, struct db *names, const struct symbols *s,
+                         const struct symbols_location *l, struct arena *arena,
+                         struct model_line **lines)
 {
-    struct fold *f = t->f;
     struct store_frame *frames;
     size_t n;
-    if (!f->names->handle || !l->mapping)
+    if (!names_of_location(names, s, l, arena, &frames, &n))
         return 0;
-    const struct symbols_mapping *m = &t->s->mappings[l->mapping - 1];
-    if (!m->build_id || !names_find(f->names, t->s->strings[m->build_id], l->address + m->offset,
-                                    f->arena, &frames, &n))
-        return 0;
-    *lines = arena_array(f->arena, n, sizeof **lines);
+    *lines = arena_array(arena, n, sizeof **lines);
     for (size_t i = 0; i < n; i++)
         (*lines)[i] = (struct model_line){
             frames[i].line, 0,
-            model_build_function(&f->b, model_build_string(&f->b, frames[i].name),
-                                 model_build_string(&f->b, frames[i].system_name),
-                                 model_build_string(&f->b, frames[i].file), frames[i].start_line)};
+            model_build_function(b, model_build_string(b, frames[i].name),
+                                 model_build_string(b, frames[i].system_name),
+                                 model_build_string(b, frames[i].file), frames[i].start_line)};
     return (uint32_t)n;
 }
 
@@ -141,7 +140,7 @@ static uint32_t location_of(struct translation *t, uint32_t id)
         lines[i] = (struct model_line){line->line, line->column, function_of(t, line->function)};
     }
     if (!n)
-        n = late_lines(t, l, &lines);
+        n = fold_late_lines(&f->b, f->names, t->s, l, f->arena, &lines);
     uint32_t made = model_build_location(&f->b, mapping, address, lines, n);
     f->b.p->locations[made].is_folded |= l->is_folded;
     t->locations[id] = made + 1;
@@ -233,12 +232,8 @@ void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *sh
     }
 }
 
-void fold_end(struct fold *f)
+static void round_means(struct fold *f)
 {
-    if (!f->n)
-        new_node(f, 0, MODEL_NONE);
-    if (!f->is_mean)
-        return;
     uint32_t *to = arena_array(f->arena, f->n, sizeof *to), n = 1;
     for (uint32_t i = 0; i < f->n; i++) {
         arena_spend(f->arena, 1);
@@ -258,4 +253,20 @@ void fold_end(struct fold *f)
         f->self[n++] = f->self[i];
     }
     f->n = n;
+}
+
+struct store_stacks fold_end(struct fold *f)
+{
+    if (!f->n)
+        new_node(f, 0, MODEL_NONE);
+    if (f->is_mean)
+        round_means(f);
+    return (struct store_stacks){.n_nodes = f->n,
+                                 .parent = f->parent,
+                                 .location = f->location,
+                                 .self = f->self,
+                                 .symbols = f->b.p,
+                                 .variance = f->variance,
+                                 .blocks = f->blocks,
+                                 .n_blocks = f->n_blocks};
 }

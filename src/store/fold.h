@@ -35,6 +35,15 @@ void fold_add(struct fold *f, const struct symbols *s, const int64_t *values,
 // The same for means: shares as in exact.h.
 void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *shares,
                      uint32_t n_nodes);
-// After the last part. Means are rounded once; nodes that amount to nothing then, with all below
-// them, are left out.
-void fold_end(struct fold *f);
+// After the last part: the stacks, but for what is known of their profiles. Means are rounded once;
+// nodes that amount to nothing then, with all below them, are left out.
+struct store_stacks fold_end(struct fold *f);
+
+// --- of symbols to those of a model ---
+
+struct model_mapping fold_mapping(const struct symbols_mapping *m, uint32_t file,
+                                  uint32_t build_id);
+// Lines of a location that has none, from names that came late; how many there are.
+uint32_t fold_late_lines(struct model_builder *b, struct db *names, const struct symbols *s,
+                         const struct symbols_location *l, struct arena *arena,
+                         struct model_line **lines);

@@ -95,7 +95,7 @@ int64_t kind_value(const struct model_profile *p, size_t sample, uint32_t column
 {
     if (column < p->n_types)
         return model_values(p, sample)[column];
-    return (int64_t)llround(fmin(model_squares(p, sample), 0x1p62));
+    return (int64_t)llround(fmin(model_squares(p, sample), KIND_MOST_SQUARES));
 }
 
 static uint32_t column_beside(const struct model_events *ev, uint32_t column)
@@ -127,6 +127,14 @@ struct kind_events kind_events(const struct kind *kind, uint32_t column, struct 
     ev.has_other = ev.other != MODEL_NONE;
     ev.is_bytes = ev.has_other && ev.other == ev.events.bytes;
     return ev;
+}
+
+struct kind_events kind_events_of(struct kind_events_cache *cache, struct str body,
+                                  const struct kind *kind, uint32_t column, struct arena *arena)
+{
+    if (!cache->body.n || cache->column != column || !str_eq(cache->body, body))
+        *cache = (struct kind_events_cache){body, column, kind_events(kind, column, arena)};
+    return cache->events;
 }
 
 double kind_variance(const struct kind_events *ev, double value, double other)
@@ -224,6 +232,17 @@ struct store_series labels_series(const struct store_label *labels, size_t n,
                 str_from(OWN[i]), {arena_copy(arena, values[i].p, values[i].n), values[i].n}};
     qsort(all, n, sizeof *all, compare_names);
     return (struct store_series){all, n, str_from(id)};
+}
+
+struct str labels_one_service(const struct store_select *select)
+{
+    for (size_t i = 0; i < select->n_matchers; i++) {
+        const struct store_matcher *m = &select->matchers[i];
+        if (m->op == STORE_EQ && m->value.n &&
+            (str_eq(m->name, STR("service_name")) || str_eq(m->name, STR("__service_name__"))))
+            return m->value;
+    }
+    return STR("");
 }
 
 bool labels_match(const struct store_series *series, const struct store_matcher *matchers, size_t n)

@@ -33,6 +33,9 @@ enum { KIND_MAX_TYPES = 62 };
 // The type of the column of squared weights. No profile may have it.
 #define KIND_SQUARES_TYPE "__squared_weights__"
 #define KIND_SQUARES_UNIT "periods"
+// Of a sample, at most: a weight of a million periods. What a client claims cannot make sums of
+// less than eight million samples wrap around.
+#define KIND_MOST_SQUARES 0x1p40
 
 // Of a profile with KIND_MAX_TYPES at the most.
 void kind_of_profile(const struct model_profile *p, struct kind *kind);
@@ -56,6 +59,15 @@ struct kind_events {
 };
 // Of values of a column. What it needs is in arena, and not needed afterwards.
 struct kind_events kind_events(const struct kind *kind, uint32_t column, struct arena *arena);
+// The same for series one after the other, which mostly are of one kind. Zeroed at first; body: of
+// the kind, which stays where it is.
+struct kind_events_cache {
+    struct str body;
+    uint32_t column;
+    struct kind_events events;
+};
+struct kind_events kind_events_of(struct kind_events_cache *cache, struct str body,
+                                  const struct kind *kind, uint32_t column, struct arena *arena);
 // value and other are sums over any number of samples.
 double kind_variance(const struct kind_events *ev, double value, double other);
 
@@ -73,6 +85,8 @@ int type_id_column(const struct type_id *id, const struct kind *kind);
 // A series of one sample type: labels and those that are made.
 struct store_series labels_series(const struct store_label *labels, size_t n,
                                   const struct kind *kind, uint32_t column, struct arena *arena);
+// The service that a select names, which saves looking at the others; empty: none.
+struct str labels_one_service(const struct store_select *select);
 // Whether all matchers hold. May jump out of the arena of a regular expression.
 bool labels_match(const struct store_series *series, const struct store_matcher *matchers,
                   size_t n);

@@ -228,10 +228,23 @@ static inline uint64_t next_code(struct unbits *b, unsigned shift, bool delta, b
     return *last;
 }
 
+// Of a sum of numbers what it stands for. Numbers times their factor, and values, are of 64 bits
+// each: sums overflow only if they are damaged.
+static __int128 scale_sum(__int128 sum, uint64_t factor, const struct scale *s)
+{
+    sum = (__int128)((unsigned __int128)sum * factor);
+    __int128 den = s->den, num = s->num;
+    if (den == 1 && num == 1)
+        return sum;
+    return (__int128)((unsigned __int128)(sum / den) * (unsigned __int128)num +
+                      (unsigned __int128)(sum % den * num / den));
+}
+
 // What neighbouring rows of one owner amount to.
 struct run {
     matrix_give_fn *give;
     void *ctx;
+    const uint32_t *owners;
     uint32_t place, owner;
     __int128 sum;
     uint64_t factor;
@@ -240,15 +253,8 @@ struct run {
 
 static void end_run(struct run *r)
 {
-    // Numbers times their factor, and values, are of 64 bits each: sums overflow only if they are
-    // damaged.
-    __int128 sum = (__int128)((unsigned __int128)r->sum * r->factor);
-    __int128 den = r->scale->den, num = r->scale->num;
-    if (den != 1 || num != 1)
-        sum = (__int128)((unsigned __int128)(sum / den) * (unsigned __int128)num +
-                         (unsigned __int128)(sum % den * num / den));
     if (r->owner != MATRIX_NOBODY)
-        r->give(r->ctx, r->place, r->owner, sum);
+        r->give(r->ctx, r->place, r->owner, scale_sum(r->sum, r->factor, r->scale));
     r->sum = 0;
 }
 
@@ -261,11 +267,17 @@ static inline void run_add(struct run *r, uint32_t owner, uint64_t v)
     r->sum += (int64_t)v;
 }
 
+static inline void add_to_owner(void *ctx, uint32_t row, uint64_t v)
+{
+    struct run *r = ctx;
+    run_add(r, r->owners[row], v);
+}
+
 // The usual case, and the one that takes time: rows and numbers are read in turns, because neither
-// has to wait for the other then.
-static inline bool sum_in_turns(struct unbits *rows, struct unbits *numbers, uint32_t n,
-                                uint32_t n_rows, unsigned shift, uint64_t add,
-                                const uint32_t *owner, struct run *run)
+// has to wait for the other then. Inlined with what it adds to.
+__attribute__((always_inline)) static inline bool
+in_turns(struct unbits *rows, struct unbits *numbers, uint32_t n, uint32_t n_rows, unsigned shift,
+         uint64_t add, void (*to)(void *ctx, uint32_t row, uint64_t v), void *ctx)
 {
     unsigned k = bits_shift(n, n_rows - n);
     uint32_t row = 0;
@@ -274,7 +286,7 @@ static inline bool sum_in_turns(struct unbits *rows, struct unbits *numbers, uin
         if (__builtin_expect(gap >= n_rows - row, 0))
             return false;
         row += (uint32_t)gap;
-        run_add(run, owner[row], v + add);
+        to(ctx, row, v + add);
     }
     return true;
 }
@@ -289,7 +301,7 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
     struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
     for (uint32_t i = 0; i < m->n_nodes && c->common && !m->bad; i++) {
         uint32_t n = m->count[i];
-        struct run run = {give, ctx, i, owner ? MATRIX_NOBODY : 0, 0, s.factor, &s};
+        struct run run = {give, ctx, owner, i, owner ? MATRIX_NOBODY : 0, 0, s.factor, &s};
         uint64_t last = c->first[i];
         unsigned shift = c->shift[i];
         if (c->divisor)
@@ -300,7 +312,7 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
             for (uint32_t j = 0; j < n; j++)
                 run_add(&run, 0, meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
         } else if (n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
-            m->bad = !sum_in_turns(&rows, &b, n, m->n_rows, shift, s.add, owner, &run);
+            m->bad = !in_turns(&rows, &b, n, m->n_rows, shift, s.add, add_to_owner, &run);
         } else {
             m->bad = !next_rows(&rows, n, m->n_rows, m->at);
             for (uint32_t j = 0; j < n && !m->bad; j++)
@@ -328,31 +340,16 @@ static void skip_node(const struct matrix *m, uint32_t n, bool in_rows, unsigned
     unbits_skip(of_rows, (struct unbits_skip){numbers, delta ? n - 1 : n, shift});
 }
 
-// The usual case: see sum_in_turns.
-static inline bool run_in_turns(struct unbits *rows, struct unbits *numbers, uint32_t n,
-                                uint32_t n_rows, unsigned shift, uint64_t add, int64_t factor,
-                                const uint32_t *run, __int128 *sums)
-{
-    unsigned k = bits_shift(n, n_rows - n);
-    uint32_t row = 0;
-    for (uint32_t i = 0; i < n; i++, row++) {
-        uint64_t gap = unbits_code(rows, k), v = unbits_code(numbers, shift);
-        if (__builtin_expect(gap >= n_rows - row, 0))
-            return false;
-        row += (uint32_t)gap;
-        sums[run[row]] += (__int128)(int64_t)(v + add) * factor;
-    }
-    return true;
-}
+struct run_sums {
+    const uint32_t *run; // NULL: all rows are of run 0
+    __int128 *sums;
+    int64_t factor;
+};
 
-// Of sums of numbers what they stand for: see end_run.
-static __int128 scale_sum(__int128 sum, const struct scale *s)
+static inline void add_to_run(void *ctx, uint32_t row, uint64_t v)
 {
-    sum = (__int128)((unsigned __int128)sum * s->factor);
-    if (s->den == 1)
-        return (__int128)((unsigned __int128)sum * (unsigned __int128)(__int128)s->num);
-    return (__int128)((unsigned __int128)(sum / s->den) * (unsigned __int128)(__int128)s->num +
-                      (unsigned __int128)(sum % s->den * s->num / s->den));
+    const struct run_sums *to = ctx;
+    to->sums[to->run[row]] += (__int128)(int64_t)v * to->factor;
 }
 
 bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, const uint32_t *run,
@@ -365,28 +362,28 @@ bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, cons
     struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
     for (uint32_t i = 0; i < m->n_nodes && c->common && !m->bad; i++) {
         uint32_t n = m->count[i];
-        int64_t factor = c->divisor ? (int64_t)c->divisor[i] + 1 : 1;
         unsigned shift = c->shift[i];
-        __int128 *to = sums[classes[i]];
+        struct run_sums to = {run, sums[classes[i]], c->divisor ? (int64_t)c->divisor[i] + 1 : 1};
         if (!run && c->sum) {
             if (classes[i])
-                to[0] += ((__int128)c->sum[i] + n * s.add) * factor;
+                to.sums[0] += ((__int128)c->sum[i] + n * s.add) * to.factor;
         } else if (!classes[i]) {
             skip_node(m, n, run, shift, c->delta[i], &rows, &b);
         } else if (run && n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
-            m->bad = !run_in_turns(&rows, &b, n, m->n_rows, shift, s.add, factor, run, to);
+            m->bad = !in_turns(&rows, &b, n, m->n_rows, shift, s.add, add_to_run, &to);
         } else {
             uint64_t last = c->first[i];
             m->bad = run && !next_rows(&rows, n, m->n_rows, m->at);
             for (uint32_t j = 0; j < n && !m->bad; j++) {
                 uint64_t v = next_code(&b, shift, c->delta[i], j == 0, &last);
-                to[run ? run[m->at[j]] : 0] += (__int128)(int64_t)meant(c, v, s.add) * factor;
+                to.sums[run ? run[m->at[j]] : 0] +=
+                    (__int128)(int64_t)meant(c, v, s.add) * to.factor;
             }
         }
     }
     for (unsigned i = 1; i < n_classes; i++)
         for (uint32_t k = 0; k < n_runs; k++)
-            sums[i][k] = scale_sum(sums[i][k], &s);
+            sums[i][k] = scale_sum(sums[i][k], s.factor, &s);
     m->bad |= unbits_over(&rows) || unbits_over(&b);
     return !m->bad;
 }

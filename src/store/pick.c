@@ -57,8 +57,7 @@ static uint32_t late_frames(struct picking *p, const struct symbols_location *l)
     uint64_t place = l->address + (m ? m->offset : 0);
     struct store_frame *frames;
     size_t n;
-    if (m && m->build_id && p->names && p->names->handle &&
-        names_find(p->names, s->strings[m->build_id], place, p->arena, &frames, &n)) {
+    if (names_of_location(p->names, s, l, p->arena, &frames, &n)) {
         reserve_frames(p, n);
         for (size_t i = 0; i < n; i++)
             p->frames[i] = pick_function_name(frames[i].name, frames[i].system_name);

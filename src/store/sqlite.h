@@ -222,30 +222,6 @@ void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols);
 // Nothing of files that were moved or removed is used any more.
 void reader_forget(struct lite *lite);
 
-// The body of a block, which is large: read when the head does not do, as a whole if it is small.
-// Zeroed before it is used.
-struct block_body {
-    int64_t id;
-    bool whole;
-    struct str bytes;   // of a whole one that was read
-    sqlite3_blob *blob; // of another
-    uint8_t *part;
-    size_t cap_part;
-};
-void reader_body(struct block_body *b, int64_t id, struct parts parts);
-// The bytes of a part, in r or until the reader's next statement. May jump out of r's arena.
-int reader_part(struct block_body *b, struct reader *reader, struct block_reader *r,
-                const struct parts *part, struct str *bytes, struct err *e);
-void reader_body_end(struct block_body *b);
-
-// What of a block a statement gives, or NULL where there is no such block.
-#define BLOCK_ROWS "SELECT points, head FROM block WHERE id=?1*128+?2%24*4+?3"
-sqlite3_stmt *reader_block(struct reader *reader, const char *sql, int64_t service, int64_t hour,
-                           enum level level, int *code, struct err *e);
-// STORE_CORRUPT, or STORE_BUSY if r lacked memory. hour: -1: of none.
-int reader_damaged(const struct reader *reader, const struct block_reader *r, const char *what,
-                   int64_t hour, struct err *e);
-
 // A series of the select, with one of its columns.
 struct found {
     int64_t id, service;
@@ -263,6 +239,67 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
                 struct found **found, size_t *n, struct err *e);
 // The one of n (of one service) with this id; NULL: it is not wanted.
 struct found *reader_found(struct found *found, size_t n, int64_t id);
+
+// --- blocks and fresh profiles (sqlite_block.c) ---
+
+// STORE_CORRUPT, or STORE_BUSY if r lacked memory. hour: -1: of none.
+int reader_damaged(const struct reader *reader, const struct block_reader *r, const char *what,
+                   int64_t hour, struct err *e);
+// Parameters 1 to 3: the service, the first and the last hour.
+void reader_bind_range(sqlite3_stmt *q, int64_t service, const struct store_select *select);
+// Which blocks each hour of the day has: a bit for each level.
+int reader_levels(struct reader *reader, int64_t service, const struct store_select *select,
+                  unsigned levels[24], struct err *e);
+
+struct block_at {
+    int64_t service, hour;
+    enum level level;
+};
+// Its points and its head; NULL where there is no such block, or *code tells why. To be reset.
+sqlite3_stmt *reader_block(struct reader *reader, struct block_at at, int *code, struct err *e);
+
+// The body of a block, which is large: read when the head does not do, as a whole if it is small.
+// Filled by its user up to r; the rest is zeroed.
+struct block_body {
+    struct reader *reader;
+    struct block_reader *r;
+    struct block_at at;
+    bool whole;
+    struct str bytes;   // of a whole one that was read
+    sqlite3_blob *blob; // of another
+    uint8_t *part;
+    size_t cap_part;
+};
+// first: the row that the part begins with.
+typedef int body_part_fn(void *ctx, const struct parts *part, size_t first, struct err *e);
+// Gives the parts of a block of so many rows, which its head lists. May jump out of r's arena, or
+// be left by an error; body_end is called in any case.
+int body_each_part(struct block_body *b, struct block_at at, struct str head, size_t n_rows,
+                   body_part_fn *take, void *ctx, struct err *e);
+// The bytes of a part, in r or until the reader's next statement. May jump out of r's arena.
+int body_part(struct block_body *b, const struct parts *part, struct str *bytes, struct err *e);
+int body_damaged(const struct block_body *b, const char *what, struct err *e);
+void body_end(struct block_body *b);
+
+// Profiles of hours that are not closed:
+//     for (fresh_open(&f, ...); fresh_next(&f);)
+// and fresh_end. Texts are good until the next one.
+struct fresh {
+    struct reader *reader;
+    sqlite3_stmt *q;
+    bool bodies;
+    int rc;
+    int64_t series, time, duration;
+    uint64_t k;
+    struct unpack totals;
+    struct str body; // a segment of one profile, if somebody asked
+};
+int fresh_open(struct fresh *f, struct reader *reader, int64_t service,
+               const struct store_select *select, bool bodies, struct err *e);
+bool fresh_next(struct fresh *f);
+// false: it is damaged.
+bool fresh_total(const struct fresh *f, uint32_t column, int64_t *total);
+int fresh_end(struct fresh *f, struct err *e);
 
 // --- the stacks of a filter over time (sqlite_pick.c) ---
 
@@ -390,6 +427,7 @@ int sqlite_forget_names(void *driver, struct str tenant, struct str build_id, st
 
 // The tenant's names.db; db.handle is NULL if there is none.
 int names_open(struct lite *lite, struct str tenant, bool create, struct db *db, struct err *e);
-// The frames of an address in arena; false: none are known.
-bool names_find(struct db *db, struct str build_id, uint64_t offset, struct arena *arena,
-                struct store_frame **frames, size_t *n);
+// The frames of a location in arena; false: none are known. db: NULL, or its handle: there are no
+// names.
+bool names_of_location(struct db *db, const struct symbols *s, const struct symbols_location *l,
+                       struct arena *arena, struct store_frame **frames, size_t *n);

@@ -2,8 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "model/builder.h"
-#include "store/sqlite.h"
+#include "store/fold.h"
 
 // Profiles that are handed on together.
 enum { TOGETHER = 100 };
@@ -50,25 +49,6 @@ static uint32_t text(struct each *x, uint32_t id)
     return model_build_string(&x->b, x->symbols->symbols->strings[id]);
 }
 
-static uint32_t late_lines(struct each *x, const struct symbols_mapping *m, uint64_t address,
-                           struct model_line **lines)
-{
-    struct store_frame *frames;
-    size_t n;
-    if (!x->names.handle || !m->build_id ||
-        !names_find(&x->names, x->symbols->symbols->strings[m->build_id], address + m->offset,
-                    x->arena, &frames, &n))
-        return 0;
-    *lines = arena_array(x->arena, n, sizeof **lines);
-    for (size_t i = 0; i < n; i++)
-        (*lines)[i] = (struct model_line){
-            frames[i].line, 0,
-            model_build_function(&x->b, model_build_string(&x->b, frames[i].name),
-                                 model_build_string(&x->b, frames[i].system_name),
-                                 model_build_string(&x->b, frames[i].file), frames[i].start_line)};
-    return (uint32_t)n;
-}
-
 static void build_tables(struct each *x)
 {
     const struct symbols *s = x->symbols->symbols;
@@ -76,16 +56,7 @@ static void build_tables(struct each *x)
     x->locations = arena_array(x->arena, s->n.locations, sizeof *x->locations);
     for (uint32_t i = 0; i < s->n.mappings; i++) {
         const struct symbols_mapping *m = &s->mappings[i];
-        model_build_mapping(&x->b, (struct model_mapping){
-                                       .start = m->start,
-                                       .limit = m->start + m->size,
-                                       .offset = m->offset,
-                                       .file = text(x, m->file),
-                                       .build_id = text(x, m->build_id),
-                                       .has_functions = m->flags & SYMBOLS_HAS_FUNCTIONS,
-                                       .has_filenames = m->flags & SYMBOLS_HAS_FILENAMES,
-                                       .has_line_numbers = m->flags & SYMBOLS_HAS_LINE_NUMBERS,
-                                       .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
+        model_build_mapping(&x->b, fold_mapping(m, text(x, m->file), text(x, m->build_id)));
     }
     for (uint32_t i = 0; i < s->n.locations; i++) {
         const struct symbols_location *l = &s->locations[i];
@@ -100,8 +71,8 @@ static void build_tables(struct each *x)
                 model_build_function(&x->b, text(x, f->name), text(x, f->system_name),
                                      text(x, f->filename), f->start_line)};
         }
-        if (!n && m)
-            n = late_lines(x, m, l->address, &lines);
+        if (!n)
+            n = fold_late_lines(&x->b, &x->names, s, l, x->arena, &lines);
         x->locations[i] = model_build_location(&x->b, m ? l->mapping - 1 : MODEL_NONE,
                                                l->address + (m ? m->start : 0), lines, n);
         x->b.p->locations[x->locations[i]].is_folded |= l->is_folded;

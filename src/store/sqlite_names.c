@@ -32,8 +32,8 @@ int names_open(struct lite *lite, struct str tenant, bool create, struct db *db,
     return code;
 }
 
-bool names_find(struct db *db, struct str build_id, uint64_t offset, struct arena *arena,
-                struct store_frame **frames, size_t *n)
+static bool names_find(struct db *db, struct str build_id, uint64_t offset, struct arena *arena,
+                       struct store_frame **frames, size_t *n)
 {
     int code;
     struct err e;
@@ -60,6 +60,14 @@ bool names_find(struct db *db, struct str build_id, uint64_t offset, struct aren
         f->start_line = unpack_signed(&b);
     }
     return !b.bad && *n;
+}
+
+bool names_of_location(struct db *db, const struct symbols *s, const struct symbols_location *l,
+                       struct arena *arena, struct store_frame **frames, size_t *n)
+{
+    const struct symbols_mapping *m = l->mapping ? &s->mappings[l->mapping - 1] : NULL;
+    return db && db->handle && m && m->build_id &&
+           names_find(db, s->strings[m->build_id], l->address + m->offset, arena, frames, n);
 }
 
 static int insert_name(struct db *db, const struct store_name *name, struct arena *arena,

@@ -39,9 +39,7 @@ static uint32_t cell_of(struct picker *p, struct found *f, int64_t time)
     if (time < p->select->start || time > p->select->end)
         return MATRIX_NOBODY;
     struct picked_series *s = &p->series[f - p->found];
-    // In unsigned numbers: a range may be everything.
-    uint64_t after = (uint64_t)time - (uint64_t)p->select->start, step = (uint64_t)p->step;
-    int64_t index = (int64_t)(after / step + (after % step ? 1 : 0));
+    int64_t index = exact_index(p->select->start, p->step, time);
     if (s->last && p->cells[s->last - 1].point.index == index)
         return s->last - 1;
     p->cells = arena_push(p->arena, p->cells, p->n_cells, &p->cap_cells, sizeof *p->cells);
@@ -67,8 +65,8 @@ static int place_profiles(struct picker *p, int64_t hour, bool *any, struct err 
     p->n_rows = 0;
     for (size_t i = 0; i < p->n_found; i++)
         p->series[i] = (struct picked_series){.last = p->series[i].last};
-    sqlite3_stmt *q =
-        reader_block(p->reader, BLOCK_ROWS, p->found->service, hour, LEVEL_RAW, &code, e);
+    struct block_at at = {p->found->service, hour, LEVEL_RAW};
+    sqlite3_stmt *q = reader_block(p->reader, at, &code, e);
     if (!q)
         return code;
     points_open(&points, p->r, db_blob(q, 0));
@@ -188,7 +186,7 @@ static uint32_t make_runs(struct picker *p, size_t first, size_t n, bool *may_in
 }
 
 static int pick_matrix(struct picker *p, const struct parts *part, const struct found *f,
-                       size_t first, int64_t hour, struct err *e)
+                       size_t first, struct err *e)
 {
     struct matrix m;
     struct str bytes;
@@ -196,22 +194,21 @@ static int pick_matrix(struct picker *p, const struct parts *part, const struct 
     bool inverted, may_invert = true;
     matrix_open(&m, p->r, part->head, part->n_rows, p->n_nodes);
     if (m.bad || m.k != f->k)
-        return reader_damaged(p->reader, p->r, "the head of a matrix", hour, e);
+        return body_damaged(&p->body, "the head of a matrix", e);
     uint32_t n_runs = make_runs(p, first, n, &may_invert);
     if (!classify(p, &m, may_invert, &inverted))
         return 0;
     // All rows are of one cell.
     bool one = n_runs == 2 && p->run[0] && p->run[n - 1] && p->n_nobody == 0;
     if (!one || !matrix_has_sums(&m, f->column)) {
-        int code = reader_part(&p->body, p->reader, p->r, part, &bytes, e);
+        int code = body_part(&p->body, part, &bytes, e);
         if (code)
-            return code == STORE_CORRUPT ? reader_damaged(p->reader, p->r, "a block", hour, e)
-                                         : code;
+            return code;
         if (!matrix_body(&m, bytes))
-            return reader_damaged(p->reader, p->r, "a part of a block", hour, e);
+            return body_damaged(&p->body, "a matrix", e);
     }
     if (!matrix_runs(&m, f->column, p->classes, one ? NULL : p->run, n_runs, p->sums, N_CLASSES))
-        return reader_damaged(p->reader, p->r, "a matrix", hour, e);
+        return body_damaged(&p->body, "a matrix", e);
     for (size_t i = 0; i < n && inverted; i++)
         if (p->run[i])
             p->cells[p->owner[first + i].cell].point.total += p->owner[first + i].total;
@@ -223,9 +220,9 @@ static int pick_matrix(struct picker *p, const struct parts *part, const struct 
     return 0;
 }
 
-static int pick_part(struct picker *p, const struct parts *part, size_t first, int64_t hour,
-                     struct err *e)
+static int pick_part(void *ctx, const struct parts *part, size_t first, struct err *e)
 {
+    struct picker *p = ctx;
     const struct found *f = NULL;
     struct str bytes;
     arena_check(p->arena);
@@ -236,13 +233,11 @@ static int pick_part(struct picker *p, const struct parts *part, size_t first, i
         f = cell == MATRIX_NOBODY ? f : &p->found[p->owner[first + i].series];
     }
     if (!f || !part->is_segment)
-        return f ? pick_matrix(p, part, f, first, hour, e) : 0;
-    int code = reader_part(&p->body, p->reader, p->r, part, &bytes, e);
-    if (code)
-        return code == STORE_CORRUPT ? reader_damaged(p->reader, p->r, "a block", hour, e) : code;
-    return pick_segment(p, f, p->owner + first, (size_t)part->n_rows, bytes)
-               ? 0
-               : reader_damaged(p->reader, p->r, "a segment", hour, e);
+        return f ? pick_matrix(p, part, f, first, e) : 0;
+    int code = body_part(&p->body, part, &bytes, e);
+    if (!code && !pick_segment(p, f, p->owner + first, (size_t)part->n_rows, bytes))
+        code = body_damaged(&p->body, "a segment", e);
+    return code;
 }
 
 // Which rows of a level are taken: those that none of the levels above it has.
@@ -292,9 +287,8 @@ static int pick_level(struct picker *p, int64_t hour, enum level level, bool has
     int code = 0;
     bool any = false;
     struct points points;
-    struct parts parts;
-    size_t at = 0;
-    sqlite3_stmt *q = reader_block(p->reader, BLOCK_ROWS, p->found->service, hour, level, &code, e);
+    struct block_at at = {p->found->service, hour, level};
+    sqlite3_stmt *q = reader_block(p->reader, at, &code, e);
     if (!q)
         return code;
     p->n_owner = 0;
@@ -304,23 +298,14 @@ static int pick_level(struct picker *p, int64_t hour, enum level level, bool has
         points_open(&points, p->r, db_blob(q, 0));
         own_rolled(p, &points, level, has_hour);
         if (points.bad)
-            return reader_damaged(p->reader, p->r, "the points", hour, e);
+            code = reader_damaged(p->reader, p->r, "the points", hour, e);
     }
     for (size_t i = 0; i < p->n_owner && !any; i++)
         any = p->owner[i].cell != MATRIX_NOBODY;
-    parts_open(&parts, db_blob(q, 1));
-    reader_body(&p->body, p->found->service * 128 + hour % 24 * 4 + level, parts);
-    while (any && !code && parts_next(&parts)) {
-        if (parts.n_rows > p->n_owner - at)
-            return reader_damaged(p->reader, p->r, "the directory", hour, e);
-        code = pick_part(p, &parts, at, hour, e);
-        at += (size_t)parts.n_rows;
-    }
+    if (!code && any)
+        code = body_each_part(&p->body, at, db_blob(q, 1), p->n_owner, pick_part, p, e);
     sqlite3_reset(q);
-    reader_body_end(&p->body);
-    return !code && any && (parts.bad || at != p->n_owner)
-               ? reader_damaged(p->reader, p->r, "the directory", hour, e)
-               : code;
+    return code;
 }
 
 static int pick_hour(struct picker *p, int64_t hour, unsigned levels, struct err *e)
@@ -349,83 +334,39 @@ static int pick_hour(struct picker *p, int64_t hour, unsigned levels, struct err
     return code;
 }
 
-static void bind_hours(const struct picker *p, sqlite3_stmt *q)
-{
-    sqlite3_bind_int64(q, 1, p->found->service);
-    sqlite3_bind_int64(q, 2, p->select->start / HOUR_NANOS);
-    sqlite3_bind_int64(q, 3, p->select->end / HOUR_NANOS);
-}
-
-static int pick_blocks(struct picker *p, struct err *e)
-{
-    int code = 0, rc;
-    unsigned levels[24] = {0};
-    sqlite3_stmt *q = db_prepare(
-        &p->reader->db,
-        "SELECT hour, level FROM block WHERE id BETWEEN ?1*128 AND ?1*128+127 AND hour>=?2 AND "
-        "hour<=?3 ORDER BY id",
-        &code, e);
-    if (!q)
-        return code;
-    bind_hours(p, q);
-    int64_t first = p->reader->number * 24;
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW)
-        levels[(uint64_t)sqlite3_column_int64(q, 0) % 24] |= 1u << (sqlite3_column_int(q, 1) & 7);
-    sqlite3_reset(q);
-    if (rc != SQLITE_DONE)
-        return db_error(&p->reader->db, rc, "read", e);
-    for (int i = 0; i < 24 && !code; i++)
-        if (levels[i])
-            code = pick_hour(p, first + i, levels[i], e);
-    return code;
-}
-
 static int pick_fresh(struct picker *p, struct err *e)
 {
-    int code = 0, rc;
-    sqlite3_stmt *q = db_prepare(&p->reader->db,
-                                 p->picks ? "SELECT series, time, head, body FROM fresh WHERE "
-                                            "service=? AND hour>=? AND hour<=?"
-                                          : "SELECT series, time, head FROM fresh WHERE "
-                                            "service=? AND hour>=? AND hour<=?",
-                                 &code, e);
-    if (!q)
-        return code;
-    bind_hours(p, q);
-    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-        struct found *f = reader_found(p->found, p->n_found, sqlite3_column_int64(q, 0));
-        int64_t time = sqlite3_column_int64(q, 1), total = 0;
-        uint32_t cell = f ? cell_of(p, f, time) : MATRIX_NOBODY;
+    struct fresh fresh;
+    int code = fresh_open(&fresh, p->reader, p->found->service, p->select, p->picks != NULL, e);
+    while (!code && fresh_next(&fresh)) {
+        struct found *f = reader_found(p->found, p->n_found, fresh.series);
+        uint32_t cell = f ? cell_of(p, f, fresh.time) : MATRIX_NOBODY;
+        int64_t total = 0;
         arena_spend(p->arena, 1);
         if (cell == MATRIX_NOBODY)
             continue;
-        struct str head = db_blob(q, 2);
-        struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
         struct segment s;
-        uint64_t k = unpack_varint(&b);
-        unpack_signed(&b);
-        for (uint32_t c = 0; c <= f->column; c++)
-            total = unpack_signed(&b);
-        bool bad = b.bad || k != f->k;
+        bool bad = fresh.k != f->k || !fresh_total(&fresh, f->column, &total);
         if (!bad && p->picks) {
-            segment_open(&s, p->r, db_blob(q, 3), f->k, p->n_nodes);
+            segment_open(&s, p->r, fresh.body, f->k, p->n_nodes);
             bad = s.bad || !segment_next(&s, f->column);
         }
         if (bad)
-            return reader_damaged(p->reader, p->r, "a fresh profile", time / HOUR_NANOS, e);
+            return reader_damaged(p->reader, p->r, "a fresh profile", fresh.time / HOUR_NANOS, e);
         p->cells[cell].point.sum += total;
         p->cells[cell].point.n++;
         if (p->picks)
             add_segment_row(p, &s, cell);
     }
-    sqlite3_reset(q);
-    return rc == SQLITE_DONE ? 0 : db_error(&p->reader->db, rc, "read", e);
+    return code ? code : fresh_end(&fresh, e);
 }
 
 int picker_service(struct picker *p, struct reader *reader, struct found *found, size_t n_found,
                    struct err *e)
 {
-    p->reader = reader;
+    unsigned levels[24];
+    p->reader = p->body.reader = reader;
+    p->body.r = p->r;
     p->found = found;
     p->n_found = n_found;
     p->n_cells = 0;
@@ -435,7 +376,10 @@ int picker_service(struct picker *p, struct reader *reader, struct found *found,
     p->n_nodes = p->symbols->symbols->n.nodes;
     p->picks = pick_nodes(p->select->filter, p->symbols->symbols, &p->names, p->arena);
     p->series = arena_array(p->arena, n_found, sizeof *p->series);
-    code = pick_blocks(p, e);
+    code = reader_levels(reader, found->service, p->select, levels, e);
+    for (int i = 0; i < 24 && !code; i++)
+        if (levels[i])
+            code = pick_hour(p, reader->number * 24 + i, levels[i], e);
     if (!code)
         code = pick_fresh(p, e);
     picker_release(p);
@@ -444,7 +388,7 @@ int picker_service(struct picker *p, struct reader *reader, struct found *found,
 
 void picker_release(struct picker *p)
 {
-    reader_body_end(&p->body);
+    body_end(&p->body);
     if (p->symbols)
         reader_symbols_give(p->lite, p->symbols);
     p->symbols = NULL;

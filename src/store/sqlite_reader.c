@@ -385,98 +385,6 @@ void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
     drop_user(lite, symbols, true);
 }
 
-// --- bodies ---
-
-enum { WHOLE_BODY = 4 << 20 };
-
-void reader_body(struct block_body *b, int64_t id, struct parts parts)
-{
-    size_t size = 0;
-    reader_body_end(b);
-    while (parts_next(&parts))
-        size += parts.n;
-    b->id = id;
-    b->whole = size <= WHOLE_BODY;
-}
-
-void reader_body_end(struct block_body *b)
-{
-    sqlite3_blob_close(b->blob);
-    b->blob = NULL;
-    b->bytes = (struct str){0};
-}
-
-static int read_whole_body(struct block_body *b, struct reader *reader, struct err *e)
-{
-    int code = 0;
-    sqlite3_stmt *q = db_prepare(&reader->db, "SELECT body FROM block WHERE id=?", &code, e);
-    if (!q)
-        return code;
-    sqlite3_bind_int64(q, 1, b->id);
-    int rc = sqlite3_step(q);
-    if (rc != SQLITE_ROW)
-        return rc == SQLITE_DONE ? STORE_CORRUPT : db_error(&reader->db, rc, "read", e);
-    b->bytes = db_blob(q, 0);
-    return 0;
-}
-
-int reader_part(struct block_body *b, struct reader *reader, struct block_reader *r,
-                const struct parts *part, struct str *bytes, struct err *e)
-{
-    int code = 0, rc = SQLITE_OK;
-    if (b->whole) {
-        if (!b->bytes.p)
-            code = read_whole_body(b, reader, e);
-        if (!code)
-            *bytes = parts_bytes(part, b->bytes);
-        return code;
-    }
-    if (!b->blob)
-        rc = sqlite3_blob_open(reader->db.handle, "main", "block", "body", b->id, 0, &b->blob);
-    if (rc != SQLITE_OK)
-        return db_error(&reader->db, rc, "read", e);
-    if (part->n > INT32_MAX || part->at > INT32_MAX)
-        return STORE_CORRUPT;
-    b->part = block_scratch(r, b->part, part->n, &b->cap_part, 1);
-    rc = sqlite3_blob_read(b->blob, b->part, (int)part->n, (int)part->at);
-    *bytes = (struct str){(const char *)b->part, part->n};
-    // It ends before the part does.
-    return rc == SQLITE_OK      ? 0
-           : rc == SQLITE_ERROR ? STORE_CORRUPT
-                                : db_error(&reader->db, rc, "read", e);
-}
-
-sqlite3_stmt *reader_block(struct reader *reader, const char *sql, int64_t service, int64_t hour,
-                           enum level level, int *code, struct err *e)
-{
-    sqlite3_stmt *q = db_prepare(&reader->db, sql, code, e);
-    if (!q)
-        return NULL;
-    sqlite3_bind_int64(q, 1, service);
-    sqlite3_bind_int64(q, 2, hour);
-    sqlite3_bind_int64(q, 3, level);
-    int rc = sqlite3_step(q);
-    if (rc == SQLITE_ROW)
-        return q;
-    if (rc != SQLITE_DONE)
-        *code = db_error(&reader->db, rc, "read", e);
-    return NULL;
-}
-
-int reader_damaged(const struct reader *reader, const struct block_reader *r, const char *what,
-                   int64_t hour, struct err *e)
-{
-    char of[32] = "";
-    if (hour >= 0)
-        snprintf(of, sizeof of, " of hour %d", (int)(hour % 24));
-    if (block_reader_starved(r)) {
-        err_set(e, "no memory to read %s%s", what, of);
-        return STORE_BUSY;
-    }
-    err_set(e, "%s is damaged: %s%s cannot be read", reader->db.path, what, of);
-    return STORE_CORRUPT;
-}
-
 // --- series ---
 
 static int found_order(const void *a, const void *b)
@@ -491,23 +399,11 @@ struct found *reader_found(struct found *found, size_t n, int64_t id)
     return n ? bsearch(&key, found, n, sizeof *found, found_order) : NULL;
 }
 
-// A service that the select names, which saves looking at the others.
-static struct str one_service(const struct store_select *select)
-{
-    for (size_t i = 0; i < select->n_matchers; i++) {
-        const struct store_matcher *m = &select->matchers[i];
-        if (m->op == STORE_EQ && m->value.n &&
-            (str_eq(m->name, STR("service_name")) || str_eq(m->name, STR("__service_name__"))))
-            return m->value;
-    }
-    return STR("");
-}
-
 int reader_find(struct reader *reader, const struct store_select *select, struct arena *arena,
                 struct found **found, size_t *n, struct err *e)
 {
-    struct str service = one_service(select);
-    struct str last_kind = {"", 0};
+    struct str service = labels_one_service(select);
+    struct kind_events_cache events = {0};
     struct type_id type;
     size_t cap = 0;
     int code = 0, rc;
@@ -562,11 +458,8 @@ int reader_find(struct reader *reader, const struct store_select *select, struct
                                               .period_unit = kind.period_unit,
                                               .period = kind.period};
             struct found *f = &(*found)[*n - 1];
-            if (select->with_variance && *n > 1 && str_eq(body, last_kind))
-                f->events = f[-1].events;
-            else if (select->with_variance)
-                f->events = kind_events(&kind, c, arena);
-            last_kind = body;
+            if (select->with_variance)
+                f->events = kind_events_of(&events, body, &kind, c, arena);
             if (select->blocks && select->blocks->n_groups)
                 f->group = select->blocks->group(select->blocks->ctx, &f->series);
         }

@@ -57,15 +57,20 @@ static int read_hour(struct db *db, sqlite3_stmt *q, int64_t *hour, struct err *
     return rc == SQLITE_ROW || rc == SQLITE_DONE ? 0 : db_error(db, rc, "read", e);
 }
 
-int seen_deletions(struct day *day, struct str service, int64_t *deletions, struct err *e)
+static int seen_hour(struct day *day, const struct id *id, int64_t *hour, struct err *e)
 {
     int code = 0;
-    struct id id = hash_with(day->key, OF_DELETIONS, 0, 0, service);
     sqlite3_stmt *q = db_prepare(&day->db, "SELECT hour FROM seen WHERE id=?", &code, e);
     if (!q)
         return code;
-    bind_id(q, 1, &id);
-    return read_hour(&day->db, q, deletions, e);
+    bind_id(q, 1, id);
+    return read_hour(&day->db, q, hour, e);
+}
+
+int seen_deletions(struct day *day, struct str service, int64_t *deletions, struct err *e)
+{
+    struct id id = hash_with(day->key, OF_DELETIONS, 0, 0, service);
+    return seen_hour(day, &id, deletions, e);
 }
 
 // --- ids of version 2: 64 bits, the lower half of a hash without a key ---
@@ -138,14 +143,10 @@ static int came_yesterday(struct lite *lite, const struct store_put *put, struct
     if (code || !day || day->failed)
         return code == STORE_LATER ? code : 0;
     struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
-    code = seen_deletions(day, service, &deletions, e);
-    sqlite3_stmt *q =
-        code ? NULL : db_prepare(&day->db, "SELECT hour FROM seen WHERE id=?", &code, e);
-    if (!q)
+    if (seen_deletions(day, service, &deletions, e))
         return 0;
     struct id of = put_hash(day, put, labels, deletions);
-    bind_id(q, 1, &of);
-    *came = read_hour(&day->db, q, &hour, e) == 0 && hour != 0;
+    *came = seen_hour(day, &of, &hour, e) == 0 && hour != 0;
     return 0;
 }
 

@@ -55,9 +55,7 @@ static void add_point(struct scan *s, struct found *f, int64_t time, int64_t val
     struct line *line = line_of(s, f);
     if (!s->step)
         return;
-    // In unsigned numbers: a range may be everything.
-    uint64_t after = (uint64_t)time - (uint64_t)s->select->start;
-    int64_t index = (int64_t)(after / (uint64_t)s->step + (after % (uint64_t)s->step ? 1 : 0));
+    int64_t index = exact_index(s->select->start, s->step, time);
     exact_add(&line->points, s->arena, (struct exact_point){.index = index, .sum = value, .n = 1});
 }
 
@@ -75,7 +73,7 @@ static struct found *first_of(struct scan *s, int64_t series, struct found **end
     return f;
 }
 
-static int scan_service(struct scan *s, struct err *e)
+static int scan_blocks(struct scan *s, struct err *e)
 {
     int code = 0, rc;
     sqlite3_stmt *q =
@@ -85,52 +83,43 @@ static int scan_service(struct scan *s, struct err *e)
                    &code, e);
     if (!q)
         return code;
-    for (int fresh = 0; fresh < 2; fresh++) {
-        if (fresh)
-            q = db_prepare(&s->reader->db,
-                           "SELECT series, time, head FROM fresh WHERE service=? AND hour>=? AND "
-                           "hour<=?",
-                           &code, e);
-        if (!q)
-            return code;
-        sqlite3_bind_int64(q, 1, s->found->service);
-        sqlite3_bind_int64(q, 2, s->select->start / HOUR_NANOS);
-        sqlite3_bind_int64(q, 3, s->select->end / HOUR_NANOS);
+    reader_bind_range(q, s->found->service, s->select);
+    while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
         struct found *f, *end = NULL;
-        while ((rc = sqlite3_step(q)) == SQLITE_ROW && !fresh) {
-            struct points p;
-            points_open(&p, &s->r, db_blob(q, 0));
-            while (points_next(&p)) {
-                arena_spend(s->arena, 1 + p.n / POINTS_PER_STEP);
-                for (f = first_of(s, p.series, &end); f && f < end; f++) {
-                    const int64_t *totals = p.k == f->k ? points_column(&p, 2 + f->column) : NULL;
-                    for (size_t i = 0; totals && i < p.n; i++)
-                        add_point(s, f, p.times[i], totals[i]);
-                }
+        struct points p;
+        points_open(&p, &s->r, db_blob(q, 0));
+        while (points_next(&p)) {
+            arena_spend(s->arena, 1 + p.n / POINTS_PER_STEP);
+            for (f = first_of(s, p.series, &end); f && f < end; f++) {
+                const int64_t *totals = p.k == f->k ? points_column(&p, 2 + f->column) : NULL;
+                for (size_t i = 0; totals && i < p.n; i++)
+                    add_point(s, f, p.times[i], totals[i]);
             }
-            if (p.bad)
-                return reader_damaged(s->reader, &s->r, "the points of an hour", -1, e);
         }
-        for (; fresh && rc == SQLITE_ROW; rc = sqlite3_step(q)) {
-            struct str head = db_blob(q, 2);
-            struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
-            f = first_of(s, sqlite3_column_int64(q, 0), &end);
-            arena_spend(s->arena, 1);
-            uint64_t k = unpack_varint(&b);
-            unpack_signed(&b);
-            for (uint32_t c = 0; f && c < k && f < end && !b.bad; c++) {
-                int64_t total = unpack_signed(&b);
-                if (c == f->column)
-                    add_point(s, f++, sqlite3_column_int64(q, 1), total);
-            }
-            if (b.bad)
-                return reader_damaged(s->reader, &s->r, "a fresh profile", -1, e);
-        }
-        sqlite3_reset(q);
-        if (rc != SQLITE_DONE)
-            return db_error(&s->reader->db, rc, "read", e);
+        if (p.bad)
+            return reader_damaged(s->reader, &s->r, "the points of an hour", -1, e);
     }
-    return code;
+    sqlite3_reset(q);
+    return rc == SQLITE_DONE ? 0 : db_error(&s->reader->db, rc, "read", e);
+}
+
+static int scan_service(struct scan *s, struct err *e)
+{
+    struct fresh fresh;
+    int code = scan_blocks(s, e);
+    if (!code)
+        code = fresh_open(&fresh, s->reader, s->found->service, s->select, false, e);
+    while (!code && fresh_next(&fresh)) {
+        struct found *end = NULL;
+        arena_spend(s->arena, 1);
+        for (struct found *f = first_of(s, fresh.series, &end); f && f < end; f++) {
+            int64_t total = 0;
+            if (fresh.k != f->k || !fresh_total(&fresh, f->column, &total))
+                return reader_damaged(s->reader, &s->r, "a fresh profile", -1, e);
+            add_point(s, f, fresh.time, total);
+        }
+    }
+    return code ? code : fresh_end(&fresh, e);
 }
 
 // All of a service, or nothing.

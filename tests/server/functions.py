@@ -39,6 +39,7 @@ def answers(s, what):
     same(f'{what}: of one pod', columns(ask(s, 'x', query=CPU + '{pod="b"}')[1]), {(): [(0, 4, 4, 5)]})
     same(f'{what}: the largest', list(columns(ask(s, 'a', groupBy='pod', limit=1)[1])), [(('pod', 'a'),)])
     same(f'{what}: in one step', columns(ask(s, 'x', step=3600)[1]), {(): [(0, 11, 11, 22)]})
+    same(f'{what}: steps from 1970 on', columns(ask(s, start=1, end=T, step=T // 2)[1]), {(): [(0, 2, 5, 22)]})
     same(f'{what}: a range is made of whole steps', columns(ask(s, 'x', start=T + 250, end=T + 260)[1]), {(): [(0, 7, 7, 17)]})
     same(f'{what}: no such function', columns(ask(s, 'nobody')[1]), {(): [(0, 0, 0, 17), (300, 0, 0, 5)]})
     same(f'{what}: no such service', columns(ask(s, query=CPU + '{service_name="none"}')[1]), {})

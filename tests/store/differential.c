@@ -9,6 +9,7 @@
 
 #include "../unit/store_profiles.h"
 #include "base/out.h"
+#include "model/events.h"
 
 #define SECOND INT64_C(1000000000)
 #define HOUR (3600 * SECOND)
@@ -110,7 +111,15 @@ struct recipe {
 static struct recipe past[MAX_PAST];
 static size_t n_past;
 
-enum kind { KIND_CPU, KIND_CPU_UNEVEN, KIND_HEAP, KIND_GOROUTINES, KIND_EXTREME, N_KINDS };
+enum kind {
+    KIND_CPU,
+    KIND_CPU_UNEVEN,
+    KIND_CPU_ALONE, // without a number of samples
+    KIND_HEAP,
+    KIND_GOROUTINES,
+    KIND_EXTREME,
+    N_KINDS
+};
 
 static int64_t extreme(uint64_t *random)
 {
@@ -128,11 +137,12 @@ static int64_t extreme(uint64_t *random)
     return values[profile_random(random) % (sizeof values / sizeof *values)];
 }
 
-static void begin(struct model_builder *b, struct arena *arena, enum kind kind)
+static void begin(struct model_builder *b, struct arena *arena, enum kind kind, uint64_t seed)
 {
     static const char *const types[N_KINDS][8] = {
         [KIND_CPU] = {"samples", "count", "cpu", "nanoseconds"},
         [KIND_CPU_UNEVEN] = {"samples", "count", "cpu", "nanoseconds"},
+        [KIND_CPU_ALONE] = {"cpu", "nanoseconds"},
         [KIND_HEAP] = {"alloc_objects", "count", "alloc_space", "bytes", "inuse_objects", "count",
                        "inuse_space", "bytes"},
         [KIND_GOROUTINES] = {"goroutine", "count"},
@@ -145,7 +155,10 @@ static void begin(struct model_builder *b, struct arena *arena, enum kind kind)
     b->p->period_type =
         (struct model_value_type){model_build_string(b, heap ? STR("space") : STR("cpu")),
                                   model_build_string(b, heap ? STR("bytes") : STR("nanoseconds"))};
-    b->p->period = heap ? 524288 : 10000000;
+    b->p->is_weighed = kind <= KIND_CPU_ALONE && seed % 2;
+    // Numbers of samples of several periods tell a variance only about.
+    bool counted = kind < KIND_CPU_ALONE && !b->p->is_weighed;
+    b->p->period = heap ? 524288 : seed / 4 % 3 || counted ? 10000000 : 1000000;
 }
 
 static uint32_t random_location(struct model_builder *b, uint64_t *random, const uint32_t *mappings)
@@ -172,7 +185,7 @@ static struct model_profile *make_profile(struct arena *arena, uint64_t seed, en
 {
     struct model_builder b;
     uint64_t random = seed;
-    begin(&b, arena, kind);
+    begin(&b, arena, kind, seed);
     uint64_t base = 0x400000 + (profile_random(&random) % 3) * 0x100000;
     uint32_t mappings[2];
     for (uint32_t i = 0; i < 2; i++)
@@ -195,6 +208,8 @@ static struct model_profile *make_profile(struct arena *arena, uint64_t seed, en
         int64_t v = 1 + (int64_t)(profile_random(&random) % 1000), values[4] = {v};
         if (kind == KIND_CPU || kind == KIND_CPU_UNEVEN)
             values[1] = v * b.p->period + (kind == KIND_CPU_UNEVEN ? (int64_t)(v % 3) : 0);
+        if (kind == KIND_CPU_ALONE)
+            values[0] = v * b.p->period;
         for (int c = 1; c < 4 && kind == KIND_HEAP; c++)
             values[c] = (int64_t)(profile_random(&random) % 5000);
         for (int c = 0; c < 2 && kind == KIND_EXTREME; c++)
@@ -210,20 +225,18 @@ static struct model_profile *make_profile(struct arena *arena, uint64_t seed, en
         model_build_sample(&b, stack, depth, values);
     }
     // Some profilers tell the weights of their events.
-    b.p->is_weighed = (kind == KIND_CPU || kind == KIND_CPU_UNEVEN) && seed % 2;
     if (b.p->is_weighed && seed % 4 == 1) {
         b.p->squares = arena_array(arena, n, sizeof *b.p->squares);
         for (size_t i = 0; i < n; i++)
-            b.p->squares[i] =
-                (double)model_values(b.p, i)[0] * (double)(1 + profile_random(&random) % 5);
+            b.p->squares[i] = model_periods(b.p, i) * (double)(1 + profile_random(&random) % 5);
     }
     return b.p;
 }
 
 static void make_put(struct arena *arena, const struct recipe *r, struct store_put *put)
 {
-    static const char *const names[N_KINDS] = {"process_cpu", "process_cpu", "memory", "goroutine",
-                                               "extreme"};
+    static const char *const names[N_KINDS] = {"process_cpu", "process_cpu", "process_cpu",
+                                               "memory",      "goroutine",   "extreme"};
     static const char *const regions[] = {"eu", "us", "x=\"y\""};
     uint64_t random = r->seed;
     enum kind kind = (enum kind)(profile_random(&random) % N_KINDS);

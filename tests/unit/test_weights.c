@@ -284,6 +284,37 @@ static void test_mixed_with_counts(void **state)
     check_merge(f, odd, &one, false);
 }
 
+// Time on a CPU without a number of samples, at another rate than the rest of the service.
+static struct model_profile *cpu_alone(struct arena *arena, uint64_t seed, int64_t period)
+{
+    struct model_profile *p = profile_make(arena, &SHAPE, PROFILE_CPU, seed);
+    for (size_t i = 0; i < p->n_samples; i++)
+        p->values[i] = model_values(p, i)[0] * period;
+    p->types[0] = p->types[1];
+    p->n_types = 1;
+    p->period = period;
+    return p;
+}
+
+// Several tools profile one service: the variance of a sum is that of what each of them tells.
+static void test_several_tools(void **state)
+{
+    struct fixture *f = *state;
+    struct sums sums = {0};
+    struct err e;
+    for (int i = 0; i < 40; i++) {
+        struct model_profile *p =
+            i % 4 == 0   ? weighed_profile(f->arena, (uint64_t)i)
+            : i % 4 == 1 ? profile_make(f->arena, &SHAPE, PROFILE_CPU, 7)
+                         : cpu_alone(f->arena, (uint64_t)i, i % 4 == 2 ? 10000000 : 1000000);
+        put(f, "api", i % 8 < 4 ? "a" : "b", T0 + (int64_t)i * 100 * SECOND, p);
+        add_profile(&sums, p, p->n_types - 1);
+    }
+    check_merge(f, select_all(), &sums, true);
+    must(store_maintain(f->store, true, &e), &e);
+    check_merge(f, select_all(), &sums, true);
+}
+
 static void test_every_event_weighs_one(void **state)
 {
     struct fixture *f = *state;
@@ -453,6 +484,27 @@ static void test_planned_blocks(void **state)
     must(query_blocks(f->store, sides, f->arena, &blocks, &answer, &e), &e);
 }
 
+// Sums of squares do not wrap around, whatever weights a client claims.
+static void test_enormous_weights(void **state)
+{
+    struct fixture *f = *state;
+    double last = 0;
+    for (int i = 0; i < 6; i++) {
+        struct model_profile *p = weighed_profile(f->arena, 1);
+        for (size_t k = 0; k < p->n_samples; k++)
+            p->squares[k] = k % 2 ? 1e300 : 0x1p63;
+        put(f, "api", "a", T0 + i * SECOND, p);
+        struct store_stacks *s = merge(f, select_all());
+        double sum = 0;
+        for (uint32_t n = 0; n < s->n_nodes; n++) {
+            assert_true(s->variance[n] >= 0);
+            sum += s->variance[n];
+        }
+        assert_true(sum > last);
+        last = sum;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,9 +512,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_copied_and_moved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_deleted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_mixed_with_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_several_tools, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_every_event_weighs_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_heap, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_hidden, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_enormous_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_blocks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_planned_blocks, set_up, tear_down),
     };
