@@ -141,7 +141,7 @@ def marks(s, c):
             ('no state', {'id': c['id']}, 'state'), ('a bad state', {'id': c['id'], 'state': 'gone'}, 'state'), ('until of open', {'id': c['id'], 'state': 'open', 'until': 5}, 'until'),
             ('a bad time', {'id': c['id'], 'state': 'muted', 'until': -5}, 'until'), ('a huge time', {'id': c['id'], 'state': 'muted', 'until': 10**30}, 'until'),
             ('a comment that is none', {'id': c['id'], 'state': 'open', 'comment': 5}, 'comment'), ('a long comment', {'id': c['id'], 'state': 'open', 'comment': 'x' * 5000}, 'comment'),
-            ('bytes', b'{"id": "\xff"}', 'UTF-8'), ('deep', b'[' * 100000, 'deep')]:
+            ('bytes', b'{"id": "\xff"}', 'UTF-8'), ('deep', b'[' * 100000, 'inside of each other')]:
         status, got = mark(s, body)
         check(f'refused: {what}', status == 400 and words in got['message'], (status, got))
     same('too large', mark(s, b' ' * (2 << 20))[0], 413)
