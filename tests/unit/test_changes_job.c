@@ -646,7 +646,8 @@ static void damaged_state(void **state)
     changes_close(c);
 }
 
-int main(void)
+// Of a pattern: only the tests whose names match it.
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(step_is_found_once, set_up, tear_down),
@@ -665,5 +666,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(paused_and_stopped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_state, set_up, tear_down),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
