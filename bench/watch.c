@@ -68,8 +68,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: watch DIRECTORY [SERVICES [HOURS [LOOKS]]]\n");
         return 2;
     }
-    int services = argc > 2 ? atoi(argv[2]) : 5, hours = argc > 3 ? atoi(argv[3]) : CHANGES_WINDOWS;
-    int looks = argc > 4 ? atoi(argv[4]) : 3;
+    int services = argc > 2 ? (int)strtoul(argv[2], NULL, 10) : 5,
+        hours = argc > 3 ? (int)strtoul(argv[3], NULL, 10) : CHANGES_WINDOWS;
+    int looks = argc > 4 ? (int)strtoul(argv[4], NULL, 10) : 3;
     const struct profile_shape shape = {300, 2000, 24, 120, 0x555500000000};
     struct store_options options = {.commit_nanos = -1, .maintain_nanos = -1};
     struct err e;
