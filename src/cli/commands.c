@@ -242,7 +242,7 @@ const struct command commands[] = {
      .main = command_push},
     {.name = "query",
      .arguments = "WHAT [{SELECTOR}] [--type TYPE] [--from TIME] [--until TIME] [OPTION...]",
-     .summary = "Ask a server: types, labels, series, function, top, flame, diff, pprof",
+     .summary = "Ask a server: types, labels, series, function, changes, top, flame, diff, pprof",
      .about =
          "types, labels and series list what a server has; function NAME shows one function\n"
          "over time; top, flame, tree, diff and the\n"
@@ -252,21 +252,41 @@ const struct command commands[] = {
          "20240131. --label NAME lists a label's values; --step SECONDS and --by LABEL are of\n"
          "series and function. function prints self, total and their share, into a pipe a line\n"
          "of time, self, total and everything for each step; --json: the server's answer.\n"
+         "changes lists what the server found: functions that became more or less expensive, of "
+         "the\n"
+         "last two weeks unless --from says otherwise, by --state open, acknowledged, muted or "
+         "gone.\n"
          "diff compares with --base {SELECTOR} of the same time, or with --base-from\n"
          "and --base-until, by default the hour before.\n"
          "--server, --token, --tenant and --ca as for push.",
-     .examples =
-         EXAMPLES("kiln query types", "", "kiln query labels --label service_name",
-                  "which services there are",
-                  "kiln query top '{service_name=\"shop\"}' --from now-15m -n 20", "",
-                  "kiln query flame -o out.html '{service_name=\"shop\"}'", "",
-                  "kiln query function compress '{service_name=\"shop\"}' --from now-7d --by "
-                  "version",
-                  "what it costs, over a week",
-                  "kiln query diff '{service_name=\"shop\"}' --base-from now-1d-1h "
-                  "--base-until now-1d",
-                  "with the same hour of yesterday"),
+     .examples = EXAMPLES(
+         "kiln query types", "", "kiln query labels --label service_name",
+         "which services there are",
+         "kiln query top '{service_name=\"shop\"}' --from now-15m -n 20", "",
+         "kiln query flame -o out.html '{service_name=\"shop\"}'", "",
+         "kiln query function compress '{service_name=\"shop\"}' --from now-7d --by "
+         "version",
+         "what it costs, over a week", "kiln query changes '{service_name=\"shop\"}' --state open",
+         "what became more expensive, since which deploy",
+         "kiln query diff '{service_name=\"shop\"}' --base-from now-1d-1h "
+         "--base-until now-1d",
+         "with the same hour of yesterday"),
      .main = command_query},
+    {.name = "annotate",
+     .arguments = "[--service NAME] [--tag TAG]... [--time TIME] [--until TIME] TEXT",
+     .summary = "Tell a server what happened, such as a deploy",
+     .about =
+         "Puts a note on a kiln server, now or at --time (now-5m, 1700000000, 20240131), and "
+         "prints\n"
+         "its id. The server attributes changes that it finds to the nearest note or deploy: of "
+         "the\n"
+         "service, or of all services without --service. --tag adds tags, as Grafana has them.\n"
+         "Labels such as version tell deploys by themselves: see docs/changes.md.\n"
+         "--server, --token, --tenant and --ca as for push.",
+     .examples = EXAMPLES("kiln annotate --service shop \"version 1.4.2\"", "after a deploy",
+                          "kiln annotate --tag incident --time now-20m \"cache was flushed\"",
+                          "of all services"),
+     .main = command_annotate},
     {.name = "debuginfo",
      .arguments = "upload FILE... | list [--missing] | delete BUILD_ID...",
      .summary = "Debug files for a server, so that it can name addresses",

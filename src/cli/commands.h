@@ -87,6 +87,7 @@ int command_server_migrate(int argc, char **argv);
 int command_push(int argc, char **argv);
 int command_debuginfo(int argc, char **argv);
 int command_query(int argc, char **argv);
+int command_annotate(int argc, char **argv);
 
 int command_report(struct call *call, struct err *e);
 int command_check(struct call *call, struct err *e);

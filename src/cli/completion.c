@@ -74,10 +74,23 @@ static const struct own_flag query_flags[] = {
     {"label", "NAME", "whose values to list"},
     {"step", "SECONDS", "of series and function"},
     {"by", "LABEL", "of series and function"},
-    {"json", NULL, "of function: the answer as it is"},
+    {"state", "open|acknowledged|muted|gone", "of changes"},
+    {"json", NULL, "of function and changes: the answer as it is"},
     {"base", "SELECTOR", "of diff: what to compare with"},
     {"base-from", "TIME", "of diff: begin of the range to compare with"},
     {"base-until", "TIME", "of diff: its end"},
+    {"server", "URL", "which server"},
+    {"token", "TOKEN", "who asks"},
+    {"tenant", "NAME", "whose data"},
+    {"ca", "FILE", "certificates to trust"},
+    {0},
+};
+
+static const struct own_flag annotate_flags[] = {
+    {"service", "NAME", "which service"},
+    {"tag", "TAG", "a tag"},
+    {"time", "TIME", "when it happened"},
+    {"until", "TIME", "when it ended"},
     {"server", "URL", "which server"},
     {"token", "TOKEN", "who asks"},
     {"tenant", "NAME", "whose data"},
@@ -93,6 +106,7 @@ static const struct own_flag *own_flags(const struct command *c)
            : strcmp(c->name, "push") == 0      ? push_flags
            : strcmp(c->name, "debuginfo") == 0 ? debuginfo_flags
            : strcmp(c->name, "query") == 0     ? query_flags
+           : strcmp(c->name, "annotate") == 0  ? annotate_flags
                                                : none;
 }
 
@@ -120,7 +134,7 @@ static void put_words(const struct command *c, FILE *to)
     else if (strcmp(c->name, "debuginfo") == 0)
         fputs("upload list delete ", to);
     else if (strcmp(c->name, "query") == 0)
-        fputs("types labels series function top flame tree diff pprof ", to);
+        fputs("types labels series function changes top flame tree diff pprof ", to);
 }
 
 static void put_choices(const struct option *o, FILE *to)

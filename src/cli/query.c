@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cli/commands.h"
+#include "cli/query_changes.h"
 #include "cli/query_function.h"
 #include "cli/remote_profile.h"
 #include "server/query_messages.h"
@@ -12,10 +13,10 @@
 struct query {
     struct remote remote;
     const char *what; // types, labels, series, top, ...
-    const char *type, *from, *until, *label, *step, *by;
+    const char *type, *from, *until, *label, *step, *by, *state;
     const char *base_from, *base_until; // of diff
     const char *selector, *base;
-    bool json;         // of function
+    bool json;         // of function and changes
     const char **rest; // for the command that shows it
     size_t n_rest;
     struct arena *arena;
@@ -119,6 +120,21 @@ static int print_function(const struct query *q, struct err *e)
     return query_function(&f, e);
 }
 
+static int print_changes(const struct query *q, struct err *e)
+{
+    if (q->n_rest)
+        return err_set(e, "changes: unknown argument %s", q->rest[0]);
+    struct query_changes c = {.remote = q->remote,
+                              .selector = q->selector,
+                              .type = q->type,
+                              .from = q->from ? q->from : "now-14d",
+                              .until = q->until,
+                              .state = q->state,
+                              .json = q->json,
+                              .arena = q->arena};
+    return query_changes(&c, e);
+}
+
 // What is asked for, as the user wrote it.
 struct asked {
     const char *selector, *from, *until;
@@ -153,7 +169,7 @@ static int show(const struct query *q, struct err *e)
     if (!command || !(command->run || raw))
         return err_set(
             e,
-            "unknown query \"%s\"; expected types, labels, series, function, top, flame, "
+            "unknown query \"%s\"; expected types, labels, series, function, changes, top, flame, "
             "diff, pprof, or another command that reads a profile",
             q->what);
     const char **argv = arena_array(q->arena, q->n_rest + 5, sizeof *argv);
@@ -186,15 +202,11 @@ static int parse(struct query *q, int argc, char **argv, struct err *e)
     const struct {
         const char *name;
         const char **value;
-    } options[] = {{"type", &q->type},
-                   {"from", &q->from},
-                   {"until", &q->until},
-                   {"label", &q->label},
-                   {"step", &q->step},
-                   {"by", &q->by},
-                   {"base-from", &q->base_from},
-                   {"base-until", &q->base_until},
-                   {"base", &q->base}};
+    } options[] = {
+        {"type", &q->type},   {"from", &q->from},           {"until", &q->until},
+        {"label", &q->label}, {"step", &q->step},           {"by", &q->by},
+        {"state", &q->state}, {"base-from", &q->base_from}, {"base-until", &q->base_until},
+        {"base", &q->base}};
     q->rest = arena_array(q->arena, (size_t)argc + 1, sizeof *q->rest);
     for (int i = 1; i < argc; i++) {
         int taken = remote_option(&q->remote, argc, argv, &i, e);
@@ -204,7 +216,8 @@ static int parse(struct query *q, int argc, char **argv, struct err *e)
             return -1;
         if (taken)
             continue;
-        if (strcmp(argv[i], "--json") == 0 && q->what && strcmp(q->what, "function") == 0)
+        if (strcmp(argv[i], "--json") == 0 && q->what &&
+            (strcmp(q->what, "function") == 0 || strcmp(q->what, "changes") == 0))
             q->json = true;
         else if (argv[i][0] == '{')
             q->selector = argv[i];
@@ -214,7 +227,7 @@ static int parse(struct query *q, int argc, char **argv, struct err *e)
             q->rest[q->n_rest++] = argv[i];
     }
     return q->what ? 0
-                   : err_set(e, "what? types, labels, series, function, top, flame, "
+                   : err_set(e, "what? types, labels, series, function, changes, top, flame, "
                                 "diff or pprof");
 }
 
@@ -223,14 +236,17 @@ int command_query(int argc, char **argv)
     struct err e = {""};
     struct query q = {
         .remote = remote_default(),
-        .from = "now-1h",
         .until = "now",
         .selector = "{}",
         .arena = source_arena_new(),
     };
     int result = q.arena ? parse(&q, argc, argv, &e) : err_set(&e, "out of memory");
+    bool changes = !result && strcmp(q.what, "changes") == 0;
+    if (!changes && !q.from)
+        q.from = "now-1h";
     if (!result)
-        result = strcmp(q.what, "types") == 0      ? print_labels(&q, "__profile_type__", &e)
+        result = changes                           ? print_changes(&q, &e)
+                 : strcmp(q.what, "types") == 0    ? print_labels(&q, "__profile_type__", &e)
                  : strcmp(q.what, "labels") == 0   ? print_labels(&q, q.label, &e)
                  : choose_type(&q, &e)             ? -1
                  : strcmp(q.what, "series") == 0   ? print_series(&q, &e)

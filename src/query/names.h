@@ -28,3 +28,18 @@ static inline int64_t query_name_index(struct query_names *names, const struct s
     }
     return names->to[name] - 1;
 }
+
+// The names of frames, each once in strings.
+struct query_naming {
+    const struct model_profile *p;
+    struct model_strings *strings;
+    uint32_t *functions, *locations; // names, plus one
+};
+
+// All of it is in the arena of strings.
+void query_naming_init(struct query_naming *n, const struct model_profile *p,
+                       struct model_strings *strings);
+// How many frames a location is: its lines; one, or none at all, without any.
+uint32_t query_frames(const struct query_naming *n, uint32_t location);
+// The name of one of them, the innermost first, in strings.
+uint32_t query_frame_name(struct query_naming *n, uint32_t location, uint32_t frame);

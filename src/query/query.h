@@ -60,6 +60,31 @@ struct query_tree *query_truncate(const struct query_tree *tree, int64_t max_nod
 struct query_tree *query_gather(const struct query_tree *tree, int64_t max_nodes,
                                 struct arena *arena);
 
+// --- functions ---
+
+// The functions of stacks, numbered. Values as the stacks have them; the variance is 0 if nobody
+// asked the store for it.
+struct query_cost {
+    struct str name;
+    double self, self_variance;
+    double total, total_variance; // a stack counts once, however often the function is in it
+};
+
+struct query_functions {
+    struct query_cost *items;
+    uint32_t n;
+    double value, variance; // of everything that has a stack
+    // The frames of a location, leaf first: frames[first[location]] to frames[first[location + 1]].
+    uint32_t *first, *frames;
+};
+
+int query_functions(const struct store_stacks *stacks, struct arena *arena,
+                    struct query_functions **functions, struct err *e);
+// The functions of a node's stack, leaf first, into to, which has room for max; those beyond it are
+// left out. Returns how many.
+size_t query_functions_of(const struct query_functions *f, const struct store_stacks *stacks,
+                          uint32_t node, uint32_t *to, size_t max);
+
 // --- flame graphs in Pyroscope's form ---
 
 struct query_level {

@@ -2,7 +2,6 @@
 
 #include "base/sort.h"
 #include "query/names.h"
-#include "store/pick.h"
 
 // Grows in the order of discovery; sorted afterwards.
 struct grown {
@@ -35,50 +34,6 @@ static uint32_t child(struct grown *g, uint32_t parent, uint32_t name)
             return at.item;
     hash_add(&g->index, g->arena, hash, g->n);
     return new_node(g, parent, name);
-}
-
-// What a frame that has no function is called.
-static struct str address_name(const struct model_profile *p, const struct model_location *l,
-                               struct arena *arena)
-{
-    if (l->mapping == MODEL_NONE)
-        return pick_address_name(arena, false, STR(""), l->address);
-    const struct model_mapping *m = &p->mappings[l->mapping];
-    return pick_address_name(arena, true, model_str(p, m->file), l->address - m->start + m->offset);
-}
-
-static bool is_frame(const struct model_profile *p, const struct model_location *l)
-{
-    const struct model_mapping *m = l->mapping == MODEL_NONE ? NULL : &p->mappings[l->mapping];
-    return pick_address_is_frame(m, m ? model_str(p, m->file) : STR(""), m && m->build_id,
-                                 m && m->has_functions);
-}
-
-static struct str function_name(const struct model_profile *p, uint32_t function)
-{
-    const struct model_function *f = &p->functions[function];
-    return pick_function_name(model_str(p, f->name), model_str(p, f->system_name));
-}
-
-struct naming {
-    const struct model_profile *p;
-    struct grown *g;
-    uint32_t *functions, *locations; // names, plus one
-};
-
-static uint32_t name_of(struct naming *n, uint32_t location, uint32_t line)
-{
-    const struct model_location *l = &n->p->locations[location];
-    if (l->n_lines == 0) {
-        if (!n->locations[location])
-            n->locations[location] =
-                model_intern(n->g->names, address_name(n->p, l, n->g->arena)) + 1;
-        return n->locations[location] - 1;
-    }
-    uint32_t function = n->p->lines[l->first_line + line].function;
-    if (!n->functions[function])
-        n->functions[function] = model_intern(n->g->names, function_name(n->p, function)) + 1;
-    return n->functions[function] - 1;
 }
 
 // --- order and totals ---
@@ -159,9 +114,8 @@ static struct query_tree *arrange(struct arena *arena, uint32_t n, const uint32_
 static void grow(struct grown *g, const struct store_stacks *s, const struct str *keep,
                  size_t n_keep)
 {
-    struct naming naming = {.p = s->symbols, .g = g};
-    naming.functions = arena_array(g->arena, s->symbols->n_functions, sizeof *naming.functions);
-    naming.locations = arena_array(g->arena, s->symbols->n_locations, sizeof *naming.locations);
+    struct query_naming naming;
+    query_naming_init(&naming, s->symbols, g->names);
     uint32_t *to = arena_array(g->arena, s->n_nodes, sizeof *to);
     // How many of keep the path down to a node has met; a stack counts when it met all.
     uint32_t *met = arena_array(g->arena, s->n_nodes, sizeof *met);
@@ -169,13 +123,12 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
     g->self[0] = 0; // samples without a stack: they count for series only
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         uint32_t parent = s->parent[i], node = to[parent];
-        const struct model_location *l = &s->symbols->locations[s->location[i]];
-        uint32_t lines = l->n_lines ? l->n_lines : is_frame(s->symbols, l);
+        uint32_t lines = query_frames(&naming, s->location[i]);
         met[i] = met[parent];
         out[i] = out[parent];
         arena_spend(g->arena, 1 + lines);
         for (uint32_t j = lines; j-- > 0 && !out[i];) {
-            uint32_t name = name_of(&naming, s->location[i], j);
+            uint32_t name = query_frame_name(&naming, s->location[i], j);
             if (met[i] < n_keep) {
                 if (str_eq(g->names->items[name], keep[met[i]]))
                     met[i]++;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "changes/changes.h"
 #include "server/debuginfo.h"
 #include "server/query_api.h"
 #include "server/server.h"
@@ -102,7 +103,8 @@ static bool is_backup(const char *path)
     for (struct dirent *entry; is && (entry = readdir(directory));) {
         const char *name = entry->d_name;
         is = strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, MARKER) == 0 ||
-             strcmp(name, "tenants") == 0 || strcmp(name, "debuginfo") == 0;
+             strcmp(name, "tenants") == 0 || strcmp(name, "debuginfo") == 0 ||
+             strcmp(name, "changes") == 0;
     }
     if (directory)
         closedir(directory);
@@ -167,7 +169,7 @@ static int finish_backup(const struct backup *b, struct err *e)
 
 static int backup(struct care *c, const char *to, struct err *e)
 {
-    char name[4000], debuginfo[4300];
+    char name[4000], debuginfo[4300], changes[4300];
     struct backup b = {.to = name, .lock = -1};
     struct str path = str_from(to);
     if (c->place)
@@ -180,6 +182,7 @@ static int backup(struct care *c, const char *to, struct err *e)
     snprintf(b.part, sizeof b.part, "%s.partial", name);
     snprintf(b.marker, sizeof b.marker, "%s/" MARKER, b.part);
     snprintf(debuginfo, sizeof debuginfo, "%s/debuginfo", b.part);
+    snprintf(changes, sizeof changes, "%s/changes", b.part);
     if (access(name, F_OK) == 0)
         return err_set(e, "%s exists already: a backup is a new directory", name);
     if (begin_backup(&b, e))
@@ -187,6 +190,8 @@ static int backup(struct care *c, const char *to, struct err *e)
     int result = store_backup(c->store, b.part, e);
     if (!result)
         result = debuginfo_backup(c->debuginfo, debuginfo, e);
+    if (!result)
+        result = changes_backup(c->data, changes, e);
     if (!result)
         result = finish_backup(&b, e);
     if (result)
@@ -217,6 +222,8 @@ int server_check(const struct server_options *options)
         result = 0; // it was told
     if (!result && c.debuginfo)
         debuginfo_check(c.debuginfo, note, &c);
+    if (!result)
+        changes_check(c.data, note, &c);
     if (!result && !c.noted)
         result = store_stats(c.store, STR(""), NULL, &stats, &e);
     if (!result && !c.noted)
@@ -239,6 +246,8 @@ void api_delete_service(struct call *c)
         return;
     }
     int result = store_delete_service(c->server->store, c->tenant, service, &n, &e);
+    if (!result)
+        result = changes_forget_service(c->server->changes, c->tenant, service, &e);
     if (result) {
         call_fail_store(c, result, &e);
         return;

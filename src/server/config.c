@@ -51,6 +51,16 @@ static const struct yaml_table tls_table = {
     },
     0, NULL, NULL};
 
+static const struct yaml_table changes_table = {
+    (const struct yaml_key[]){
+        KEY("enabled", YAML_BOOL, struct server_config, changes),
+        KEY("window", YAML_DURATION, struct server_config, changes_window),
+        KEY("lasting", YAML_DURATION, struct server_config, changes_lasting),
+        KEY("deploy_labels", YAML_TEXTS, struct server_config, deploy_labels),
+        END,
+    },
+    0, NULL, NULL};
+
 static int read_scopes(struct yaml_reader *r, const char *key, yaml_node_t *node, void *object)
 {
     static const char *const names[] = {"push", "read", "admin"};
@@ -153,6 +163,12 @@ static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
         return yaml_fail(r, node, "limits", "query_time must be 100ms to 1d");
     if (c->process_memory && c->process_memory < PROCESS_MEMORY_LEAST)
         return yaml_fail(r, node, "limits", "process_memory must be 64MiB or more");
+    if (c->changes_window < 60 * second || c->changes_window > 3600 * second ||
+        3600 * second % c->changes_window)
+        return yaml_fail(r, node, "changes", "window must be 1m to 1h and divide an hour");
+    if (c->changes_lasting && (c->changes_lasting < 2 * c->changes_window ||
+                               c->changes_lasting > 100 * c->changes_window))
+        return yaml_fail(r, node, "changes", "lasting must be 2 to 100 windows");
     return 0;
 }
 
@@ -165,6 +181,7 @@ static const struct yaml_table config_table = {
         {"tls", YAML_MAPPING, 0, &tls_table, NULL},
         {"limits", YAML_MAPPING, 0, &limits_table, NULL},
         {"retention", YAML_MAPPING, 0, &retention_table, NULL},
+        {"changes", YAML_MAPPING, 0, &changes_table, NULL},
         KEY("debuginfo_directories", YAML_TEXTS, struct server_config, debuginfo_directories),
         OF("auth", YAML_ITEMS, struct server_config, access, access_table),
         KEY("multitenant", YAML_BOOL, struct server_config, multitenant),
@@ -208,6 +225,8 @@ struct server_config *server_config_read(const char *file, struct err *e)
         .debuginfo_total = (size_t)20 << 30,
         .debuginfo_directories = &usual_directory,
         .n_debuginfo_directories = 1,
+        .changes = true,
+        .changes_window = INT64_C(3600) * 1000000000,
     };
     if (file && yaml_read_file(file, arena, &config_table, c, e)) {
         arena_free(arena);

@@ -120,6 +120,10 @@ struct server_config {
     size_t n_access;
     struct scrape_config *scrapes;
     size_t n_scrapes;
+    bool changes;                            // are looked for
+    int64_t changes_window, changes_lasting; // ns
+    struct str *deploy_labels;
+    size_t n_deploy_labels;
 };
 
 // file: NULL for the defaults. NULL with e filled: which file, line and key.

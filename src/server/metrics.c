@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "changes/changes.h"
 #include "server/scrape.h"
 
 static void put(struct out *out, const char *type, const char *name, const char *help, uint64_t v)
@@ -120,6 +121,20 @@ void metrics_answer(struct call *c)
                    "# TYPE kiln_store_lag_seconds gauge\nkiln_store_lag_seconds %.3f\n",
                    (double)store.spool_nanos / 1e9);
     }
+    struct changes_counters changes;
+    changes_counters(s->changes, &changes);
+    put(out, "gauge", "kiln_changes_paused", "Whether changes are not looked for.", changes.paused);
+    put(out, "counter", "kiln_changes_looks_total", "Looks for changes, by tenant.", changes.looks);
+    put(out, "counter", "kiln_changes_found_total", "Lasting changes found.", changes.found);
+    put(out, "counter", "kiln_changes_failed_total", "Looks that failed and came again.",
+        changes.failed);
+    put(out, "counter", "kiln_changes_skipped_total",
+        "Services and types that a look left out because of an error.", changes.skipped);
+    out_printf(out,
+               "# HELP kiln_changes_cpu_seconds_total CPU time of the search for changes.\n"
+               "# TYPE kiln_changes_cpu_seconds_total counter\n"
+               "kiln_changes_cpu_seconds_total %.6f\n",
+               (double)changes.cpu_nanos / 1e9);
     put(out, "gauge", "process_resident_memory_bytes", "Memory in use.", resident_bytes());
     put(out, "gauge", "process_start_time_seconds", "When the server started.",
         (uint64_t)(s->started / 1000000000));

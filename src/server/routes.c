@@ -1,6 +1,7 @@
 #include "server/routes.h"
 
 #include "server/auth.h"
+#include "server/changes_api.h"
 #include "server/debuginfo_api.h"
 #include "server/ingest.h"
 #include "server/metrics.h"
@@ -77,6 +78,13 @@ static const struct route {
      ROUTE_ANY},
     {"/api/v1/debuginfo/delete", SCOPE_ADMIN, WEB_LANE_QUERY, debuginfo_api_delete, ROUTE_ANY},
     {"/api/v1/services/delete", SCOPE_ADMIN, WEB_LANE_QUERY, api_delete_service, ROUTE_ANY},
+    {"/api/v1/changes", SCOPE_READ, WEB_LANE_QUERY, changes_api_list, ROUTE_GET},
+    {"/api/v1/changes/state", SCOPE_ADMIN, WEB_LANE_QUERY, changes_api_mark, ROUTE_ANY},
+    // To list is to read, to add is to push: the scope is that of the method.
+    {"/api/v1/annotations", SCOPE_READ | SCOPE_PUSH, WEB_LANE_QUERY, changes_api_annotations,
+     ROUTE_ANY},
+    {"/api/v1/annotations/delete", SCOPE_ADMIN, WEB_LANE_QUERY, changes_api_remove_annotation,
+     ROUTE_ANY},
     {"/api/v1/targets", SCOPE_READ, WEB_LANE_STATUS, scrape_targets, ROUTE_GET},
     {"/api/v1/status/buildinfo", 0, WEB_LANE_STATUS, answer_build, ROUTE_GET},
     {"/metrics", SCOPE_READ, WEB_LANE_STATUS, metrics_answer, ROUTE_GET},

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "changes/changes.h"
 #include "net/listen.h"
 #include "server/debuginfo.h"
 #include "server/memory.h"
@@ -26,12 +27,19 @@ enum {
     MEMORY_LEAST = 32 << 20, // of requests
     STOP_MS = 4500,          // from the signal to the end of the process
 };
+#define CHANGES_CPU 0.05                               // of a core, for the search for changes
 static const uint64_t MEMORY_MOST = (uint64_t)2 << 30; // unless the configuration says otherwise
 
 static void store_note(void *context, const char *text)
 {
     (void)context;
     server_log("warn", text, "component", "store", NULL);
+}
+
+static void changes_note(void *context, const char *text)
+{
+    (void)context;
+    server_log("warn", text, "component", "changes", NULL);
 }
 
 static char *read_pem(const char *file, struct err *e)
@@ -137,7 +145,8 @@ static int start_web(struct server *s, struct listener *listener, struct err *e)
     return s->web ? 0 : -1;
 }
 
-// SIGHUP: new scrape targets. What else the file says needs a restart.
+// SIGHUP: new scrape targets, and whether changes are looked for. What else the file says needs a
+// restart.
 static void reload(struct server *s, const char *file)
 {
     struct err e = {""};
@@ -147,6 +156,7 @@ static void reload(struct server *s, const char *file)
                    file ? e.message : "the server runs without a file", NULL);
         return;
     }
+    changes_pause(s->changes, !config->changes);
     scraper_reload(s->scraper, config);
     server_log("info", "scrape targets read again", "file", file, NULL);
 }
@@ -185,6 +195,24 @@ static void limit_stop(void)
         pthread_detach(thread);
 }
 
+static struct changes *open_changes(struct server *s, struct err *e)
+{
+    const struct server_config *config = s->config;
+    const struct changes_options options = {
+        .data = config->data,
+        .store = s->store,
+        .memory = &s->memory,
+        .paused = !config->changes,
+        .window = config->changes_window,
+        .lasting = config->changes_lasting,
+        .deploy_labels = config->deploy_labels,
+        .n_deploy_labels = config->n_deploy_labels,
+        .cpu = CHANGES_CPU,
+        .note = changes_note,
+    };
+    return changes_open(&options, e);
+}
+
 static int serve(struct server *s, const struct server_options *o, struct err *e)
 {
     struct listener listener;
@@ -214,10 +242,11 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     };
     int result = -1;
     s->debuginfo = debuginfo_open(&debuginfo, e);
-    if (s->debuginfo && listener_open(&listener, s->config->listen, e) == 0) {
+    s->changes = s->debuginfo ? open_changes(s, e) : NULL;
+    if (s->changes && listener_open(&listener, s->config->listen, e) == 0) {
         // Requests ask about targets: the scraper is there before the first and after the last.
         s->scraper = scraper_start(s, s->config);
-        if (start_web(s, &listener, e) == 0) {
+        if (start_web(s, &listener, e) == 0 && changes_start(s->changes, e) == 0) {
             if (!listener.loopback && listener.host[0] && !s->config->n_access)
                 server_log("warn",
                            "everybody who reaches this address can push and read: no auth "
@@ -227,13 +256,15 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
                        "version", KILN_VERSION, NULL);
             wait_for_signals(s, o->config, &signals);
             limit_stop();
-            web_stop(s->web);
             result = 0;
-        } else {
-            listener_close(&listener);
         }
+        if (s->web)
+            web_stop(s->web);
+        else
+            listener_close(&listener);
         scraper_stop(s->scraper);
     }
+    changes_close(s->changes);
     debuginfo_close(s->debuginfo);
     store_close(s->store);
     if (result == 0)

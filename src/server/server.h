@@ -10,6 +10,7 @@
 // ingest*.c     profiles in: Push, /ingest, OTLP
 // query_api.c, render_api.c   questions: Connect and the older endpoints
 // scrape*.c     profiles fetched from services
+// changes_api.c, annotation_api.c   what src/changes found, and notes that it takes
 // debuginfo*.c  debug files, and names for frames that came without
 // config.c      the YAML file
 #pragma once
@@ -23,6 +24,7 @@
 
 struct scraper;
 struct debuginfo;
+struct changes;
 
 enum { SERVER_SCRAPING_SHARE = 3 }; // a third of the memory of requests, if anything is scraped
 
@@ -40,6 +42,7 @@ struct server {
     struct web_server *_Atomic web; // NULL while it starts, though it may answer already
     struct scraper *scraper;
     struct debuginfo *debuginfo;
+    struct changes *changes;
     struct server_counters counters;
     struct budget_account memory; // of all requests
     size_t scraping;              // bytes that are set aside for scraping; 0: nothing is scraped

@@ -292,3 +292,30 @@ int64_t db_number(struct db *db, const char *sql, int64_t otherwise)
     sqlite3_finalize(statement);
     return otherwise;
 }
+
+int db_copy(const char *from, const char *to, struct err *e)
+{
+    struct db source, target;
+    int code = db_open(&source, from, DB_READ, NULL, e);
+    if (code)
+        return code;
+    target = (struct db){.path = strdup(to)};
+    int rc = sqlite3_open_v2(
+        to, &target.handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+    sqlite3_backup *backup =
+        rc == SQLITE_OK ? sqlite3_backup_init(target.handle, "main", source.handle, "main") : NULL;
+    if (backup) {
+        int copied = sqlite3_backup_step(backup, -1);
+        rc = sqlite3_backup_finish(backup);
+        // By its documentation, finish does not report that a database was locked.
+        if (rc == SQLITE_OK && copied != SQLITE_DONE)
+            rc = copied;
+    } else if (rc == SQLITE_OK) {
+        rc = sqlite3_errcode(target.handle);
+    }
+    if (rc != SQLITE_OK)
+        code = db_error(&target, rc, "write to", e);
+    db_close(&target);
+    db_close(&source);
+    return code;
+}

@@ -48,6 +48,9 @@ int db_migrate(struct db *db, const struct db_format *format, struct err *e);
 // and sees no later commit. false: the file has changed since, so what was read is of no use.
 bool db_is_intact(const struct db *db);
 void db_close(struct db *db);
+// A copy of a database that others may be using, complete and synced when it returns: SQLite writes
+// it as one transaction.
+int db_copy(const char *from, const char *to, struct err *e);
 
 // What the last call's result means: fills e (what: "write to") and returns an enum store_code.
 int db_error(const struct db *db, int rc, const char *what, struct err *e);

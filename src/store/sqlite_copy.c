@@ -8,34 +8,6 @@
 
 #include "store/sqlite.h"
 
-// The copy is complete and synced when it returns: SQLite writes it as one transaction.
-static int copy_database(const char *from, const char *to, struct err *e)
-{
-    struct db source, target;
-    int code = db_open(&source, from, DB_READ, NULL, e);
-    if (code)
-        return code;
-    target = (struct db){.path = strdup(to)};
-    int rc = sqlite3_open_v2(
-        to, &target.handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
-    sqlite3_backup *backup =
-        rc == SQLITE_OK ? sqlite3_backup_init(target.handle, "main", source.handle, "main") : NULL;
-    if (backup) {
-        int copied = sqlite3_backup_step(backup, -1);
-        rc = sqlite3_backup_finish(backup);
-        // By its documentation, finish does not report that a database was locked.
-        if (rc == SQLITE_OK && copied != SQLITE_DONE)
-            rc = copied;
-    } else if (rc == SQLITE_OK) {
-        rc = sqlite3_errcode(target.handle);
-    }
-    if (rc != SQLITE_OK)
-        code = db_error(&target, rc, "write to", e);
-    db_close(&target);
-    db_close(&source);
-    return code;
-}
-
 static int make(const char *path, struct err *e)
 {
     if (mkdir(path, 0750) == 0)
@@ -81,7 +53,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
         for (size_t j = 0; j < n_days && !code; j++) {
             day_path(lite, tenants[i], days[j], from);
             day_path(&other, tenants[i], days[j], path);
-            code = copy_database(from, path, e);
+            code = db_copy(from, path, e);
             if (code && access(from, F_OK) != 0) { // retention took it meanwhile
                 unlink(path);
                 code = 0;
@@ -94,7 +66,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
         snprintf(from, sizeof from, "%s/tenants/%s/names.db", lite->directory, tenants[i].p);
         snprintf(path, sizeof path, "%s/tenants/%s/names.db", to, tenants[i].p);
         if (!code && access(from, F_OK) == 0)
-            code = copy_database(from, path, e);
+            code = db_copy(from, path, e);
     }
     sync_files(to);
     arena_free(arena);

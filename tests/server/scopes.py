@@ -18,8 +18,10 @@ JSON = {'Content-Type': 'application/json'}
 QUERIER = '/querier.v1.QuerierService/'
 PAGES = {'/', '/explore', '/diff', '/tags', '/compare', '/targets', '/files'}
 PUBLIC = PAGES | {'/api/v1/status/buildinfo', '/ready', '/healthz'}
-PUSH = {'/push.v1.PusherService/Push', '/ingest', '/v1development/profiles', '/api/v1/debuginfo/upload'}
-ADMIN = {'/api/v1/debuginfo/upload', '/api/v1/debuginfo/delete', '/api/v1/services/delete'}
+PUSH = {'/push.v1.PusherService/Push', '/ingest', '/v1development/profiles', '/api/v1/debuginfo/upload', '/api/v1/annotations'}
+ADMIN = {'/api/v1/debuginfo/upload', '/api/v1/debuginfo/delete', '/api/v1/services/delete',
+         '/api/v1/changes/state', '/api/v1/annotations/delete'}
+BY_METHOD = {'/api/v1/annotations'}  # read lists, push adds
 NOW = int(time.time())
 RANGE = {'start': (NOW - 3600) * 1000, 'end': (NOW + 60) * 1000}
 
@@ -41,13 +43,13 @@ def bearer(token):
 def every_path(s):
     paths = routes()
     check('routes are found', len(paths) > 30 and '/ingest' in paths, paths)
-    for scope, want in ('push', PUSH), ('admin', ADMIN), ('read', set(paths) - PUBLIC - PUSH - ADMIN):
+    for scope, want in ('push', PUSH), ('admin', ADMIN), ('read', (set(paths) - PUBLIC - PUSH - ADMIN) | BY_METHOD):
         same(f'what {scope} allows', {p for p, scopes in paths.items() if scope in scopes}, want)
     same('without credentials', {p for p, scopes in paths.items() if not scopes}, PUBLIC)
     for path, scopes in paths.items():
         got = {who: s.ask('POST', path, b'{}', {**JSON, **(bearer(f'{who}-of-one') if who else {})}).status
                for who in ('', 'push', 'read', 'admin')}
-        want = {who: not scopes or who in scopes for who in got}
+        want = {who: not scopes or who in (scopes - {'read'} if path in BY_METHOD else scopes) for who in got}
         for who, status in got.items():
             check(f'{path} by {who or "nobody"}', (status not in (401, 403)) == want[who] and
                   (status != 401 or not who), status)
@@ -68,7 +70,8 @@ def tenants(s):
     window = f'from={NOW - 3600}&until={NOW + 60}'
     calls.append(('GET', f'/api/v1/functions/series?query={CPU}%7B%7D&function=main&groupBy=service_name&{window}', None))
     calls += [('GET', f'/pyroscope/render?query={CPU}%7B%7D&{window}', None), ('GET', f'/label-values?label=service_name&{window}', None),
-              ('GET', f'/labels?{window}', None), ('GET', '/api/v1/debuginfo?missing=1', None), ('GET', '/api/v1/targets', None)]
+              ('GET', f'/labels?{window}', None), ('GET', '/api/v1/debuginfo?missing=1', None), ('GET', '/api/v1/targets', None), ('GET', '/api/v1/changes?verdict=any', None),
+              ('GET', '/api/v1/annotations', None)]
     seen = 0
     for method, path, body in calls:
         ask = lambda token, **more: s.ask(method, path, body, {**JSON, **bearer(token), **more})

@@ -1,0 +1,200 @@
+#include "changes/state.h"
+
+bool changes_tag_service(struct str tag, struct str *service)
+{
+    static const struct str prefixes[] = {STR("service_name:"), STR("service_name=")};
+    for (size_t i = 0; i < 2; i++)
+        if (str_starts(tag, prefixes[i]) && tag.n > prefixes[i].n) {
+            *service = str_from_to(tag, prefixes[i].n, tag.n);
+            return true;
+        }
+    return false;
+}
+
+static int write_annotation(struct db *db, struct changes_annotation *a, struct str tags,
+                            struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(
+        db, "INSERT INTO annotation(time, time_end, text, tags, who) VALUES(?, ?, ?, ?, ?)", &code,
+        e);
+    if (!s)
+        return code;
+    sqlite3_bind_int64(s, 1, a->time);
+    sqlite3_bind_int64(s, 2, a->end);
+    db_bind_str(s, 3, a->text);
+    db_bind_blob(s, 4, tags);
+    db_bind_str(s, 5, a->who);
+    code = db_run(db, s, e);
+    a->id = sqlite3_last_insert_rowid(db->handle);
+    return code;
+}
+
+static int write_marker(struct db *db, const struct changes_annotation *a, struct str service,
+                        struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(db,
+                                 "INSERT OR IGNORE INTO marker(service, time, text, annotation) "
+                                 "VALUES(?, ?, ?, ?)",
+                                 &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, service);
+    sqlite3_bind_int64(s, 2, a->time);
+    db_bind_str(s, 3, a->text);
+    sqlite3_bind_int64(s, 4, a->id);
+    return db_run(db, s, e);
+}
+
+static int write_markers(struct db *db, const struct changes_annotation *a, struct err *e)
+{
+    struct str service;
+    bool any = false;
+    int code = 0;
+    for (size_t i = 0; i < a->n_tags && !code; i++)
+        if (changes_tag_service(a->tags[i], &service)) {
+            any = true;
+            code = write_marker(db, a, service, e);
+        }
+    return code || any ? code : write_marker(db, a, STR(""), e);
+}
+
+// Makes room for one more.
+static int drop_oldest(struct db *db, struct err *e)
+{
+    int64_t n = db_number(db, "SELECT count(*) FROM annotation", 0);
+    if (n < CHANGES_ANNOTATIONS)
+        return 0;
+    return db_exec(db,
+                   "DELETE FROM marker WHERE annotation ="
+                   " (SELECT id FROM annotation ORDER BY time, id LIMIT 1);"
+                   "DELETE FROM annotation WHERE id ="
+                   " (SELECT id FROM annotation ORDER BY time, id LIMIT 1)",
+                   e);
+}
+
+int changes_annotate(struct changes *c, struct str tenant, struct changes_annotation *a,
+                     struct err *e)
+{
+    struct db db;
+    struct out tags;
+    out_init_memory(&tags, CHANGES_TAGS * (CHANGES_TAG_BYTES + 1));
+    for (size_t i = 0; i < a->n_tags; i++) {
+        out_str(&tags, a->tags[i]);
+        out_char(&tags, '\0');
+    }
+    int code = tags.error ? STORE_BUSY : state_open(c, tenant, DB_CREATE, &db, e);
+    if (tags.error)
+        err_set(e, "out of memory");
+    if (!code) {
+        code = state_begin(&db, e);
+        if (!code)
+            code = drop_oldest(&db, e);
+        if (!code)
+            code = write_annotation(&db, a, out_result(&tags), e);
+        if (!code)
+            code = write_markers(&db, a, e);
+        code = state_end(&db, code, e);
+        db_close(&db);
+    }
+    out_fini(&tags);
+    return code;
+}
+
+int changes_remove_annotation(struct changes *c, struct str tenant, int64_t id, bool *found,
+                              struct err *e)
+{
+    static const char *const statements[] = {"DELETE FROM marker WHERE annotation = ?",
+                                             "DELETE FROM annotation WHERE id = ?"};
+    struct db db;
+    *found = false;
+    int code = state_open(c, tenant, DB_WRITE, &db, e);
+    if (code)
+        return code > 0 ? 0 : code;
+    code = state_begin(&db, e);
+    for (size_t i = 0; i < 2 && !code; i++) {
+        sqlite3_stmt *s = db_prepare(&db, statements[i], &code, e);
+        if (!s)
+            break;
+        sqlite3_bind_int64(s, 1, id);
+        code = db_run(&db, s, e);
+        *found = !code && sqlite3_changes(db.handle) > 0;
+    }
+    code = state_end(&db, code, e);
+    db_close(&db);
+    return code;
+}
+
+// --- listing ---
+
+static void take_tags(struct changes_annotation *a, struct str tags, struct arena *arena)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < tags.n; i++)
+        n += tags.p[i] == 0;
+    a->tags = arena_array(arena, n + 1, sizeof *a->tags);
+    for (size_t from = 0, at = 0; at < tags.n; at++)
+        if (tags.p[at] == 0) {
+            a->tags[a->n_tags++] = str_from_to(tags, from, at);
+            from = at + 1;
+        }
+}
+
+static bool has_tags(const struct changes_annotation *a,
+                     const struct changes_annotation_filter *filter)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < filter->n_tags; i++) {
+        size_t k = 0;
+        while (k < a->n_tags && !str_eq(a->tags[k], filter->tags[i]))
+            k++;
+        n += k < a->n_tags;
+    }
+    return filter->any_tag ? n > 0 || !filter->n_tags : n == filter->n_tags;
+}
+
+int changes_annotations(struct changes *c, struct str tenant,
+                        const struct changes_annotation_filter *filter, struct arena *arena,
+                        struct changes_annotation **annotations, size_t *n, struct err *e)
+{
+    struct db db;
+    struct arena_trap trap;
+    size_t cap = 0;
+    *annotations = NULL;
+    *n = 0;
+    int code = state_open(c, tenant, DB_READ, &db, e);
+    if (code)
+        return code > 0 ? 0 : code;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        db_close(&db);
+        return STORE_BUSY;
+    }
+    sqlite3_stmt *s =
+        db.version ? db_prepare(&db,
+                                "SELECT id, time, time_end, text, tags, who FROM annotation "
+                                "WHERE time <= ? AND time_end >= ? ORDER BY time DESC, id DESC",
+                                &code, e)
+                   : NULL;
+    if (s) {
+        sqlite3_bind_int64(s, 1, filter->until);
+        sqlite3_bind_int64(s, 2, filter->from);
+        while (*n < filter->limit && (code = state_step(&db, s, e)) > 0) {
+            struct changes_annotation a = {.id = sqlite3_column_int64(s, 0),
+                                           .time = sqlite3_column_int64(s, 1),
+                                           .end = sqlite3_column_int64(s, 2)};
+            arena_spend(arena, 4);
+            take_tags(&a, state_text(s, 4, arena), arena);
+            if (!has_tags(&a, filter))
+                continue;
+            a.text = state_text(s, 3, arena);
+            a.who = state_text(s, 5, arena);
+            *annotations = arena_push(arena, *annotations, *n, &cap, sizeof **annotations);
+            (*annotations)[(*n)++] = a;
+        }
+    }
+    arena_try_end(arena);
+    db_close(&db);
+    return code < 0 ? code : 0;
+}

@@ -1,0 +1,146 @@
+// Changes found by the server: a job that watches every service of every tenant, deploys and notes
+// that it attributes changes to, and what people said about them.
+//
+// state.c       a database per tenant, in DATA/changes: the job's memory and its findings
+// windows.c     functions by window: read from the store, kept, put together to a history
+// deploys.c     labels that tell a deploy
+// look.c        one look at a tenant: read, scan, settle, keep
+// job.c         the thread: when to look, how much CPU to use, pause, stop
+// list.c        findings, as they are asked for and marked
+// annotations.c notes from outside
+//
+// docs/decisions/0037-changes.md has the statistics, 0038-changes-job.md the job. Threads:
+// everything here may be called by any thread; each call opens the tenant's database by itself.
+#pragma once
+
+#include "stats/changes.h"
+#include "store/store.h"
+
+struct changes;
+
+enum { CHANGES_WINDOWS = 336 }; // of a history: two weeks of hours
+
+struct changes_options {
+    const char *data; // the server's directory
+    struct store *store;
+    struct budget_account *memory; // of the server; the job has a part of it
+    bool paused;
+    int64_t window;  // ns, divides a day; 0: an hour
+    int64_t lasting; // of a step; 0: six windows
+    // Labels whose change is a deploy, before those that every kiln knows.
+    const struct str *deploy_labels;
+    size_t n_deploy_labels;
+    double cpu; // of a core that the job may use; 0: as much as it needs, for tests
+    // What an operator should know; any thread; may be NULL.
+    void (*note)(void *ctx, const char *text);
+    void *note_ctx;
+};
+
+// The options' pointers must outlive it. It does nothing by itself before changes_start. NULL with
+// e filled.
+struct changes *changes_open(const struct changes_options *options, struct err *e);
+int changes_start(struct changes *c, struct err *e);
+// While it runs: whether the job looks.
+void changes_pause(struct changes *c, bool paused);
+// Ends the job at once: a look that is under way is made again after the next start.
+void changes_close(struct changes *c);
+
+// Looks at all tenants once, as the job does at that time. An enum store_code.
+int changes_look(struct changes *c, int64_t now, struct err *e);
+
+struct changes_counters {
+    uint64_t looks, found, skipped, failed; // at tenants; entries; services; tenants
+    uint64_t cpu_nanos;
+    bool paused;
+};
+void changes_counters(struct changes *c, struct changes_counters *counters);
+
+// After store_delete_service: forgets the service.
+int changes_forget_service(struct changes *c, struct str tenant, struct str service, struct err *e);
+
+// A copy of all databases into the directory to, which must not exist, and a check of them. data:
+// the server's directory, of which there may be a server.
+int changes_backup(const char *data, const char *to, struct err *e);
+void changes_check(const char *data, void (*found)(void *ctx, const char *text), void *ctx);
+
+// --- findings ---
+
+enum changes_mark { CHANGES_OPEN, CHANGES_ACKNOWLEDGED, CHANGES_MUTED };
+
+struct changes_entry {
+    int64_t id;
+    struct str service, type;
+    struct stats_entry entry; // its marker is in the arena
+    int64_t found, gone;      // the end of the last window of that look; gone 0: it lasts
+    enum changes_mark mark;
+    struct str who, comment; // of mark
+    int64_t marked, until;   // when; until: of CHANGES_MUTED, 0: for good
+};
+
+struct changes_filter {
+    struct str service, type; // empty: any
+    int64_t from, until;      // of the step's time; both inclusive
+    enum { CHANGES_VERDICT_LASTING, CHANGES_VERDICT_SHIFT, CHANGES_VERDICT_ANY } verdict;
+    enum {
+        CHANGES_STATE_ANY,
+        CHANGES_STATE_OPEN, // neither gone nor marked
+        CHANGES_STATE_ACKNOWLEDGED,
+        CHANGES_STATE_MUTED,
+        CHANGES_STATE_GONE,
+    } state;
+    int64_t now; // mutes that ended before are over
+    size_t limit;
+    int64_t after_found, after_id; // what comes after this one; 0: from the newest on
+};
+
+// The newest first: by when they were found.
+int changes_list(struct changes *c, struct str tenant, const struct changes_filter *filter,
+                 struct arena *arena, struct changes_entry **entries, size_t *n, struct err *e);
+
+struct changes_marking {
+    int64_t id;
+    enum changes_mark mark; // MUTED: of all changes of the function, also those to come
+    int64_t until, now;
+    struct str who, comment;
+};
+// *found: whether there is such an entry.
+int changes_mark(struct changes *c, struct str tenant, const struct changes_marking *marking,
+                 bool *found, struct err *e);
+
+// --- annotations ---
+
+enum {
+    CHANGES_ANNOTATIONS = 100000, // of a tenant; the oldest go first
+    CHANGES_TAGS = 64,
+    CHANGES_TAG_BYTES = 1024,
+    CHANGES_TEXT_BYTES = 16384,
+};
+
+struct changes_annotation {
+    int64_t id, time, end; // ns; end: time if it is a moment
+    struct str text;
+    struct str *tags;
+    size_t n_tags;
+    struct str who;
+};
+
+// Every annotation is a marker: of the services that tags name (service_name:NAME, or with =), of
+// all services without such a tag. Fills its id.
+int changes_annotate(struct changes *c, struct str tenant, struct changes_annotation *annotation,
+                     struct err *e);
+int changes_remove_annotation(struct changes *c, struct str tenant, int64_t id, bool *found,
+                              struct err *e);
+
+struct changes_annotation_filter {
+    int64_t from, until; // those that overlap with it
+    const struct str *tags;
+    size_t n_tags; // all of them, or any
+    bool any_tag;
+    size_t limit;
+};
+// The newest first.
+int changes_annotations(struct changes *c, struct str tenant,
+                        const struct changes_annotation_filter *filter, struct arena *arena,
+                        struct changes_annotation **annotations, size_t *n, struct err *e);
+// Whether a tag names a service.
+bool changes_tag_service(struct str tag, struct str *service);

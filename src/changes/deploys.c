@@ -1,0 +1,195 @@
+#include "base/sort.h"
+#include "changes/look.h"
+
+enum { MAX_VERSIONS = 1000, MAX_MARKERS = 10000 }; // of a service, the newest
+
+static const struct str usual_labels[] = {STR("version"), STR("service_version"),
+                                          STR("service_git_ref"), STR("git_ref")};
+enum { N_USUAL = sizeof usual_labels / sizeof *usual_labels };
+
+static struct str label_of(const struct store_series *series, struct str name)
+{
+    for (size_t i = 0; i < series->n_labels; i++)
+        if (str_eq(series->labels[i].name, name))
+            return series->labels[i].value;
+    return STR("");
+}
+
+// The first of the deploy labels that a line has.
+static struct str deploy_label(const struct changes_options *o, const struct store_line *lines,
+                               size_t n)
+{
+    for (size_t i = 0; i < o->n_deploy_labels + N_USUAL; i++) {
+        struct str label =
+            i < o->n_deploy_labels ? o->deploy_labels[i] : usual_labels[i - o->n_deploy_labels];
+        for (size_t k = 0; k < n; k++)
+            if (label_of(&lines[k].series, label).n)
+                return label;
+    }
+    return STR("");
+}
+
+struct version {
+    struct str text; // label=value
+    int64_t seen;    // the last time
+    bool is_changed;
+};
+
+struct versions {
+    struct version *items;
+    size_t n, cap;
+};
+
+struct sighting {
+    int64_t time;
+    uint32_t version;
+};
+
+static int by_time(const void *a, const void *b)
+{
+    const struct sighting *x = a, *y = b;
+    return x->time != y->time ? (x->time > y->time) - (x->time < y->time)
+                              : (x->version > y->version) - (x->version < y->version);
+}
+
+static uint32_t version_index(struct versions *v, struct str text, struct arena *arena)
+{
+    for (size_t i = 0; i < v->n; i++)
+        if (str_eq(v->items[i].text, text))
+            return (uint32_t)i;
+    v->items = arena_push(arena, v->items, v->n, &v->cap, sizeof *v->items);
+    v->items[v->n] = (struct version){.text = text};
+    return (uint32_t)v->n++;
+}
+
+static int load_versions(const struct look *l, struct str service, struct arena *arena,
+                         struct versions *v, struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(
+        l->db, "SELECT text, seen FROM version WHERE service = ? ORDER BY seen DESC, text LIMIT ?",
+        &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, service);
+    sqlite3_bind_int64(s, 2, MAX_VERSIONS);
+    while ((code = state_step(l->db, s, e)) > 0) {
+        uint32_t version = version_index(v, state_text(s, 0, arena), arena);
+        v->items[version].seen = sqlite3_column_int64(s, 1);
+    }
+    return code;
+}
+
+// A version that is seen is a deploy if another one has been seen since it was here last. The first
+// of a service is none: nothing was there before.
+static bool is_deploy(const struct look *l, const struct versions *v, const struct version *now,
+                      int64_t time)
+{
+    if (now->seen && time - now->seen < 2 * l->window)
+        return false;
+    for (size_t i = 0; i < v->n; i++)
+        if (&v->items[i] != now && v->items[i].seen > now->seen && v->items[i].seen != time)
+            return true;
+    return false;
+}
+
+static int write_marker(struct look *l, struct str service, int64_t time, struct str text,
+                        struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(l->db,
+                                 "INSERT OR IGNORE INTO marker(service, time, text, annotation) "
+                                 "VALUES(?, ?, ?, 0)",
+                                 &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, service);
+    sqlite3_bind_int64(s, 2, time);
+    db_bind_str(s, 3, text);
+    return db_run(l->db, s, e);
+}
+
+static int write_version(struct look *l, struct str service, const struct version *v, struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(l->db, "INSERT OR REPLACE INTO version VALUES(?, ?, ?)", &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, service);
+    db_bind_str(s, 2, v->text);
+    sqlite3_bind_int64(s, 3, v->seen);
+    return db_run(l->db, s, e);
+}
+
+int deploys_note(struct look *l, struct str service, const struct store_line *lines, size_t n,
+                 int64_t origin, int64_t step, struct arena *arena, struct err *e)
+{
+    struct versions v = {0};
+    struct sighting *sightings = NULL;
+    size_t n_sightings = 0, cap = 0;
+    struct str label = deploy_label(&l->c->options, lines, n);
+    if (!label.n)
+        return 0;
+    int code = load_versions(l, service, arena, &v, e);
+    if (code)
+        return code;
+    for (size_t i = 0; i < n; i++) {
+        struct str value = label_of(&lines[i].series, label);
+        if (!value.n)
+            continue;
+        struct str text = str_from(
+            arena_printf(arena, "%.*s=%.*s", (int)label.n, label.p, (int)value.n, value.p));
+        uint32_t version = version_index(&v, text, arena);
+        for (size_t k = 0; k < lines[i].n_points; k++) {
+            int64_t index = lines[i].points[k].index;
+            if (index <= 0 || !lines[i].points[k].n)
+                continue;
+            sightings = arena_push(arena, sightings, n_sightings, &cap, sizeof *sightings);
+            sightings[n_sightings++] = (struct sighting){origin + (index - 1) * step, version};
+        }
+    }
+    sort_items(arena, sightings, n_sightings, sizeof *sightings, by_time);
+    for (size_t i = 0; i < n_sightings && !code; i++) {
+        struct version *now = &v.items[sightings[i].version];
+        if (sightings[i].time <= now->seen)
+            continue;
+        if (is_deploy(l, &v, now, sightings[i].time))
+            code = write_marker(l, service, sightings[i].time, now->text, e);
+        now->seen = sightings[i].time;
+        now->is_changed = true;
+    }
+    for (size_t i = 0; i < v.n && !code; i++)
+        if (v.items[i].is_changed)
+            code = write_version(l, service, &v.items[i], e);
+    return code;
+}
+
+int deploys_load(const struct look *l, struct str service, struct arena *arena,
+                 struct stats_marker **markers, size_t *n, struct err *e)
+{
+    int code;
+    size_t cap = 0;
+    *markers = NULL;
+    *n = 0;
+    sqlite3_stmt *s = db_prepare(l->db,
+                                 "SELECT time, text FROM marker WHERE service IN (?, '') AND "
+                                 "time >= ? AND time < ? ORDER BY time DESC, id DESC LIMIT ?",
+                                 &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, service);
+    sqlite3_bind_int64(s, 2, l->begin - 2 * l->window);
+    sqlite3_bind_int64(s, 3, l->end);
+    sqlite3_bind_int64(s, 4, MAX_MARKERS);
+    while ((code = state_step(l->db, s, e)) > 0) {
+        *markers = arena_push(arena, *markers, *n, &cap, sizeof **markers);
+        int64_t time = sqlite3_column_int64(s, 0);
+        (*markers)[(*n)++] = (struct stats_marker){time, state_text(s, 1, arena)};
+    }
+    for (size_t i = 0; i < *n / 2; i++) {
+        struct stats_marker other = (*markers)[i];
+        (*markers)[i] = (*markers)[*n - 1 - i];
+        (*markers)[*n - 1 - i] = other;
+    }
+    return code;
+}

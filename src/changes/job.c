@@ -1,0 +1,169 @@
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "changes/look.h"
+
+#define SECOND INT64_C(1000000000)
+
+enum {
+    NICE = 10,
+    LEAST_WORK = 5000000,    // ns of CPU time after which it rests
+    MEMORY_PART = 4,         // of the server's memory for requests: at most one in so many
+    MEMORY_LEAST = 32 << 20, // but not less
+    CLOCK_CHECK = 30,        // seconds after which it looks at the clock, which may be set
+    RETRY_LONGEST = 15 * 60, // seconds until a tenant whose look failed is looked at again
+};
+
+static int64_t clock_now(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * SECOND + t.tv_nsec;
+}
+
+void job_note(struct changes *c, const char *format, ...)
+{
+    char text[512];
+    va_list list;
+    if (!c->options.note)
+        return;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    c->options.note(c->options.note_ctx, text);
+}
+
+// Until it is to stop, at most for so long, and for as long as it is paused. False: it is to stop.
+static bool wait_for(struct changes *c, int64_t nanos)
+{
+    int64_t end = clock_now(CLOCK_MONOTONIC) + nanos;
+    pthread_mutex_lock(&c->lock);
+    while (!c->stopping && (c->paused || clock_now(CLOCK_MONOTONIC) < end)) {
+        struct timespec until = {(time_t)(end / SECOND), (long)(end % SECOND)};
+        if (c->paused)
+            pthread_cond_wait(&c->wake, &c->lock);
+        else
+            pthread_cond_timedwait(&c->wake, &c->lock, &until);
+    }
+    bool stopping = c->stopping;
+    pthread_mutex_unlock(&c->lock);
+    return !stopping;
+}
+
+void job_rest(struct changes *c, struct arena *arena)
+{
+    int64_t now = clock_now(CLOCK_THREAD_CPUTIME_ID), used = now - c->worked;
+    if (c->is_running && used >= LEAST_WORK) {
+        pthread_mutex_lock(&c->lock);
+        c->counters.cpu_nanos += (uint64_t)used;
+        pthread_mutex_unlock(&c->lock);
+        c->worked = now;
+        if (c->options.cpu > 0)
+            wait_for(c, (int64_t)((double)used * (1 / c->options.cpu - 1)));
+    }
+    arena_check(arena);
+}
+
+static void *run(void *context)
+{
+    struct changes *c = context;
+    int64_t window = c->options.window, done = 0, retry = window / 4;
+    retry = retry < RETRY_LONGEST * SECOND ? retry : RETRY_LONGEST * SECOND;
+    // Of this thread only. Requests and commits go first.
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
+    while (wait_for(c, 0)) {
+        struct err e = {""};
+        int64_t now = store_time(c->options.store), pause = CLOCK_CHECK * SECOND;
+        int64_t due = (now - window / 12) / window;
+        if (due != done) {
+            int code = changes_look(c, now, &e);
+            pthread_mutex_lock(&c->lock);
+            bool stopping = c->stopping;
+            pthread_mutex_unlock(&c->lock);
+            if (!code)
+                done = due;
+            else if (!stopping)
+                job_note(c, "changes: a look failed and comes again: %s", e.message);
+            pause = code && retry > pause ? retry : pause;
+        }
+        int64_t next = (due + 1) * window + window / 12 - now;
+        pause = next > 0 && next < pause ? next : pause;
+        if (!wait_for(c, pause))
+            break;
+    }
+    return NULL;
+}
+
+struct changes *changes_open(const struct changes_options *options, struct err *e)
+{
+    struct changes *c = calloc(1, sizeof *c);
+    pthread_condattr_t attributes;
+    if (!c || asprintf(&c->directory, "%s/changes", options->data) < 0) {
+        free(c);
+        err_set(e, "out of memory");
+        return NULL;
+    }
+    c->options = *options;
+    c->options.window = options->window ? options->window : 3600 * SECOND;
+    c->options.lasting = options->lasting ? options->lasting : 6 * c->options.window;
+    c->paused = options->paused;
+    c->budget.account =
+        (struct budget_account){.owner = "the search for changes", .parent = options->memory};
+    if (options->memory && options->memory->limit) {
+        size_t part = options->memory->limit / MEMORY_PART;
+        c->budget.account.limit = part > MEMORY_LEAST ? part : MEMORY_LEAST;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    return c;
+}
+
+int changes_start(struct changes *c, struct err *e)
+{
+    c->is_running = true;
+    int error = pthread_create(&c->thread, NULL, run, c);
+    c->is_running = !error;
+    return error ? err_set(e, "cannot start the search for changes: %s", strerror(error)) : 0;
+}
+
+void changes_pause(struct changes *c, bool paused)
+{
+    pthread_mutex_lock(&c->lock);
+    c->paused = paused;
+    pthread_cond_broadcast(&c->wake);
+    pthread_mutex_unlock(&c->lock);
+}
+
+void changes_close(struct changes *c)
+{
+    if (!c)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stopping = true;
+    c->budget.cancelled = true;
+    pthread_cond_broadcast(&c->wake);
+    pthread_mutex_unlock(&c->lock);
+    if (c->is_running)
+        pthread_join(c->thread, NULL);
+    pthread_cond_destroy(&c->wake);
+    pthread_mutex_destroy(&c->lock);
+    free(c->directory);
+    free(c);
+}
+
+void changes_counters(struct changes *c, struct changes_counters *counters)
+{
+    pthread_mutex_lock(&c->lock);
+    *counters = c->counters;
+    counters->paused = c->paused;
+    pthread_mutex_unlock(&c->lock);
+}

@@ -1,0 +1,487 @@
+#include "changes/look.h"
+
+#include <stdlib.h>
+
+#define DAY (INT64_C(86400) * 1000000000)
+
+int look_begin(struct look *l, struct err *e)
+{
+    int64_t deletions;
+    int code = state_begin(l->db, e);
+    if (!code)
+        code = state_number(l->db, "deletions", &deletions, e);
+    if (!code && deletions != l->deletions) {
+        err_set(e, "a service was deleted meanwhile");
+        code = STORE_BUSY;
+    }
+    return code;
+}
+
+void look_clear(struct look *l)
+{
+    arena_free(l->chunk);
+    arena_free(l->series);
+    l->chunk = l->series = NULL;
+    db_rollback(l->db);
+}
+
+static struct str copy_text(struct str text, struct arena *arena)
+{
+    return (struct str){arena_copy(arena, text.p, text.n), text.n};
+}
+
+// --- what there is to watch ---
+
+struct watching {
+    struct watched *items;
+    struct stats_candidates *found; // of each
+    size_t n;
+};
+
+// The type says nothing that another type of the service does not say as well.
+static bool is_redundant(const struct store_series *sets, size_t n, size_t at, struct arena *arena)
+{
+    struct str type = sets[at].labels[0].value;
+    if (str_find(type, STR(":inuse_objects:"), 0) != SIZE_MAX)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (i != at && str_eq(query_count_type(sets[i].labels[0].value, arena), type))
+            return true;
+    return false;
+}
+
+static int load_series(struct look *l, struct watched *w, struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(l->db,
+                                 "INSERT INTO series(service, type, read_until) VALUES(?, ?, 0) "
+                                 "ON CONFLICT(service, type) DO UPDATE SET type = excluded.type "
+                                 "RETURNING id, read_until",
+                                 &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, w->service);
+    db_bind_str(s, 2, w->type);
+    code = state_step(l->db, s, e);
+    if (code > 0) {
+        w->id = sqlite3_column_int64(s, 0);
+        w->read_until = sqlite3_column_int64(s, 1);
+    }
+    sqlite3_reset(s);
+    return code < 0 ? code : 0;
+}
+
+static int by_service(const void *a, const void *b)
+{
+    const struct store_series *x = a, *y = b;
+    int order = str_cmp(x->labels[1].value, y->labels[1].value);
+    return order ? order : str_cmp(x->labels[0].value, y->labels[0].value);
+}
+
+static int write_watched(struct look *l, const struct store_series *sets, size_t n,
+                         struct arena *arena, struct watching *watching, struct err *e)
+{
+    watching->items = arena_array(arena, n + 1, sizeof *watching->items);
+    watching->found = arena_array(arena, n + 1, sizeof *watching->found);
+    int code = look_begin(l, e);
+    // The types of a service are neighbors.
+    for (size_t first = 0, end; first < n && !code; first = end) {
+        struct str service = sets[first].labels[1].value;
+        for (end = first + 1; end < n && str_eq(sets[end].labels[1].value, service);)
+            end++;
+        for (size_t i = first; i < end && !code; i++) {
+            if (is_redundant(sets + first, end - first, i - first, arena))
+                continue;
+            struct watched *w = &watching->items[watching->n++];
+            struct str type = copy_text(sets[i].labels[0].value, arena);
+            *w = (struct watched){.service = copy_text(service, arena),
+                                  .type = type,
+                                  .gauge = store_type_is_gauge(type)};
+            code = load_series(l, w, e);
+        }
+    }
+    return state_end(l->db, code, e);
+}
+
+static int list_watched(struct look *l, struct arena *arena, struct watching *watching,
+                        struct err *e)
+{
+    static const struct str names[] = {STR("__profile_type__"), STR("service_name")};
+    struct store_select select = {.tenant = l->tenant, .start = l->begin, .end = l->end - 1};
+    struct store_series *sets;
+    struct store_answer answer;
+    size_t n, kept = 0;
+    l->series = arena_new_in(&l->c->budget, 0);
+    if (!l->series)
+        return err_set(e, "out of memory"), STORE_BUSY;
+    int code =
+        query_label_sets(l->c->options.store, &select, names, 2, l->series, &sets, &n, &answer, e);
+    for (size_t i = 0; !code && i < n; i++)
+        if (sets[i].n_labels == 2)
+            sets[kept++] = sets[i];
+    if (kept)
+        qsort(sets, kept, sizeof *sets, by_service);
+    if (!code)
+        code = write_watched(l, sets, kept, arena, watching, e);
+    look_clear(l);
+    return code;
+}
+
+// --- scan and settle ---
+
+// Candidates outlive the arena that they were found in.
+static void keep_candidates(const struct stats_candidates *from, struct arena *arena,
+                            struct stats_candidates *to)
+{
+    *to = *from;
+    to->items = arena_array(arena, from->n + 1, sizeof *to->items);
+    for (size_t i = 0; i < from->n; i++) {
+        to->items[i] = from->items[i];
+        const struct stats_marker *marker = from->items[i].step.marker;
+        if (!marker)
+            continue;
+        struct stats_marker *copy = arena_alloc(arena, sizeof *copy);
+        *copy = (struct stats_marker){marker->time, copy_text(marker->text, arena)};
+        to->items[i].step.marker = copy;
+    }
+}
+
+static void count(struct changes *c, size_t found, size_t skipped)
+{
+    pthread_mutex_lock(&c->lock);
+    c->counters.found += found;
+    c->counters.skipped += skipped;
+    pthread_mutex_unlock(&c->lock);
+}
+
+static int scan_series(struct look *l, struct watched *w, struct arena *arena,
+                       struct stats_candidates *found, struct err *e)
+{
+    struct history h;
+    struct stats_marker *markers;
+    size_t n_markers;
+    int code = windows_read(l, w, arena, e);
+    if (!code)
+        code = windows_load(l, w, arena, &h, e);
+    if (!code)
+        code = deploys_load(l, w->service, arena, &markers, &n_markers, e);
+    if (code || !h.n)
+        return code;
+    struct stats_service service = {
+        .history = {.n = h.n,
+                    .windows = h.windows,
+                    .n_markers = n_markers,
+                    .markers = markers,
+                    .lasting = l->c->options.lasting},
+        .functions = h.functions,
+        .n_functions = h.n_functions,
+        .absolute = w->gauge,
+    };
+    stats_changes_scan(&service, arena, found);
+    return 0;
+}
+
+// One series in memory of its own, at the mercy of limits: one that has no room is left out.
+static int try_series(struct look *l, struct watched *w, struct stats_candidates *found,
+                      struct arena *keep, bool settle, struct err *e)
+{
+    struct stats_candidates here = {0};
+    struct arena_trap trap;
+    size_t n = 0;
+    int code = STORE_BUSY;
+    l->series = arena_new_in(&l->c->budget, 0);
+    if (!l->series)
+        return err_set(e, "out of memory"), STORE_BUSY;
+    if (ARENA_TRY(l->series, trap)) {
+        arena_caught(l->series, e);
+        look_clear(l);
+        count(l->c, 0, 1);
+        return STORE_BUSY;
+    }
+    code = settle ? settle_series(l, w, found, l->series, &n, e)
+                  : scan_series(l, w, l->series, &here, e);
+    job_rest(l->c, l->series);
+    arena_try_end(l->series);
+    if (!code && !settle)
+        keep_candidates(&here, keep, found);
+    count(l->c, n, code != 0);
+    look_clear(l);
+    return code;
+}
+
+// Whether a look goes on after an error with one series.
+static bool goes_on(struct look *l, const struct watched *w, int code, const struct err *e,
+                    unsigned *n_errors)
+{
+    struct changes *c = l->c;
+    pthread_mutex_lock(&c->lock);
+    bool stopping = c->stopping;
+    pthread_mutex_unlock(&c->lock);
+    if (stopping || code == STORE_CORRUPT || code == STORE_FORMAT || code == STORE_FULL)
+        return false;
+    if ((*n_errors)++ == 0)
+        job_note(c, "changes: service %.*s of tenant %.*s is left out of this look: %s",
+                 (int)w->service.n, w->service.p, (int)l->tenant.n, l->tenant.p, e->message);
+    return true;
+}
+
+// --- looking after what is kept ---
+
+// Changes that were found before somebody noted the deploy: each with its nearest marker, which
+// comes first.
+static int attribute_late(struct look *l, struct err *e)
+{
+    int code, updated = 0;
+    int64_t last = 0;
+    sqlite3_stmt *s = db_prepare(l->db,
+                                 "SELECT change.id, marker.time, marker.text FROM change"
+                                 " JOIN marker ON marker.service IN (change.service, '')"
+                                 " AND marker.time BETWEEN low - ? AND high "
+                                 "WHERE marker_time = 0 AND verdict IN (?, ?) AND found >= ? "
+                                 "ORDER BY change.id, abs(marker.time - change.time), marker.id",
+                                 &code, e);
+    sqlite3_stmt *update =
+        s ? db_prepare(l->db, "UPDATE change SET marker_time = ?, marker = ? WHERE id = ?", &code,
+                       e)
+          : NULL;
+    if (!update)
+        return code;
+    sqlite3_bind_int64(s, 1, l->window);
+    sqlite3_bind_int(s, 2, STATS_LASTING);
+    sqlite3_bind_int(s, 3, STATS_SHIFT);
+    sqlite3_bind_int64(s, 4, l->begin);
+    while (!updated && (code = state_step(l->db, s, e)) > 0) {
+        if (sqlite3_column_int64(s, 0) == last)
+            continue;
+        last = sqlite3_column_int64(s, 0);
+        sqlite3_bind_int64(update, 1, sqlite3_column_int64(s, 1));
+        db_bind_str(update, 2, db_blob(s, 2));
+        sqlite3_bind_int64(update, 3, last);
+        updated = db_run(l->db, update, e);
+    }
+    sqlite3_reset(s);
+    return updated ? updated : code;
+}
+
+// before: times are bound to it, in this order; a statement may have up to two.
+static int drop_before(struct look *l, const char *sql, int64_t first, int64_t second,
+                       struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(l->db, sql, &code, e);
+    if (!s)
+        return code;
+    sqlite3_bind_int64(s, 1, first);
+    if (sqlite3_bind_parameter_count(s) > 1)
+        sqlite3_bind_int64(s, 2, second);
+    return db_run(l->db, s, e);
+}
+
+static int drop_old(struct look *l, int64_t oldest, struct err *e)
+{
+    int64_t begin = l->begin, known = begin - 3 * DAY;
+    int64_t first = oldest < begin ? oldest : begin;
+    const struct {
+        const char *sql;
+        int64_t first, second;
+    } statements[] = {
+        {"DELETE FROM window WHERE time < ?", begin, 0},
+        {"DELETE FROM function WHERE used < ?", begin - 2 * DAY, 0},
+        {"DELETE FROM series WHERE read_until < ? AND NOT EXISTS"
+         " (SELECT 1 FROM window WHERE window.series = series.id)",
+         begin, 0},
+        {"DELETE FROM version WHERE seen < ?", begin, 0},
+        {"DELETE FROM marker WHERE time < ? AND annotation = 0", known, 0},
+        // What is neither a change nor a shift is only there to be known at the next look.
+        {"DELETE FROM change WHERE verdict IN (0, 3) AND high < ?", known, 0},
+        // Those with a diff to open are there as long as one of their profiles.
+        {"DELETE FROM change WHERE time < ? AND found < ?", first, begin},
+        {"DELETE FROM marker WHERE annotation IN (SELECT id FROM annotation WHERE time_end < ?)",
+         first, 0},
+        {"DELETE FROM annotation WHERE time_end < ?", first, 0},
+        {"DELETE FROM mute WHERE until <> 0 AND until < ?", begin, 0},
+    };
+    _Static_assert(STATS_UNSURE == 0 && STATS_EXPLAINED == 3, "verdicts in the statement above");
+    int code = 0;
+    for (size_t i = 0; i < sizeof statements / sizeof *statements && !code; i++)
+        code = drop_before(l, statements[i].sql, statements[i].first, statements[i].second, e);
+    return code;
+}
+
+// A service that is not in the store any more, such as one that another server deleted.
+static int find_lost(struct look *l, const struct watching *watching, struct arena *arena,
+                     struct str *lost, struct err *e)
+{
+    int code;
+    *lost = (struct str){0};
+    sqlite3_stmt *s =
+        db_prepare(l->db, "SELECT DISTINCT service FROM series ORDER BY service", &code, e);
+    if (!s)
+        return code;
+    size_t at = 0;
+    while ((code = state_step(l->db, s, e)) > 0) {
+        struct str service = db_blob(s, 0);
+        while (at < watching->n && str_cmp(watching->items[at].service, service) < 0)
+            at++;
+        if (at == watching->n || !str_eq(watching->items[at].service, service)) {
+            *lost = state_text(s, 0, arena);
+            break;
+        }
+    }
+    sqlite3_reset(s);
+    return code < 0 ? code : 0;
+}
+
+static int drop_lost(struct look *l, const struct watching *watching, struct arena *arena,
+                     struct err *e)
+{
+    struct str lost;
+    int code = find_lost(l, watching, arena, &lost, e);
+    if (code || !lost.p)
+        return code;
+    struct store_matcher matcher = {STORE_EQ, STR("service_name"), lost, NULL};
+    struct store_select select = {
+        .tenant = l->tenant, .matchers = &matcher, .n_matchers = 1, .start = 0, .end = INT64_MAX};
+    struct store_series *series;
+    struct store_answer answer;
+    size_t n;
+    code = store_series(l->c->options.store, &select, arena, &series, &n, &answer, e);
+    // A day that cannot be read may have it.
+    if (!code && !n && !answer.damaged_days)
+        code = changes_forget_service(l->c, l->tenant, lost, e);
+    return code;
+}
+
+static int finish_look(struct look *l, struct err *e)
+{
+    struct store_stats stats;
+    int code = store_stats(l->c->options.store, l->tenant, &l->c->budget, &stats, e);
+    if (!code)
+        code = look_begin(l, e);
+    if (!code)
+        code = attribute_late(l, e);
+    if (!code)
+        code = drop_old(l, stats.any ? stats.oldest : l->begin, e);
+    if (!code)
+        code = state_set_number(l->db, "looked", l->end, e);
+    return state_end(l->db, code, e);
+}
+
+// --- a tenant ---
+
+// Windows of another length say nothing about these.
+static int set_window(struct look *l, struct err *e)
+{
+    int64_t window;
+    int code = state_number(l->db, "window", &window, e);
+    if (code || window == l->window)
+        return code;
+    code = look_begin(l, e);
+    if (!code)
+        code = db_exec(l->db, "DELETE FROM window; UPDATE series SET read_until = 0", e);
+    if (!code)
+        code = state_set_number(l->db, "window", l->window, e);
+    return state_end(l->db, code, e);
+}
+
+static int look_in(struct look *l, struct arena *arena, struct err *e)
+{
+    struct watching watching = {0};
+    unsigned n_errors = 0;
+    int code = set_window(l, e);
+    if (!code)
+        code = list_watched(l, arena, &watching, e);
+    if (code)
+        return code;
+    for (size_t i = 0; i < watching.n; i++) {
+        code = try_series(l, &watching.items[i], &watching.found[i], arena, false, e);
+        if (code && !goes_on(l, &watching.items[i], code, e, &n_errors))
+            return code;
+    }
+    stats_changes_adjust(watching.found, watching.n, arena);
+    for (size_t i = 0; i < watching.n; i++) {
+        if (!watching.found[i].n)
+            continue;
+        code = try_series(l, &watching.items[i], &watching.found[i], arena, true, e);
+        if (code && !goes_on(l, &watching.items[i], code, e, &n_errors))
+            return code;
+    }
+    code = finish_look(l, e);
+    return code ? code : drop_lost(l, &watching, arena, e);
+}
+
+static int look_at_tenant(struct changes *c, struct str tenant, int64_t end, struct err *e)
+{
+    struct db db;
+    struct arena *arena = arena_new_in(&c->budget, 0);
+    struct arena_trap trap;
+    struct look l = {.c = c,
+                     .db = &db,
+                     .tenant = tenant,
+                     .window = c->options.window,
+                     .begin = end - CHANGES_WINDOWS * c->options.window,
+                     .end = end};
+    int64_t looked = 0;
+    if (!arena)
+        return err_set(e, "out of memory"), STORE_BUSY;
+    int code = state_open(c, tenant, DB_CREATE, &db, e);
+    if (code) {
+        arena_free(arena);
+        return code;
+    }
+    // What a power failure takes is found again.
+    code = db_exec(&db, "PRAGMA synchronous=NORMAL", e);
+    if (!code)
+        code = state_number(&db, "looked", &looked, e);
+    if (!code)
+        code = state_number(&db, "deletions", &l.deletions, e);
+    if (!code && looked != end) {
+        if (ARENA_TRY(arena, trap)) {
+            arena_caught(arena, e);
+            look_clear(&l);
+            code = STORE_BUSY;
+        } else {
+            code = look_in(&l, arena, e);
+            arena_try_end(arena);
+        }
+    }
+    pthread_mutex_lock(&c->lock);
+    c->counters.looks += !code && looked != end;
+    c->counters.failed += code != 0;
+    pthread_mutex_unlock(&c->lock);
+    db_rollback(&db);
+    db_close(&db);
+    arena_free(arena);
+    return code;
+}
+
+int changes_look(struct changes *c, int64_t now, struct err *e)
+{
+    struct arena *arena = arena_new_in(&c->budget, 0);
+    struct str *tenants;
+    size_t n = 0;
+    int64_t window = c->options.window;
+    // Agents send what they have a little later.
+    int64_t end = (now - window / 12) / window * window;
+    if (!arena)
+        return err_set(e, "out of memory"), STORE_BUSY;
+    int result = end > CHANGES_WINDOWS * window
+                     ? store_tenants(c->options.store, arena, &tenants, &n, e)
+                     : 0;
+    for (size_t i = 0; i < n; i++) {
+        struct err failed = {""};
+        pthread_mutex_lock(&c->lock);
+        bool stopping = c->stopping;
+        pthread_mutex_unlock(&c->lock);
+        if (stopping)
+            break;
+        int code = look_at_tenant(c, tenants[i], end, &failed);
+        if (code) {
+            result = code;
+            *e = failed;
+            err_prefix(e, "tenant %.*s: ", (int)tenants[i].n, tenants[i].p);
+        }
+    }
+    arena_free(arena);
+    return result;
+}

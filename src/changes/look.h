@@ -1,0 +1,90 @@
+// One look at a tenant, and the parts of it.
+#pragma once
+
+#include "changes/state.h"
+
+struct look {
+    struct changes *c;
+    struct db *db;
+    struct str tenant;
+    int64_t window, begin, end; // of the history: begin to end
+    int64_t deletions;          // services that were deleted until it began
+    // Of a series and of a piece of its history: who catches a jump out of another arena frees
+    // them.
+    struct arena *series, *chunk;
+};
+
+// A service and a profile type.
+struct watched {
+    struct str service, type;
+    bool gauge;
+    int64_t id, read_until;
+};
+
+// After work outside of a transaction: pauses until the job's share of the CPU is kept. Jumps out
+// of arena when the job is to stop.
+void job_rest(struct changes *c, struct arena *arena);
+void job_note(struct changes *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Frees what a jump has left behind.
+void look_clear(struct look *l);
+// Transactions of a look: STORE_BUSY if a service was deleted since the look began.
+int look_begin(struct look *l, struct err *e);
+
+// --- windows ---
+
+// Brings what is kept of a series up to date with the store: windows that are new, and those whose
+// number of profiles has changed. In arena, out of which it may jump.
+int windows_read(struct look *l, struct watched *w, struct arena *arena, struct err *e);
+
+struct history {
+    struct stats_window *windows;
+    size_t n, cap;
+    // The last one stands for all functions that are not known.
+    struct stats_timeline *functions;
+    size_t *cap_points;
+    size_t n_functions;
+    struct hash_table index; // of their names
+};
+
+int windows_load(const struct look *l, const struct watched *w, struct arena *arena,
+                 struct history *h, struct err *e);
+uint32_t history_function(const struct history *h, struct str name);
+
+// A cell of a window or a longer time: what is a state counts for as long as it lasts.
+struct stats_cell window_cell(double value, double variance, double weight, double seconds);
+// What a sampled object of a state stands for, at least. Other types have variances of their own.
+double gauge_weight(const struct watched *w, const struct model_profile *symbols);
+
+// The stacks of a time. with_variance, where the type has one.
+int windows_merge(const struct look *l, const struct watched *w, int64_t start, int64_t end,
+                  struct arena *arena, struct store_stacks **stacks, struct err *e);
+
+// --- deploys ---
+
+// Notes which values of deploy labels the lines of a service have, and marks new ones. Called in a
+// transaction. Point i of a line is of the time origin + (i - 1) * step.
+int deploys_note(struct look *l, struct str service, const struct store_line *lines, size_t n,
+                 int64_t origin, int64_t step, struct arena *arena, struct err *e);
+// What may have caused a change in the service, in the order of time.
+int deploys_load(const struct look *l, struct str service, struct arena *arena,
+                 struct stats_marker **markers, size_t *n, struct err *e);
+
+// --- settling ---
+
+struct settling_entry {
+    int64_t id;
+    struct stats_entry entry;
+};
+
+// Confirms what was found in a series by its stacks, and keeps the result. *n: lasting changes that
+// are new.
+int settle_series(struct look *l, const struct watched *w, const struct stats_candidates *found,
+                  struct arena *arena, size_t *n, struct err *e);
+// The entry of a row that begins with CHANGE_COLUMNS.
+#define CHANGE_COLUMNS                                                                   \
+    "change.id, verdict, measured, change.function, because, change.time, low, high, "   \
+    "before, after, deviation, cost, q, marker_time, marker, before_start, before_end, " \
+    "after_start, after_end, checked, found, gone"
+enum { CHANGE_N_COLUMNS = 22 };
+struct stats_entry change_entry(sqlite3_stmt *s, struct arena *arena);

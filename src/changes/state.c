@@ -1,0 +1,225 @@
+#include "changes/state.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// Strings are as they came; times are ns since 1970.
+static const char schema[] =
+    "CREATE TABLE number(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
+    // A service and a profile type; windows before read_until have been read.
+    "CREATE TABLE series(id INTEGER PRIMARY KEY, service TEXT NOT NULL, type TEXT NOT NULL,"
+    " read_until INTEGER NOT NULL, UNIQUE(service, type));"
+    // used: of a window that has it, at most a day before the last one.
+    "CREATE TABLE function(id INTEGER PRIMARY KEY, series INTEGER NOT NULL, name TEXT NOT NULL,"
+    " used INTEGER NOT NULL, UNIQUE(series, name));"
+    // functions: changes/windows.c
+    "CREATE TABLE window(id INTEGER PRIMARY KEY, series INTEGER NOT NULL, time INTEGER NOT NULL,"
+    " profiles INTEGER NOT NULL, value REAL NOT NULL, variance REAL NOT NULL,"
+    " functions BLOB NOT NULL, UNIQUE(series, time));"
+    // Values of a deploy label, and when each was seen last.
+    "CREATE TABLE version(service TEXT NOT NULL, text TEXT NOT NULL, seen INTEGER NOT NULL,"
+    " PRIMARY KEY(service, text)) WITHOUT ROWID;"
+    // annotation: 0 if labels told it; service: empty for all.
+    "CREATE TABLE marker(id INTEGER PRIMARY KEY, service TEXT NOT NULL, time INTEGER NOT NULL,"
+    " text TEXT NOT NULL, annotation INTEGER NOT NULL, UNIQUE(service, time, text, annotation));"
+    "CREATE INDEX marker_annotation ON marker(annotation) WHERE annotation <> 0;"
+    // As struct stats_entry.
+    "CREATE TABLE change(id INTEGER PRIMARY KEY AUTOINCREMENT, service TEXT NOT NULL,"
+    " type TEXT NOT NULL, verdict INTEGER NOT NULL, measured INTEGER NOT NULL,"
+    " function TEXT NOT NULL, because TEXT NOT NULL, time INTEGER NOT NULL,"
+    " low INTEGER NOT NULL, high INTEGER NOT NULL, before REAL NOT NULL, after REAL NOT NULL,"
+    " deviation REAL NOT NULL, cost REAL NOT NULL, q REAL NOT NULL, marker_time INTEGER NOT NULL,"
+    " marker TEXT NOT NULL, before_start INTEGER NOT NULL, before_end INTEGER NOT NULL,"
+    " after_start INTEGER NOT NULL, after_end INTEGER NOT NULL, checked INTEGER NOT NULL,"
+    " found INTEGER NOT NULL, gone INTEGER NOT NULL DEFAULT 0,"
+    " acknowledged INTEGER NOT NULL DEFAULT 0, who TEXT NOT NULL DEFAULT '',"
+    " comment TEXT NOT NULL DEFAULT '');"
+    "CREATE INDEX change_series ON change(service, type);"
+    "CREATE INDEX change_found ON change(found, id);"
+    "CREATE TABLE mute(service TEXT NOT NULL, type TEXT NOT NULL, function TEXT NOT NULL,"
+    " time INTEGER NOT NULL, until INTEGER NOT NULL, who TEXT NOT NULL, comment TEXT NOT NULL,"
+    " PRIMARY KEY(service, type, function)) WITHOUT ROWID;"
+    // tags: one after the other, each ended by a zero byte.
+    "CREATE TABLE annotation(id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL,"
+    " time_end INTEGER NOT NULL, text TEXT NOT NULL, tags BLOB NOT NULL, who TEXT NOT NULL);"
+    "CREATE INDEX annotation_time ON annotation(time);";
+
+static const struct db_format format = {schema, 1, 1, NULL};
+
+static int make_directory(const char *path, struct err *e)
+{
+    if (mkdir(path, 0750) == 0 || errno == EEXIST)
+        return 0;
+    err_set(e, "cannot make %s: %s", path, strerror(errno));
+    return STORE_FULL;
+}
+
+int state_open(const struct changes *c, struct str tenant, enum db_mode mode, struct db *db,
+               struct err *e)
+{
+    char path[PATH_MAX];
+    *db = (struct db){0};
+    if ((size_t)snprintf(path, sizeof path, "%s/%.*s.db", c->directory, (int)tenant.n, tenant.p) >=
+        sizeof path) {
+        err_set(e, "%s: the name of the directory is too long", c->directory);
+        return STORE_FAILED;
+    }
+    if (mode != DB_CREATE && access(path, F_OK) != 0 && errno == ENOENT)
+        return 1;
+    int code = mode == DB_CREATE ? make_directory(c->directory, e) : 0;
+    return code ? code : db_open(db, path, mode, &format, e);
+}
+
+int state_begin(struct db *db, struct err *e)
+{
+    return db_exec(db, "BEGIN IMMEDIATE", e);
+}
+
+int state_end(struct db *db, int code, struct err *e)
+{
+    if (!code) {
+        db_reset(db);
+        code = db_exec(db, "COMMIT", e);
+    }
+    if (code)
+        db_rollback(db);
+    return code;
+}
+
+int state_step(struct db *db, sqlite3_stmt *statement, struct err *e)
+{
+    int rc = sqlite3_step(statement);
+    if (rc == SQLITE_ROW)
+        return 1;
+    int code = rc == SQLITE_DONE ? 0 : db_error(db, rc, "read", e);
+    sqlite3_reset(statement);
+    return code;
+}
+
+int state_number(struct db *db, const char *name, int64_t *value, struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(db, "SELECT value FROM number WHERE name = ?", &code, e);
+    *value = 0;
+    if (!s)
+        return code;
+    db_bind_str(s, 1, str_from(name));
+    code = state_step(db, s, e);
+    if (code > 0)
+        *value = sqlite3_column_int64(s, 0);
+    sqlite3_reset(s);
+    return code < 0 ? code : 0;
+}
+
+int state_set_number(struct db *db, const char *name, int64_t value, struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(db, "INSERT OR REPLACE INTO number VALUES(?, ?)", &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, str_from(name));
+    sqlite3_bind_int64(s, 2, value);
+    return db_run(db, s, e);
+}
+
+struct str state_text(sqlite3_stmt *statement, int column, struct arena *arena)
+{
+    struct str text = db_blob(statement, column);
+    return (struct str){arena_copy(arena, text.p, text.n), text.n};
+}
+
+// --- a service that is deleted ---
+
+int changes_forget_service(struct changes *c, struct str tenant, struct str service, struct err *e)
+{
+    static const char *const statements[] = {
+        "DELETE FROM function WHERE series IN (SELECT id FROM series WHERE service = ?)",
+        "DELETE FROM window WHERE series IN (SELECT id FROM series WHERE service = ?)",
+        "DELETE FROM series WHERE service = ?",
+        "DELETE FROM version WHERE service = ?",
+        "DELETE FROM marker WHERE service = ? AND annotation = 0",
+        "DELETE FROM change WHERE service = ?",
+        "DELETE FROM mute WHERE service = ?",
+    };
+    struct db db;
+    int64_t deletions = 0;
+    int code = state_open(c, tenant, DB_WRITE, &db, e);
+    if (code)
+        return code > 0 ? 0 : code;
+    code = state_begin(&db, e);
+    for (size_t i = 0; i < sizeof statements / sizeof *statements && !code; i++) {
+        sqlite3_stmt *s = db_prepare(&db, statements[i], &code, e);
+        if (!s)
+            break;
+        db_bind_str(s, 1, service);
+        code = db_run(&db, s, e);
+    }
+    // A look that has read the service already must not write it again: changes/look.c.
+    if (!code)
+        code = state_number(&db, "deletions", &deletions, e);
+    if (!code)
+        code = state_set_number(&db, "deletions", deletions + 1, e);
+    code = state_end(&db, code, e);
+    db_close(&db);
+    return code;
+}
+
+// --- all databases: copied, checked ---
+
+static bool is_database(const char *name)
+{
+    size_t n = strlen(name);
+    return n > 3 && strcmp(name + n - 3, ".db") == 0;
+}
+
+int changes_backup(const char *data, const char *to, struct err *e)
+{
+    char from[PATH_MAX], path[PATH_MAX], copy[PATH_MAX];
+    snprintf(from, sizeof from, "%.4000s/changes", data);
+    DIR *directory = opendir(from);
+    if (!directory)
+        return errno == ENOENT ? 0 : err_set(e, "cannot read %s: %s", from, strerror(errno));
+    int code = make_directory(to, e);
+    for (struct dirent *entry; !code && (entry = readdir(directory));) {
+        if (!is_database(entry->d_name))
+            continue;
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", from, entry->d_name) >= sizeof path ||
+            (size_t)snprintf(copy, sizeof copy, "%s/%s", to, entry->d_name) >= sizeof copy)
+            code = err_set(e, "%s: the name is too long", entry->d_name);
+        else
+            code = db_copy(path, copy, e);
+    }
+    closedir(directory);
+    return code;
+}
+
+void changes_check(const char *data, void (*found)(void *ctx, const char *text), void *ctx)
+{
+    char from[PATH_MAX], path[PATH_MAX];
+    struct err e = {""};
+    snprintf(from, sizeof from, "%.4000s/changes", data);
+    DIR *directory = opendir(from);
+    for (struct dirent *entry; directory && (entry = readdir(directory));) {
+        struct db db = {0};
+        if (!is_database(entry->d_name) ||
+            (size_t)snprintf(path, sizeof path, "%s/%s", from, entry->d_name) >= sizeof path)
+            continue;
+        int code = db_open(&db, path, DB_READ, &format, &e);
+        if (!code &&
+            db_number(&db, "SELECT count(*) FROM pragma_quick_check WHERE quick_check <> 'ok'",
+                      -1) != 0) {
+            err_set(&e, "%s is damaged: restore it from a backup or move it away", path);
+            code = STORE_CORRUPT;
+        }
+        if (code)
+            found(ctx, e.message);
+        db_close(&db);
+    }
+    if (directory)
+        closedir(directory);
+}

@@ -1,0 +1,159 @@
+#include "cli/query_changes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/terminal.h"
+#include "codec/json_read.h"
+#include "model/units.h"
+#include "query/query.h"
+
+enum { MAX_PAGES = 1000 };
+
+// The list is by service: of a selector, that is what it may say.
+static int service_of(const struct query_changes *q, struct str *service, struct err *e)
+{
+    struct query_selector s;
+    *service = STR("");
+    if (query_selector(str_from(q->selector), q->arena, &s, e))
+        return -1;
+    if (s.n > 1 || (s.n == 1 && (s.matchers[0].op != STORE_EQ ||
+                                 !str_eq(s.matchers[0].name, STR("service_name")))))
+        return err_set(e, "changes: the selector may only say service_name=\"...\"");
+    if (s.n)
+        *service = s.matchers[0].value;
+    return 0;
+}
+
+static const char *question(const struct query_changes *q, struct str service, struct str cursor)
+{
+    const struct {
+        const char *name;
+        struct str value;
+    } parameters[] = {
+        {"from", str_from(q->from)},
+        {"until", str_from(q->until)},
+        {"state", str_from(q->state ? q->state : "")},
+        {"profileTypeID", str_from(q->type ? q->type : "")},
+        {"service_name", service},
+        {"cursor", cursor},
+    };
+    struct out path;
+    out_init_arena(&path, q->arena);
+    out_text(&path, "/api/v1/changes");
+    for (size_t i = 0; i < sizeof parameters / sizeof *parameters; i++) {
+        struct str value = parameters[i].value;
+        if (i && !value.n)
+            continue;
+        out_printf(&path, "%c%s=", i ? '&' : '?', parameters[i].name);
+        remote_escape(&path, arena_copy(q->arena, value.p, value.n));
+    }
+    out_char(&path, '\0');
+    return path.p;
+}
+
+static struct str text_of(const struct query_changes *q, struct json change, const char *key)
+{
+    struct str text = json_string(json_get(change, key), q->arena);
+    return text.p ? text : STR("");
+}
+
+static double number_of(struct json change, const char *key)
+{
+    double value;
+    return json_double(json_get(change, key), &value) ? value : 0;
+}
+
+static const char *time_text(const struct query_changes *q, double ms)
+{
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm utc;
+    char when[32];
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%MZ", gmtime_r(&seconds, &utc));
+    return arena_copy(q->arena, when, strlen(when));
+}
+
+// `+0.31 cores`, `-12MB`
+static const char *amount(const struct query_changes *q, double value, struct str unit, bool sign)
+{
+    const char *plus = sign && value > 0 ? "+" : "";
+    if (str_eq(unit, STR("share")))
+        return arena_printf(q->arena, "%s%.3g%%", plus, value * 100);
+    if (str_eq(unit, STR("cores")))
+        return arena_printf(q->arena, "%s%.3g cores", plus, value);
+    bool rate = str_ends(unit, STR("/s"));
+    struct str base = rate ? str_from_to(unit, 0, unit.n - 2) : unit;
+    char text[64];
+    size_t n = units_label(text, sizeof text, (int64_t)llround(value), base, STR("auto"));
+    return arena_printf(q->arena, "%s%.*s%s", plus, (int)n, text, rate ? "/s" : "");
+}
+
+static void write_change(const struct query_changes *q, const struct terminal *t, struct json c,
+                         struct out *out)
+{
+    struct json deploy = json_get(c, "deploy");
+    struct str unit = text_of(q, c, "valueUnit"), function = text_of(q, c, "function");
+    double cost = number_of(c, "cost");
+    const struct {
+        struct str text;
+        enum style style;
+    } columns[] = {
+        {text_of(q, c, "id"), STYLE_DIM},
+        {str_from(time_text(q, number_of(c, "time"))), STYLE_NONE},
+        {str_from(amount(q, cost, text_of(q, c, "costUnit"), true)),
+         cost > 0 ? STYLE_MORE : STYLE_LESS},
+        {str_from(arena_printf(q->arena, "%s -> %s", amount(q, number_of(c, "before"), unit, false),
+                               amount(q, number_of(c, "after"), unit, false))),
+         STYLE_NONE},
+        {text_of(q, c, "state"), STYLE_DIM},
+        {text_of(q, c, "serviceName"), STYLE_BOLD},
+        {function.n ? function : STR("(the whole service)"), STYLE_NONE},
+        {text_of(q, deploy, "text"), STYLE_DIM},
+    };
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        if (!columns[i].text.n)
+            continue;
+        out_text(out, i ? "  " : "");
+        terminal_put(t, out, columns[i].text, columns[i].style, 0);
+    }
+    out_char(out, '\n');
+}
+
+int query_changes(const struct query_changes *q, struct err *e)
+{
+    struct str service, cursor = STR("");
+    struct terminal t = terminal_stdout("auto");
+    struct out out;
+    size_t n = 0;
+    if (service_of(q, &service, e))
+        return -1;
+    out_init_fd(&out, STDOUT_FILENO);
+    int result = 0;
+    for (int page = 0; page < MAX_PAGES; page++) {
+        struct str text;
+        struct json root;
+        if (remote_call(&q->remote, question(q, service, cursor), NULL, (struct str){NULL, 0},
+                        q->arena, &text, e) ||
+            json_parse(q->arena, text, &root, e)) {
+            result = -1;
+            break;
+        }
+        if (q->json)
+            out_str(&out, text);
+        for (struct json_each i = json_each(json_get(root, "changes")); json_next(&i); n++)
+            if (!q->json)
+                write_change(q, &t, i.value, &out);
+        cursor = text_of(q, root, "next");
+        if (!cursor.n)
+            break;
+    }
+    if (!result && !n)
+        fprintf(stderr, "kiln query: no changes with %s from %s until %s\n", q->selector, q->from,
+                q->until);
+    if (!result)
+        result = out_finish(&out, e);
+    out_fini(&out);
+    return result;
+}
