@@ -225,7 +225,6 @@ struct server_config *server_config_read(const char *file, struct err *e)
         .debuginfo_total = (size_t)20 << 30,
         .debuginfo_directories = &usual_directory,
         .n_debuginfo_directories = 1,
-        .changes = true,
         .changes_window = INT64_C(3600) * 1000000000,
     };
     if (file && yaml_read_file(file, arena, &config_table, c, e)) {

@@ -215,14 +215,14 @@ def command(s, kiln):
 def main(kiln):
     with temporary() as folder:
         # The history is there before the first look.
-        s = Server(kiln, folder, config=CONFIG + 'changes: {enabled: false}\n')
+        s = Server(kiln, folder, config=CONFIG)
         fill(s, 'shop', 0.09, PUSH, 1)
         fill(s, 'calm', 0.05, PUSH, 2)
         fill(s, 'calm', 0.05, TWO, 3)
         same('paused', (metric(s, 'kiln_changes_paused'), ask(s)), (1, (200, {'changes': []})))
         check('and leaves nothing', not os.path.exists(f'{folder}/data/changes'))
         annotations(s, kiln)
-        s.write(CONFIG)
+        s.write(CONFIG + 'changes: {enabled: true}\n')
         s.process.send_signal(signal.SIGHUP)
         # Killed while it reads.
         check('it begins', until(lambda: metric(s, 'kiln_changes_cpu_seconds_total') > 0, 60))
