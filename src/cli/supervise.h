@@ -23,6 +23,8 @@ struct supervise {
     // CPU seconds when the program ended: its own, and of the children that it waited for.
     double own_cpu, children_cpu;
     bool interrupted;         // the user wants an end
+    bool may_stop;            // the program was told to stop, and we are to stop with it
+    uint64_t since;           // when it started, as /proc tells it
     int64_t used;             // nanoseconds of CPU time of all processes that have ended
     int64_t peak;             // apart: bytes of the largest resident set of a process; 0: unknown
     int64_t own_nanos;        // the first of them, to the nanosecond; 0: unknown
@@ -38,7 +40,8 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
 // Waits up to a time, less if something happened. True if the user wants an end (an interrupt or
 // a request to terminate) and the program, which is passed all signals, is no more.
 bool supervise_wait(struct supervise *s, int milliseconds);
-// Apart, with orphans adopted: kills the program and everything that it started.
+// Apart, with orphans adopted: kills the program and everything that it started, as far as it has
+// not ended.
 void supervise_kill(struct supervise *s);
 // The exit status as a shell tells it.
 int supervise_status(const struct supervise *s);

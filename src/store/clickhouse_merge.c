@@ -199,7 +199,7 @@ static void gather(struct merging *m)
 // Beside the values of a service's nodes.
 struct node_events {
     double *weighed, *plain, *beside;
-    float *blocks;
+    int64_t *blocks;
 };
 
 static struct node_events node_events(struct merging *m, uint32_t n_nodes)
@@ -209,7 +209,7 @@ static struct node_events node_events(struct merging *m, uint32_t n_nodes)
         .weighed = arena_array(m->arena, n, sizeof(double)),
         .plain = arena_array(m->arena, n, sizeof(double)),
         .beside = arena_array(m->arena, n, sizeof(double)),
-        .blocks = arena_array(m->arena, (size_t)n_nodes * m->n_blocks, sizeof(float)),
+        .blocks = arena_array(m->arena, (size_t)n_nodes * m->n_blocks, sizeof(int64_t)),
     };
 }
 
@@ -221,8 +221,10 @@ static void add_events(const struct merging *m, struct node_events *ev, uint32_t
         ev->plain[node] += sum->plain;
         ev->beside[node] += sum->beside;
     }
-    if (m->n_blocks && sum->block)
-        ev->blocks[(size_t)node * m->n_blocks + sum->block - 1] += (float)sum->sum;
+    if (m->n_blocks && sum->block) {
+        int64_t *block = &ev->blocks[(size_t)node * m->n_blocks + sum->block - 1];
+        *block = pack_add(*block, (int64_t)sum->sum);
+    }
 }
 
 // Leaves the variance in weighed.
