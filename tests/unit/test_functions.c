@@ -108,6 +108,26 @@ static void recursion_counts_once(void **state)
     arena_free(arena);
 }
 
+// Nothing is on both sides: there is no rest that tells how much the load differs.
+static void nothing_in_common(void **state)
+{
+    const struct stack stacks[] = {{{"old", "main"}, {1000, 0}},
+                                   {{"older", "main"}, {500, 0}},
+                                   {{"new", "main"}, {0, 2000}}};
+    struct arena *arena = arena_new(1 << 24);
+    struct stats_functions f;
+    for (size_t n = 3; n > 1; n--) {
+        compare(&f, &(struct input){stacks + 3 - n, n}, arena);
+        for (size_t i = 0; i < f.n; i++)
+            assert_int_equal(f.rows[i].self.mark,
+                             str_eq(f.rows[i].name, STR("main")) ? STATS_NOISE : STATS_CHANGED);
+    }
+    // Nor does an empty side.
+    compare(&f, &(struct input){stacks, 2}, arena);
+    assert_int_equal(find(&f, "old")->self.mark, STATS_NOISE);
+    arena_free(arena);
+}
+
 // Split in another way, one of two changes is within noise: so is who calls it.
 static void both_splits_must_agree(void **state)
 {
@@ -145,6 +165,7 @@ int main(void)
         cmocka_unit_test(both_splits_must_agree),
         cmocka_unit_test(many_small_callees),
         cmocka_unit_test(recursion_counts_once),
+        cmocka_unit_test(nothing_in_common),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
