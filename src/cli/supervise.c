@@ -76,11 +76,23 @@ static uint64_t stat_number(const char *text, int field)
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
-static uint64_t start_of(pid_t pid)
+// Our children, at most so many of them.
+static size_t read_children(pid_t *children, size_t most)
 {
-    enum { START = 22 };
-    char text[1024];
-    return stat_number(read_stat(pid, text, sizeof text), START);
+    char text[4096];
+    size_t n = 0;
+    snprintf(text, sizeof text, "/proc/self/task/%d/children", (int)gettid());
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    for (char *at = text, *end; *at && n < most; at = *end ? end + 1 : end) {
+        pid_t pid = (pid_t)strtol(at, &end, 10);
+        if (pid > 0 && *end == ' ') // not cut off
+            children[n++] = pid;
+    }
+    return n;
 }
 
 void supervise_adopt(void)
@@ -98,6 +110,7 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
     *s = (struct supervise){.how = how, .child = -1};
     if (pipe2(pipe, O_CLOEXEC))
         return err_set(e, "no pipe: %s", strerror(errno));
+    s->n_older = read_children(s->older, SUPERVISE_OLDER);
     watched(&set);
     sigprocmask(SIG_BLOCK, &set, &old);
     memcpy(s->saved, &old, sizeof old);
@@ -115,10 +128,8 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
         while ((n = read(pipe[0], error, sizeof *error)) < 0 && errno == EINTR)
             ;
     close(pipe[0]);
-    if (s->child > 0 && n == 0) {
-        s->since = start_of(s->child);
+    if (s->child > 0 && n == 0)
         return 0;
-    }
     if (s->child > 0) {
         waitpid(s->child, NULL, 0);
         err_set(e, "%s: %s", argv[0], strerror(*error));
@@ -245,23 +256,24 @@ bool supervise_wait(struct supervise *s, int milliseconds)
     return ended && wants_end;
 }
 
-// Those that left the program's process group are ours once their parents are dead. Whoever became
-// kiln by exec may have left us older children. Whether there was one to kill.
+static bool is_older(const struct supervise *s, pid_t pid)
+{
+    size_t i = 0;
+    while (i < s->n_older && s->older[i] != pid)
+        i++;
+    return i < s->n_older;
+}
+
+// Those that left the program's process group are ours once their parents are dead. Whether there
+// was one to kill.
 static bool kill_children(const struct supervise *s)
 {
-    char text[4096];
+    pid_t children[1024];
+    size_t n = read_children(children, sizeof children / sizeof *children);
     bool any = false;
-    snprintf(text, sizeof text, "/proc/self/task/%d/children", (int)gettid());
-    int fd = open(text, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    for (char *at = text, *end; *at; at = *end ? end + 1 : end) {
-        pid_t pid = (pid_t)strtol(at, &end, 10);
-        if (pid > 0 && *end == ' ' && start_of(pid) >= s->since) // not cut off
-            any |= kill(pid, SIGKILL) == 0;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!is_older(s, children[i]))
+            any |= kill(children[i], SIGKILL) == 0;
     return any;
 }
 

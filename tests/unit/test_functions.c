@@ -111,9 +111,8 @@ static void recursion_counts_once(void **state)
 // Nothing is on both sides: there is no rest that tells how much the load differs.
 static void nothing_in_common(void **state)
 {
-    const struct stack stacks[] = {{{"old", "main"}, {1000, 0}},
-                                   {{"older", "main"}, {500, 0}},
-                                   {{"new", "main"}, {0, 2000}}};
+    const struct stack stacks[] = {
+        {{"old", "main"}, {1000, 0}}, {{"older", "main"}, {500, 0}}, {{"new", "main"}, {0, 2000}}};
     struct arena *arena = arena_new(1 << 24);
     struct stats_functions f;
     for (size_t n = 3; n > 1; n--) {
@@ -161,10 +160,8 @@ static void both_splits_must_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(callers_are_not_blamed),
-        cmocka_unit_test(both_splits_must_agree),
-        cmocka_unit_test(many_small_callees),
-        cmocka_unit_test(recursion_counts_once),
+        cmocka_unit_test(callers_are_not_blamed), cmocka_unit_test(both_splits_must_agree),
+        cmocka_unit_test(many_small_callees),     cmocka_unit_test(recursion_counts_once),
         cmocka_unit_test(nothing_in_common),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
