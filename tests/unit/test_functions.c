@@ -7,30 +7,7 @@
 
 #include <cmocka.h>
 
-// A stack (leaf first, by name) and its values on both sides.
-struct stack {
-    const char *names[5];
-    double values[2];
-};
-
-struct input {
-    const struct stack *stacks;
-    size_t n;
-};
-
-static void replay(void *context, struct stats_functions *f)
-{
-    const struct input *input = context;
-    for (size_t i = 0; i < input->n; i++)
-        for (size_t side = 0; side < 2; side++) {
-            uint32_t rows[5];
-            size_t n = 0;
-            for (; n < 5 && input->stacks[i].names[n]; n++)
-                rows[n] = stats_functions_row(f, str_from(input->stacks[i].names[n]));
-            double value = input->stacks[i].values[side];
-            stats_functions_add(f, side, rows, n, (struct stats_cell){value, value});
-        }
-}
+#include "functions_fixture.h"
 
 static const struct stats_function *find(const struct stats_functions *f, const char *name)
 {
@@ -39,17 +16,6 @@ static const struct stats_function *find(const struct stats_functions *f, const 
             return &f->rows[i];
     fail_msg("no row %s", name);
     return NULL;
-}
-
-static void compare(struct stats_functions *f, struct input *input, struct arena *arena)
-{
-    stats_functions_init(f, (size_t[2]){1, 1}, arena);
-    for (size_t i = 0; i < input->n; i++)
-        for (size_t k = 0; k < 5 && input->stacks[i].names[k]; k++)
-            stats_functions_row(f, str_from(input->stacks[i].names[k]));
-    f->each = replay;
-    f->context = input;
-    stats_functions_compare(f, STATS_LEVEL);
 }
 
 static void callers_are_not_blamed(void **state)
