@@ -299,6 +299,8 @@ static int load_files(struct call *call, struct diff_sides *sides, struct err *e
         call_load_side(call, call->arguments, before, sides, 0, e) ||
         call_load_side(call, call->arguments + before, call->n_arguments - before, sides, 1, e))
         return -1;
+    if (!sides->n[0] || !sides->n[1])
+        return err_set(e, "no samples in the %s", sides->n[0] ? "change" : "baseline");
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);
 }
@@ -318,7 +320,10 @@ static int check_options(const struct call *call, struct err *e)
         return err_set(e, "--from, --until, --base-from and --base-until only apply to --server");
     if (call->frequency < 0 || call->frequency > 10000)
         return err_set(e, "invalid --frequency %d; expected 1 to 10000", call->frequency);
-    return 0;
+    return (*call->config.output && output_check(call->config.output, e)) ||
+                   (*call->picture && flame_check(call->picture, e))
+               ? -1
+               : 0;
 }
 
 static int load(struct call *call, struct check_runs *runs, struct err *e)

@@ -29,8 +29,6 @@ static int load_parts(struct loading *l, const struct remote_range *range,
     struct call *call = l->call;
     struct diff_sides *sides = l->sides;
     const char *name;
-    if (range->end <= range->start)
-        return err_set(e, "--from must be before --until");
     if (remote_blocks(l->r, range, other, call->arena, &name, e) ||
         (name && call_load_side(call, &name, 1, sides, side, e)) || see_counts(l, range, side, e))
         return -1;
@@ -40,43 +38,32 @@ static int load_parts(struct loading *l, const struct remote_range *range,
 }
 
 // The largest number that all values are multiples of.
-static int64_t common_divisor(const struct diff_sides *sides)
+static uint64_t common_divisor(const struct diff_sides *sides)
 {
-    int64_t common = 0;
+    uint64_t common = 0;
     for (size_t i = 0; i < sides->n[0] + sides->n[1]; i++)
-        for (size_t k = 0; k < sides->profiles[i]->n_samples; k++)
-            for (int64_t a = model_values(sides->profiles[i], k)[0]; a;) {
-                int64_t rest = common % a;
+        for (size_t k = 0; k < sides->profiles[i]->n_samples; k++) {
+            int64_t value = model_values(sides->profiles[i], k)[0];
+            for (uint64_t a = value < 0 ? -(uint64_t)value : (uint64_t)value; a;) {
+                uint64_t rest = common % a;
                 common = a;
                 a = rest;
             }
+        }
     return common;
 }
 
 // What was pushed as folded text has counts that the server multiplied with the sampling period: it
-// is what all values of short times have in common. The parts of a profile are not exact enough.
-static int derive_period(struct loading *l, const struct remote_range *const ranges[2],
-                         struct err *e)
+// is what all values of short times have in common.
+static void derive_period(struct loading *l)
 {
-    const int64_t least = 100000, most = 1000000000; // 10,000 and one samples per second
-    enum { SLICES = 12 };
-    struct diff_sides exact = {0};
-    for (int i = 0; i < 2 * SLICES; i++) {
-        struct remote_range slice = *ranges[i / SLICES];
-        int64_t length = (slice.end - slice.start) / SLICES;
-        const char *name;
-        slice.start += i % SLICES * length;
-        slice.end = slice.start + length;
-        if (remote_profile(l->r, &slice, l->call->arena, &name, e) ||
-            (name && call_load_side(l->call, &name, 1, &exact, i / SLICES, e)))
-            return -1;
-    }
+    const uint64_t least = 100000, most = 1000000000; // 10,000 and one samples per second
     struct model_profile **profiles = (struct model_profile **)l->sides->profiles;
-    int64_t common = common_divisor(&exact);
+    uint64_t common = common_divisor(l->sides);
     struct str unit = model_str(profiles[0], profiles[0]->types[0].unit);
     bool is_period = str_eq(unit, STR("nanoseconds")) && common >= least && common <= most;
     for (size_t i = 0; i < l->sides->n[0] + l->sides->n[1]; i++) {
-        profiles[i]->period = is_period ? common : 0;
+        profiles[i]->period = is_period ? (int64_t)common : 0;
         profiles[i]->period_type = profiles[i]->types[0];
         profiles[i]->is_weighed = false;
     }
@@ -85,7 +72,6 @@ static int derive_period(struct loading *l, const struct remote_range *const ran
                                "the server has no sample counts of this type; %g ms, of which all "
                                "values are multiples, are taken for a sample",
                                (double)common / 1e6));
-    return 0;
 }
 
 static int choose_type(const struct call *call, const struct remote *r, struct remote_range *range,
@@ -109,20 +95,26 @@ int check_load_server(struct call *call, struct diff_sides *sides, struct err *e
                           "--against SELECTOR");
     struct remote_range now = {NULL, call->arguments[0], remote_milliseconds(call->from),
                                remote_milliseconds(call->until)};
-    if (choose_type(call, &r, &now, e))
-        return -1;
     struct remote_range before = now;
     before.selector = call->against;
     if (*call->base_from)
         before.start = remote_milliseconds(call->base_from);
     if (*call->base_until)
         before.end = remote_milliseconds(call->base_until);
+    if (now.end <= now.start)
+        return err_set(e, "--from must be before --until");
+    if (before.end <= before.start)
+        return err_set(e, "--base-from must be before --base-until; they default to --from and "
+                          "--until");
+    if (choose_type(call, &r, &now, e))
+        return -1;
+    before.type = now.type;
     call->config.sample_index = ""; // it was a type of the server's
     struct loading l = {call, &r, sides, true};
     if (load_parts(&l, &before, &now, 0, e) || load_parts(&l, &now, &before, 1, e))
         return -1;
-    if (!l.is_counted && derive_period(&l, (const struct remote_range *const[2]){&before, &now}, e))
-        return -1;
+    if (!l.is_counted)
+        derive_period(&l);
     return model_make_compatible((struct model_profile **)sides->profiles,
                                  sides->n[0] + sides->n[1], call->arena, e);
 }

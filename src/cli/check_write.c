@@ -167,6 +167,8 @@ static void put_xml(struct out *out, struct str s)
         n = json_utf8_length(p, s.n - i);
         if (*p == '<')
             out_text(out, "&lt;");
+        else if (*p == '>') // of ]]>
+            out_text(out, "&gt;");
         else if (*p == '&')
             out_text(out, "&amp;");
         else if (*p == '"')

@@ -524,7 +524,7 @@ static int run(struct call *call, int argc, char **argv, struct err *e)
         help_command(call->command, stdout);
         return 0;
     }
-    if (call->n_arguments == 0 && !*call->run)
+    if (call->n_arguments == 0 && !*call->run && !*call->remote)
         return err_set(e,
                        "%s: which profile? Give a file, a URL, or - for standard input; see "
                        "`kiln %s --help`",

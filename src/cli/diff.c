@@ -158,9 +158,9 @@ static void put_summary(const struct table *t)
     label(&automatic, after, sizeof after, c.after);
     label(&automatic, change, sizeof change, c.change);
     label(&automatic, width, sizeof width, two_digits(c.half_width));
-    out_printf(t->out, "%.*s: %s before, %s after; change %s%s ± %s, %s\n", (int)d->type.n,
-               d->type.p, before, after, c.change > 0 ? "+" : "", change, width,
-               c.mark ? "beyond noise" : "within noise");
+    terminal_put(t->t, t->out, d->type, STYLE_NONE, 0);
+    out_printf(t->out, ": %s before, %s after; change %s%s ± %s, %s\n", before, after,
+               c.change > 0 ? "+" : "", change, width, c.mark ? "beyond noise" : "within noise");
     double a = d->duration[0], b = d->duration[1];
     if (d->normalized)
         out_text(t->out, "Shares are compared: before is scaled to the total of after.\n");

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cli/output.h"
 #include "cli/terminal.h"
 #include "cli/view.h"
 
@@ -112,6 +113,12 @@ int flame_draw(const struct call *call, const struct model_profile *p,
     options.max_nodes = kind == SVG ? REPORT_FLAME_SVG_NODES : REPORT_FLAME_HTML_NODES;
     struct report_flame *flame = report_flame_new(call->arena, p, &options, e);
     return flame ? write_file(call, flame, (enum kind)kind, e) : -1;
+}
+
+int flame_check(const char *name, struct err *e)
+{
+    int kind = kind_of(name, e);
+    return kind > TERMINAL ? output_check(name, e) : kind;
 }
 
 int command_flame(struct call *call, struct err *e)

@@ -143,9 +143,9 @@ static void put_total(const struct leaks *l, const struct diff *d)
     label(d, c.after, after, sizeof after);
     label(d, c.change, change, sizeof change);
     label(d, c.half_width, noise, sizeof noise);
-    out_printf(l->out, "%.*s: %s before, %s after; change %s%s ± %s, %s\n", (int)d->type.n,
-               d->type.p, before, after, c.change > 0 ? "+" : "", change, noise,
-               c.mark ? "beyond noise" : "within noise");
+    terminal_put(l->t, l->out, d->type, STYLE_NONE, 0);
+    out_printf(l->out, ": %s before, %s after; change %s%s ± %s, %s\n", before, after,
+               c.change > 0 ? "+" : "", change, noise, c.mark ? "beyond noise" : "within noise");
 }
 
 static void put_head(const struct leaks *l)

@@ -47,7 +47,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-// -1 with e filled if the user or the time ended it.
+// -1 with e filled if the user or the time ended it. What is left of it disturbs no other run.
 static int await_end(struct profiled *p, int timeout, struct err *e)
 {
     enum { LOOK_MS = 1000, LAST_LOOKS_MS = 100 };
@@ -64,8 +64,7 @@ static int await_end(struct profiled *p, int timeout, struct err *e)
         }
         late = now() >= end;
     }
-    if (late || p->child.interrupted)
-        supervise_kill(&p->child);
+    supervise_kill(&p->child);
     profiled_end(p);
     if (p->child.interrupted)
         return err_set(e, "interrupted");

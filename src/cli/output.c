@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +33,25 @@ int output_end(struct out *out, const char *name, struct err *e)
     if (*name && close(fd) && result == 0)
         result = err_set(e, "%s: %s", name, strerror(errno));
     return result;
+}
+
+int output_check(const char *output, struct err *e)
+{
+    char directory[PATH_MAX] = ".";
+    struct stat st;
+    const char *slash = strrchr(output, '/');
+    if (stat(output, &st) == 0) {
+        if (S_ISDIR(st.st_mode))
+            return err_set(e, "%s: Is a directory; expected the name of a file", output);
+        return faccessat(AT_FDCWD, output, W_OK, AT_EACCESS)
+                   ? err_set(e, "%s: %s", output, strerror(errno))
+                   : 0;
+    }
+    if (slash)
+        snprintf(directory, sizeof directory, "%.*s/.", (int)(slash - output), output);
+    return faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS)
+               ? err_set(e, "%s: cannot be created: %s", output, strerror(errno))
+               : 0;
 }
 
 int output_new_file(struct arena *arena, const char *prefix, const char *suffix, char **name,

@@ -11,6 +11,9 @@ int output_report(struct report *r, const struct view_command *command, const ch
 // finishes what it began.
 int output_begin(struct out *out, const char *name, struct err *e);
 int output_end(struct out *out, const char *name, struct err *e);
+// Whether a file of that name can be written, before work that would be for nothing. -1 with e
+// filled.
+int output_check(const char *name, struct err *e);
 
 // Opens a new file named prefix, a number, suffix; *name (in arena) is what it is called.
 int output_new_file(struct arena *arena, const char *prefix, const char *suffix, char **name,

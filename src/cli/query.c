@@ -2,7 +2,6 @@
 // that read files.
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "cli/commands.h"
 #include "cli/query_changes.h"
@@ -89,11 +88,7 @@ static int print_series(const struct query *q, struct err *e)
         const struct store_label *labels = series[i].labels.items;
         const struct series_point *points = series[i].points.items;
         for (size_t k = 0; k < series[i].points.n; k++) {
-            time_t seconds = (time_t)(points[k].time / 1000);
-            struct tm utc;
-            char when[32];
-            strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
-            printf("%s %.17g", when, points[k].value);
+            printf("%s %.17g", remote_time((double)points[k].time, q->arena), points[k].value);
             for (size_t l = 0; l < series[i].labels.n; l++)
                 printf(" %.*s=%.*s", (int)labels[l].name.n, labels[l].name.p,
                        (int)labels[l].value.n, labels[l].value.p);

@@ -1,9 +1,9 @@
 #include "cli/query_function.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/remote_profile.h"
 #include "cli/terminal.h"
 #include "model/units.h"
 #include "server/query_messages.h"
@@ -53,13 +53,11 @@ static void write_labels(struct out *out, const struct function_series *s)
     }
 }
 
-static void write_points(struct out *out, const struct function_series *s)
+static void write_points(const struct query_function *q, const struct function_series *s,
+                         struct out *out)
 {
     for (size_t i = 0; i < s->times.n; i++) {
-        time_t seconds = (time_t)(numbers(&s->times)[i] / 1000);
-        struct tm utc;
-        char when[32];
-        strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+        const char *when = remote_time(numbers(&s->times)[i], q->arena);
         out_printf(out, "%s %.17g %.17g %.17g", when, numbers(&s->self)[i], numbers(&s->total)[i],
                    numbers(&s->all)[i]);
         write_labels(out, s);
@@ -93,7 +91,7 @@ static struct str amount(const struct query_function *q, struct str unit, double
     double mean = value / (gauge ? n : n * step);
     if (!gauge && str_eq(unit, STR("nanoseconds")))
         return str_from(arena_printf(q->arena, "%.3g cores", mean / 1e9));
-    size_t length = units_label(text, sizeof text, (int64_t)mean, unit, STR("auto"));
+    size_t length = units_label(text, sizeof text, units_truncate(mean), unit, STR("auto"));
     return str_from(arena_printf(q->arena, "%.*s%s", (int)length, text, gauge ? "" : "/s"));
 }
 
@@ -179,6 +177,8 @@ int query_function(const struct query_function *q, struct err *e)
         message_read_json(&function_answer_message, q->arena, (const uint8_t *)text.p, text.n, e);
     if (!a)
         return -1;
+    if (!(a->step > 0))
+        return err_set(e, "the server's answer cannot be read: no step");
     const struct function_series *series = a->series.items;
     double found = 0;
     for (size_t i = 0; i < a->series.n; i++) {
@@ -195,7 +195,7 @@ int query_function(const struct query_function *q, struct err *e)
     if (t.pretty && a->series.n)
         write_pretty(q, &t, a, &out);
     for (size_t i = 0; i < a->series.n && !t.pretty; i++)
-        write_points(&out, &series[i]);
+        write_points(q, &series[i], &out);
     int result = out_finish(&out, e);
     out_fini(&out);
     return result;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <math.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "codec/codec.h"
@@ -13,6 +14,16 @@ int64_t remote_milliseconds(const char *text)
 {
     int64_t time;
     return (ingest_time(str_from(text), server_now(), &time) ? time : INT64_MAX) / 1000000;
+}
+
+const char *remote_time(double milliseconds, struct arena *arena)
+{
+    const double latest = 253402300799; // of the year 9999
+    time_t seconds = (time_t)fmax(fmin(milliseconds / 1000, latest), -latest);
+    struct tm utc;
+    char text[32];
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&seconds, &utc));
+    return arena_printf(arena, "%s", text);
 }
 
 void *remote_query(const struct remote *r, const char *method, const struct message *request,

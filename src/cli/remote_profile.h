@@ -13,6 +13,8 @@ struct remote_range {
 
 // now-1h, 1700000000, ...: milliseconds since 1970. The server reports what is wrong with a time.
 int64_t remote_milliseconds(const char *text);
+// A time of an answer, in milliseconds, as 2026-01-31T23:59:59Z in arena.
+const char *remote_time(double milliseconds, struct arena *arena);
 
 // Calls a method of the querier. NULL with e filled.
 void *remote_query(const struct remote *r, const char *method, const struct message *request,

@@ -6,12 +6,12 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/program.h"
 #include "cli/file.h"
 #include "cli/flags.h"
+#include "cli/output.h"
 #include "cli/profiled.h"
 #include "cli/progress.h"
 #include "cli/run_heap.h"
@@ -344,32 +344,12 @@ static int profile(struct run *run)
 
 // --- the command ---
 
-// Whether the file can be written at the end: what is said now spares a run that is for nothing.
-static int check_writable(const char *output, struct err *e)
-{
-    char directory[PATH_MAX] = ".";
-    struct stat st;
-    const char *slash = strrchr(output, '/');
-    if (stat(output, &st) == 0) {
-        if (S_ISDIR(st.st_mode))
-            return err_set(e, "%s: Is a directory; -o wants the name of a file", output);
-        return faccessat(AT_FDCWD, output, W_OK, AT_EACCESS)
-                   ? err_set(e, "%s: %s", output, strerror(errno))
-                   : 0;
-    }
-    if (slash)
-        snprintf(directory, sizeof directory, "%.*s/.", (int)(slash - output), output);
-    return faccessat(AT_FDCWD, directory, W_OK | X_OK, AT_EACCESS)
-               ? err_set(e, "%s: cannot be created: %s", output, strerror(errno))
-               : 0;
-}
-
 static int check_output(const char *output, struct err *e)
 {
     struct file_format format;
     if (!is_picture(output) && file_format_of(output, "", &format, e))
         return -1;
-    return strcmp(output, "-") == 0 ? 0 : check_writable(output, e);
+    return strcmp(output, "-") == 0 ? 0 : output_check(output, e);
 }
 
 // The tags as the library reads them.

@@ -54,6 +54,47 @@ static void become(char **argv, enum supervise_how how, const sigset_t *mask,
     _exit(127);
 }
 
+// What /proc says of a process, behind its name, which may contain anything. NULL: it is gone.
+static char *read_stat(pid_t pid, char *text, size_t size)
+{
+    snprintf(text, size, "/proc/%d/stat", (int)pid);
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    return strrchr(text, ')');
+}
+
+// A field of what read_stat returned, numbered as in proc(5), from 3 on; 0 without one.
+static uint64_t stat_number(const char *text, int field)
+{
+    for (int i = 2; text && i < field; i++) {
+        text = strchr(text, ' ');
+        text = text ? text + 1 : NULL;
+    }
+    return text ? strtoull(text, NULL, 10) : 0;
+}
+
+// Our children, at most so many of them.
+static size_t read_children(pid_t *children, size_t most)
+{
+    char text[4096];
+    size_t n = 0;
+    snprintf(text, sizeof text, "/proc/self/task/%d/children", (int)gettid());
+    int fd = open(text, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
+    text[length > 0 ? length : 0] = '\0';
+    for (char *at = text, *end; *at && n < most; at = *end ? end + 1 : end) {
+        pid_t pid = (pid_t)strtol(at, &end, 10);
+        if (pid > 0 && *end == ' ') // not cut off
+            children[n++] = pid;
+    }
+    return n;
+}
+
 void supervise_adopt(void)
 {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -69,6 +110,7 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
     *s = (struct supervise){.how = how, .child = -1};
     if (pipe2(pipe, O_CLOEXEC))
         return err_set(e, "no pipe: %s", strerror(errno));
+    s->n_older = read_children(s->older, SUPERVISE_OLDER);
     watched(&set);
     sigprocmask(SIG_BLOCK, &set, &old);
     memcpy(s->saved, &old, sizeof old);
@@ -98,18 +140,6 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
     return -1;
 }
 
-// What /proc says of a process, behind its name, which may contain anything. NULL: it is gone.
-static char *read_stat(pid_t pid, char *text, size_t size)
-{
-    snprintf(text, size, "/proc/%d/stat", (int)pid);
-    int fd = open(text, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    return strrchr(text, ')');
-}
-
 // Reads how the program's CPU time divides between itself and its children. Only the entry of a
 // zombie says it: wait4 reports the sum.
 static void read_cpu_times(struct supervise *s)
@@ -118,13 +148,12 @@ static void read_cpu_times(struct supervise *s)
     struct timespec t;
     if (clock_getcpuclockid(s->child, &clock) == 0 && clock_gettime(clock, &t) == 0)
         s->own_nanos = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-    enum { OWN_FIELD = 14, CHILDREN_FIELD = 16, LAST_FIELD = 17 }; // numbered as in proc(5)
+    enum { USER = 14, SYSTEM = 15, CHILDREN_USER = 16, CHILDREN_SYSTEM = 17 };
     char text[1024], *at = read_stat(s->child, text, sizeof text);
     double ticks = (double)sysconf(_SC_CLK_TCK);
-    for (int field = 3; at && field <= LAST_FIELD && (at = strchr(at, ' ')); field++, at++)
-        if (field >= OWN_FIELD)
-            *(field < CHILDREN_FIELD ? &s->own_cpu : &s->children_cpu) +=
-                (double)strtoull(at + 1, NULL, 10) / ticks;
+    s->own_cpu = (double)(stat_number(at, USER) + stat_number(at, SYSTEM)) / ticks;
+    s->children_cpu =
+        (double)(stat_number(at, CHILDREN_USER) + stat_number(at, CHILDREN_SYSTEM)) / ticks;
 }
 
 static int64_t nanoseconds(struct timeval t)
@@ -160,7 +189,18 @@ static pid_t next_child(struct supervise *s, int *status)
     return got;
 }
 
-// Whatever the program does, we do: the shell that started us sees a job that stops.
+// Whatever the program does, we do: the shell that started us sees a job that stops. One that is
+// apart and stops by itself must not stop us: its time would never be over.
+static void see_stop(struct supervise *s)
+{
+    if (s->how == SUPERVISE_APART && !s->may_stop)
+        return;
+    s->may_stop = false;
+    raise(SIGSTOP);
+    // Whoever let us go on may have meant us alone.
+    kill(s->child, SIGCONT);
+}
+
 static void see_child(struct supervise *s)
 {
     int status;
@@ -169,9 +209,7 @@ static void see_child(struct supervise *s)
         if (got != s->child)
             continue;
         if (WIFSTOPPED(status)) {
-            raise(SIGSTOP);
-            // Whoever let us go on may have meant us alone.
-            kill(s->child, SIGCONT);
+            see_stop(s);
         } else {
             s->status = status;
             s->ended = true;
@@ -184,10 +222,10 @@ static void see_child(struct supervise *s)
 // Whether the program or a descendant of it is the process.
 static bool is_of_program(const struct supervise *s, pid_t pid)
 {
-    enum { MOST_GENERATIONS = 64 };
+    enum { MOST_GENERATIONS = 64, PARENT = 4 };
     for (int i = 0; i < MOST_GENERATIONS && pid > 1 && pid != s->child; i++) {
-        char text[1024], *at = read_stat(pid, text, sizeof text);
-        pid = at && strlen(at) > 4 ? (pid_t)strtol(at + 4, NULL, 10) : 0; // ") S PARENT"
+        char text[1024];
+        pid = (pid_t)stat_number(read_stat(pid, text, sizeof text), PARENT);
     }
     return pid == s->child;
 }
@@ -212,34 +250,40 @@ bool supervise_wait(struct supervise *s, int milliseconds)
     if (signal > 0 && signal != SIGCHLD && signal != SIGPIPE)
         pass_on(s, &info);
     s->interrupted |= wants_end;
+    s->may_stop |= signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
     bool ended = s->ended;
     see_child(s);
     return ended && wants_end;
 }
 
-// Those that left the program's process group are ours once their parents are dead.
-static void kill_children(void)
+static bool is_older(const struct supervise *s, pid_t pid)
 {
-    char text[4096];
-    snprintf(text, sizeof text, "/proc/self/task/%d/children", (int)gettid());
-    int fd = open(text, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    for (char *at = text, *end; *at; at = *end ? end + 1 : end) {
-        pid_t pid = (pid_t)strtol(at, &end, 10);
-        if (pid > 0 && *end == ' ') // not cut off
-            kill(pid, SIGKILL);
-    }
+    size_t i = 0;
+    while (i < s->n_older && s->older[i] != pid)
+        i++;
+    return i < s->n_older;
+}
+
+// Those that left the program's process group are ours once their parents are dead. Whether there
+// was one to kill.
+static bool kill_children(const struct supervise *s)
+{
+    pid_t children[1024];
+    size_t n = read_children(children, sizeof children / sizeof *children);
+    bool any = false;
+    for (size_t i = 0; i < n; i++)
+        if (!is_older(s, children[i]))
+            any |= kill(children[i], SIGKILL) == 0;
+    return any;
 }
 
 void supervise_kill(struct supervise *s)
 {
     enum { ROUNDS = 500, PAUSE_NS = 10000000 };
-    for (int i = 0; i < ROUNDS && (!s->ended || s->orphans); i++) {
+    bool any = true;
+    for (int i = 0; i < ROUNDS && (!s->ended || (s->orphans && any)); i++) {
         kill(-s->child, SIGKILL);
-        kill_children();
+        any = kill_children(s);
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
         see_child(s);
     }

@@ -14,6 +14,8 @@ enum supervise_how {
     SUPERVISE_APART,
 };
 
+enum { SUPERVISE_OLDER = 64 };
+
 struct supervise {
     enum supervise_how how;
     pid_t child;
@@ -22,7 +24,11 @@ struct supervise {
     bool orphans; // the program has ended, and something that it started has not
     // CPU seconds when the program ended: its own, and of the children that it waited for.
     double own_cpu, children_cpu;
-    bool interrupted;         // the user wants an end
+    bool interrupted; // the user wants an end
+    bool may_stop;    // the program was told to stop, and we are to stop with it
+    // Children that whoever became kiln by exec had: they are not the program's.
+    pid_t older[SUPERVISE_OLDER];
+    size_t n_older;
     int64_t used;             // nanoseconds of CPU time of all processes that have ended
     int64_t peak;             // apart: bytes of the largest resident set of a process; 0: unknown
     int64_t own_nanos;        // the first of them, to the nanosecond; 0: unknown
@@ -38,7 +44,8 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
 // Waits up to a time, less if something happened. True if the user wants an end (an interrupt or
 // a request to terminate) and the program, which is passed all signals, is no more.
 bool supervise_wait(struct supervise *s, int milliseconds);
-// Apart, with orphans adopted: kills the program and everything that it started.
+// Apart, with orphans adopted: kills the program and everything that it started, as far as it has
+// not ended.
 void supervise_kill(struct supervise *s);
 // The exit status as a shell tells it.
 int supervise_status(const struct supervise *s);

@@ -4,6 +4,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "codec/json.h"
+
 struct terminal terminal_stdout(const char *when)
 {
     bool tty = isatty(STDOUT_FILENO), always = strcmp(when, "always") == 0;
@@ -35,11 +37,11 @@ static uint32_t decode(const unsigned char *p, size_t left, size_t *n, size_t *w
                 {0xf900, 0xfaff}, {0xfe30, 0xfe6f},   {0xff00, 0xff60},
                 {0xffe0, 0xffe6}, {0x1f300, 0x1faff}, {0x20000, 0x3fffd}};
     uint32_t c = p[0];
-    *n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 1;
+    *n = json_utf8_length(p, left);
     *width = 1;
-    if (c >= 0x80 && (*n == 1 || *n > left)) {
+    if (!*n) {
         *n = 1;
-        return 0; // no UTF-8
+        return 0; // not UTF-8
     }
     if (*n > 1)
         c &= 0xffu >> (*n + 1);

@@ -1,16 +1,20 @@
 #include "model/blocks.h"
 
+#include <math.h>
+
 #include "model/events.h"
+#include "model/transform.h"
 
 struct model_blocks model_blocks(const struct model_profile *p, struct str prefix)
 {
     struct model_blocks b = {0};
     for (uint32_t i = 1; i < p->n_types; i++) {
-        if (!str_starts(model_str(p, p->types[i].type), prefix))
-            continue;
-        if (!b.n)
-            b.first = i;
-        b.n++;
+        if (str_starts(model_str(p, p->types[i].type), prefix)) {
+            b.first = b.n ? b.first : i;
+            b.n++;
+        } else if (b.n) {
+            break;
+        }
     }
     return b;
 }
@@ -18,38 +22,23 @@ struct model_blocks model_blocks(const struct model_profile *p, struct str prefi
 static const struct model_profile *one_block(const struct model_profile *p, uint32_t column,
                                              struct arena *arena)
 {
-    struct model_profile *to = model_profile_derive(p, arena);
-    size_t n = 0;
-    for (size_t i = 0; i < p->n_samples; i++)
-        n += model_values(p, i)[column] != 0;
-    if (!n)
-        return NULL;
-    to->n_types = 1;
-    to->n_samples = n;
-    to->values = arena_array(arena, n, sizeof *to->values);
-    to->stacks = arena_array(arena, n, sizeof *to->stacks);
-    to->stack_len = arena_array(arena, n, sizeof *to->stack_len);
-    if (p->label_set)
-        to->label_set = arena_array(arena, n, sizeof *to->label_set);
+    struct model_profile *whole = model_profile_derive(p, arena);
+    bool *keep = arena_array(arena, p->n_samples, sizeof *keep), any = false;
+    whole->n_types = 1;
+    whole->values = arena_array(arena, p->n_samples, sizeof *whole->values);
     if (p->is_weighed)
-        to->squares = arena_array(arena, n, sizeof *to->squares);
-    n = 0;
+        whole->squares = arena_array(arena, p->n_samples, sizeof *whole->squares);
     for (size_t i = 0; i < p->n_samples; i++) {
         const int64_t *values = model_values(p, i);
-        if (!values[column])
-            continue;
-        to->values[n] = values[column];
-        to->stacks[n] = p->stacks[i];
-        to->stack_len[n] = p->stack_len[i];
-        if (p->label_set)
-            to->label_set[n] = p->label_set[i];
+        whole->values[i] = values[column];
+        keep[i] = values[column] != 0;
+        any |= keep[i];
         // Events of one stack weigh the same in all parts.
-        if (p->is_weighed)
-            to->squares[n] =
-                values[0] ? model_squares(p, i) * (double)values[column] / (double)values[0] : 0;
-        n++;
+        if (p->is_weighed && values[0])
+            whole->squares[i] =
+                model_squares(p, i) * fabs((double)values[column] / (double)values[0]);
     }
-    return to;
+    return any ? model_select_samples(whole, keep, arena) : NULL;
 }
 
 size_t model_split_blocks(const struct model_profile *p, struct model_blocks blocks,

@@ -15,7 +15,7 @@ struct model_blocks {
     uint32_t first, n; // columns
 };
 
-// The columns whose types begin with the prefix; n 0: there are none.
+// The first columns in a row whose types begin with the prefix; n 0: there are none.
 struct model_blocks model_blocks(const struct model_profile *p, struct str prefix);
 // Each of them as a profile that has the first type only; parts without a value are left out.
 size_t model_split_blocks(const struct model_profile *p, struct model_blocks blocks,

@@ -165,12 +165,26 @@ static bool is_weighed(const struct store_stacks *s)
     return s->variance && (s->n_blocks || (!s->is_counted && (counts || is_period_type(p))));
 }
 
+// The period of a profile in blocks, in which weights are told: a thousandth of the average weight.
+// Weights are then precise, and their squares fit into 62 bits for some 10^12 events.
+static int64_t blocks_period(const struct store_stacks *s)
+{
+    const double parts = 1000;
+    double value = 0, variance = 0;
+    for (uint32_t i = 1; s->variance && i < s->n_nodes; i++) {
+        value += fabs((double)s->self[i]);
+        variance += s->variance[i];
+    }
+    double period = value > 0 ? round(variance / value / parts) : 1;
+    return period > 1 ? units_truncate(period) : 1;
+}
+
 static void add_sample(struct model_builder *b, const struct store_stacks *s, uint32_t node,
                        const uint32_t *stack, size_t n, int64_t *values, double unit)
 {
     values[0] = s->self[node];
     for (uint32_t i = 0; i < s->n_blocks; i++)
-        values[1 + i] = (int64_t)llroundf(s->blocks[(size_t)node * s->n_blocks + i]);
+        values[1 + i] = s->blocks[(size_t)node * s->n_blocks + i];
     if (unit > 0)
         model_build_weighed_sample(b, stack, n, values, s->variance[node] / unit / unit);
     else
@@ -212,9 +226,10 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
                      model_str(from, from->types[0].unit));
     build_block_types(&b, s, s->n_windows, arena);
     // What a variance is divided by; 0: weights are not told.
-    double unit = !is_weighed(s)                               ? 0
-                  : !s->n_blocks && is_period_type(s->symbols) ? (double)from->period
-                                                               : 1;
+    p->period = s->n_blocks ? blocks_period(s) : from->period;
+    double unit = !is_weighed(s)                              ? 0
+                  : s->n_blocks || is_period_type(s->symbols) ? (double)p->period
+                                                              : 1;
     int64_t *values = arena_array(arena, (size_t)s->n_blocks + 1, sizeof *values);
     // Mappings keep their order: the first is the program.
     for (uint32_t i = 0; i < from->n_mappings; i++) {
@@ -266,13 +281,11 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
     }
     if (s->n_blocks) {
         p->period_type = p->types[0];
-        p->period = 1;
         return p;
     }
     p->period_type =
         (struct model_value_type){model_build_string(&b, model_str(from, from->period_type.type)),
                                   model_build_string(&b, model_str(from, from->period_type.unit))};
-    p->period = from->period;
     return p;
 }
 

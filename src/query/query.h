@@ -118,8 +118,8 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ar
 // One sample type, the stacks as they came, the names that are known. max_nodes > 0 cuts the
 // stacks whose nodes are not among the largest: their values go to a frame "other" below the
 // deepest survivor. start and duration are the profile's own. The variance of stacks becomes the
-// weights of events, their blocks those of model/blocks.h; with these the period is 1 of the type,
-// and the weights are those of whatever counts as an event.
+// weights of events, their blocks those of model/blocks.h; with these the period is a small part of
+// an event, and the weights are those of whatever counts as an event.
 int query_profile(const struct store_stacks *stacks, int64_t max_nodes, int64_t start,
                   int64_t duration, struct arena *arena, struct model_profile **profile,
                   struct err *e);

@@ -14,7 +14,7 @@ struct noise {
     struct arena *scratch;
     size_t n_rows, frames_at, totals_at;
     struct stats_cell *sums; // by row and side
-    float *blocks;           // by row and side, n_blocks each
+    double *blocks;          // by row and side, n_blocks each
     uint32_t n_blocks;
     // Which of a side's blocks have a value, those of windows and those of groups.
     uint32_t *used[2][2];
@@ -67,11 +67,11 @@ struct weighed_sample {
 static void add_to_row(struct noise *n, size_t row, const struct weighed_sample *s)
 {
     struct stats_cell *sum = &n->sums[2 * row + (size_t)s->side];
-    float *blocks = n->blocks + (2 * row + (size_t)s->side) * n->n_blocks;
+    double *blocks = n->blocks + (2 * row + (size_t)s->side) * n->n_blocks;
     sum->value += s->cell.value;
     sum->variance += s->cell.variance;
     for (uint32_t i = 0; i < n->n_blocks; i++)
-        blocks[i] += (float)s->blocks[i];
+        blocks[i] += (double)s->blocks[i];
 }
 
 // The key of step k of a stack in the order in which the tree has them.
@@ -164,7 +164,7 @@ static void sum_up(struct noise *n)
 static void find_used(struct noise *n, int partition, struct model_blocks columns)
 {
     for (int side = 0; side < 2; side++) {
-        const float *all = n->blocks + (size_t)side * n->n_blocks;
+        const double *all = n->blocks + (size_t)side * n->n_blocks;
         n->used[partition][side] = arena_array(n->scratch, columns.n + 1, sizeof(uint32_t));
         for (uint32_t i = 0; i < columns.n; i++)
             if (all[columns.first - 1 + i] > 0)
@@ -179,7 +179,7 @@ static void fill_cells(const struct noise *n, int partition, size_t row, struct 
 {
     for (size_t side = 0; side < 2; side++) {
         struct stats_cell sum = n->sums[2 * row + side];
-        const float *blocks = n->blocks + (2 * row + side) * n->n_blocks;
+        const double *blocks = n->blocks + (2 * row + side) * n->n_blocks;
         double weight = sum.value > 0 ? sum.variance / sum.value : 0;
         size_t n_used = n->n_used[partition][side];
         if (!n_used)
@@ -227,12 +227,17 @@ static double joint_dispersion(const struct stats_fit *fit)
     return wholes > 0 ? fit->dispersion * parts / wholes : 0;
 }
 
+// Memory in use does not depend on load.
+static bool is_absolute(const struct report_flame *f, uint32_t type)
+{
+    return str_starts(f->types[type].type, STR("inuse_"));
+}
+
 static void test_partition(struct noise *n, int partition, struct report_flame_noise *noise)
 {
     struct report_flame *f = n->f;
     struct stats_fit fit;
-    struct stats_rows rows = {.n = f->n_frames,
-                              .absolute = str_starts(f->types[0].type, STR("inuse_"))};
+    struct stats_rows rows = {.n = f->n_frames, .absolute = is_absolute(f, 0)};
     for (int side = 0; side < 2; side++)
         rows.n_profiles[side] = n->n_used[partition][side] ? n->n_used[partition][side] : 1;
     size_t k = rows.n_profiles[0] + rows.n_profiles[1];
@@ -271,7 +276,9 @@ static void find_marks(struct report_flame *f, const struct flame_growth *g,
     struct noise n = {.f = f, .g = g, .frame_of_key = frame_of_key, .scratch = g->scratch};
     struct model_blocks windows = model_blocks(right, STR(MODEL_WINDOWS)),
                         groups = model_blocks(right, STR(MODEL_GROUPS));
-    if (options->type == 0 && left->n_types == right->n_types)
+    // Where there are groups, they follow the windows.
+    if (options->type == 0 && left->n_types == right->n_types && windows.first == 1 &&
+        (!groups.n || groups.first == 1 + windows.n))
         n.n_blocks = windows.n + groups.n;
     n.frames_at = f->n_nodes;
     n.totals_at = n.frames_at + f->n_frames;
@@ -323,7 +330,8 @@ static void describe_noise(const struct report_flame *f, const struct flame_stac
         }
     }
     struct stats_fit fit;
-    struct stats_rows rows = {.n = f->n_frames, .n_profiles = {1, 1}, .cells = cells};
+    struct stats_rows rows = {
+        .n = f->n_frames, .n_profiles = {1, 1}, .cells = cells, .absolute = is_absolute(f, type)};
     stats_fit(&rows, scratch, &fit);
     noise->scale = fit.scale;
     noise->dispersion = fit.dispersion;

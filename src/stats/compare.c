@@ -146,8 +146,8 @@ static double choose_scale(const struct fitting *f, const struct summary *larges
 }
 
 // The ratio of the sums of all rows that are near the scale: as precise as the data allows, and
-// changed rows do not count.
-static void refine_scale(const struct fitting *f)
+// changed rows do not count. false: no row is near it.
+static bool refine_scale(const struct fitting *f)
 {
     struct stats_fit *fit = f->fit;
     for (int round = 0; round < 4; round++) {
@@ -166,11 +166,12 @@ static void refine_scale(const struct fitting *f)
         }
         double scale = ratio_of(sum[0], sum[1]);
         if (!(scale > 0))
-            return;
+            return round > 0;
         fit->scale = scale;
         fit->agreed[0] = events[0];
         fit->agreed[1] = events[1];
     }
+    return true;
 }
 
 // --- dispersion ---
@@ -341,12 +342,19 @@ static void fit_dispersion(const struct fitting *f, const struct stats_rows *row
         fit->freedom = n < MIN_ROWS ? 4 : prior_freedom(evidence, n, freedom, fit->dispersion);
 }
 
+static void fit_absolute(struct stats_fit *fit)
+{
+    fit->absolute = true;
+    fit->scale = ratio_of((double)fit->n_profiles[0], (double)fit->n_profiles[1]);
+    fit->agreed[0] = fit->agreed[1] = INFINITY;
+    fit->sampling_only = !fit->residual_freedom;
+    fit->row_freedom = INFINITY;
+}
+
 void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_fit *fit)
 {
     size_t k = rows->n_profiles[0] + rows->n_profiles[1];
     *fit = (struct stats_fit){.n_profiles = {rows->n_profiles[0], rows->n_profiles[1]},
-                              // A single row has no rest to be compared with.
-                              .absolute = rows->absolute || rows->n < 2,
                               .scale = 1,
                               .freedom = INFINITY,
                               .profile_totals = arena_array(arena, k + 1, sizeof(double))};
@@ -361,11 +369,9 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
         for (size_t j = 0; j < k; j++)
             fit->profile_totals[j] += cells[j].value;
     }
-    if (fit->absolute) {
-        fit->scale = ratio_of((double)rows->n_profiles[0], (double)rows->n_profiles[1]);
-        fit->agreed[0] = fit->agreed[1] = INFINITY;
-        fit->sampling_only = !fit->residual_freedom;
-        fit->row_freedom = INFINITY;
+    // A single row has no rest to be compared with.
+    if (rows->absolute || rows->n < 2) {
+        fit_absolute(fit);
         return;
     }
     struct summary *largest = arena_array(arena, rows->n + 1, sizeof *largest);
@@ -377,7 +383,12 @@ void stats_fit(const struct stats_rows *rows, struct arena *arena, struct stats_
     // chosen anew: with a dispersion that changed rows are part of, more would agree with theirs.
     fit->scale = choose_scale(&f, largest, n);
     for (int round = 0; round < 2; round++) {
-        refine_scale(&f);
+        bool any = refine_scale(&f);
+        // Nor is there a rest if the sides have no row in common.
+        if (!any && fit->totals[0] > 0 && fit->totals[1] > 0) {
+            fit_absolute(fit);
+            return;
+        }
         fit_dispersion(&f, rows, arena);
     }
     refine_scale(&f);

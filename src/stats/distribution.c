@@ -108,8 +108,10 @@ double stats_binomial_two_sided(double a, double b, double share)
         return 1;
     double at_least = b > 0 ? stats_beta(b, a + 1, share) : 1;
     double above = a > 0 ? stats_beta(b + 1, a, share) : 0;
-    double upper = (at_least + above) / 2;
-    return fmin(2 * fmin(upper, 1 - upper), 1);
+    // Not 1 minus the others: small tails would be lost.
+    double below = b > 0 ? stats_beta(a + 1, b, 1 - share) : 0;
+    double at_most = a > 0 ? stats_beta(a, b + 1, 1 - share) : 1;
+    return fmin(fmin(at_least + above, below + at_most), 1);
 }
 
 double stats_digamma(double x)

@@ -7,7 +7,6 @@
 
 // Stacks that contain the same changed rows, summed per profile.
 struct group {
-    uint64_t hash;
     uint32_t *rows; // those with a changed total, sorted
     uint32_t n;
     uint32_t culprit; // + 1; 0: its change is not explained
@@ -19,6 +18,10 @@ struct stats_groups {
     size_t n, cap;
     struct hash_table index;
     uint32_t *buffer; // for the rows of a sample
+    // The groups of row i are of_row[first[i]] to of_row[first[i + 1]].
+    size_t *first;
+    uint32_t *of_row;
+    struct stats_cell *rest; // a cell per profile
 };
 
 void stats_functions_init(struct stats_functions *f, const size_t n_profiles[2],
@@ -130,12 +133,19 @@ void stats_functions_add(struct stats_functions *f, size_t profile, const uint32
 
 // --- culprits ---
 
-static bool has_row(const struct group *group, uint32_t row)
+static void index_groups(struct stats_functions *f)
 {
-    for (uint32_t i = 0; i < group->n; i++)
-        if (group->rows[i] == row)
-            return true;
-    return false;
+    struct stats_groups *g = f->groups;
+    g->first = arena_array(f->arena, f->n + 2, sizeof *g->first);
+    for (size_t i = 0; i < g->n; i++)
+        for (uint32_t k = 0; k < g->items[i].n; k++)
+            g->first[g->items[i].rows[k] + 2]++;
+    for (size_t i = 2; i < f->n + 2; i++)
+        g->first[i] += g->first[i - 1];
+    g->of_row = arena_array(f->arena, g->first[f->n + 1] + 1, sizeof *g->of_row);
+    for (size_t i = 0; i < g->n; i++)
+        for (uint32_t k = 0; k < g->items[i].n; k++)
+            g->of_row[g->first[g->items[i].rows[k] + 1]++] = (uint32_t)i;
 }
 
 static double size_of(const struct stats_functions *f, uint32_t row)
@@ -162,32 +172,31 @@ static double change_of_self_or_total(const struct stats_functions *f, uint32_t 
 // Whether the row's change remains without the stacks of culprits; the largest of those if not.
 static void blame(struct stats_functions *f, uint32_t row)
 {
+    struct stats_groups *g = f->groups;
     size_t k = profiles_of(f);
-    struct stats_cell *rest = arena_array(f->arena, k + 1, sizeof *rest);
     uint32_t largest = UINT32_MAX;
-    for (size_t i = 0; i < f->groups->n; i++) {
-        const struct group *group = &f->groups->items[i];
-        arena_spend(f->arena, group->n);
-        if (!has_row(group, row))
-            continue;
+    memset(g->rest, 0, k * sizeof *g->rest);
+    for (size_t i = g->first[row]; i < g->first[row + 1]; i++) {
+        const struct group *group = &g->items[g->of_row[i]];
+        arena_spend(f->arena, k);
         if (!group->culprit) {
             for (size_t j = 0; j < k; j++)
-                add_cell(&rest[j], group->cells[j]);
+                add_cell(&g->rest[j], group->cells[j]);
         } else if (largest == UINT32_MAX || change_of_self_or_total(f, group->culprit - 1) >
                                                 change_of_self_or_total(f, largest)) {
             largest = group->culprit - 1;
         }
     }
     struct stats_measure *total = &f->rows[row].total;
-    if (largest != UINT32_MAX && stats_test(&f->fit, rest).p > f->cutoff) {
+    if (largest != UINT32_MAX && stats_test(&f->fit, g->rest).p > f->cutoff) {
         // A function whose own code changed explains its own total.
         total->mark = largest == row ? STATS_CHANGED : STATS_CALLEE;
         total->because = largest;
         return;
     }
-    for (size_t i = 0; i < f->groups->n; i++)
-        if (!f->groups->items[i].culprit && has_row(&f->groups->items[i], row))
-            f->groups->items[i].culprit = row + 1;
+    for (size_t i = g->first[row]; i < g->first[row + 1]; i++)
+        if (!g->items[g->of_row[i]].culprit)
+            g->items[g->of_row[i]].culprit = row + 1;
 }
 
 // The most specific first: a caller has at least the stacks of its callee.
@@ -202,8 +211,10 @@ static void find_culprits(struct stats_functions *f)
     f->groups = arena_alloc(f->arena, sizeof *f->groups);
     f->groups->buffer = arena_array(f->arena, f->n + 1, sizeof *f->groups->buffer);
     hash_init(&f->groups->index, f->arena, 256);
+    f->groups->rest = arena_array(f->arena, profiles_of(f) + 1, sizeof *f->groups->rest);
     f->take = group_sample;
     f->each(f->context, f);
+    index_groups(f);
     sort_items_by(f->arena, order, n, sizeof *order, by_size, f);
     for (uint32_t i = 0; i < n; i++)
         blame(f, order[i]);

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/sort.h"
+
 enum { NONE = UINT32_MAX };
 
 // A row that changed, for whatever reason.
@@ -27,6 +29,8 @@ struct finder {
     struct stats_functions *f;
     struct mover *movers;
     uint32_t n;
+    uint32_t *paired; // the movers that pairs are looked for
+    uint32_t n_paired;
     uint32_t *mover_of_row; // + 1; 0: none
     struct call *calls;
     size_t n_calls, cap_calls;
@@ -215,17 +219,42 @@ static double fitness(struct finder *d, const struct mover *fresh, const struct 
     return fresh->is_fresh && ratio >= 0.5 ? fmin(ratio, 1 / ratio) : 0;
 }
 
+static int by_change(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x < y) - (x > y);
+}
+
+// The movers that changed most: pairs take the square of their number in time, and of so many that
+// small ones matter to nobody.
+static void choose_movers(struct finder *d)
+{
+    enum { MOST = 4096 };
+    struct arena *arena = d->f->arena;
+    double *changes = arena_array(arena, d->n, sizeof *changes), least = 0;
+    d->paired = arena_array(arena, d->n < MOST ? d->n : MOST, sizeof *d->paired);
+    for (uint32_t i = 0; i < d->n; i++)
+        changes[i] = d->movers[i].change;
+    if (d->n > MOST) {
+        sort_items(arena, changes, d->n, sizeof *changes, by_change);
+        least = changes[MOST - 1];
+    }
+    for (uint32_t i = 0; i < d->n && d->n_paired < MOST; i++)
+        if (d->movers[i].change >= least)
+            d->paired[d->n_paired++] = i;
+}
+
 static bool pair_with_best(struct finder *d, uint32_t i)
 {
     struct mover *m = &d->movers[i];
     double best = 0;
     uint32_t other = NONE;
-    arena_spend(d->f->arena, d->n);
-    for (uint32_t k = 0; k < d->n; k++) {
-        double fit = fitness(d, m, &d->movers[k]);
+    arena_spend(d->f->arena, d->n_paired);
+    for (uint32_t k = 0; k < d->n_paired; k++) {
+        double fit = fitness(d, m, &d->movers[d->paired[k]]);
         if (fit > best) {
             best = fit;
-            other = k;
+            other = d->paired[k];
         }
     }
     if (other == NONE)
@@ -242,9 +271,9 @@ static void pair_movers(struct finder *d)
     bool more = true;
     for (int round = 0; more && round < MOST_ROUNDS; round++) {
         more = false;
-        for (uint32_t i = 0; i < d->n; i++)
-            if (!d->movers[i].is_paired)
-                more |= pair_with_best(d, i);
+        for (uint32_t i = 0; i < d->n_paired; i++)
+            if (!d->movers[d->paired[i]].is_paired)
+                more |= pair_with_best(d, d->paired[i]);
     }
 }
 
@@ -357,6 +386,7 @@ void stats_shifts_find(struct stats_functions *f, struct stats_shifts *shifts)
         return;
     f->shifts = &d;
     find_callers(&d);
+    choose_movers(&d);
     pair_movers(&d);
     measure_pairs(&d, shifts);
     for (uint32_t i = 0; i < d.n; i++) {

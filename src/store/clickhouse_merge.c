@@ -192,7 +192,7 @@ static void gather(struct merging *m)
     m->n_sums = n;
 }
 
-static void add_events(struct merging *m, float *blocks, uint32_t node, const struct sum *sum)
+static void add_events(struct merging *m, int64_t *blocks, uint32_t node, const struct sum *sum)
 {
     if (m->with_variance)
         m->variance.known[node] += sum->weighed;
@@ -201,8 +201,10 @@ static void add_events(struct merging *m, float *blocks, uint32_t node, const st
         m->variance.ways[sum->way].values[node] += sum->plain;
         m->variance.ways[sum->way].beside[node] += sum->beside;
     }
-    if (m->n_blocks && sum->block)
-        blocks[(size_t)node * m->n_blocks + sum->block - 1] += (float)sum->sum;
+    if (m->n_blocks && sum->block) {
+        int64_t *block = &blocks[(size_t)node * m->n_blocks + sum->block - 1];
+        *block = pack_add(*block, (int64_t)sum->sum);
+    }
 }
 
 static int fold_service(struct merging *m, struct stacks_cache *cache, const struct sum *sums,
@@ -224,7 +226,7 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
         const struct symbols *s = cache->symbols;
         int64_t *values = arena_array(m->arena, m->gauge ? 0 : s->n.nodes, sizeof *values);
         __int128 *shares = arena_array(m->arena, m->gauge ? s->n.nodes : 0, sizeof *shares);
-        float *blocks = arena_array(m->arena, (size_t)s->n.nodes * m->n_blocks, sizeof *blocks);
+        int64_t *blocks = arena_array(m->arena, (size_t)s->n.nodes * m->n_blocks, sizeof *blocks);
         if (m->with_variance)
             variance_begin(&m->variance, s->n.nodes, m->arena);
         for (size_t i = 0; i < n; i++) {

@@ -200,7 +200,7 @@ static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, u
 }
 
 void fold_add(struct fold *f, const struct symbols *s, const int64_t *values,
-              const double *variance, const float *blocks, uint32_t n_nodes)
+              const double *variance, const int64_t *blocks, uint32_t n_nodes)
 {
     uint32_t *to = arena_array(f->arena, n_nodes, sizeof *to);
     for (uint32_t i = 0; i < n_nodes; i++)
@@ -213,8 +213,10 @@ void fold_add(struct fold *f, const struct symbols *s, const int64_t *values,
         f->self[to[i]] = pack_add(f->self[to[i]], values[i]);
         if (f->with_variance)
             f->variance[to[i]] += variance[i];
-        for (uint32_t b = 0; b < f->n_blocks; b++)
-            f->blocks[(size_t)to[i] * f->n_blocks + b] += blocks[(size_t)i * f->n_blocks + b];
+        for (uint32_t b = 0; b < f->n_blocks; b++) {
+            int64_t *sum = &f->blocks[(size_t)to[i] * f->n_blocks + b];
+            *sum = pack_add(*sum, blocks[(size_t)i * f->n_blocks + b]);
+        }
     }
 }
 

@@ -14,7 +14,7 @@ struct fold {
     bool is_mean;
     // Beside self, where somebody asked: n_blocks of blocks for each node.
     double *variance;
-    float *blocks;
+    int64_t *blocks;
     uint32_t n_blocks;
     bool with_variance;
     size_t cap_variance, cap_blocks;
@@ -31,7 +31,7 @@ struct fold {
 void fold_init(struct fold *f, struct arena *arena, struct db *names, bool is_mean);
 // Adds the values of s's nodes; variance and blocks only where the fold has them.
 void fold_add(struct fold *f, const struct symbols *s, const int64_t *values,
-              const double *variance, const float *blocks, uint32_t n_nodes);
+              const double *variance, const int64_t *blocks, uint32_t n_nodes);
 // The same for means: shares as in exact.h.
 void fold_add_shares(struct fold *f, const struct symbols *s, const __int128 *shares,
                      uint32_t n_nodes);

@@ -39,7 +39,7 @@ struct merging {
     uint32_t way;                     // of events without weights
     bool is_counted;
     const struct store_blocks *blocks; // NULL: none
-    float *block_sums;
+    int64_t *block_sums;
     size_t cap_block_sums;
     uint32_t n_blocks;
     // Of one block: whose profile each row is, as a place in found; MATRIX_NOBODY: it does not

@@ -109,11 +109,14 @@ static void add_value(struct merging *m, uint32_t node, uint32_t cell, int64_t v
         m->variance.ways[m->way].values[node] += (double)value;
     if (!m->blocks)
         return;
-    float *blocks = m->block_sums + (size_t)node * m->n_blocks;
+    int64_t *blocks = m->block_sums + (size_t)node * m->n_blocks;
     uint32_t groups = m->blocks->n_groups;
-    blocks[groups ? cell / groups : cell] += (float)value;
-    if (groups)
-        blocks[m->blocks->n_windows + cell % groups] += (float)value;
+    int64_t *window = &blocks[groups ? cell / groups : cell];
+    *window = pack_add(*window, value);
+    if (groups) {
+        int64_t *group = &blocks[m->blocks->n_windows + cell % groups];
+        *group = pack_add(*group, value);
+    }
 }
 
 // Of the column beside the type's own.

@@ -207,7 +207,7 @@ struct store_stacks {
     const double *variance;
     bool is_counted;
     // What of self is in each window, then in each group: n_blocks for each node.
-    const float *blocks;
+    const int64_t *blocks;
     uint32_t n_blocks, n_windows;
 };
 

@@ -51,6 +51,9 @@ static void binomial(void **state)
     near(stats_binomial_two_sided(5, 5, 0.5), 1, 1e-9);
     assert_true(stats_binomial_two_sided(0, 0, 0.5) == 1);
     assert_true(stats_binomial_two_sided(3, 4, 1) == 1);
+    // Both tails, however small.
+    double far = stats_binomial_two_sided(10, 200, 0.5);
+    assert_true(far > 0 && fabs(stats_binomial_two_sided(200, 10, 0.5) / far - 1) < 1e-9);
     // Two events on the side that is expected to have one in eleven prove nothing.
     assert_true(stats_binomial_two_sided(2, 0, 10. / 11) > 0.005);
     // Many events: the normal distribution.

@@ -757,6 +757,79 @@ static void windows_tell_what_varies(void **state)
     assert_true(is_changed(f, "f9"));
 }
 
+// Columns that a file has in another order than a server sends them, and more of them.
+static void windows_anywhere(void **state)
+{
+    struct model_profile *sides[2];
+    for (int i = 0; i < 2; i++) {
+        sides[i] = sixty(i ? 1.6 : 1, 0, true, i);
+        for (uint32_t k = 1; k < 8; k++)
+            sides[i]->types[k].type =
+                model_intern(sides[i]->strings, str_from(arena_printf(arena, "other%u", k)));
+    }
+    struct report_flame *f = make(sides[1], (struct report_flame_options){.base = sides[0]});
+    assert_true(is_changed(f, "f7"));
+    assert_false(is_changed(f, "f9"));
+}
+
+// Beside one large sample, many small ones count, too.
+static void small_samples_count_in_windows(void **state)
+{
+    enum { SMALL = 40000 };
+    const int64_t large = INT64_C(1) << 50, all = large / 1024;
+    struct model_profile *sides[2];
+    for (int side = 0; side < 2; side++) {
+        struct model_builder b;
+        model_build(&b, arena);
+        model_build_type(&b, STR("samples"), STR("count"));
+        for (int w = 0; w < 4; w++)
+            model_build_type(&b, str_from(arena_printf(arena, "%s%d", MODEL_WINDOWS, w)),
+                             STR("count"));
+        b.p->period_type = b.p->types[0];
+        b.p->period = 1;
+        uint32_t root = model_build_named_location(&b, STR("main"));
+        // As many, in small and in large pieces.
+        int pieces = side ? SMALL : 20;
+        for (int i = 0; i <= pieces; i++) {
+            char name[16];
+            snprintf(name, sizeof name, "f%d", i ? 1 + i % 20 : 0);
+            uint32_t stack[] = {model_build_named_location(&b, str_from(name)), root};
+            int64_t part = i ? all / pieces : large, values[5] = {4 * part, part, part, part, part};
+            model_build_weighed_sample(&b, stack, 2, values, (double)part * 1e7);
+        }
+        sides[side] = b.p;
+    }
+    struct report_flame *f =
+        make(sides[1], (struct report_flame_options){.base = sides[0], .functions = true});
+    for (uint32_t i = 2; i < f->n_frames; i++)
+        if (str_eq(f->frames[i].name, STR("main")))
+            assert_false(f->frame_total_changed[i]);
+}
+
+// Memory in use is compared with itself, not with the rest, also where it is not the first type.
+static void memory_in_use_does_not_depend_on_load(void **state)
+{
+    struct model_profile *sides[2];
+    for (int side = 0; side < 2; side++) {
+        struct model_builder b;
+        model_build(&b, arena);
+        model_build_type(&b, STR("alloc_objects"), STR("count"));
+        model_build_type(&b, STR("inuse_objects"), STR("count"));
+        for (int i = 0; i < 30; i++) {
+            char name[8];
+            snprintf(name, sizeof name, "f%d", i);
+            uint32_t frame = model_build_named_location(&b, str_from(name));
+            int64_t n = 1000 + 10 * i;
+            model_build_sample(&b, &frame, 1, (const int64_t[]){n, side ? 2 * n : n});
+        }
+        sides[side] = b.p;
+    }
+    struct report_flame *f =
+        make(sides[1], (struct report_flame_options){.base = sides[0], .all_types = true});
+    assert_int_equal(f->n_types, 2);
+    assert_true(f->noise[1].scale == 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -775,6 +848,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_diff_has_left_and_right, make_arena, free_arena),
         cmocka_unit_test_setup_teardown(changes_within_noise_are_gray, make_arena, free_arena),
         cmocka_unit_test_setup_teardown(windows_tell_what_varies, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(windows_anywhere, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(small_samples_count_in_windows, make_arena, free_arena),
+        cmocka_unit_test_setup_teardown(memory_in_use_does_not_depend_on_load, make_arena,
+                                        free_arena),
         cmocka_unit_test_setup_teardown(several_types_share_a_tree, make_arena, free_arena),
         cmocka_unit_test_setup_teardown(functions_are_counted_once_per_stack, make_arena,
                                         free_arena),

@@ -7,30 +7,7 @@
 
 #include <cmocka.h>
 
-// A stack (leaf first, by name) and its values on both sides.
-struct stack {
-    const char *names[5];
-    double values[2];
-};
-
-struct input {
-    const struct stack *stacks;
-    size_t n;
-};
-
-static void replay(void *context, struct stats_functions *f)
-{
-    const struct input *input = context;
-    for (size_t i = 0; i < input->n; i++)
-        for (size_t side = 0; side < 2; side++) {
-            uint32_t rows[5];
-            size_t n = 0;
-            for (; n < 5 && input->stacks[i].names[n]; n++)
-                rows[n] = stats_functions_row(f, str_from(input->stacks[i].names[n]));
-            double value = input->stacks[i].values[side];
-            stats_functions_add(f, side, rows, n, (struct stats_cell){value, value});
-        }
-}
+#include "functions_fixture.h"
 
 static const struct stats_function *find(const struct stats_functions *f, const char *name)
 {
@@ -39,17 +16,6 @@ static const struct stats_function *find(const struct stats_functions *f, const 
             return &f->rows[i];
     fail_msg("no row %s", name);
     return NULL;
-}
-
-static void compare(struct stats_functions *f, struct input *input, struct arena *arena)
-{
-    stats_functions_init(f, (size_t[2]){1, 1}, arena);
-    for (size_t i = 0; i < input->n; i++)
-        for (size_t k = 0; k < 5 && input->stacks[i].names[k]; k++)
-            stats_functions_row(f, str_from(input->stacks[i].names[k]));
-    f->each = replay;
-    f->context = input;
-    stats_functions_compare(f, STATS_LEVEL);
 }
 
 static void callers_are_not_blamed(void **state)
@@ -108,6 +74,25 @@ static void recursion_counts_once(void **state)
     arena_free(arena);
 }
 
+// Nothing is on both sides: there is no rest that tells how much the load differs.
+static void nothing_in_common(void **state)
+{
+    const struct stack stacks[] = {
+        {{"old", "main"}, {1000, 0}}, {{"older", "main"}, {500, 0}}, {{"new", "main"}, {0, 2000}}};
+    struct arena *arena = arena_new(1 << 24);
+    struct stats_functions f;
+    for (size_t n = 3; n > 1; n--) {
+        compare(&f, &(struct input){stacks + 3 - n, n}, arena);
+        for (size_t i = 0; i < f.n; i++)
+            assert_int_equal(f.rows[i].self.mark,
+                             str_eq(f.rows[i].name, STR("main")) ? STATS_NOISE : STATS_CHANGED);
+    }
+    // Nor does an empty side.
+    compare(&f, &(struct input){stacks, 2}, arena);
+    assert_int_equal(find(&f, "old")->self.mark, STATS_NOISE);
+    arena_free(arena);
+}
+
 // Split in another way, one of two changes is within noise: so is who calls it.
 static void both_splits_must_agree(void **state)
 {
@@ -141,10 +126,9 @@ static void both_splits_must_agree(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(callers_are_not_blamed),
-        cmocka_unit_test(both_splits_must_agree),
-        cmocka_unit_test(many_small_callees),
-        cmocka_unit_test(recursion_counts_once),
+        cmocka_unit_test(callers_are_not_blamed), cmocka_unit_test(both_splits_must_agree),
+        cmocka_unit_test(many_small_callees),     cmocka_unit_test(recursion_counts_once),
+        cmocka_unit_test(nothing_in_common),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,16 +7,7 @@
 
 #include <cmocka.h>
 
-// A stack (leaf first, by name) and its values on both sides.
-struct stack {
-    const char *names[5];
-    double values[2];
-};
-
-struct input {
-    const struct stack *stacks;
-    size_t n;
-};
+#include "functions_fixture.h"
 
 // What the rest of the program does: enough functions to see how much they vary.
 static const struct stack rest[] = {
@@ -28,26 +19,6 @@ static const struct stack rest[] = {
 
 enum { N_REST = sizeof rest / sizeof *rest };
 
-static const struct stack *stack_at(const struct input *input, size_t i)
-{
-    return i < N_REST ? &rest[i] : &input->stacks[i - N_REST];
-}
-
-static void replay(void *context, struct stats_functions *f)
-{
-    const struct input *input = context;
-    for (size_t i = 0; i < N_REST + input->n; i++)
-        for (size_t side = 0; side < 2; side++) {
-            const struct stack *stack = stack_at(input, i);
-            uint32_t rows[5];
-            size_t n = 0;
-            for (; n < 5 && stack->names[n]; n++)
-                rows[n] = stats_functions_row(f, str_from(stack->names[n]));
-            double value = stack->values[side];
-            stats_functions_add(f, side, rows, n, (struct stats_cell){value, value});
-        }
-}
-
 struct result {
     struct arena *arena;
     struct stats_functions f;
@@ -56,15 +27,11 @@ struct result {
 
 static void find_shifts(struct result *r, const struct stack *stacks, size_t n)
 {
-    struct input input = {stacks, n};
     r->arena = arena_new(1 << 24);
-    stats_functions_init(&r->f, (size_t[2]){1, 1}, r->arena);
-    for (size_t i = 0; i < N_REST + n; i++)
-        for (size_t k = 0; k < 5 && stack_at(&input, i)->names[k]; k++)
-            stats_functions_row(&r->f, str_from(stack_at(&input, i)->names[k]));
-    r->f.each = replay;
-    r->f.context = &input;
-    stats_functions_compare(&r->f, STATS_LEVEL);
+    struct stack *all = arena_array(r->arena, N_REST + n, sizeof *all);
+    memcpy(all, rest, sizeof rest);
+    memcpy(all + N_REST, stacks, n * sizeof *stacks);
+    compare(&r->f, &(struct input){all, N_REST + n}, r->arena);
     stats_shifts_find(&r->f, &r->shifts);
 }
 

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "codec/codec.h"
+#include "model/builder.h"
 #include "model/events.h"
 #include "query/query.h"
 #include "stats/compare.h"
@@ -398,9 +400,9 @@ static int64_t sum_of(const struct store_stacks *s)
     return sum;
 }
 
-static double block_of(const struct store_stacks *s, uint32_t block)
+static int64_t block_of(const struct store_stacks *s, uint32_t block)
 {
-    double sum = 0;
+    int64_t sum = 0;
     for (uint32_t i = 0; i < s->n_nodes; i++)
         sum += s->blocks[(size_t)i * s->n_blocks + block];
     return sum;
@@ -424,8 +426,7 @@ static void check_blocks(struct fixture *f, int64_t step)
         struct store_select window = select;
         window.start = T0 + w * step;
         window.end = window.start + step - 1;
-        double expected = (double)sum_of(merge(f, window));
-        assert_true(fabs(block_of(s, w) - expected) <= 1e-4 * fabs(expected));
+        assert_int_equal(block_of(s, w), sum_of(merge(f, window)));
     }
     for (uint32_t g = 0; g < 2; g++) {
         struct store_matcher matchers[2] = {API,
@@ -433,9 +434,9 @@ static void check_blocks(struct fixture *f, int64_t step)
         struct store_select pod = select;
         pod.matchers = matchers;
         pod.n_matchers = 2;
-        double expected = (double)sum_of(merge(f, pod));
+        int64_t expected = sum_of(merge(f, pod));
         assert_true(expected > 0);
-        assert_true(fabs(block_of(s, blocks.n_windows + g) - expected) <= 1e-4 * expected);
+        assert_int_equal(block_of(s, blocks.n_windows + g), expected);
     }
 }
 
@@ -505,6 +506,55 @@ static void test_enormous_weights(void **state)
     }
 }
 
+// What is sent has the variance that is stored, however large: of a week of many pods its square
+// root is beyond 2^31.
+static void test_sent_blocks(void **state)
+{
+    struct fixture *f = *state;
+    struct model_profile *p, *read;
+    struct err e;
+    struct out out;
+    const double factors[] = {1, 1e3, 1e6};
+    for (size_t k = 0; k < sizeof factors / sizeof *factors; k++) {
+        // Of 10 ms each: a hundred million samples, and one.
+        double events[] = {0, 100 * factors[k], 1}, weight = 1e7;
+        const uint32_t parent[] = {0, 0, 0}, location[] = {0, 0, 1};
+        int64_t self[3], blocks[3];
+        double variance[3];
+        for (int i = 0; i < 3; i++) {
+            self[i] = blocks[i] = (int64_t)(events[i] * weight);
+            variance[i] = events[i] * weight * weight;
+        }
+        struct model_builder b;
+        model_build(&b, f->arena);
+        model_build_type(&b, STR("cpu"), STR("nanoseconds"));
+        b.p->period_type = b.p->types[0];
+        b.p->period = 10000000;
+        model_build_named_location(&b, STR("much"));
+        model_build_named_location(&b, STR("little"));
+        struct store_stacks s = {.n_nodes = 3,
+                                 .parent = parent,
+                                 .location = location,
+                                 .self = self,
+                                 .symbols = b.p,
+                                 .variance = variance,
+                                 .blocks = blocks,
+                                 .n_blocks = 1,
+                                 .n_windows = 1};
+        must(query_profile(&s, 0, 0, 0, f->arena, &p, &e), &e);
+        out_init_memory(&out, 1 << 20);
+        must(codec_write_pprof_gzip(p, &out, &e), &e);
+        read = codec_read(f->arena, (const uint8_t *)out.p, out.n, NULL, NULL, &e);
+        assert_non_null(read);
+        struct model_events ev = model_events(read, 0);
+        for (size_t i = 0; i < 2; i++) {
+            double got = model_variance(&ev, read, i), want = variance[i + 1];
+            assert_true(fabs(got - want) <= 1e-3 * want);
+        }
+        out_fini(&out);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +569,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_enormous_weights, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_blocks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_planned_blocks, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_sent_blocks, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
