@@ -11,6 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "changes/changes.h"
 #include "net/listen.h"
 #include "reader.h"
 #include "server/debuginfo.h"
@@ -70,6 +71,9 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     fuzz_require(listener_open(&listener, address, &e) == 0);
     server.any_host = true;
     tenants_init(&server.memory, 512 << 20, 512 << 20);
+    const struct changes_options changes = {
+        .data = folder, .store = server.store, .memory = &server.memory, .paused = true};
+    fuzz_require((server.changes = changes_open(&changes, &e)) != NULL);
     const struct web_options web = {.context = &server,
                                     .admit = routes_admit,
                                     .handle = routes_handle,
