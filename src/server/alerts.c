@@ -19,6 +19,7 @@ enum {
     ANSWER_MAX = 64 << 10, // bytes of an answer that explains a refusal
     IDLE_MS = 1000,        // at most between two looks at what is due
     RETRY_MS = 1000,       // the first backoff after a refusal is up to this
+    TENANTS = 20,          // that are looked at before answers are
     ID_BYTES = 16,         // of a receiver in the tenants' databases
 };
 static const int64_t SECOND = 1000000000, QUIET = INT64_C(900000000000); // between warnings
@@ -354,7 +355,7 @@ static int try_batch(struct receiver *r, struct err *e)
     return code;
 }
 
-// Until a request is under way or the round is over.
+// Until a request is under way or the round is over, or for a while.
 static void go_on(struct receiver *r)
 {
     struct err e = {""};
@@ -364,7 +365,9 @@ static void go_on(struct receiver *r)
         r->due = budget_now() + r->config->interval;
         return;
     }
-    while (r->tenant < r->n_tenants) {
+    for (int n = 0; r->tenant < r->n_tenants; n++) {
+        if (n == TENANTS)
+            return;
         int code = try_batch(r, &e);
         if (code > 0) {
             r->busy = true;
