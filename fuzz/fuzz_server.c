@@ -14,8 +14,10 @@
 #include "changes/changes.h"
 #include "net/listen.h"
 #include "reader.h"
+#include "server/alerts.h"
 #include "server/debuginfo.h"
 #include "server/routes.h"
+#include "server/rules.h"
 #include "server/scrape.h"
 #include "server/tenants.h"
 
@@ -71,6 +73,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     fuzz_require(listener_open(&listener, address, &e) == 0);
     server.any_host = true;
     tenants_init(&server.memory, 512 << 20, 512 << 20);
+    fuzz_require((server.alerts = alerts_new(&server)) && (server.rules = rules_new(&server)));
     const struct changes_options changes = {
         .data = folder, .store = server.store, .memory = &server.memory, .paused = true};
     fuzz_require((server.changes = changes_open(&changes, &e)) != NULL);

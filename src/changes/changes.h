@@ -8,6 +8,7 @@
 // job.c         the thread: when to look, how much CPU to use, pause, stop
 // list.c        findings, as they are asked for and marked
 // annotations.c notes from outside
+// alerts.c      which changes receivers of alerts have yet to hear of
 //
 // docs/decisions/0037-changes.md has the statistics, 0038-changes-job.md the job. Threads:
 // everything here may be called by any thread; each call opens the tenant's database by itself.
@@ -37,6 +38,9 @@ struct changes_options {
     // What an operator should know; any thread; may be NULL.
     void (*note)(void *ctx, const char *text);
     void *note_ctx;
+    // A look or a mark has changed which changes are open; any thread; may be NULL.
+    void (*changed)(void *ctx);
+    void *changed_ctx;
 };
 
 // The options' pointers must outlive it. It does nothing by itself before changes_start. NULL with
@@ -109,6 +113,63 @@ struct changes_marking {
 // *found: whether there is such an entry.
 int changes_mark(struct changes *c, struct str tenant, const struct changes_marking *marking,
                  bool *found, struct err *e);
+
+// --- alerts ---
+
+// A change that is open (lasting, not gone, not marked), or was open when a receiver heard of it.
+struct changes_alert {
+    int64_t id; // of the change
+    bool open;
+    bool known, told; // an attempt to send it was kept; the receiver has acknowledged it
+    struct str service;
+    int64_t starts;             // of an open one: 0
+    struct str text;            // as it was kept; of an open one: empty
+    struct changes_entry entry; // of an open one
+    size_t total;               // of open ones of a service: how many there are
+};
+
+struct changes_alert_query {
+    struct str receiver;
+    bool decreases; // those that cost less are open, too
+    int64_t now;
+    struct str service; // p NULL: of all services, in the order of ids
+    int64_t after;      // id; 0: from the first on
+    size_t limit;
+};
+
+// The alerts of a tenant, used by one thread at a time. *outbox is NULL if the tenant has no
+// database.
+struct changes_outbox;
+int changes_outbox_open(struct changes *c, struct str tenant, struct changes_outbox **outbox,
+                        struct err *e);
+void changes_outbox_close(struct changes_outbox *o);
+
+// Open ones; those of one service that the receiver has not acknowledged come first.
+int changes_alerts_open(struct changes_outbox *o, const struct changes_alert_query *q,
+                        struct arena *arena, struct changes_alert **alerts, size_t *n,
+                        struct err *e);
+// Those that the receiver may know and that are not open any more, deleted ones included.
+int changes_alerts_ended(struct changes_outbox *o, const struct changes_alert_query *q,
+                         struct arena *arena, struct changes_alert **alerts, size_t *n,
+                         struct err *e);
+// The first service behind q->service with a change that the receiver has not acknowledged as open
+// or as ended. service->p is NULL if there is none.
+int changes_alerts_service(struct changes_outbox *o, const struct changes_alert_query *q,
+                           struct arena *arena, struct str *service, struct err *e);
+// Before open ones are sent, whose starts and text are filled: from now on the receiver may know
+// them.
+int changes_alerts_try(struct changes_outbox *o, struct str receiver,
+                       const struct changes_alert *alerts, size_t n, struct err *e);
+// The receiver has acknowledged them as they are in alerts.
+int changes_alerts_told(struct changes_outbox *o, struct str receiver,
+                        const struct changes_alert *alerts, size_t n, struct err *e);
+// Forgets what receivers other than these know.
+int changes_alerts_keep(struct changes_outbox *o, const struct str *receivers, size_t n,
+                        struct err *e);
+
+// Those that have a database.
+int changes_tenants(const struct changes *c, struct arena *arena, struct str **tenants, size_t *n,
+                    struct err *e);
 
 // --- annotations ---
 

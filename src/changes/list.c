@@ -1,7 +1,6 @@
 #include "changes/look.h"
 
-// Of a row: CHANGE_COLUMNS, service, type, acknowledged, who, comment, and those of mute.
-static struct changes_entry list_entry(sqlite3_stmt *s, int64_t now, struct arena *arena)
+struct changes_entry list_entry(sqlite3_stmt *s, int64_t now, struct arena *arena)
 {
     enum { AT = CHANGE_N_COLUMNS };
     struct changes_entry entry = {
@@ -28,27 +27,22 @@ static struct changes_entry list_entry(sqlite3_stmt *s, int64_t now, struct aren
     return entry;
 }
 
-#define MUTED "(mute.time IS NOT NULL AND (mute.until = 0 OR mute.until > :now))"
-
-static const char list_sql[] =
-    "SELECT " CHANGE_COLUMNS ", change.service, change.type, acknowledged, change.who,"
-    " change.comment, mute.time, mute.until, mute.who, mute.comment "
-    "FROM change LEFT JOIN mute ON mute.service = change.service AND mute.type = change.type"
-    " AND mute.function = change.function "
-    "WHERE (:service = '' OR change.service = :service)"
-    " AND (:type = '' OR change.type = :type)"
-    " AND change.time BETWEEN :from AND :until"
-    " AND (:verdict < 0 OR verdict = :verdict)"
-    " AND (:found = 0 OR (found, change.id) < (:found, :id))"
-    " AND CASE :state WHEN 0 THEN 1"
-    " WHEN 1 THEN gone = 0 AND acknowledged = 0 AND NOT " MUTED
-    " WHEN 2 THEN acknowledged <> 0 AND NOT " MUTED " WHEN 3 THEN " MUTED " ELSE gone <> 0 END "
-    "ORDER BY found DESC, change.id DESC LIMIT :limit";
+static const char list_sql[] = "SELECT " LIST_COLUMNS " FROM " LIST_TABLES
+                               " WHERE (:service = '' OR change.service = :service)"
+                               " AND (:type = '' OR change.type = :type)"
+                               " AND change.time BETWEEN :from AND :until"
+                               " AND (:verdict < 0 OR verdict = :verdict)"
+                               " AND (:found = 0 OR (found, change.id) < (:found, :id))"
+                               " AND CASE :state WHEN 0 THEN 1"
+                               " WHEN 1 THEN gone = 0 AND acknowledged = 0 AND NOT " CHANGE_MUTED
+                               " WHEN 2 THEN acknowledged <> 0 AND NOT " CHANGE_MUTED
+                               " WHEN 3 THEN " CHANGE_MUTED " ELSE gone <> 0 END "
+                               "ORDER BY found DESC, change.id DESC LIMIT :limit";
 _Static_assert(CHANGES_STATE_ANY == 0 && CHANGES_STATE_OPEN == 1 &&
                    CHANGES_STATE_ACKNOWLEDGED == 2 && CHANGES_STATE_MUTED == 3,
                "states in the statement above");
 
-static void bind_number(sqlite3_stmt *s, const char *name, int64_t value)
+static void list_bind(sqlite3_stmt *s, const char *name, int64_t value)
 {
     sqlite3_bind_int64(s, sqlite3_bind_parameter_index(s, name), value);
 }
@@ -74,17 +68,17 @@ int changes_list(struct changes *c, struct str tenant, const struct changes_filt
     if (s) {
         db_bind_str(s, sqlite3_bind_parameter_index(s, ":service"), filter->service);
         db_bind_str(s, sqlite3_bind_parameter_index(s, ":type"), filter->type);
-        bind_number(s, ":from", filter->from);
-        bind_number(s, ":until", filter->until);
-        bind_number(s, ":verdict",
-                    filter->verdict == CHANGES_VERDICT_LASTING ? (int)STATS_LASTING
-                    : filter->verdict == CHANGES_VERDICT_SHIFT ? (int)STATS_SHIFT
-                                                               : -1);
-        bind_number(s, ":found", filter->after_found);
-        bind_number(s, ":id", filter->after_id);
-        bind_number(s, ":state", filter->state);
-        bind_number(s, ":now", filter->now);
-        bind_number(s, ":limit", (int64_t)filter->limit);
+        list_bind(s, ":from", filter->from);
+        list_bind(s, ":until", filter->until);
+        list_bind(s, ":verdict",
+                  filter->verdict == CHANGES_VERDICT_LASTING ? (int)STATS_LASTING
+                  : filter->verdict == CHANGES_VERDICT_SHIFT ? (int)STATS_SHIFT
+                                                             : -1);
+        list_bind(s, ":found", filter->after_found);
+        list_bind(s, ":id", filter->after_id);
+        list_bind(s, ":state", filter->state);
+        list_bind(s, ":now", filter->now);
+        list_bind(s, ":limit", (int64_t)filter->limit);
         while ((code = state_step(&db, s, e)) > 0) {
             *entries = arena_push(arena, *entries, *n, &cap, sizeof **entries);
             (*entries)[(*n)++] = list_entry(s, filter->now, arena);
@@ -109,14 +103,14 @@ static int run_marking(struct db *db, const char *sql, const struct changes_mark
         const char *name;
         struct str text;
     } texts[] = {{":who", m->who}, {":comment", m->comment}};
-    bind_number(s, ":id", m->id);
+    list_bind(s, ":id", m->id);
     for (size_t i = 0; i < 2; i++)
         if (sqlite3_bind_parameter_index(s, texts[i].name))
             db_bind_str(s, sqlite3_bind_parameter_index(s, texts[i].name), texts[i].text);
     if (sqlite3_bind_parameter_index(s, ":now"))
-        bind_number(s, ":now", m->now);
+        list_bind(s, ":now", m->now);
     if (sqlite3_bind_parameter_index(s, ":until"))
-        bind_number(s, ":until", m->until);
+        list_bind(s, ":until", m->until);
     return db_run(db, s, e);
 }
 
@@ -153,5 +147,7 @@ int changes_mark(struct changes *c, struct str tenant, const struct changes_mark
                            marking, e);
     code = state_end(&db, code, e);
     db_close(&db);
+    if (!code)
+        state_changed(c);
     return code;
 }

@@ -452,6 +452,9 @@ static int look_at_tenant(struct changes *c, struct str tenant, int64_t end, str
     db_rollback(&db);
     db_close(&db);
     arena_free(arena);
+    // Also of a look that failed: it has kept what it found before.
+    if (looked != end)
+        state_changed(c);
     return code;
 }
 

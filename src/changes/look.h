@@ -88,3 +88,12 @@ int settle_series(struct look *l, const struct watched *w, const struct stats_ca
     "after_start, after_end, checked, found, gone"
 enum { CHANGE_N_COLUMNS = 22 };
 struct stats_entry change_entry(sqlite3_stmt *s, struct arena *arena);
+// The same with what people said about it, of a row that begins with LIST_COLUMNS.
+#define LIST_COLUMNS                                                                          \
+    CHANGE_COLUMNS ", change.service, change.type, acknowledged, change.who, change.comment," \
+                   " mute.time, mute.until, mute.who, mute.comment"
+#define LIST_TABLES                                                                          \
+    "change LEFT JOIN mute ON mute.service = change.service AND mute.type = change.type AND" \
+    " mute.function = change.function"
+enum { LIST_N_COLUMNS = CHANGE_N_COLUMNS + 9 };
+struct changes_entry list_entry(sqlite3_stmt *s, int64_t now, struct arena *arena);

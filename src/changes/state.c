@@ -8,6 +8,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// What receivers of alerts know: a change is in it from the first attempt to send it until the
+// receiver has acknowledged that it ended. told: the receiver has acknowledged that it began.
+#define ALERT_SCHEMA                                                                       \
+    "CREATE TABLE alert(receiver TEXT NOT NULL, change INTEGER NOT NULL, service TEXT NOT" \
+    " NULL, starts INTEGER NOT NULL, told INTEGER NOT NULL, text TEXT NOT NULL,"           \
+    " PRIMARY KEY(receiver, change)) WITHOUT ROWID;"                                       \
+    "CREATE INDEX change_open ON change(id) WHERE " CHANGE_LASTS ";"
+
 // Strings are as they came; times are ns since 1970.
 static const char schema[] =
     "CREATE TABLE number(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;"
@@ -47,9 +55,16 @@ static const char schema[] =
     // tags: one after the other, each ended by a zero byte.
     "CREATE TABLE annotation(id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL,"
     " time_end INTEGER NOT NULL, text TEXT NOT NULL, tags BLOB NOT NULL, who TEXT NOT NULL);"
-    "CREATE INDEX annotation_time ON annotation(time);";
+    "CREATE INDEX annotation_time ON annotation(time);" ALERT_SCHEMA;
 
-static const struct db_format format = {schema, 1, 1, NULL};
+// Version 1 had no alerts.
+static int migrate(struct db *db, int from, struct err *e)
+{
+    (void)from;
+    return db_exec(db, ALERT_SCHEMA, e);
+}
+
+static const struct db_format format = {schema, 2, 1, migrate};
 
 static int make_directory(const char *path, struct err *e)
 {
@@ -72,7 +87,17 @@ int state_open(const struct changes *c, struct str tenant, enum db_mode mode, st
     if (mode != DB_CREATE && access(path, F_OK) != 0 && errno == ENOENT)
         return 1;
     int code = mode == DB_CREATE ? make_directory(c->directory, e) : 0;
-    return code ? code : db_open(db, path, mode, &format, e);
+    if (!code)
+        code = db_open(db, path, mode, &format, e);
+    if (!code && mode != DB_READ && (code = db_migrate(db, &format, e)))
+        db_close(db);
+    return code;
+}
+
+void state_changed(const struct changes *c)
+{
+    if (c->options.changed)
+        c->options.changed(c->options.changed_ctx);
 }
 
 int state_begin(struct db *db, struct err *e)
@@ -166,6 +191,8 @@ int changes_forget_service(struct changes *c, struct str tenant, struct str serv
         code = state_set_number(&db, "deletions", deletions + 1, e);
     code = state_end(&db, code, e);
     db_close(&db);
+    if (!code)
+        state_changed(c);
     return code;
 }
 
@@ -175,6 +202,33 @@ static bool is_database(const char *name)
 {
     size_t n = strlen(name);
     return n > 3 && strcmp(name + n - 3, ".db") == 0;
+}
+
+int changes_tenants(const struct changes *c, struct arena *arena, struct str **tenants, size_t *n,
+                    struct err *e)
+{
+    size_t cap = 0;
+    *tenants = NULL;
+    *n = 0;
+    DIR *directory = opendir(c->directory);
+    if (!directory)
+        return errno == ENOENT ? 0
+                               : err_set(e, "cannot read %s: %s", c->directory, strerror(errno));
+    struct arena_trap trap;
+    if (ARENA_TRY(arena, trap)) {
+        closedir(directory);
+        return arena_caught(arena, e);
+    }
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        size_t length = strlen(entry->d_name);
+        if (!is_database(entry->d_name))
+            continue;
+        *tenants = arena_push(arena, *tenants, *n, &cap, sizeof **tenants);
+        (*tenants)[(*n)++] = (struct str){arena_copy(arena, entry->d_name, length - 3), length - 3};
+    }
+    arena_try_end(arena);
+    closedir(directory);
+    return 0;
 }
 
 int changes_backup(const char *data, const char *to, struct err *e)

@@ -24,6 +24,8 @@ struct changes {
 // 1 if there is no database and mode does not make one.
 int state_open(const struct changes *c, struct str tenant, enum db_mode mode, struct db *db,
                struct err *e);
+// What is open may be another now.
+void state_changed(const struct changes *c);
 int state_begin(struct db *db, struct err *e);
 // Commits, or rolls back if code is not 0. code, or what committing gave.
 int state_end(struct db *db, int code, struct err *e);
@@ -31,6 +33,11 @@ int state_end(struct db *db, int code, struct err *e);
 // Numbers by name, 0 at first.
 int state_number(struct db *db, const char *name, int64_t *value, struct err *e);
 int state_set_number(struct db *db, const char *name, int64_t value, struct err *e);
+
+// Of rows of change, and of mute beside it, at the time :now.
+#define CHANGE_MUTED "(mute.time IS NOT NULL AND (mute.until = 0 OR mute.until > :now))"
+// What an index of change has.
+#define CHANGE_LASTS "verdict = 1 AND gone = 0 AND acknowledged = 0"
 
 // A copy in arena, out of which it may jump.
 struct str state_text(sqlite3_stmt *statement, int column, struct arena *arena);

@@ -75,19 +75,10 @@ static const char *time_text(const struct query_changes *q, double ms)
     return arena_copy(q->arena, when, strlen(when));
 }
 
-// `+0.31 cores`, `-12MB`
 static const char *amount(const struct query_changes *q, double value, struct str unit, bool sign)
 {
-    const char *plus = sign && value > 0 ? "+" : "";
-    if (str_eq(unit, STR("share")))
-        return arena_printf(q->arena, "%s%.3g%%", plus, value * 100);
-    if (str_eq(unit, STR("cores")))
-        return arena_printf(q->arena, "%s%.3g cores", plus, value);
-    bool rate = str_ends(unit, STR("/s"));
-    struct str base = rate ? str_from_to(unit, 0, unit.n - 2) : unit;
-    char text[64];
-    size_t n = units_label(text, sizeof text, (int64_t)llround(value), base, STR("auto"));
-    return arena_printf(q->arena, "%s%.*s%s", plus, (int)n, text, rate ? "/s" : "");
+    char text[96];
+    return arena_copy(q->arena, text, units_amount(text, sizeof text, value, unit, sign));
 }
 
 static void write_change(const struct query_changes *q, const struct terminal *t, struct json c,

@@ -157,3 +157,22 @@ bool units_compatible(struct str a, struct str b)
     }
     return false;
 }
+
+size_t units_amount(char *text, size_t size, double value, struct str unit, bool sign)
+{
+    const char *plus = sign && value > 0 ? "+" : "";
+    bool rate = str_ends(unit, STR("/s"));
+    struct str base = rate ? str_from_to(unit, 0, unit.n - 2) : unit;
+    char label[64];
+    int n;
+    if (str_eq(unit, STR("share"))) {
+        n = snprintf(text, size, "%s%.3g%%", plus, value * 100);
+    } else if (str_eq(unit, STR("cores"))) {
+        n = snprintf(text, size, "%s%.3g cores", plus, value);
+    } else {
+        int64_t nearest = units_truncate(value + (value < 0 ? -0.5 : 0.5));
+        units_label(label, sizeof label, nearest, base, STR("auto"));
+        n = snprintf(text, size, "%s%s%s", plus, label, rate ? "/s" : "");
+    }
+    return (size_t)n < size ? (size_t)n : size - 1;
+}

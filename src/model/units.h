@@ -38,6 +38,9 @@ double units_scale(int64_t value, struct str from, struct str to, struct str *un
 // length, cut at size - 1.
 size_t units_label(char *text, size_t size, int64_t value, struct str from, struct str to);
 
+// `0.31 cores`, `12MB/s`, `4.9%` of a unit "share"; with sign: +0.31 cores. Returns the length.
+size_t units_amount(char *text, size_t size, double value, struct str unit, bool sign);
+
 // "  100%", "12.34%", "0.012%": value as a share of total.
 size_t units_percentage(char *text, size_t size, int64_t value, int64_t total);
 

@@ -25,7 +25,7 @@ struct exchange {
     struct budget *budget;
     net_done_fn *done;
     void *context;
-    bool to_file, evicted;
+    bool to_file, evicted, head_decides;
     int fd;
     char why[CURL_ERROR_SIZE]; // libcurl's words
     char reason[200];          // ours, which come first
@@ -171,12 +171,19 @@ static size_t write_out(struct exchange *x, const char *data, size_t n)
     return n;
 }
 
+static bool is_decided(const struct exchange *x)
+{
+    long status = 0;
+    lib.easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
+    return x->head_decides && status / 100 == 2;
+}
+
 static size_t take_body(char *data, size_t size, size_t count, void *context)
 {
     struct exchange *x = context;
     struct net_answer *a = &x->answer;
     size_t n = size * count;
-    if (x->evicted)
+    if (x->evicted || is_decided(x))
         return 0;
     if (n > x->limit - a->n) {
         too_large(x);
@@ -294,6 +301,7 @@ int net_client_begin(struct net_client *c, const struct net_request *r, net_done
     x->budget = r->budget;
     x->to_file = r->to_file;
     x->fd = r->fd;
+    x->head_decides = r->head_decides;
     x->done = done;
     x->context = context;
     x->answer.retry_after = -1;
@@ -318,7 +326,7 @@ static void exchange_finish(struct exchange *x, CURLcode result)
     long status = 0;
     lib.easy_getinfo(x->curl, CURLINFO_RESPONSE_CODE, &status);
     lib.easy_getinfo(x->curl, CURLINFO_TOTAL_TIME, &x->answer.seconds);
-    bool good = result == CURLE_OK && !x->evicted;
+    bool good = (result == CURLE_OK || is_decided(x)) && !x->evicted;
     x->answer.status = good ? (int)status : 0;
     if (result == CURLE_FILESIZE_EXCEEDED)
         too_large(x);

@@ -30,6 +30,7 @@ struct net_request {
     unsigned redirects;         // how many are followed; 0: a redirect is an answer
     bool to_file;               // the answer is written to fd, which stays the caller's
     int fd;
+    bool head_decides; // 2xx ends the request when its status has come, whatever the body would be
 };
 
 struct net_answer {

@@ -43,19 +43,23 @@ struct str changes_api_user(const struct call *c)
 
 // --- listing ---
 
-// The unit of a cost, and what to divide by.
-static struct str unit_of(struct call *c, struct str type, double *per)
+struct changes_units changes_api_units(const struct changes_entry *entry, struct arena *arena)
 {
-    struct profile_type parts = api_type_parts(type);
-    struct str unit = parts.sample_unit;
-    *per = 1;
-    if (store_type_is_gauge(type))
-        return unit;
-    if (str_eq(unit, STR("nanoseconds"))) {
-        *per = 1e9;
-        return STR("cores");
+    struct str unit = api_type_parts(entry->type).sample_unit;
+    bool gauge = store_type_is_gauge(entry->type);
+    struct changes_units u = {.cost = unit, .value_per = 1, .cost_per = 1};
+    if (!gauge && str_eq(unit, STR("nanoseconds"))) {
+        u.cost_per = 1e9;
+        u.cost = STR("cores");
+    } else if (!gauge) {
+        u.cost = str_from(arena_printf(arena, "%.*s/s", (int)unit.n, unit.p));
     }
-    return str_from(arena_printf(c->arena, "%.*s/s", (int)unit.n, unit.p));
+    u.value = STR("share");
+    if (gauge || entry->entry.measured == STATS_SERVICE) {
+        u.value = u.cost;
+        u.value_per = u.cost_per;
+    }
+    return u;
 }
 
 static void write_number(struct out *out, const char *key, double value, bool *first)
@@ -107,10 +111,7 @@ static void write_entry(struct call *c, struct out *out, const struct changes_en
     static const char *const verdicts[] = {"unsure", "lasting", "shift", "explained"};
     const struct stats_entry *e = &entry->entry;
     bool first = true;
-    double per;
-    struct str unit = unit_of(c, entry->type, &per);
-    bool share = e->measured != STATS_SERVICE && !store_type_is_gauge(entry->type);
-    double scale = share ? 1 : per;
+    struct changes_units u = changes_api_units(entry, c->arena);
     out_char(out, '{');
     json_write_key(out, "id", &first);
     out_printf(out, "\"%lld\"", (long long)entry->id);
@@ -125,12 +126,12 @@ static void write_entry(struct call *c, struct out *out, const struct changes_en
     write_time(out, "time", e->time, &first);
     write_time(out, "low", e->low, &first);
     write_time(out, "high", e->high, &first);
-    write_number(out, "before", e->before / scale, &first);
-    write_number(out, "after", e->after / scale, &first);
-    write_number(out, "deviation", e->deviation / scale, &first);
-    write_text(out, "valueUnit", share ? STR("share") : unit, &first);
-    write_number(out, "cost", e->cost / per, &first);
-    write_text(out, "costUnit", unit, &first);
+    write_number(out, "before", e->before / u.value_per, &first);
+    write_number(out, "after", e->after / u.value_per, &first);
+    write_number(out, "deviation", e->deviation / u.value_per, &first);
+    write_text(out, "valueUnit", u.value, &first);
+    write_number(out, "cost", e->cost / u.cost_per, &first);
+    write_text(out, "costUnit", u.cost, &first);
     write_number(out, "q", e->q, &first);
     if (e->marker) {
         json_write_key(out, "deploy", &first);

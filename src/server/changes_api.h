@@ -1,6 +1,7 @@
 // What src/changes found, what people say about it, and notes from outside: docs/changes.md.
 #pragma once
 
+#include "changes/changes.h"
 #include "server/call.h"
 
 // GET /api/v1/changes
@@ -17,3 +18,10 @@ struct json;
 int changes_api_body(struct call *c, struct json *root);
 // Who asks, as far as that is known.
 struct str changes_api_user(const struct call *c);
+
+// The units of a change's values and of its cost, and what to divide them by.
+struct changes_units {
+    struct str value, cost; // value: "share" of functions, unless it is memory in use
+    double value_per, cost_per;
+};
+struct changes_units changes_api_units(const struct changes_entry *entry, struct arena *arena);

@@ -6,7 +6,7 @@
 #include "server/config_tables.h"
 #include "server/limits.h"
 
-enum { PROCESS_MEMORY_LEAST = 64 << 20 };
+enum { PROCESS_MEMORY_LEAST = 64 << 20, RECEIVERS_MAX = 20, RULES_MAX = 100 };
 
 static const struct yaml_table limits_table = {
     (const struct yaml_key[]){
@@ -43,7 +43,7 @@ static const struct yaml_table retention_table = {
     },
     0, NULL, NULL};
 
-static const struct yaml_table tls_table = {
+static const struct yaml_table server_tls_table = {
     (const struct yaml_key[]){
         KEY("cert_file", YAML_CTEXT, struct server_config, tls_cert),
         KEY("key_file", YAML_CTEXT, struct server_config, tls_key),
@@ -57,6 +57,7 @@ static const struct yaml_table changes_table = {
         KEY("window", YAML_DURATION, struct server_config, changes_window),
         KEY("lasting", YAML_DURATION, struct server_config, changes_lasting),
         KEY("deploy_labels", YAML_TEXTS, struct server_config, deploy_labels),
+        OF("alerts", YAML_ITEMS, struct server_config, alerts, config_alert_table),
         END,
     },
     0, NULL, NULL};
@@ -148,6 +149,22 @@ static int read_base_path(struct yaml_reader *r, const char *key, yaml_node_t *n
     return 0;
 }
 
+static int read_external_url(struct yaml_reader *r, const char *key, yaml_node_t *node,
+                             void *object)
+{
+    struct server_config *c = object;
+    struct str text;
+    if (yaml_text(r, key, node, &text))
+        return -1;
+    while (text.n && text.p[text.n - 1] == '/')
+        text.n--;
+    if (!config_is_plain_url(text))
+        return yaml_fail(r, node, key, "'%s' is not a URL of http or https without credentials",
+                         text.p);
+    c->external_url = arena_copy(r->arena, text.p, text.n);
+    return 0;
+}
+
 static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
 {
     const struct server_config *c = object;
@@ -169,6 +186,15 @@ static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
     if (c->changes_lasting && (c->changes_lasting < 2 * c->changes_window ||
                                c->changes_lasting > 100 * c->changes_window))
         return yaml_fail(r, node, "changes", "lasting must be 2 to 100 windows");
+    if (c->n_alerts > RECEIVERS_MAX || c->n_rules > RULES_MAX)
+        return yaml_fail(r, node, c->n_rules > RULES_MAX ? "rules" : "alerts",
+                         "at most %d receivers of alerts and %d rules are allowed", RECEIVERS_MAX,
+                         RULES_MAX);
+    for (size_t i = 1; i < c->n_alerts; i++)
+        for (size_t k = 0; k < i; k++)
+            if (str_eq(c->alerts[i].url, c->alerts[k].url))
+                return yaml_fail(r, node, "alerts", "the url of receivers %zu and %zu is the same",
+                                 k + 1, i + 1);
     return 0;
 }
 
@@ -178,7 +204,8 @@ static const struct yaml_table config_table = {
         KEY("data", YAML_CTEXT, struct server_config, data),
         KEY("store", YAML_CTEXT, struct server_config, place),
         {"base_path", YAML_OTHER, 0, NULL, read_base_path},
-        {"tls", YAML_MAPPING, 0, &tls_table, NULL},
+        {"external_url", YAML_OTHER, 0, NULL, read_external_url},
+        {"tls", YAML_MAPPING, 0, &server_tls_table, NULL},
         {"limits", YAML_MAPPING, 0, &limits_table, NULL},
         {"retention", YAML_MAPPING, 0, &retention_table, NULL},
         {"changes", YAML_MAPPING, 0, &changes_table, NULL},
@@ -187,6 +214,7 @@ static const struct yaml_table config_table = {
         KEY("multitenant", YAML_BOOL, struct server_config, multitenant),
         KEY("hosts", YAML_TEXTS, struct server_config, hosts),
         OF("scrape_configs", YAML_ITEMS, struct server_config, scrapes, config_scrape_table),
+        OF("rules", YAML_ITEMS, struct server_config, rules, config_rule_table),
         END,
     },
     sizeof(struct server_config), NULL, check_config};
@@ -203,6 +231,7 @@ struct server_config *server_config_read(const char *file, struct err *e)
     struct server_config *c = arena_alloc(arena, sizeof *c);
     *c = (struct server_config){
         .arena = arena,
+        .references = 1,
         .listen = "127.0.0.1:4040",
         .data = "kiln-data",
         .base_path = "",
@@ -234,8 +263,14 @@ struct server_config *server_config_read(const char *file, struct err *e)
     return c;
 }
 
+struct server_config *server_config_share(struct server_config *config)
+{
+    config->references++;
+    return config;
+}
+
 void server_config_free(struct server_config *config)
 {
-    if (config)
+    if (config && --config->references == 0)
         arena_free(config->arena);
 }

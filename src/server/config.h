@@ -63,9 +63,9 @@ struct target_group {
     size_t n_labels;
 };
 
-// What a request to a target or to a discovery URL carries. Each has its own: what one may know
-// is not sent to another.
-struct scrape_auth {
+// What a request to a target, to a discovery URL or to a receiver of alerts carries. Each has its
+// own: what one may know is not sent to another.
+struct request_auth {
     struct str user, password, password_file;
     struct str type, credentials, credentials_file; // Authorization: TYPE CREDENTIALS
     struct str ca_file, cert_file, key_file;
@@ -76,7 +76,7 @@ struct discovery {
     struct str *places; // files (with * and ?) or one URL
     size_t n_places;
     int64_t refresh; // ns
-    struct scrape_auth auth;
+    struct request_auth auth;
 };
 
 struct scrape_config {
@@ -95,15 +95,50 @@ struct scrape_config {
     size_t n_urls;
     struct relabel_rule *rules;
     size_t n_rules;
-    struct scrape_auth auth;
+    struct request_auth auth;
     struct scrape_profile *profiles;
     size_t n_profiles;
 };
 
+// --- alerts and metrics ---
+
+enum alert_format { ALERT_NO_FORMAT, ALERT_ALERTMANAGER, ALERT_WEBHOOK };
+
+// Who hears of changes.
+struct alert_receiver {
+    struct str name, url;
+    enum alert_format format;
+    struct str secret, secret_file; // that requests are signed with; both empty: they are not
+    struct str *tenants;            // whose changes; none: of all
+    size_t n_tenants;
+    struct store_label *labels; // of each alert, besides its own
+    size_t n_labels;
+    bool decreases;            // also changes that cost less
+    int64_t interval, timeout; // ns
+    struct request_auth auth;
+};
+
+// Functions whose cost /metrics/functions tells.
+struct function_rule {
+    struct str tenant, query, type; // type: out of query
+    struct str *functions;          // names
+    size_t n_functions;
+    struct str pattern; // of more names, or empty
+    struct str *by;     // labels
+    size_t n_by;
+    struct store_label *labels; // added to each series
+    size_t n_labels;
+    uint32_t limit; // of functions, and of series
+    int64_t window; // ns
+};
+
+// Counted references: several threads keep what was read last.
 struct server_config {
     struct arena *arena;
+    _Atomic unsigned references;
     const char *listen, *data, *base_path;
-    const char *place;              // of the store, if it is not data: clickhouse://...
+    const char *external_url; // how a browser reaches the server, without a / at its end; or NULL
+    const char *place;        // of the store, if it is not data: clickhouse://...
     const char *tls_cert, *tls_key; // files
     struct server_limits limits;
     struct store_options store;
@@ -124,8 +159,13 @@ struct server_config {
     int64_t changes_window, changes_lasting; // ns
     struct str *deploy_labels;
     size_t n_deploy_labels;
+    struct alert_receiver *alerts;
+    size_t n_alerts;
+    struct function_rule *rules;
+    size_t n_rules;
 };
 
 // file: NULL for the defaults. NULL with e filled: which file, line and key.
 struct server_config *server_config_read(const char *file, struct err *e);
+struct server_config *server_config_share(struct server_config *config);
 void server_config_free(struct server_config *config);

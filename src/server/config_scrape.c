@@ -88,41 +88,33 @@ const struct yaml_table config_group_table = {
     },
     sizeof(struct target_group), NULL, NULL};
 
-static const struct yaml_table basic_table = {
+const struct yaml_table config_basic_table = {
     (const struct yaml_key[]){
-        KEY("username", YAML_TEXT, struct scrape_auth, user),
-        KEY("password", YAML_TEXT, struct scrape_auth, password),
-        KEY("password_file", YAML_TEXT, struct scrape_auth, password_file),
+        KEY("username", YAML_TEXT, struct request_auth, user),
+        KEY("password", YAML_TEXT, struct request_auth, password),
+        KEY("password_file", YAML_TEXT, struct request_auth, password_file),
         END,
     },
     0, NULL, NULL};
 
-static const struct yaml_table authorization_table = {
+const struct yaml_table config_authorization_table = {
     (const struct yaml_key[]){
-        KEY("type", YAML_TEXT, struct scrape_auth, type),
-        KEY("credentials", YAML_TEXT, struct scrape_auth, credentials),
-        KEY("credentials_file", YAML_TEXT, struct scrape_auth, credentials_file),
+        KEY("type", YAML_TEXT, struct request_auth, type),
+        KEY("credentials", YAML_TEXT, struct request_auth, credentials),
+        KEY("credentials_file", YAML_TEXT, struct request_auth, credentials_file),
         END,
     },
     0, NULL, NULL};
 
-static const struct yaml_table scrape_tls_table = {
+const struct yaml_table config_tls_table = {
     (const struct yaml_key[]){
-        KEY("ca_file", YAML_TEXT, struct scrape_auth, ca_file),
-        KEY("cert_file", YAML_TEXT, struct scrape_auth, cert_file),
-        KEY("key_file", YAML_TEXT, struct scrape_auth, key_file),
-        KEY("insecure_skip_verify", YAML_BOOL, struct scrape_auth, insecure),
+        KEY("ca_file", YAML_TEXT, struct request_auth, ca_file),
+        KEY("cert_file", YAML_TEXT, struct request_auth, cert_file),
+        KEY("key_file", YAML_TEXT, struct request_auth, key_file),
+        KEY("insecure_skip_verify", YAML_BOOL, struct request_auth, insecure),
         END,
     },
     0, NULL, NULL};
-
-// The keys of credentials, of targets and of discovery URLs alike.
-#define AUTH_KEYS(type)                                                     \
-    OF("basic_auth", YAML_MAPPING, type, auth, basic_table),                \
-        OF("authorization", YAML_MAPPING, type, auth, authorization_table), \
-        KEY("bearer_token", YAML_TEXT, type, auth.credentials),             \
-        KEY("bearer_token_file", YAML_TEXT, type, auth.credentials_file),   \
-        OF("tls_config", YAML_MAPPING, type, auth, scrape_tls_table)
 
 static bool is_header_text(struct str s)
 {
@@ -132,7 +124,7 @@ static bool is_header_text(struct str s)
     return true;
 }
 
-static int check_auth(struct yaml_reader *r, yaml_node_t *node, struct scrape_auth *a)
+int config_check_auth(struct yaml_reader *r, yaml_node_t *node, struct request_auth *a)
 {
     bool basic = a->user.n || a->password.n || a->password_file.n;
     bool other = a->credentials.n || a->credentials_file.n;
@@ -148,11 +140,16 @@ static int check_auth(struct yaml_reader *r, yaml_node_t *node, struct scrape_au
     return 0;
 }
 
-static int check_duration(struct yaml_reader *r, yaml_node_t *node, const char *key, int64_t nanos)
+int config_check_duration(struct yaml_reader *r, yaml_node_t *node, const char *key, int64_t nanos)
 {
     if (nanos < SECOND || nanos > DAY)
         return yaml_fail(r, node, key, "must be 1s to 1d");
     return 0;
+}
+
+bool config_is_url(struct str url)
+{
+    return str_starts(url, STR("http://")) || str_starts(url, STR("https://"));
 }
 
 static void discovery_defaults(void *element)
@@ -163,7 +160,7 @@ static void discovery_defaults(void *element)
 static int check_files(struct yaml_reader *r, yaml_node_t *node, void *element)
 {
     struct discovery *d = element;
-    return check_duration(r, node, "refresh_interval", d->refresh);
+    return config_check_duration(r, node, "refresh_interval", d->refresh);
 }
 
 static int check_urls(struct yaml_reader *r, yaml_node_t *node, void *element)
@@ -171,11 +168,11 @@ static int check_urls(struct yaml_reader *r, yaml_node_t *node, void *element)
     struct discovery *d = element;
     if (d->n_places != 1)
         return yaml_fail(r, node, "http_sd_configs", "expected one url");
-    if (!str_starts(d->places[0], STR("http://")) && !str_starts(d->places[0], STR("https://")))
+    if (!config_is_url(d->places[0]))
         return yaml_fail(r, node, "url", "'%s' is not a URL of http or https", d->places[0].p);
-    if (check_duration(r, node, "refresh_interval", d->refresh))
+    if (config_check_duration(r, node, "refresh_interval", d->refresh))
         return -1;
-    return check_auth(r, node, &d->auth);
+    return config_check_auth(r, node, &d->auth);
 }
 
 static const struct yaml_table files_table = {
@@ -282,17 +279,17 @@ static int check_scrape(struct yaml_reader *r, yaml_node_t *node, void *element)
         return yaml_fail(r, node, "scrape_configs", "job_name is missing");
     if (!str_eq(s->scheme, STR("http")) && !str_eq(s->scheme, STR("https")))
         return yaml_fail(r, node, "scheme", "'%s' is neither http nor https", s->scheme.p);
-    if (check_duration(r, node, "scrape_interval", s->interval))
+    if (config_check_duration(r, node, "scrape_interval", s->interval))
         return -1;
     if (!s->timeout)
         s->timeout = s->interval + 5 * SECOND;
-    else if (check_duration(r, node, "scrape_timeout", s->timeout))
+    else if (config_check_duration(r, node, "scrape_timeout", s->timeout))
         return -1;
     if (s->tenant.n && !limits_is_tenant(s->tenant))
         return yaml_fail(r, node, "tenant", "'%s' is no tenant's name", s->tenant.p);
     if (!s->target_limit)
         return yaml_fail(r, node, "target_limit", "must be 1 or more");
-    if (check_auth(r, node, &s->auth))
+    if (config_check_auth(r, node, &s->auth))
         return -1;
     if (!s->n_profiles) {
         s->profiles = arena_array(r->arena, 2, sizeof *s->profiles);

@@ -3,12 +3,41 @@
 #include <stdio.h>
 
 #include "changes/changes.h"
+#include "codec/json.h"
+#include "server/alerts.h"
+#include "server/rules.h"
 #include "server/scrape.h"
 
 static void put(struct out *out, const char *type, const char *name, const char *help, uint64_t v)
 {
     out_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name,
                (unsigned long long)v);
+}
+
+void metrics_put_label(struct out *out, const char *name, struct str value)
+{
+    const unsigned char *p = (const unsigned char *)value.p;
+    out_printf(out, "%s=\"", name);
+    for (size_t i = 0, n; i < value.n; i += n) {
+        n = json_utf8_length(p + i, value.n - i);
+        if (p[i] == '\\' || p[i] == '"')
+            out_char(out, '\\');
+        if (p[i] == '\n')
+            out_text(out, "\\n");
+        else if (n && p[i])
+            out_write(out, p + i, n);
+        else
+            out_text(out, "\xef\xbf\xbd");
+        n = n ? n : 1;
+    }
+    out_char(out, '"');
+}
+
+void metrics_take(struct call *c, struct out *out)
+{
+    if (!out->error)
+        out_write(&c->x->body_out, out->p, out->n);
+    out_fini(out);
 }
 
 static uint64_t resident_bytes(void)
@@ -135,6 +164,16 @@ void metrics_answer(struct call *c)
                "# TYPE kiln_changes_cpu_seconds_total counter\n"
                "kiln_changes_cpu_seconds_total %.6f\n",
                (double)changes.cpu_nanos / 1e9);
+    struct alerts_counters alerts;
+    alerts_counters(s->alerts, &alerts);
+    put(out, "counter", "kiln_alerts_sent_total",
+        "Alerts that a receiver has taken, each time it was sent one.", alerts.sent);
+    put(out, "counter", "kiln_alerts_failed_total",
+        "Alerts that a receiver has not taken, each time it was sent one.", alerts.failed);
+    put(out, "gauge", "kiln_alerts_receivers", "Receivers of alerts.", alerts.receivers);
+    put(out, "gauge", "kiln_alerts_receivers_failing",
+        "Receivers that have not taken what they were sent last.", alerts.failing);
+    rules_metrics(c);
     put(out, "gauge", "process_resident_memory_bytes", "Memory in use.", resident_bytes());
     put(out, "gauge", "process_start_time_seconds", "When the server started.",
         (uint64_t)(s->started / 1000000000));

@@ -7,6 +7,7 @@
 #include "server/metrics.h"
 #include "server/page.h"
 #include "server/query_api.h"
+#include "server/rules.h"
 #include "server/scrape.h"
 #include "server/tenants.h"
 
@@ -88,6 +89,7 @@ static const struct route {
     {"/api/v1/targets", SCOPE_READ, WEB_LANE_STATUS, scrape_targets, ROUTE_GET},
     {"/api/v1/status/buildinfo", 0, WEB_LANE_STATUS, answer_build, ROUTE_GET},
     {"/metrics", SCOPE_READ, WEB_LANE_STATUS, metrics_answer, ROUTE_GET},
+    {"/metrics/functions", SCOPE_READ, WEB_LANE_STATUS, rules_answer, ROUTE_GET},
     {"/", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
     {"/explore", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
     {"/diff", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},

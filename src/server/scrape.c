@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "process/clock.h"
+#include "server/outgoing.h"
 #include "server/scrape_internal.h"
 
 enum {
@@ -123,49 +124,14 @@ static void take_generation(struct scraper *s, struct scrape_generation *generat
 
 // --- requests ---
 
-struct request {
-    struct net_request net;
-    char header[4300], password[4096];
-    const char *headers[2];
-};
-
-// -1 with e filled: a file with a secret cannot be read. Nothing is sent then.
-static int add_credentials(struct request *r, const struct scrape_auth *a, struct err *e)
-{
-    char secret[4096];
-    r->net.headers = r->headers;
-    r->net.insecure = a->insecure;
-    r->net.ca_file = a->ca_file.p;
-    r->net.cert_file = a->cert_file.p;
-    r->net.key_file = a->key_file.p;
-    if (a->credentials.n || a->credentials_file.n) {
-        if (a->credentials_file.n &&
-            scrape_read_secret(a->credentials_file.p, secret, sizeof secret, e))
-            return -1;
-        snprintf(r->header, sizeof r->header, "Authorization: %.100s %.4000s", a->type.p,
-                 a->credentials_file.n ? secret : a->credentials.p);
-        r->headers[0] = r->header;
-    }
-    if (a->user.n) {
-        r->net.user = a->user.p;
-        r->net.password = a->password.p;
-        if (a->password_file.n) {
-            if (scrape_read_secret(a->password_file.p, r->password, sizeof r->password, e))
-                return -1;
-            r->net.password = r->password;
-        }
-    }
-    return 0;
-}
-
-static int begin_request(struct scraper *s, const struct scrape_auth *auth, const char *url,
+static int begin_request(struct scraper *s, const struct request_auth *auth, const char *url,
                          int64_t timeout, size_t limit, net_done_fn *done, void *context,
                          struct err *e)
 {
-    struct request r = {
+    struct outgoing r = {
         .net = {.url = url, .timeout_ms = timeout / 1000000, .limit = limit},
     };
-    if (add_credentials(&r, auth, e))
+    if (outgoing_authorize(&r, auth, e))
         return -1;
     return net_client_begin(s->client, &r.net, done, context, e);
 }

@@ -5,15 +5,6 @@
 
 enum { SHOWN_MAX = 256 << 20 };
 
-// Everything is written into memory of its own while the lock is held: the answer's may run out,
-// which jumps.
-static void answer_with(struct call *c, struct out *out)
-{
-    if (!out->error)
-        out_write(&c->x->body_out, out->p, out->n);
-    out_fini(out);
-}
-
 // --- /api/v1/targets ---
 
 static void write_target(struct out *out, const struct scrape_state *at, bool *first)
@@ -65,28 +56,12 @@ void scrape_targets(struct call *c)
     }
     c->x->type = "application/json";
     out_text(&c->x->body_out, "{\"status\":\"success\",\"data\":{\"activeTargets\":[");
-    answer_with(c, &out);
+    metrics_take(c, &out);
     out_text(&c->x->body_out, "]}}\n");
     call_finish(c);
 }
 
 // --- /metrics ---
-
-// A label's value: \, " and line ends are escaped.
-static void put_label(struct out *out, const char *name, struct str value)
-{
-    out_printf(out, "%s=\"", name);
-    for (size_t i = 0; i < value.n; i++) {
-        char ch = value.p[i];
-        if (ch == '\\' || ch == '"')
-            out_char(out, '\\');
-        if (ch == '\n')
-            out_text(out, "\\n");
-        else
-            out_char(out, ch);
-    }
-    out_char(out, '"');
-}
 
 static struct str label_of(const struct scrape_target *t, struct str name)
 {
@@ -100,13 +75,13 @@ static void put_target(struct out *out, const char *metric, const struct scrape_
                        double value)
 {
     out_printf(out, "%s{", metric);
-    put_label(out, "tenant", t->tenant);
+    metrics_put_label(out, "tenant", t->tenant);
     out_char(out, ',');
-    put_label(out, "job", t->config->job);
+    metrics_put_label(out, "job", t->config->job);
     out_char(out, ',');
-    put_label(out, "instance", label_of(t, STR("instance")));
+    metrics_put_label(out, "instance", label_of(t, STR("instance")));
     out_char(out, ',');
-    put_label(out, "profile", t->profile->name);
+    metrics_put_label(out, "profile", t->profile->name);
     out_printf(out, "} %.6g\n", value);
 }
 
@@ -142,5 +117,5 @@ void scrape_metrics(struct call *c)
     put_total(&out, "kiln_scrapes_failed_total", "Scrapes that gave no profile.", s->failed);
     put_targets(&out, s, c);
     pthread_mutex_unlock(&s->lock);
-    answer_with(c, &out);
+    metrics_take(c, &out);
 }

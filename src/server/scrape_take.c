@@ -1,11 +1,11 @@
 #include "server/scrape_take.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "model/transform.h"
 #include "server/ingest_fix.h"
+#include "server/outgoing.h"
 
 static const struct ingest_sample_type cumulative[] = {
     {STR("alloc_objects"), STR(""), true},
@@ -23,19 +23,6 @@ void scrape_memory_fini(struct scrape_memory *m)
     free(m->data);
     m->data = NULL;
     m->n = 0;
-}
-
-int scrape_read_secret(const char *file, char *text, size_t size, struct err *e)
-{
-    FILE *f = fopen(file, "r");
-    if (!f)
-        return err_set(e, "%s: %s", file, strerror(errno));
-    size_t n = fread(text, 1, size - 1, f);
-    fclose(f);
-    while (n && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
-        n--;
-    text[n] = 0;
-    return 0;
 }
 
 static bool is_cumulative(const struct model_profile *p, uint32_t type)
@@ -178,19 +165,9 @@ int scrape_store(struct server *s, const struct scrape_target *target, struct sc
 
 void scrape_explain(const struct net_answer *answer, struct scrape_health *health)
 {
-    if (!answer->status) {
-        snprintf(health->error, sizeof health->error, "%.250s", answer->error.message);
-        return;
-    }
     if (answer->status == 200) {
         snprintf(health->error, sizeof health->error, "the target is gone");
         return;
     }
-    char text[151];
-    size_t n = answer->n < sizeof text - 1 ? answer->n : sizeof text - 1;
-    for (size_t i = 0; i < n; i++)
-        text[i] = answer->data[i] >= 0x20 && answer->data[i] < 0x7f ? (char)answer->data[i] : ' ';
-    text[n] = 0;
-    snprintf(health->error, sizeof health->error, "the target answers %d: %s%s", answer->status,
-             answer->status / 100 == 3 ? "redirects are not followed; " : "", text);
+    outgoing_explain(answer, "the target", health->error, sizeof health->error);
 }

@@ -43,5 +43,3 @@ int scrape_read(struct server *s, const struct scrape_target *target, struct str
 // needed any more. -1 with e filled.
 int scrape_store(struct server *s, const struct scrape_target *target, struct scrape_taken *taken,
                  void (*done)(void *context), void *context, struct err *e);
-
-int scrape_read_secret(const char *file, char *text, size_t size, struct err *e);

@@ -11,9 +11,11 @@
 
 #include "changes/changes.h"
 #include "net/listen.h"
+#include "server/alerts.h"
 #include "server/debuginfo.h"
 #include "server/memory.h"
 #include "server/routes.h"
+#include "server/rules.h"
 #include "server/scrape.h"
 #include "server/tenants.h"
 
@@ -145,8 +147,8 @@ static int start_web(struct server *s, struct listener *listener, struct err *e)
     return s->web ? 0 : -1;
 }
 
-// SIGHUP: new scrape targets, and whether changes are looked for. What else the file says needs a
-// restart.
+// SIGHUP: new scrape targets, whether changes are looked for, who hears of them, and rules. What
+// else the file says needs a restart.
 static void reload(struct server *s, const char *file)
 {
     struct err e = {""};
@@ -157,8 +159,10 @@ static void reload(struct server *s, const char *file)
         return;
     }
     changes_pause(s->changes, !config->changes);
+    alerts_reload(s->alerts, config);
+    rules_reload(s->rules, config);
     scraper_reload(s->scraper, config);
-    server_log("info", "scrape targets read again", "file", file, NULL);
+    server_log("info", "scrape targets, alerts and rules read again", "file", file, NULL);
 }
 
 static void wait_for_signals(struct server *s, const char *file, const sigset_t *signals)
@@ -209,6 +213,8 @@ static struct changes *open_changes(struct server *s, struct err *e)
         .n_deploy_labels = config->n_deploy_labels,
         .cpu = CHANGES_CPU,
         .note = changes_note,
+        .changed = alerts_wake,
+        .changed_ctx = s->alerts,
     };
     return changes_open(&options, e);
 }
@@ -242,7 +248,12 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
     };
     int result = -1;
     s->debuginfo = debuginfo_open(&debuginfo, e);
-    s->changes = s->debuginfo ? open_changes(s, e) : NULL;
+    s->alerts = alerts_new(s);
+    s->rules = rules_new(s);
+    if (!s->alerts || !s->rules)
+        err_set(e, "out of memory");
+    else if (s->debuginfo)
+        s->changes = open_changes(s, e);
     if (s->changes && listener_open(&listener, s->config->listen, e) == 0) {
         // Requests ask about targets: the scraper is there before the first and after the last.
         s->scraper = scraper_start(s, s->config);
@@ -252,10 +263,14 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
                            "everybody who reaches this address can push and read: no auth "
                            "is configured",
                            "address", listener.address, NULL);
+            alerts_start(s->alerts, s->config, listener.address);
+            rules_reload(s->rules, s->config);
             server_log("info", "listening", "address", listener.address, "data", s->config->data,
                        "version", KILN_VERSION, NULL);
             wait_for_signals(s, o->config, &signals);
             limit_stop();
+            alerts_stop(s->alerts);
+            rules_stop(s->rules);
             result = 0;
         }
         if (s->web)
@@ -265,6 +280,8 @@ static int serve(struct server *s, const struct server_options *o, struct err *e
         scraper_stop(s->scraper);
     }
     changes_close(s->changes);
+    alerts_free(s->alerts);
+    rules_free(s->rules);
     debuginfo_close(s->debuginfo);
     store_close(s->store);
     if (result == 0)

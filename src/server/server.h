@@ -11,6 +11,8 @@
 // query_api.c, render_api.c   questions: Connect and the older endpoints
 // scrape*.c     profiles fetched from services
 // changes_api.c, annotation_api.c   what src/changes found, and notes that it takes
+// alert*.c      receivers that hear of changes
+// rules.c       functions as metrics
 // debuginfo*.c  debug files, and names for frames that came without
 // config.c      the YAML file
 #pragma once
@@ -25,6 +27,8 @@
 struct scraper;
 struct debuginfo;
 struct changes;
+struct alerts;
+struct rules;
 
 enum { SERVER_SCRAPING_SHARE = 3 }; // a third of the memory of requests, if anything is scraped
 
@@ -43,6 +47,8 @@ struct server {
     struct scraper *scraper;
     struct debuginfo *debuginfo;
     struct changes *changes;
+    struct alerts *alerts;
+    struct rules *rules;
     struct server_counters counters;
     struct budget_account memory; // of all requests
     size_t scraping;              // bytes that are set aside for scraping; 0: nothing is scraped

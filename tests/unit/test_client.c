@@ -237,6 +237,21 @@ static void is_bounded(void **state)
     assert_int_equal(a.retry_after, 9);
 }
 
+// Whoever posts may only want to know whether it was taken.
+static void head_decides(void **state)
+{
+    const struct hostile *h = *state;
+    const struct net_request r = {.body = "x", .n_body = 1, .head_decides = true};
+    static const char *const taken[] = {"/endless", "/huge", "/heads", "/fine"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        struct net_answer a = ask(h, taken[i], r);
+        assert_int_equal(a.status, 200);
+        assert_int_equal(a.n, 0);
+    }
+    assert_int_equal(ask(h, "/busy", r).status, 429);
+    assert_int_equal(ask(h, "/file", r).status, 302);
+}
+
 // An answer is charged to the request's budget while it arrives.
 static void is_charged(void **state)
 {
@@ -306,6 +321,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(waits_for_nothing_that_has_come),
         HOSTILE(is_bounded),
+        HOSTILE(head_decides),
         HOSTILE(is_charged),
         HOSTILE(redirects),
         HOSTILE(the_largest_ends),

@@ -123,6 +123,33 @@ static void labels(void **state)
     }
 }
 
+static void amounts(void **state)
+{
+    static const struct {
+        double value;
+        const char *unit, *want;
+        bool sign;
+    } cases[] = {
+        {0.3101, "cores", "+0.31 cores", true},
+        {-0.5, "cores", "-0.5 cores", true},
+        {0.0493, "share", "4.93%", false},
+        {1 << 20, "bytes", "1MB", false},
+        {-2048, "bytes/s", "-2kB/s", true},
+        {1.6, "count", "+2", true},
+        {0, "bytes/s", "0/s", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64], small[5];
+        size_t n =
+            units_amount(text, sizeof text, cases[i].value, str_from(cases[i].unit), cases[i].sign);
+        assert_string_equal(text, cases[i].want);
+        assert_int_equal(n, strlen(text));
+        n = units_amount(small, sizeof small, cases[i].value, str_from(cases[i].unit),
+                         cases[i].sign);
+        assert_int_equal(n, strlen(small));
+    }
+}
+
 static void texts_are_cut(void **state)
 {
     char text[8];
@@ -179,9 +206,10 @@ static void arithmetic_wraps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares),        cmocka_unit_test(labels),
-        cmocka_unit_test(texts_are_cut), cmocka_unit_test(scaling),
-        cmocka_unit_test(compatibility), cmocka_unit_test(arithmetic_wraps),
+        cmocka_unit_test(shares),           cmocka_unit_test(labels),
+        cmocka_unit_test(amounts),          cmocka_unit_test(texts_are_cut),
+        cmocka_unit_test(scaling),          cmocka_unit_test(compatibility),
+        cmocka_unit_test(arithmetic_wraps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
