@@ -178,6 +178,12 @@ void capture_set_ring_memory(void *(*get)(size_t bytes))
     capture_state.ring_memory = get;
 }
 
+// Defined by libgcc in programs with split stacks (-fsplit-stack) that link the archive. Their
+// threads have no room for a signal frame until they have an alternate stack, and a thread that a
+// scan finds gets one in its first tick. libkiln.so never sees the symbol, and does not need it: it
+// starts the threads.
+extern void __morestack(void) __attribute__((weak));
+
 int capture_start(const struct capture_options *o, struct err *e)
 {
     if (o->hz < 1 || o->hz > 10000)
@@ -207,6 +213,8 @@ int capture_start(const struct capture_options *o, struct err *e)
     atomic_store(&capture_state.cpu_covered, 0);
     atomic_store(&capture_state.cpu_unsampled, 0);
     atomic_store(&capture_state.balance, 0);
+    if (__morestack)
+        atomic_store(&capture_state.only_starts, true);
     capture_state.cpu_began = process_cpu_ns();
     clock_read_limits();
     atomic_store(&capture_state.running, 1);

@@ -135,7 +135,8 @@ struct capture_state {
     _Atomic int32_t helper;    // capture_is_helper
     pid_t pid; // that started it: a child of vfork runs in our memory, but is not us
     void *(*ring_memory)(size_t bytes); // NULL: rings are private
-    // A thread was left out (capture_leave_out_self): scans arm no thread that they find.
+    // Scans arm no thread that they find: one was left out (capture_leave_out_self), or stacks are
+    // split.
     _Atomic bool only_starts;
     // In the upper half of our timers' values; 0 before the start.
     _Atomic uint32_t cookie;
