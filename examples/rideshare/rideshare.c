@@ -141,7 +141,7 @@ static float find_price(const char *vehicle)
     for (int i = 0; i < N_PRICES; i++) {
         end += 0.0005;
         do {
-            for (unsigned k = 0; k < VEHICLES / 10; k++)
+            for (unsigned k = 0; k < VEHICLES; k++)
                 hash = hash * 31 + k;
         } while (cpu_seconds() < end);
         if (strcmp(PRICES[i].vehicle, vehicle) == 0 && hash != 1) {
