@@ -18,7 +18,10 @@
 
 struct changes;
 
-enum { CHANGES_WINDOWS = 336 }; // of a history: two weeks of hours
+enum {
+    CHANGES_WINDOWS = 336, // of a history: two weeks of hours
+    CHANGES_LASTING = 6,   // windows that a change lasts, by default
+};
 
 struct changes_options {
     const char *data; // the server's directory
@@ -26,7 +29,7 @@ struct changes_options {
     struct budget_account *memory; // of the server; the job has a part of it
     bool paused;
     int64_t window;  // ns, divides a day; 0: an hour
-    int64_t lasting; // of a step; 0: six windows
+    int64_t lasting; // of a step; 0: CHANGES_LASTING windows
     // Labels whose change is a deploy, before those that every kiln knows.
     const struct str *deploy_labels;
     size_t n_deploy_labels;

@@ -111,7 +111,7 @@ struct changes *changes_open(const struct changes_options *options, struct err *
     }
     c->options = *options;
     c->options.window = options->window ? options->window : 3600 * SECOND;
-    c->options.lasting = options->lasting ? options->lasting : 6 * c->options.window;
+    c->options.lasting = options->lasting ? options->lasting : CHANGES_LASTING * c->options.window;
     c->paused = options->paused;
     c->budget.account =
         (struct budget_account){.owner = "the search for changes", .parent = options->memory};

@@ -186,6 +186,19 @@ static int read_limit(struct call *c, int64_t *limit)
     return -1;
 }
 
+// Whether anything is looked for, and how, in ms.
+static void write_watch(struct call *c, struct out *out)
+{
+    const struct server_config *config = c->server->config;
+    int64_t window = config->changes_window;
+    int64_t lasting = config->changes_lasting ? config->changes_lasting : CHANGES_LASTING * window;
+    struct changes_counters counters;
+    changes_counters(c->server->changes, &counters);
+    out_printf(out, ",\"enabled\":%s,\"window\":%lld,\"lasting\":%lld",
+               counters.paused ? "false" : "true", (long long)(window / MILLISECOND),
+               (long long)(lasting / MILLISECOND));
+}
+
 void changes_api_list(struct call *c)
 {
     static const char *const verdicts[] = {"lasting", "shift", "any"};
@@ -226,6 +239,7 @@ void changes_api_list(struct call *c)
     if (more)
         out_printf(out, ",\"next\":\"%lld-%lld\"", (long long)entries[n - 1].found,
                    (long long)entries[n - 1].id);
+    write_watch(c, out);
     out_text(out, "}\n");
     call_finish(c);
 }

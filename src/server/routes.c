@@ -93,6 +93,7 @@ static const struct route {
     {"/diff", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
     {"/tags", 0, WEB_LANE_STATUS, page_document, ROUTE_GET}, // Labels: /labels is an older question
     {"/compare", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
+    {"/changes", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
     {"/targets", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
     {"/files", 0, WEB_LANE_STATUS, page_document, ROUTE_GET},
 };

@@ -77,7 +77,7 @@ export async function harness(name, server, shots) {
     return page;
   }
   async function idle(page) {
-    await page.waitForFunction(() => document.querySelector("main") && document.querySelector(".flame canvas, .rows tbody tr, .graph .node, .peek article, .notice, .welcome, .enter") && !document.querySelector(".progress.busy"));
+    await page.waitForFunction(() => document.querySelector("main") && document.querySelector(".flame canvas, .rows tbody tr, .graph .node, .peek article, .notice, .welcome, .enter, .changes li") && !document.querySelector(".progress.busy"));
     await page.waitForTimeout(80);
   }
   async function close(page, what, expected = []) {

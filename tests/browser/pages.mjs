@@ -165,7 +165,7 @@ const row = (page, text) => page.locator(".rows tbody tr", { hasText: text });
   check(zoom && (await page.textContent(".crumbs button[aria-current]")) === zoom, "live: what was zoomed stays so", zoom);
   await close(page, "live");
 }
-for (const [name, where] of [["services", "/"], ["explore", `/explore?query=${query()}`], ["labels", `/tags?query=${query()}`], ["compare", `/compare?query=${query()}`], ["diff", `/diff?query=${query()}`], ["targets", "/targets"], ["files", "/files"]]) {
+for (const [name, where] of [["services", "/"], ["explore", `/explore?query=${query()}`], ["labels", `/tags?query=${query()}`], ["compare", `/compare?query=${query()}`], ["diff", `/diff?query=${query()}`], ["changes", "/changes"], ["targets", "/targets"], ["files", "/files"]]) {
   for (const dark of [false, true]) {
     const page = await open(where, { width: 390, height: 780, dark });
     check(await page.evaluate(() => document.documentElement.scrollWidth <= 390), name + ": nothing sticks out on a phone");
@@ -178,7 +178,7 @@ for (const [name, where] of [["services", "/"], ["explore", `/explore?query=${qu
 }
 {
   const page = await open("/");
-  for (const [at, key] of ["/explore", "/tags", "/compare", "/diff", "/targets", "/files"].map((p, i) => [p, String(i + 2)])) {
+  for (const [at, key] of ["/explore", "/tags", "/compare", "/diff", "/changes", "/targets", "/files"].map((p, i) => [p, String(i + 2)])) {
     await page.keyboard.press(key);
     await until(async () => path(page), (p) => p === at);
     check(path(page) === at, "key " + key, page.url());
@@ -212,7 +212,7 @@ for (const [name, where] of [["services", "/"], ["explore", `/explore?query=${qu
   const page = await open("/");
   check((await page.textContent(".welcome")).includes(`kiln push --server ${base} `), "first start: says how to send", await page.textContent(".welcome"));
   await shot(page, "welcome");
-  await page.keyboard.press("6");
+  await page.keyboard.press("7");
   await eventually(() => page.textContent("main"), (text) => text.includes("Nothing is scraped"), "first start: no targets");
   await close(page, "first start");
 }

@@ -16,7 +16,7 @@ auth:
 '''
 JSON = {'Content-Type': 'application/json'}
 QUERIER = '/querier.v1.QuerierService/'
-PAGES = {'/', '/explore', '/diff', '/tags', '/compare', '/targets', '/files'}
+PAGES = {'/', '/explore', '/diff', '/tags', '/compare', '/changes', '/targets', '/files'}
 PUBLIC = PAGES | {'/api/v1/status/buildinfo', '/ready', '/healthz'}
 PUSH = {'/push.v1.PusherService/Push', '/ingest', '/v1development/profiles', '/api/v1/debuginfo/upload', '/api/v1/annotations'}
 ADMIN = {'/api/v1/debuginfo/upload', '/api/v1/debuginfo/delete', '/api/v1/services/delete',

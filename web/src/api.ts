@@ -12,7 +12,11 @@ function count(step: number) {
   for (const tell of watchers) tell();
 }
 
-export class Refusal extends Error {}
+export class Refusal extends Error {
+  constructor(message: string, readonly status: number) {
+    super(message);
+  }
+}
 
 // A token, where the server wants one, is kept as long as the tab is.
 const TOKEN = "kiln-token";
@@ -33,7 +37,7 @@ async function load<T>(url: string, read: (answer: Response) => Promise<T>, body
     };
     const answer = await fetch(url, { headers, ...(body === undefined ? {} : { method: "POST", body }) });
     if (answer.status === 401) locked = true;
-    if (!answer.ok) throw new Refusal(sentence((await answer.text()).trim()));
+    if (!answer.ok) throw new Refusal(sentence((await answer.text()).trim()), answer.status);
     return await read(answer);
   } catch (error) {
     if (error instanceof Refusal) throw error;
@@ -52,8 +56,8 @@ function sentence(text: string): string {
   }
 }
 
-// What is not kept: files.
-export const send = <T>(url: string, read: (answer: Response) => Promise<T>, body: FormData): Promise<T> => load(url, read, body);
+// What is not kept: files, and what changes something.
+export const send = <T>(url: string, read: (answer: Response) => Promise<T>, body: string | FormData): Promise<T> => load(url, read, body);
 
 // Keeps the token if the server takes it; otherwise says why not.
 export async function tryToken(entered: string): Promise<string> {

@@ -145,7 +145,7 @@ export function ConfigPanel({ params }: { params: Params }) {
 const KEYS: [key: string, what: string][] = [
   ["click, Enter", "zoom into a frame"], ["right click, m", "more to do with a frame"], ["Esc", "go back: zoom, then search"],
   ["Home", "whole profile"], ["← ↑ → ↓", "walk from frame to frame"], ["Ctrl + wheel, + −", "zoom about the pointer, or the middle"],
-  ["drag", "move the zoomed view"], ["/", "search; plain text or a regular expression"], ["1 … 7", "the views"], ["t", "table beside the flame graph"],
+  ["drag", "move the zoomed view"], ["/", "search; plain text or a regular expression"], ["1, 2, …", "the views or pages"], ["t", "table beside the flame graph"],
   ["r", "invert: leaves first"], ["f", "root on top or at the bottom"], ["n", "in a diff: shares or absolute values"],
   ["c", "copy the frame’s name"], ["d", "light or dark"], ["?", "this list"],
 ];

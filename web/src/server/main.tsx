@@ -3,6 +3,7 @@ import type { ComponentType } from "preact";
 import { useLocked } from "../api";
 import { useTheme } from "../panels";
 import { usePlace } from "../url";
+import { ChangesPage } from "./changes";
 import { ComparePage } from "./compare";
 import { DiffPage } from "./diff";
 import { Explore } from "./explore";
@@ -14,7 +15,7 @@ import { TargetsPage } from "./targets";
 import { TokenForm } from "./token";
 
 const PAGES: Record<string, ComponentType<PageProps>> = {
-  explore: Explore, tags: LabelsPage, compare: ComparePage, diff: DiffPage, targets: TargetsPage, files: FilesPage,
+  explore: Explore, tags: LabelsPage, compare: ComparePage, diff: DiffPage, changes: ChangesPage, targets: TargetsPage, files: FilesPage,
 };
 
 export function Server() {

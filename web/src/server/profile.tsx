@@ -5,7 +5,8 @@ import { Notice } from "../ui";
 import { go, type Params } from "../url";
 import { queryCommand } from "./command";
 import { OverTime } from "./overtime";
-import { drawStacks, type Drawn, fileOf, isFiltered, type Range, selectSeries, type Series, shapeOf } from "./querier";
+import type { Marker } from "./marker";
+import { annotations, drawStacks, type Drawn, fileOf, isFiltered, type Range, selectSeries, type Series, shapeOf } from "./querier";
 import { Result } from "./result";
 import type { Selection } from "./selection";
 import { formatSelector } from "./selector";
@@ -17,17 +18,20 @@ interface Profile {
   drawn: Drawn;
   range: Range;
   step: number;
+  markers: Marker[];
   open(path: string[]): Promise<Drawn>;
 }
 
-export function useProfile({ type, selector, range }: Selection, params: Params, view: string) {
+export function useProfile({ type, selector, matchers, range }: Selection, params: Params, view: string) {
   const shape = shapeOf(params, view);
   const key = type && selector ? [type.ID, selector, range.start, range.end, JSON.stringify(shape)].join("\n") : null;
   return useLoaded<Profile>(key, async () => {
     const step = stepOf(range);
     const sides = [{ selector, range }];
-    const [series, drawn] = await Promise.all([selectSeries(type!.ID, selector, range, step), drawStacks(type!, sides, shape)]);
-    return { series: rates(series, type!, step), drawn, range, step, open: (path) => drawStacks(type!, sides, shape, path) };
+    const service = matchers.find(({ name, op }) => name === "service_name" && op === "=")?.value;
+    const [series, drawn, markers] = await Promise.all([selectSeries(type!.ID, selector, range, step), drawStacks(type!, sides, shape),
+      annotations(service, range).catch(() => [])]);
+    return { series: rates(series, type!, step), drawn, range, step, markers, open: (path) => drawStacks(type!, sides, shape, path) };
   });
 }
 
@@ -53,7 +57,7 @@ export function About({ selection: { type }, profile }: { selection: Selection; 
 export function ProfileTimeline({ selection: { type, prefix }, profile, theme, label }: { selection: Selection; profile: Profile | null; theme: string; label?: string }) {
   if (!type || !profile?.series.length) return null;
   return (
-    <Timeline series={profile.series} range={profile.range} step={profile.step} type={type} theme={theme} label={label}
+    <Timeline series={profile.series} range={profile.range} step={profile.step} type={type} theme={theme} label={label} markers={profile.markers}
       onSelect={(start, end) => go({ [prefix + "from"]: String(start), [prefix + "until"]: String(end), z: "" })} />
   );
 }

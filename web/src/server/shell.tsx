@@ -16,7 +16,7 @@ export interface PageProps {
 
 // Labels live at /tags: /labels is an old question of Pyroscope's clients.
 const PAGES: [page: string, label: string][] = [["services", "Services"], ["explore", "Explore"], ["tags", "Labels"], ["compare", "Compare"], ["diff", "Diff"],
-  ["targets", "Targets"], ["files", "Files"]];
+  ["changes", "Changes"], ["targets", "Targets"], ["files", "Files"]];
 
 const VIEWS: [view: string, label: string][] = [["flame", "Flame graph"], ["both", "Both"], ["table", "Table"], ["graph", "Graph"], ["peek", "Peek"]];
 
@@ -95,11 +95,11 @@ function FlameBar({ params, tools, exports, types }: { params: Params; tools: To
   );
 }
 
-// What another page does not have, or means something else by: a zoomed frame, and the order and search of another table.
+// What another page does not have, or means something else by: a zoomed frame, and the order, search and states of another table.
 const ALIKE = ["explore", "compare"];
 export function leave(from: string, to: string): Params {
   const same = from === to || (ALIKE.includes(from) && ALIKE.includes(to));
-  return { z: "", ...(same ? {} : { o: "" }), ...([from, to].includes("services") && from !== to ? { q: "" } : {}) };
+  return { z: "", ...(same ? {} : { o: "", state: "" }), ...([from, to].includes("services") && from !== to ? { q: "" } : {}) };
 }
 
 export function Shell({ page, props, about, tools, exports, types = 1, bars, children }: {

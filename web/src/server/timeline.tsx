@@ -3,6 +3,7 @@ import uPlot from "uplot";
 import { useEffect, useRef } from "preact/hooks";
 import { formatValue } from "../component";
 import { type Brush, brushLayer } from "./brush";
+import { type Marker, markerLayer, markerText } from "./marker";
 import type { ProfileType, Range, Series } from "./querier";
 
 const POINTS = 300; // about
@@ -31,12 +32,10 @@ export function rates(series: Series[], type: ProfileType, step: number): Series
     return { labels, points: points.map(({ timestamp, value }) => ({ timestamp, value: value / seconds })) };
   });
 }
+export const formatCores = (cores: number) => `${Number(cores.toPrecision(3))} ${cores === 1 ? "core" : "cores"}`;
 export function formatRate(value: number, type: ProfileType): string {
   if (isState(type)) return formatValue(value, type.sampleUnit);
-  if (type.sampleType === "cpu" && type.sampleUnit === "nanoseconds") {
-    const cores = value / 1e9;
-    return `${Number(cores.toPrecision(3))} ${cores === 1 ? "core" : "cores"}`;
-  }
+  if (type.sampleType === "cpu" && type.sampleUnit === "nanoseconds") return formatCores(value / 1e9);
   return formatValue(value, type.sampleUnit) + "/s";
 }
 
@@ -99,6 +98,7 @@ interface Props {
   type: ProfileType;
   theme: string;
   label?: string;
+  markers?: Marker[];
   brushes?: Brush[];
   onBrush?(i: number, start: number, end: number): void;
   onSelect(start: number, end: number, lane: number): void; // lane: of the brush at that height
@@ -138,6 +138,7 @@ export function Timeline(props: Props) {
     });
     let lane = 0;
     let brushes: ReturnType<typeof brushLayer> | null = null;
+    let markers: ReturnType<typeof markerLayer> | null = null;
     const made = new uPlot({
       width: at.clientWidth, height: at.clientHeight, legend: { show: false }, padding: [16, 8, 0, 0],
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
@@ -152,17 +153,22 @@ export function Timeline(props: Props) {
           now.current.onSelect(Math.round(u.posToVal(left, "x") * 1000), Math.round(u.posToVal(left + width, "x") * 1000), lane);
           u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
         }],
-        draw: [() => brushes?.place()],
+        draw: [() => {
+          brushes?.place();
+          markers?.place();
+        }],
         setCursor: [(u) => {
           const i = u.cursor.idx;
           const values = typeof i === "number" ? u.data.slice(1).map((column, k) => ({ value: column[i], name: now.current.names?.[k] ?? "" })) : [];
           const told = values.filter(({ value }) => typeof value === "number").sort((a, b) => b.value! - a.value!).slice(0, 6);
-          said.current!.textContent = told.length
-            ? [clock(u.data[0][i!], seconds()), ...told.map(({ name, value }) => `${name} ${formatRate(value!, type)}`.trim())].join(" · ") : "";
+          const points = told.length ? [clock(u.data[0][i!], seconds()), ...told.map(({ name, value }) => `${name} ${formatRate(value!, type)}`.trim())] : [];
+          said.current!.textContent = [...(markers?.near(u.cursor.left ?? -1) ?? []), ...points].join(" · ");
         }],
       },
     }, align(now.current.series, now.current.range, now.current.step) as uPlot.AlignedData, at);
     plot.current = made;
+    markers = markerLayer(made, () => now.current.markers ?? []);
+    markers.place();
     if (now.current.brushes) {
       brushes = brushLayer(made, () => now.current.brushes!, (i, start, end) => now.current.onBrush?.(i, start, end));
       brushes.place();
@@ -176,10 +182,11 @@ export function Timeline(props: Props) {
     };
   }, [lines.join(), type.ID, theme, props.brushes?.length]);
   useEffect(() => plot.current!.redraw(false), [props.brushes?.map((b) => `${b.start} ${b.end}`).join()]);
+  useEffect(() => plot.current!.redraw(false), [props.markers]);
   // Newer points need no new picture: nothing flickers, what is being dragged stays.
   useEffect(() => plot.current!.setData(align(series, range, step) as uPlot.AlignedData), [series, range.start, range.end, step]);
   return (
-    <div class="timeline" role={props.brushes ? "group" : "img"} aria-label={`${props.label ?? (names ? names.join(", ") : "The profile")} over time; drag to choose a range`}>
+    <div class="timeline" role={props.brushes ? "group" : "img"} aria-label={`${props.label ?? (names ? names.join(", ") : "The profile")} over time; drag to choose a range${props.markers?.length ? `; marked: ${props.markers.map(markerText).join(", ")}` : ""}`}>
       <div class="plot" ref={box} />
       <output ref={said} aria-hidden="true" />
     </div>
