@@ -159,8 +159,6 @@ await idle();
   await page.mouse.move(2, 2);
 }
 await shot("lock", 680);
-<<<<<<< HEAD
-=======
 
 // 6. What did the server find?
 await page.click(".head .tabs a:has-text('Changes')");
@@ -180,7 +178,6 @@ await idle();
   const price = list.find(({ name }) => name === "find_price");
   check(price?.classes.Change.includes("more"), "Show diff: find_price is red", JSON.stringify(list));
 }
->>>>>>> 42250c2 (tests/tutorial: the page of changes; docs: pictures of the tutorial taken anew)
 check(problems.length === 0, "no complaints", problems.join("; "));
 await browser.close();
 console.log("1.." + count);
