@@ -2,12 +2,14 @@
  *
  *     rideshare us-east http://127.0.0.1:4040          # any free port, which is printed
  *     rideshare us-east http://127.0.0.1:4040 8080
+ *     rideshare --version 1.4.1 us-east http://127.0.0.1:4040
  *     curl http://127.0.0.1:8080/car
  *
- * One process is one region: its profiles carry the tag region. What is ordered is the label
- * vehicle of the thread that serves the request.
+ * One process is one region: its profiles carry the tags region and service_version. What is
+ * ordered is the label vehicle of the thread that serves the request.
  *
- * One of the regions has a problem, on purpose: docs/tutorial.md finds it.
+ * One of the regions has a problem, on purpose, and so has version 1.4.2: docs/tutorial.md finds
+ * both.
  */
 #include <kiln/kiln.h>
 
@@ -15,6 +17,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -66,18 +69,21 @@ static void mutex_unlock(atomic_bool *taken)
     atomic_store(taken, false);
 }
 
-/* The depot is asked who is on duty. In eu-north it takes its time to answer, and the roster is
- * locked meanwhile: whoever orders a car then waits. */
+static sem_t cars_ordered;
+
+/* At each order of a car the depot is asked who is on duty. In eu-north it takes its time to
+ * answer, and the roster is locked meanwhile: the order waits. */
 static void *refresh_roster(void *region)
 {
     bool slow = strcmp(region, "eu-north") == 0;
     for (;;) {
+        while (sem_wait(&cars_ordered))
+            ;
         mutex_lock(&roster_lock);
         if (slow)
-            wait_milliseconds(150);
+            wait_milliseconds(95);
         drivers_free = 100;
         mutex_unlock(&roster_lock);
-        wait_milliseconds(100);
     }
     return NULL;
 }
@@ -114,27 +120,68 @@ static bool check_driver_availability(void)
     return available && hours != 1;
 }
 
-static float order_bike(void)
+static const struct price {
+    const char *vehicle;
+    float per_minute;
+} PRICES[] = {
+    {"car", 0.9f}, {"bike", 0.2f},    {"scooter", 0.3f},   {"van", 1.2f},
+    {"bus", 2.1f}, {"minibus", 1.6f}, {"limousine", 4.5f}, {"helicopter", 60},
+};
+enum { N_PRICES = sizeof PRICES / sizeof *PRICES };
+
+/* Version 1.4.2 lost the `break`, so that it reads on to the end of the list. */
+static bool stops_at_price;
+
+/* A line of the list costs 0.5 ms of CPU time. What is ordered most comes first. */
+static float find_price(const char *vehicle)
 {
-    return find_nearest_vehicle(1) + 10;
+    float price = 0;
+    unsigned hash = 0;
+    double end = cpu_seconds();
+    for (int i = 0; i < N_PRICES; i++) {
+        end += 0.0005;
+        do {
+            for (unsigned k = 0; k < VEHICLES; k++)
+                hash = hash * 31 + k;
+        } while (cpu_seconds() < end);
+        if (strcmp(PRICES[i].vehicle, vehicle) == 0 && hash != 1) {
+            price = PRICES[i].per_minute;
+            if (stops_at_price)
+                break;
+        }
+    }
+    return price;
 }
 
-static float order_scooter(void)
+struct offer {
+    float seconds, per_minute;
+};
+
+static struct offer order_bike(void)
 {
-    return find_nearest_vehicle(2) + 20;
+    float seconds = find_nearest_vehicle(1) + 10;
+    return (struct offer){seconds, find_price("bike")};
 }
 
-static float order_car(void)
+static struct offer order_scooter(void)
 {
+    float seconds = find_nearest_vehicle(2) + 20;
+    return (struct offer){seconds, find_price("scooter")};
+}
+
+static struct offer order_car(void)
+{
+    sem_post(&cars_ordered);
     float seconds = find_nearest_vehicle(3);
-    return check_driver_availability() ? seconds + 30 : seconds + 90;
+    seconds += check_driver_availability() ? 30 : 90;
+    return (struct offer){seconds, find_price("car")};
 }
 
 /* ---- HTTP ---- */
 
 static const struct route {
     const char *path, *vehicle;
-    float (*order)(void);
+    struct offer (*order)(void);
 } ROUTES[] = {
     {"/bike", "bike", order_bike},
     {"/car", "car", order_car},
@@ -169,9 +216,10 @@ static void serve_request(int connection)
     const struct route *route = find_route(request);
     if (route) {
         kiln_labels had = kiln_labels_push("vehicle", route->vehicle);
-        float seconds = route->order();
+        struct offer offer = route->order();
         kiln_labels_pop(had);
-        snprintf(body, sizeof body, "a %s will be there in %.0f s\n", route->vehicle, seconds);
+        snprintf(body, sizeof body, "a %s will be there in %.0f s, for %.2f a minute\n",
+                 route->vehicle, (double)offer.seconds, (double)offer.per_minute);
     } else {
         snprintf(body, sizeof body, "order at /bike, /car or /scooter\n");
     }
@@ -216,10 +264,17 @@ static int listen_at(int port, int *listener)
 
 int main(int argc, char **argv)
 {
+    const char *version = "1.4.2";
+    if (argc > 2 && strcmp(argv[1], "--version") == 0) {
+        version = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 3 || argc > 4) {
-        fprintf(stderr, "usage: rideshare REGION SERVER [PORT]\n");
+        fprintf(stderr, "usage: rideshare [--version VERSION] REGION SERVER [PORT]\n");
         return 2;
     }
+    stops_at_price = strcmp(version, "1.4.2") != 0;
     /* Before there are threads: they are not to get what ends this. */
     sigset_t ends;
     sigemptyset(&ends);
@@ -237,7 +292,7 @@ int main(int argc, char **argv)
 
     /* A hundred samples per CPU-second; none of the threads that look for names and push. */
     struct kiln_options options = {.size = sizeof options, .threads = "!kiln"};
-    const char *tags[] = {"region", argv[1], NULL};
+    const char *tags[] = {"region", argv[1], "service_version", version, NULL};
     struct kiln_push_options agent = {
         .size = sizeof agent,
         .url = argv[2],
@@ -257,6 +312,7 @@ int main(int argc, char **argv)
         vehicles[i].y = (float)rand_r(&seed) / (float)RAND_MAX;
     }
     pthread_t thread;
+    sem_init(&cars_ordered, 0, 0);
     int failed = pthread_create(&thread, NULL, refresh_roster, argv[1]);
     for (int i = 0; i < WORKERS && !failed; i++)
         failed = pthread_create(&thread, NULL, serve, &listener);

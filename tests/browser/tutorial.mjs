@@ -159,6 +159,25 @@ await idle();
   await page.mouse.move(2, 2);
 }
 await shot("lock", 680);
+
+// 6. What did the server find?
+await page.click(".head .tabs a:has-text('Changes')");
+const entry = page.locator(".changes li", { hasText: "find_price" });
+await entry.waitFor();
+{
+  const text = await entry.innerText();
+  check(await page.locator(".changes li").count() === 1, "Changes lists one change", await page.textContent(".changes"));
+  check(/\+0\.\d+ cores/.test(text) && /\d% \u2192 \d+(\.\d+)?%/.test(text) && text.includes("version 1.4.2"), "with its cost and deploy", text);
+  await shot("changes", 240);
+}
+await entry.locator("a:has-text('Show diff')").click();
+await page.waitForSelector(".rows tbody tr:not(.gap)");
+await idle();
+{
+  const list = await rows();
+  const price = list.find(({ name }) => name === "find_price");
+  check(price?.classes.Change.includes("more"), "Show diff: find_price is red", JSON.stringify(list));
+}
 check(problems.length === 0, "no complaints", problems.join("; "));
 await browser.close();
 console.log("1.." + count);
