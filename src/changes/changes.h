@@ -178,6 +178,7 @@ enum {
     CHANGES_TAGS = 64,
     CHANGES_TAG_BYTES = 1024,
     CHANGES_TEXT_BYTES = 16384,
+    CHANGES_MARKER_BYTES = 256, // of the text that a change has as its deploy
 };
 
 struct changes_annotation {

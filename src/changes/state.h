@@ -11,7 +11,7 @@
 struct changes {
     struct changes_options options;
     char *directory; // DATA/changes
-    struct budget budget;
+    struct budget budget; // canceled while it is to stop or paused
     pthread_t thread;
     bool is_running;
     pthread_mutex_t lock;
@@ -38,6 +38,11 @@ int state_set_number(struct db *db, const char *name, int64_t value, struct err 
 #define CHANGE_MUTED "(mute.time IS NOT NULL AND (mute.until = 0 OR mute.until > :now))"
 // What an index of change has.
 #define CHANGE_LASTS "verdict = 1 AND gone = 0 AND acknowledged = 0"
+
+// What may have caused a change, of one service or, if that is empty, of all. annotation: its id, 0
+// if labels told it. Of a long text the beginning: candidates and changes have a copy each.
+int state_add_marker(struct db *db, struct str service, int64_t time, struct str text,
+                     int64_t annotation, struct err *e);
 
 // A copy in arena, out of which it may jump.
 struct str state_text(sqlite3_stmt *statement, int column, struct arena *arena);

@@ -430,7 +430,7 @@ static int read_chunk(struct look *l, struct watched *w, struct numbers *f, int6
     }
     if (code || (!changed && from + (int64_t)n * l->window <= w->read_until))
         return code;
-    code = look_begin(l, e);
+    code = look_begin(l, w, e);
     for (size_t i = 0; i < n && !code; i++)
         if (windows[i].profiles != windows[i].kept)
             code = write_window(l, w, f, &windows[i], arena, e);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 
 #include "simulate.h"
@@ -594,6 +595,36 @@ static void marks_and_pages(void **state)
     changes_close(c);
 }
 
+// An entry that takes the place of an uncertain one keeps what somebody said about that.
+static void acknowledged_before_it_is_certain(void **state)
+{
+    struct fixture *f = *state;
+    struct simulated s = usual;
+    struct changes_entry *entries;
+    char path[200];
+    sqlite3 *db;
+    s.at = 150;
+    s.after = 0.09;
+    put_hours(f, &s, 0, 171);
+    struct changes *c = open_job(f, f->dir);
+    look(c, 170);
+    assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
+    set_mark(
+        c, (struct changes_marking){.id = entries[0].id, .mark = CHANGES_ACKNOWLEDGED, .now = T0});
+    snprintf(path, sizeof path, "%s/changes/anonymous.db", f->dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "UPDATE change SET verdict = 0, checked = time + 1", NULL,
+                                  NULL, NULL),
+                     SQLITE_OK);
+    sqlite3_close(db);
+    look(c, 171);
+    assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
+    assert_int_equal(entries[0].mark, CHANGES_ACKNOWLEDGED);
+    assert_str(entries[0].who, "me");
+    assert_str(entries[0].comment, "because");
+    changes_close(c);
+}
+
 // --- the thread ---
 
 static void paused_and_stopped(void **state)
@@ -663,6 +694,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(annotations_are_markers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(annotations_by_time_and_tag, set_up, tear_down),
         cmocka_unit_test_setup_teardown(marks_and_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(acknowledged_before_it_is_certain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(paused_and_stopped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_state, set_up, tear_down),
     };
