@@ -88,15 +88,20 @@ int changes_annotate(struct changes *c, struct str tenant, struct changes_annota
 int changes_remove_annotation(struct changes *c, struct str tenant, int64_t id, bool *found,
                               struct err *e)
 {
-    static const char *const statements[] = {"DELETE FROM marker WHERE annotation = ?",
-                                             "DELETE FROM annotation WHERE id = ?"};
+    // Changes that it was the deploy of belong to what else is near, at the next look.
+    static const char *const statements[] = {
+        "UPDATE change SET marker_time = 0, marker = ''"
+        " WHERE (marker_time, marker) IN (SELECT time, text FROM marker WHERE annotation = ?)",
+        "DELETE FROM marker WHERE annotation = ?",
+        "DELETE FROM annotation WHERE id = ?",
+    };
     struct db db;
     *found = false;
     int code = state_open(c, tenant, DB_WRITE, &db, e);
     if (code)
         return code > 0 ? 0 : code;
     code = state_begin(&db, e);
-    for (size_t i = 0; i < 2 && !code; i++) {
+    for (size_t i = 0; i < sizeof statements / sizeof *statements && !code; i++) {
         sqlite3_stmt *s = db_prepare(&db, statements[i], &code, e);
         if (!s)
             break;

@@ -440,6 +440,7 @@ static void annotations_are_markers(void **state)
     struct str tags[] = {STR("deploy"), STR("service_name:shop")},
                elsewhere[] = {STR("service_name=other")};
     struct err e;
+    bool found;
     s.at = 150;
     s.after = 0.08;
     s.version = NULL;
@@ -465,6 +466,11 @@ static void annotations_are_markers(void **state)
     assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
     assert_non_null(entries[0].entry.marker);
     assert_str(entries[0].entry.marker->text, "1.4.2");
+    // What was told by mistake is taken back everywhere.
+    must(changes_remove_annotation(c, STR("anonymous"), a.id, &found, &e), &e);
+    look(c, 172);
+    assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
+    assert_null(entries[0].entry.marker);
     changes_close(c);
 }
 
