@@ -43,18 +43,23 @@ static int write_markers(struct db *db, const struct changes_annotation *a, stru
     return code || any ? code : state_add_marker(db, STR(""), a->time, a->text, a->id, e);
 }
 
-// Makes room for one more.
+// Makes room for one more. Each has a marker at least, one for each service that it names.
 static int drop_oldest(struct db *db, struct err *e)
 {
-    int64_t n = db_number(db, "SELECT count(*) FROM annotation", 0);
-    if (n < CHANGES_ANNOTATIONS)
-        return 0;
-    return db_exec(db,
-                   "DELETE FROM marker WHERE annotation ="
-                   " (SELECT id FROM annotation ORDER BY time, id LIMIT 1);"
-                   "DELETE FROM annotation WHERE id ="
-                   " (SELECT id FROM annotation ORDER BY time, id LIMIT 1)",
-                   e);
+    bool any = true;
+    int code = 0;
+    while (!code && any &&
+           db_number(db, "SELECT count(*) FROM marker WHERE annotation <> 0", 0) >=
+               CHANGES_ANNOTATIONS) {
+        code = db_exec(db,
+                       "DELETE FROM marker WHERE annotation ="
+                       " (SELECT id FROM annotation ORDER BY time, id LIMIT 1);"
+                       "DELETE FROM annotation WHERE id ="
+                       " (SELECT id FROM annotation ORDER BY time, id LIMIT 1)",
+                       e);
+        any = sqlite3_changes(db->handle) > 0;
+    }
+    return code;
 }
 
 int changes_annotate(struct changes *c, struct str tenant, struct changes_annotation *a,

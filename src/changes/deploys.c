@@ -2,10 +2,10 @@
 #include "changes/look.h"
 
 enum {
-    // Of a service, the newest. A label with more values in a piece of its history (such as one of
-    // every run, or of every profile) tells no deploys.
-    MAX_VERSIONS = 1000,
-    MAX_MARKERS = 10000, // of a service, the newest
+    MAX_VERSIONS = 1000, // of a service, the newest
+    MAX_MARKERS = 10000, // the same
+    // In a piece of its history: a label with more, such as one of every run, tells no deploys.
+    MAX_NEW_VERSIONS = 100,
 };
 
 static const struct str usual_labels[] = {STR("version"), STR("service_version"),
@@ -136,7 +136,7 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
         struct str text = str_from(
             arena_printf(arena, "%.*s=%.*s", (int)label.n, label.p, (int)value.n, value.p));
         uint32_t version = version_index(&v, text, arena);
-        if (v.n - n_known > MAX_VERSIONS)
+        if (v.n - n_known > MAX_NEW_VERSIONS)
             return 0;
         for (size_t k = 0; k < lines[i].n_points; k++) {
             int64_t index = lines[i].points[k].index;

@@ -173,7 +173,7 @@ void changes_api_remove_annotation(struct call *c)
     if (!call_is_post(c, "application/json"))
         return;
     if (!text.n || !str_to_i64(text, &id)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id is missing: that of an annotation");
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id must be the number of an annotation");
         return;
     }
     int result = changes_remove_annotation(c->server->changes, c->tenant, id, &found, &e);

@@ -262,7 +262,7 @@ static int read_marking(struct call *c, struct json root, struct changes_marking
     while (state < 3 && !json_is(json_get(root, "state"), states[state]))
         state++;
     if (!read_id(json_get(root, "id"), c->arena, &m->id)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id is missing: that of a change");
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id must be the number of a change");
         return -1;
     }
     if (state == 3) {

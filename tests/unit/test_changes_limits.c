@@ -6,6 +6,7 @@
 #include <sqlite3.h>
 #include <time.h>
 
+#include "changes/look.h"
 #include "store_fixture.h"
 
 #define HOUR (3600 * SECOND)
@@ -88,7 +89,7 @@ static void versions_without_end(void **state)
 {
     struct fixture *f = *state;
     char version[20];
-    enum { VERSIONS = 1200, USUAL = 3 };
+    enum { VERSIONS = 200, USUAL = 3 };
     for (int i = 0; i < VERSIONS + USUAL; i++) {
         bool usual = i < USUAL;
         const struct store_label labels[] = {
@@ -96,7 +97,7 @@ static void versions_without_end(void **state)
             {STR("service_name"), usual ? STR("shop") : STR("batch")},
             {STR("version"), str_from(version)}};
         snprintf(version, sizeof version, "build-%d", i);
-        put(f, labels, 3, T0 + (usual ? i * 4 * HOUR : i * SECOND * 60));
+        put(f, labels, 3, T0 + (usual ? i * 4 * HOUR : i * SECOND * 300));
     }
     struct changes *c = open_job(f, (struct changes_options){0});
     look(c, 24);
@@ -125,6 +126,64 @@ static void types_without_end(void **state)
     look(c, 3);
     assert_int_equal(number(f, "SELECT count(*) FROM series"), TYPES);
     assert_int_equal(number(f, "SELECT count(*) FROM series WHERE type LIKE '%:samples:%'"), 0);
+    changes_close(c);
+}
+
+// --- functions ---
+
+static struct model_profile *of_functions(struct arena *arena, const char *const *names, size_t n)
+{
+    struct model_builder b;
+    const struct profile_shape shape = {.base = 0};
+    uint32_t mapping = profile_begin(&b, arena, &shape, PROFILE_CPU);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t string = model_build_string(&b, str_from(names[i]));
+        struct model_line line = {1, 0, model_build_function(&b, string, string, 0, 0)};
+        uint64_t address = 0x1000 + hash_stable(names[i], strlen(names[i]), 0) % 0xff000;
+        uint32_t stack = model_build_location(&b, mapping, address, &line, 1);
+        model_build_sample(&b, &stack, 1, (int64_t[]){100, 1000000000});
+    }
+    return b.p;
+}
+
+// A function that is in a few hours only costs nothing more.
+static void functions_without_end(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    struct db db;
+    struct history h;
+    enum { HOURS = 12, SHORT = 3, LONG = 4 }; // two thirds of six hours are four
+    for (int hour = 0; hour < HOURS; hour++) {
+        struct arena *arena = arena_new(0);
+        const char *names[] = {"always", arena_printf(arena, "once_%d", hour),
+                               arena_printf(arena, "short_%d", hour / SHORT),
+                               arena_printf(arena, "long_%d", hour / LONG)};
+        struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                       {STR("service_name"), STR("shop")}};
+        struct store_put one = {.tenant = TENANT,
+                                .labels = labels,
+                                .n_labels = 2,
+                                .time = T0 + hour * HOUR,
+                                .duration = SECOND,
+                                .profile = of_functions(arena, names, 4)};
+        must(store_put(f->store, &one, 1, &e), &e);
+        arena_free(arena);
+    }
+    struct changes *c = open_job(f, (struct changes_options){0});
+    look(c, HOURS);
+    must(state_open(c, TENANT, DB_READ, &db, &e), &e);
+    struct look l = {.c = c, .db = &db, .window = HOUR, .begin = T0, .end = T0 + HOURS * HOUR};
+    struct watched w = {.id = number(f, "SELECT id FROM series")};
+    must(windows_load(&l, &w, f->arena, &h, &e), &e);
+    size_t n = 0;
+    for (size_t i = 0; i < h.n_functions; i++) {
+        n += h.functions[i].n > 0;
+        assert_true(h.functions[i].n == 0 || h.functions[i].n >= LONG);
+    }
+    assert_int_equal(h.n, HOURS);
+    assert_int_equal(n, 1 + HOURS / LONG);
+    db_close(&db);
     changes_close(c);
 }
 
@@ -354,6 +413,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(versions_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(types_without_end, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(functions_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(annotations_with_long_texts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deletions_leave_other_services_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deleted_behind_an_idle_one, set_up, tear_down),
