@@ -10,7 +10,7 @@
 
 struct changes {
     struct changes_options options;
-    char *directory; // DATA/changes
+    char *directory;      // DATA/changes
     struct budget budget; // canceled while it is to stop or paused
     pthread_t thread;
     bool is_running;
@@ -39,12 +39,12 @@ int state_set_number(struct db *db, const char *name, int64_t value, struct err 
 // What an index of change has.
 #define CHANGE_LASTS "verdict = 1 AND gone = 0 AND acknowledged = 0"
 
-// What may have caused a change, of one service or, if that is empty, of all. annotation: its id, 0
-// if labels told it. Of a long text the beginning: candidates and changes have a copy each.
-int state_add_marker(struct db *db, struct str service, int64_t time, struct str text,
-                     int64_t annotation, struct err *e);
-
 // A copy in arena, out of which it may jump.
 struct str state_text(sqlite3_stmt *statement, int column, struct arena *arena);
 // A column of a row that was fetched; 1: there is a row, 0: none, else an enum store_code.
 int state_step(struct db *db, sqlite3_stmt *statement, struct err *e);
+
+// What may have caused a change, of one service or, if that is empty, of all. annotation: its id, 0
+// if labels told it. Of a long text the beginning: candidates and changes have a copy each.
+int state_add_marker(struct db *db, struct str service, int64_t time, struct str text,
+                     int64_t annotation, struct err *e);

@@ -28,7 +28,7 @@ static int read_time(struct call *c, struct json root, const char *key, int64_t 
         return 0;
     }
     call_fail(c, CALL_INVALID_ARGUMENT, 0,
-              "%s must be in milliseconds since 1970, at most a year from now", key);
+              "%s must be in milliseconds since 1970, from 1973 to a year from now", key);
     return -1;
 }
 

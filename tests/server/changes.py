@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -286,3 +287,9 @@ def main(kiln):
             file.write(b'no database at all' * 100)
         broken = subprocess.run([kiln, 'server', 'check', '--data', f'{folder}/copy'], capture_output=True, text=True)
         check('a damaged one is told', broken.returncode == 1 and 'changes/one.db' in broken.stdout, broken)
+        shutil.rmtree(f'{folder}/data/changes')  # with logs, which looked() keeps open
+        os.rename(f'{folder}/copy/changes', f'{folder}/data/changes')
+        s.start()
+        r = s.ask('POST', '/api/v1/services/delete', b'', {**ADMIN, **JSON}, query={'service_name': 'calm'})
+        check('what is deleted then, and what is not', r.status == 500 and b'the profiles are deleted' in r.plain and b'move it away' in r.plain, r.plain)
+        s.stop()

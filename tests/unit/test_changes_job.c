@@ -619,9 +619,9 @@ static void acknowledged_before_it_is_certain(void **state)
         c, (struct changes_marking){.id = entries[0].id, .mark = CHANGES_ACKNOWLEDGED, .now = T0});
     snprintf(path, sizeof path, "%s/changes/anonymous.db", f->dir);
     assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, "UPDATE change SET verdict = 0, checked = time + 1", NULL,
-                                  NULL, NULL),
-                     SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE change SET verdict = 0, checked = time + 1", NULL, NULL, NULL),
+        SQLITE_OK);
     sqlite3_close(db);
     look(c, 171);
     assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
