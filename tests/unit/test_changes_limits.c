@@ -92,11 +92,11 @@ static void versions_without_end(void **state)
     enum { VERSIONS = 200, USUAL = 3 };
     for (int i = 0; i < VERSIONS + USUAL; i++) {
         bool usual = i < USUAL;
+        snprintf(version, sizeof version, "build-%d", i);
         const struct store_label labels[] = {
             {STR("__name__"), STR("process_cpu")},
             {STR("service_name"), usual ? STR("shop") : STR("batch")},
             {STR("version"), str_from(version)}};
-        snprintf(version, sizeof version, "build-%d", i);
         put(f, labels, 3, T0 + (usual ? i * 4 * HOUR : i * SECOND * 300));
     }
     struct changes *c = open_job(f, (struct changes_options){0});
