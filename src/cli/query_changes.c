@@ -108,6 +108,7 @@ int query_changes(const struct query_changes *q, struct err *e)
     struct str service, cursor = STR("");
     struct terminal t = terminal_stdout("auto");
     struct out out;
+    bool enabled = true;
     size_t n = 0;
     if (service_of(q, &service, e))
         return -1;
@@ -127,13 +128,18 @@ int query_changes(const struct query_changes *q, struct err *e)
         for (struct json_each i = json_each(json_get(root, "changes")); json_next(&i); n++)
             if (!q->json)
                 write_change(q, &t, i.value, &out);
+        enabled = json_kind(json_get(root, "enabled")) == JSON_ABSENT ||
+                  json_is_true(json_get(root, "enabled"));
         cursor = text_of(q, root, "next");
         if (!cursor.n)
             break;
     }
     if (!result && !n)
-        fprintf(stderr, "kiln query: no changes with %s from %s until %s\n", q->selector, q->from,
-                q->until);
+        fprintf(stderr, "kiln query: no changes with %s from %s until %s%s\n", q->selector, q->from,
+                q->until,
+                enabled ? ""
+                        : ": the server does not look for any; set changes.enabled in its "
+                          "configuration");
     if (!result)
         result = out_finish(&out, e);
     out_fini(&out);

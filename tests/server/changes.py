@@ -209,7 +209,7 @@ def command(s, kiln):
         x in got.stdout for x in ('shop', 'hot', ' cores', 'service_version=1.5', '->')), (got.returncode, got.stdout, got.stderr))
     same('--json', [x['function'] for x in json.loads(run('--json', '{service_name="shop"}').stdout)['changes']], ['hot'])
     got = run('{service_name="calm"}')
-    check('no change', got.returncode == 0 and not got.stdout and 'no changes' in got.stderr, got)
+    check('no change', got.returncode == 0 and not got.stdout and 'no changes' in got.stderr and 'changes.enabled' not in got.stderr, got)
     for words, text in (['{region="eu"}'], 'service_name'), (['--state', 'x'], 'state'), (['x'], 'unknown argument'):
         got = run(*words)
         check(f'kiln query changes {words}', got.returncode == 2 and text in got.stderr, (got.returncode, got.stderr))
@@ -256,6 +256,8 @@ def main(kiln):
         fill(s, 'calm', 0.05, PUSH, 2)
         fill(s, 'calm', 0.05, TWO, 3)
         same('paused', (metric(s, 'kiln_changes_paused'), ask(s)), (1, (200, {'changes': [], **WATCH, 'enabled': False})))
+        got = subprocess.run([kiln, 'query', 'changes', '--server', f'http://127.0.0.1:{s.port}', '--token', 'read-of-one'], capture_output=True, text=True)
+        check('kiln query changes says so', got.returncode == 0 and 'set changes.enabled' in got.stderr, got)
         check('and leaves nothing', not os.path.exists(f'{folder}/data/changes'))
         annotations(s, kiln)
         s.write(CONFIG + 'changes: {enabled: true}\n')
