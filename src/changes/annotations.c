@@ -30,23 +30,6 @@ static int write_annotation(struct db *db, struct changes_annotation *a, struct 
     return code;
 }
 
-static int write_marker(struct db *db, const struct changes_annotation *a, struct str service,
-                        struct err *e)
-{
-    int code;
-    sqlite3_stmt *s = db_prepare(db,
-                                 "INSERT OR IGNORE INTO marker(service, time, text, annotation) "
-                                 "VALUES(?, ?, ?, ?)",
-                                 &code, e);
-    if (!s)
-        return code;
-    db_bind_str(s, 1, service);
-    sqlite3_bind_int64(s, 2, a->time);
-    db_bind_str(s, 3, a->text);
-    sqlite3_bind_int64(s, 4, a->id);
-    return db_run(db, s, e);
-}
-
 static int write_markers(struct db *db, const struct changes_annotation *a, struct err *e)
 {
     struct str service;
@@ -55,23 +38,28 @@ static int write_markers(struct db *db, const struct changes_annotation *a, stru
     for (size_t i = 0; i < a->n_tags && !code; i++)
         if (changes_tag_service(a->tags[i], &service)) {
             any = true;
-            code = write_marker(db, a, service, e);
+            code = state_add_marker(db, service, a->time, a->text, a->id, e);
         }
-    return code || any ? code : write_marker(db, a, STR(""), e);
+    return code || any ? code : state_add_marker(db, STR(""), a->time, a->text, a->id, e);
 }
 
-// Makes room for one more.
+// Makes room for one more. Each has a marker at least, one for each service that it names.
 static int drop_oldest(struct db *db, struct err *e)
 {
-    int64_t n = db_number(db, "SELECT count(*) FROM annotation", 0);
-    if (n < CHANGES_ANNOTATIONS)
-        return 0;
-    return db_exec(db,
-                   "DELETE FROM marker WHERE annotation ="
-                   " (SELECT id FROM annotation ORDER BY time, id LIMIT 1);"
-                   "DELETE FROM annotation WHERE id ="
-                   " (SELECT id FROM annotation ORDER BY time, id LIMIT 1)",
-                   e);
+    bool any = true;
+    int code = 0;
+    while (!code && any &&
+           db_number(db, "SELECT count(*) FROM marker WHERE annotation <> 0", 0) >=
+               CHANGES_ANNOTATIONS) {
+        code = db_exec(db,
+                       "DELETE FROM marker WHERE annotation ="
+                       " (SELECT id FROM annotation ORDER BY time, id LIMIT 1);"
+                       "DELETE FROM annotation WHERE id ="
+                       " (SELECT id FROM annotation ORDER BY time, id LIMIT 1)",
+                       e);
+        any = sqlite3_changes(db->handle) > 0;
+    }
+    return code;
 }
 
 int changes_annotate(struct changes *c, struct str tenant, struct changes_annotation *a,
@@ -105,15 +93,20 @@ int changes_annotate(struct changes *c, struct str tenant, struct changes_annota
 int changes_remove_annotation(struct changes *c, struct str tenant, int64_t id, bool *found,
                               struct err *e)
 {
-    static const char *const statements[] = {"DELETE FROM marker WHERE annotation = ?",
-                                             "DELETE FROM annotation WHERE id = ?"};
+    // Changes that it was the deploy of belong to what else is near, at the next look.
+    static const char *const statements[] = {
+        "UPDATE change SET marker_time = 0, marker = ''"
+        " WHERE (marker_time, marker) IN (SELECT time, text FROM marker WHERE annotation = ?)",
+        "DELETE FROM marker WHERE annotation = ?",
+        "DELETE FROM annotation WHERE id = ?",
+    };
     struct db db;
     *found = false;
     int code = state_open(c, tenant, DB_WRITE, &db, e);
     if (code)
         return code > 0 ? 0 : code;
     code = state_begin(&db, e);
-    for (size_t i = 0; i < 2 && !code; i++) {
+    for (size_t i = 0; i < sizeof statements / sizeof *statements && !code; i++) {
         sqlite3_stmt *s = db_prepare(&db, statements[i], &code, e);
         if (!s)
             break;
@@ -141,16 +134,23 @@ static void take_tags(struct changes_annotation *a, struct str tags, struct aren
         }
 }
 
-static bool has_tags(const struct changes_annotation *a,
-                     const struct changes_annotation_filter *filter)
+// tags: as they are kept.
+static bool has_tag(struct str tags, struct str tag)
+{
+    for (size_t from = 0, at = 0; at < tags.n; at++)
+        if (tags.p[at] == 0) {
+            if (str_eq(str_from_to(tags, from, at), tag))
+                return true;
+            from = at + 1;
+        }
+    return false;
+}
+
+static bool has_tags(struct str tags, const struct changes_annotation_filter *filter)
 {
     size_t n = 0;
-    for (size_t i = 0; i < filter->n_tags; i++) {
-        size_t k = 0;
-        while (k < a->n_tags && !str_eq(a->tags[k], filter->tags[i]))
-            k++;
-        n += k < a->n_tags;
-    }
+    for (size_t i = 0; i < filter->n_tags; i++)
+        n += has_tag(tags, filter->tags[i]);
     return filter->any_tag ? n > 0 || !filter->n_tags : n == filter->n_tags;
 }
 
@@ -184,10 +184,11 @@ int changes_annotations(struct changes *c, struct str tenant,
             struct changes_annotation a = {.id = sqlite3_column_int64(s, 0),
                                            .time = sqlite3_column_int64(s, 1),
                                            .end = sqlite3_column_int64(s, 2)};
-            arena_spend(arena, 4);
-            take_tags(&a, state_text(s, 4, arena), arena);
-            if (!has_tags(&a, filter))
+            struct str tags = db_blob(s, 4);
+            arena_spend(arena, 4 + tags.n / 1024 * filter->n_tags);
+            if (!has_tags(tags, filter))
                 continue;
+            take_tags(&a, state_text(s, 4, arena), arena);
             a.text = state_text(s, 3, arena);
             a.who = state_text(s, 5, arena);
             *annotations = arena_push(arena, *annotations, *n, &cap, sizeof **annotations);

@@ -174,10 +174,11 @@ int changes_tenants(const struct changes *c, struct arena *arena, struct str **t
 // --- annotations ---
 
 enum {
-    CHANGES_ANNOTATIONS = 100000, // of a tenant; the oldest go first
+    CHANGES_ANNOTATIONS = 100000, // of a tenant, by the services named; the oldest go first
     CHANGES_TAGS = 64,
     CHANGES_TAG_BYTES = 1024,
     CHANGES_TEXT_BYTES = 16384,
+    CHANGES_MARKER_BYTES = 256, // of the text that a change has as its deploy
 };
 
 struct changes_annotation {

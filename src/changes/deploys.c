@@ -1,7 +1,12 @@
 #include "base/sort.h"
 #include "changes/look.h"
 
-enum { MAX_VERSIONS = 1000, MAX_MARKERS = 10000 }; // of a service, the newest
+enum {
+    MAX_VERSIONS = 1000, // of a service, the newest
+    MAX_MARKERS = 10000, // the same
+    // In a piece of its history: a label with more, such as one of every run, tells no deploys.
+    MAX_NEW_VERSIONS = 100,
+};
 
 static const struct str usual_labels[] = {STR("version"), STR("service_version"),
                                           STR("service_git_ref"), STR("git_ref")};
@@ -38,6 +43,7 @@ struct version {
 struct versions {
     struct version *items;
     size_t n, cap;
+    struct hash_table index; // of their texts
 };
 
 struct sighting {
@@ -54,11 +60,14 @@ static int by_time(const void *a, const void *b)
 
 static uint32_t version_index(struct versions *v, struct str text, struct arena *arena)
 {
-    for (size_t i = 0; i < v->n; i++)
-        if (str_eq(v->items[i].text, text))
-            return (uint32_t)i;
+    uint64_t hash = hash_bytes(text.p, text.n, 0);
+    for (struct hash_probe at = hash_find(&v->index, hash); hash_hit(&v->index, &at);
+         hash_next(&v->index, &at))
+        if (str_eq(v->items[at.item].text, text))
+            return at.item;
     v->items = arena_push(arena, v->items, v->n, &v->cap, sizeof *v->items);
     v->items[v->n] = (struct version){.text = text};
+    hash_add(&v->index, arena, hash, (uint32_t)v->n);
     return (uint32_t)v->n++;
 }
 
@@ -66,6 +75,8 @@ static int load_versions(const struct look *l, struct str service, struct arena 
                          struct versions *v, struct err *e)
 {
     int code;
+    *v = (struct versions){0};
+    hash_init(&v->index, arena, 64);
     sqlite3_stmt *s = db_prepare(
         l->db, "SELECT text, seen FROM version WHERE service = ? ORDER BY seen DESC, text LIMIT ?",
         &code, e);
@@ -93,22 +104,6 @@ static bool is_deploy(const struct look *l, const struct versions *v, const stru
     return false;
 }
 
-static int write_marker(struct look *l, struct str service, int64_t time, struct str text,
-                        struct err *e)
-{
-    int code;
-    sqlite3_stmt *s = db_prepare(l->db,
-                                 "INSERT OR IGNORE INTO marker(service, time, text, annotation) "
-                                 "VALUES(?, ?, ?, 0)",
-                                 &code, e);
-    if (!s)
-        return code;
-    db_bind_str(s, 1, service);
-    sqlite3_bind_int64(s, 2, time);
-    db_bind_str(s, 3, text);
-    return db_run(l->db, s, e);
-}
-
 static int write_version(struct look *l, struct str service, const struct version *v, struct err *e)
 {
     int code;
@@ -124,15 +119,16 @@ static int write_version(struct look *l, struct str service, const struct versio
 int deploys_note(struct look *l, struct str service, const struct store_line *lines, size_t n,
                  int64_t origin, int64_t step, struct arena *arena, struct err *e)
 {
-    struct versions v = {0};
+    struct versions v;
     struct sighting *sightings = NULL;
-    size_t n_sightings = 0, cap = 0;
+    size_t n_sightings = 0, cap = 0, n_known;
     struct str label = deploy_label(&l->c->options, lines, n);
     if (!label.n)
         return 0;
     int code = load_versions(l, service, arena, &v, e);
     if (code)
         return code;
+    n_known = v.n;
     for (size_t i = 0; i < n; i++) {
         struct str value = label_of(&lines[i].series, label);
         if (!value.n)
@@ -140,6 +136,8 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
         struct str text = str_from(
             arena_printf(arena, "%.*s=%.*s", (int)label.n, label.p, (int)value.n, value.p));
         uint32_t version = version_index(&v, text, arena);
+        if (v.n - n_known > MAX_NEW_VERSIONS)
+            return 0;
         for (size_t k = 0; k < lines[i].n_points; k++) {
             int64_t index = lines[i].points[k].index;
             if (index <= 0 || !lines[i].points[k].n)
@@ -154,7 +152,7 @@ int deploys_note(struct look *l, struct str service, const struct store_line *li
         if (sightings[i].time <= now->seen)
             continue;
         if (is_deploy(l, &v, now, sightings[i].time))
-            code = write_marker(l, service, sightings[i].time, now->text, e);
+            code = state_add_marker(l->db, service, sightings[i].time, now->text, 0, e);
         now->seen = sightings[i].time;
         now->is_changed = true;
     }

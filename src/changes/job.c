@@ -39,24 +39,30 @@ void job_note(struct changes *c, const char *format, ...)
     c->options.note(c->options.note_ctx, text);
 }
 
-// Until it is to stop, at most for so long, and for as long as it is paused. False: it is to stop.
-static bool wait_for(struct changes *c, int64_t nanos)
+// At most for so long, until the job is to stop or to pause.
+static void wait_for(struct changes *c, int64_t nanos)
 {
     int64_t end = clock_now(CLOCK_MONOTONIC) + nanos;
     pthread_mutex_lock(&c->lock);
-    while (!c->stopping && (c->paused || clock_now(CLOCK_MONOTONIC) < end)) {
+    while (!c->stopping && !c->paused && clock_now(CLOCK_MONOTONIC) < end) {
         struct timespec until = {(time_t)(end / SECOND), (long)(end % SECOND)};
-        if (c->paused)
-            pthread_cond_wait(&c->wake, &c->lock);
-        else
-            pthread_cond_timedwait(&c->wake, &c->lock, &until);
+        pthread_cond_timedwait(&c->wake, &c->lock, &until);
     }
+    pthread_mutex_unlock(&c->lock);
+}
+
+// As long as it is paused. False: it is to stop.
+static bool wait_while_paused(struct changes *c)
+{
+    pthread_mutex_lock(&c->lock);
+    while (!c->stopping && c->paused)
+        pthread_cond_wait(&c->wake, &c->lock);
     bool stopping = c->stopping;
     pthread_mutex_unlock(&c->lock);
     return !stopping;
 }
 
-void job_rest(struct changes *c, struct arena *arena)
+void job_throttle(struct changes *c)
 {
     int64_t now = clock_now(CLOCK_THREAD_CPUTIME_ID), used = now - c->worked;
     if (c->is_running && used >= LEAST_WORK) {
@@ -67,6 +73,11 @@ void job_rest(struct changes *c, struct arena *arena)
         if (c->options.cpu > 0)
             wait_for(c, (int64_t)((double)used * (1 / c->options.cpu - 1)));
     }
+}
+
+void job_rest(struct changes *c, struct arena *arena)
+{
+    job_throttle(c);
     arena_check(arena);
 }
 
@@ -77,25 +88,25 @@ static void *run(void *context)
     retry = retry < RETRY_LONGEST * SECOND ? retry : RETRY_LONGEST * SECOND;
     // Of this thread only. Requests and commits go first.
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
-    while (wait_for(c, 0)) {
+    while (wait_while_paused(c)) {
         struct err e = {""};
         int64_t now = store_time(c->options.store), pause = CLOCK_CHECK * SECOND;
         int64_t due = (now - window / 12) / window;
         if (due != done) {
+            c->budget.failed = BUDGET_OK;
             int code = changes_look(c, now, &e);
-            pthread_mutex_lock(&c->lock);
-            bool stopping = c->stopping;
-            pthread_mutex_unlock(&c->lock);
+            // It may go on already.
+            if (code && c->budget.failed == BUDGET_CANCELLED)
+                continue;
             if (!code)
                 done = due;
-            else if (!stopping)
+            else
                 job_note(c, "changes: a look failed and comes again: %s", e.message);
             pause = code && retry > pause ? retry : pause;
         }
         int64_t next = (due + 1) * window + window / 12 - now;
         pause = next > 0 && next < pause ? next : pause;
-        if (!wait_for(c, pause))
-            break;
+        wait_for(c, pause);
     }
     return NULL;
 }
@@ -139,6 +150,8 @@ void changes_pause(struct changes *c, bool paused)
 {
     pthread_mutex_lock(&c->lock);
     c->paused = paused;
+    // A look ends rather than to hold its memory meanwhile.
+    c->budget.cancelled = paused || c->stopping;
     pthread_cond_broadcast(&c->wake);
     pthread_mutex_unlock(&c->lock);
 }

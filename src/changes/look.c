@@ -2,19 +2,29 @@
 
 #include <stdlib.h>
 
+#include "base/sort.h"
+
 #define DAY (INT64_C(86400) * 1000000000)
 
-int look_begin(struct look *l, struct err *e)
+static int deleted(struct err *e)
 {
-    int64_t deletions;
+    err_set(e, "it was deleted meanwhile");
+    return STORE_BUSY;
+}
+
+// Only the job adds series, when it lists them.
+int look_begin(struct look *l, const struct watched *w, struct err *e)
+{
     int code = state_begin(l->db, e);
-    if (!code)
-        code = state_number(l->db, "deletions", &deletions, e);
-    if (!code && deletions != l->deletions) {
-        err_set(e, "a service was deleted meanwhile");
-        code = STORE_BUSY;
-    }
-    return code;
+    if (code)
+        return code;
+    sqlite3_stmt *s = db_prepare(l->db, "SELECT 1 FROM series WHERE id = ?", &code, e);
+    if (!s)
+        return code;
+    sqlite3_bind_int64(s, 1, w->id);
+    code = state_step(l->db, s, e);
+    sqlite3_reset(s);
+    return code > 0 ? 0 : code ? code : deleted(e);
 }
 
 void look_clear(struct look *l)
@@ -38,16 +48,26 @@ struct watching {
     size_t n;
 };
 
-// The type says nothing that another type of the service does not say as well.
-static bool is_redundant(const struct store_series *sets, size_t n, size_t at, struct arena *arena)
+// Whether the type says nothing that another type of the service does not say as well: types of a
+// service that count the samples of another one are in counts, in order.
+static bool is_redundant(struct str type, const struct str *counts, size_t n)
 {
-    struct str type = sets[at].labels[0].value;
-    if (str_find(type, STR(":inuse_objects:"), 0) != SIZE_MAX)
-        return true;
-    for (size_t i = 0; i < n; i++)
-        if (i != at && str_eq(query_count_type(sets[i].labels[0].value, arena), type))
-            return true;
-    return false;
+    return str_find(type, STR(":inuse_objects:"), 0) != SIZE_MAX ||
+           (n && bsearch(&type, counts, n, sizeof *counts, str_compare));
+}
+
+static struct str *list_counts(const struct store_series *sets, size_t n, struct arena *arena,
+                               size_t *n_counts)
+{
+    struct str *counts = arena_array(arena, n + 1, sizeof *counts);
+    *n_counts = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct str type = sets[i].labels[0].value, count = query_count_type(type, arena);
+        if (count.n && !str_eq(count, type))
+            counts[(*n_counts)++] = count;
+    }
+    sort_items(arena, counts, *n_counts, sizeof *counts, str_compare);
+    return counts;
 }
 
 static int load_series(struct look *l, struct watched *w, struct err *e)
@@ -78,19 +98,29 @@ static int by_service(const void *a, const void *b)
     return order ? order : str_cmp(x->labels[0].value, y->labels[0].value);
 }
 
+// deletions: before sets were read.
 static int write_watched(struct look *l, const struct store_series *sets, size_t n,
-                         struct arena *arena, struct watching *watching, struct err *e)
+                         int64_t deletions, struct arena *arena, struct watching *watching,
+                         struct err *e)
 {
+    int64_t now;
     watching->items = arena_array(arena, n + 1, sizeof *watching->items);
     watching->found = arena_array(arena, n + 1, sizeof *watching->found);
-    int code = look_begin(l, e);
+    int code = state_begin(l->db, e);
+    if (!code)
+        code = state_number(l->db, "deletions", &now, e);
+    // One of them may have been a service that is listed here.
+    if (!code && now != deletions)
+        code = deleted(e);
     // The types of a service are neighbors.
     for (size_t first = 0, end; first < n && !code; first = end) {
         struct str service = sets[first].labels[1].value;
+        size_t n_counts;
         for (end = first + 1; end < n && str_eq(sets[end].labels[1].value, service);)
             end++;
+        const struct str *counts = list_counts(sets + first, end - first, arena, &n_counts);
         for (size_t i = first; i < end && !code; i++) {
-            if (is_redundant(sets + first, end - first, i - first, arena))
+            if (is_redundant(sets[i].labels[0].value, counts, n_counts))
                 continue;
             struct watched *w = &watching->items[watching->n++];
             struct str type = copy_text(sets[i].labels[0].value, arena);
@@ -111,18 +141,21 @@ static int list_watched(struct look *l, struct arena *arena, struct watching *wa
     struct store_series *sets;
     struct store_answer answer;
     size_t n, kept = 0;
+    int64_t deletions;
     l->series = arena_new_in(&l->c->budget, 0);
     if (!l->series)
         return err_set(e, "out of memory"), STORE_BUSY;
-    int code =
-        query_label_sets(l->c->options.store, &select, names, 2, l->series, &sets, &n, &answer, e);
+    int code = state_number(l->db, "deletions", &deletions, e);
+    if (!code)
+        code = query_label_sets(l->c->options.store, &select, names, 2, l->series, &sets, &n,
+                                &answer, e);
     for (size_t i = 0; !code && i < n; i++)
         if (sets[i].n_labels == 2)
             sets[kept++] = sets[i];
     if (kept)
         qsort(sets, kept, sizeof *sets, by_service);
     if (!code)
-        code = write_watched(l, sets, kept, arena, watching, e);
+        code = write_watched(l, sets, kept, deletions, arena, watching, e);
     look_clear(l);
     return code;
 }
@@ -214,10 +247,7 @@ static bool goes_on(struct look *l, const struct watched *w, int code, const str
                     unsigned *n_errors)
 {
     struct changes *c = l->c;
-    pthread_mutex_lock(&c->lock);
-    bool stopping = c->stopping;
-    pthread_mutex_unlock(&c->lock);
-    if (stopping || code == STORE_CORRUPT || code == STORE_FORMAT || code == STORE_FULL)
+    if (c->budget.cancelled || code == STORE_CORRUPT || code == STORE_FORMAT || code == STORE_FULL)
         return false;
     if ((*n_errors)++ == 0)
         job_note(c, "changes: service %.*s of tenant %.*s is left out of this look: %s",
@@ -308,16 +338,17 @@ static int drop_old(struct look *l, int64_t oldest, struct err *e)
     return code;
 }
 
-// A service that is not in the store any more, such as one that another server deleted.
+// The next service that is not watched any more, in the order of names. lost: the one before.
 static int find_lost(struct look *l, const struct watching *watching, struct arena *arena,
                      struct str *lost, struct err *e)
 {
     int code;
-    *lost = (struct str){0};
-    sqlite3_stmt *s =
-        db_prepare(l->db, "SELECT DISTINCT service FROM series ORDER BY service", &code, e);
+    sqlite3_stmt *s = db_prepare(
+        l->db, "SELECT DISTINCT service FROM series WHERE service > ? ORDER BY service", &code, e);
     if (!s)
         return code;
+    db_bind_str(s, 1, *lost);
+    *lost = STR("");
     size_t at = 0;
     while ((code = state_step(l->db, s, e)) > 0) {
         struct str service = db_blob(s, 0);
@@ -332,23 +363,37 @@ static int find_lost(struct look *l, const struct watching *watching, struct are
     return code < 0 ? code : 0;
 }
 
-static int drop_lost(struct look *l, const struct watching *watching, struct arena *arena,
-                     struct err *e)
+// One that is not in the store any more, such as one that another server deleted.
+static int drop_if_deleted(struct look *l, struct str service, struct err *e)
 {
-    struct str lost;
-    int code = find_lost(l, watching, arena, &lost, e);
-    if (code || !lost.p)
-        return code;
-    struct store_matcher matcher = {STORE_EQ, STR("service_name"), lost, NULL};
+    struct store_matcher matcher = {STORE_EQ, STR("service_name"), service, NULL};
     struct store_select select = {
         .tenant = l->tenant, .matchers = &matcher, .n_matchers = 1, .start = 0, .end = INT64_MAX};
+    struct arena *arena = arena_new_in(&l->c->budget, 0);
     struct store_series *series;
     struct store_answer answer;
     size_t n;
-    code = store_series(l->c->options.store, &select, arena, &series, &n, &answer, e);
+    if (!arena)
+        return err_set(e, "out of memory"), STORE_BUSY;
+    int code = store_series(l->c->options.store, &select, arena, &series, &n, &answer, e);
     // A day that cannot be read may have it.
     if (!code && !n && !answer.damaged_days)
-        code = changes_forget_service(l->c, l->tenant, lost, e);
+        code = changes_forget_service(l->c, l->tenant, service, e);
+    arena_free(arena);
+    return code;
+}
+
+static int drop_lost(struct look *l, const struct watching *watching, struct arena *arena,
+                     struct err *e)
+{
+    struct str lost = STR("");
+    int code;
+    while (!(code = find_lost(l, watching, arena, &lost, e)) && lost.n) {
+        code = drop_if_deleted(l, lost, e);
+        if (code)
+            break;
+        job_rest(l->c, arena);
+    }
     return code;
 }
 
@@ -357,7 +402,7 @@ static int finish_look(struct look *l, struct err *e)
     struct store_stats stats;
     int code = store_stats(l->c->options.store, l->tenant, &l->c->budget, &stats, e);
     if (!code)
-        code = look_begin(l, e);
+        code = state_begin(l->db, e);
     if (!code)
         code = attribute_late(l, e);
     if (!code)
@@ -376,7 +421,7 @@ static int set_window(struct look *l, struct err *e)
     int code = state_number(l->db, "window", &window, e);
     if (code || window == l->window)
         return code;
-    code = look_begin(l, e);
+    code = state_begin(l->db, e);
     if (!code)
         code = db_exec(l->db, "DELETE FROM window; UPDATE series SET read_until = 0", e);
     if (!code)
@@ -433,8 +478,6 @@ static int look_at_tenant(struct changes *c, struct str tenant, int64_t end, str
     code = db_exec(&db, "PRAGMA synchronous=NORMAL", e);
     if (!code)
         code = state_number(&db, "looked", &looked, e);
-    if (!code)
-        code = state_number(&db, "deletions", &l.deletions, e);
     if (!code && looked != end) {
         if (ARENA_TRY(arena, trap)) {
             arena_caught(arena, e);
@@ -473,12 +516,13 @@ int changes_look(struct changes *c, int64_t now, struct err *e)
                      : 0;
     for (size_t i = 0; i < n; i++) {
         struct err failed = {""};
-        pthread_mutex_lock(&c->lock);
-        bool stopping = c->stopping;
-        pthread_mutex_unlock(&c->lock);
-        if (stopping)
+        if (budget_check(&c->budget)) {
+            budget_explain(&c->budget, e);
+            result = STORE_BUSY;
             break;
+        }
         int code = look_at_tenant(c, tenants[i], end, &failed);
+        job_throttle(c);
         if (code) {
             result = code;
             *e = failed;

@@ -8,7 +8,6 @@ struct look {
     struct db *db;
     struct str tenant;
     int64_t window, begin, end; // of the history: begin to end
-    int64_t deletions;          // services that were deleted until it began
     // Of a series and of a piece of its history: who catches a jump out of another arena frees
     // them.
     struct arena *series, *chunk;
@@ -21,15 +20,16 @@ struct watched {
     int64_t id, read_until;
 };
 
-// After work outside of a transaction: pauses until the job's share of the CPU is kept. Jumps out
-// of arena when the job is to stop.
+// After work outside of a transaction: waits until the job's share of the CPU is kept.
+void job_throttle(struct changes *c);
+// The same; jumps out of arena when the look is to end.
 void job_rest(struct changes *c, struct arena *arena);
 void job_note(struct changes *c, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Frees what a jump has left behind.
 void look_clear(struct look *l);
-// Transactions of a look: STORE_BUSY if a service was deleted since the look began.
-int look_begin(struct look *l, struct err *e);
+// Begins a transaction for what was read of a series: STORE_BUSY if its service has been deleted.
+int look_begin(struct look *l, const struct watched *w, struct err *e);
 
 // --- windows ---
 

@@ -186,8 +186,11 @@ static int write_entry(struct look *l, const struct watched *w, const struct sta
         l->db,
         "INSERT OR REPLACE INTO change(id, service, type, verdict, measured, function, because, "
         "time, low, high, before, after, deviation, cost, q, marker_time, marker, before_start, "
-        "before_end, after_start, after_end, checked, found) "
-        "VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "before_end, after_start, after_end, checked, found, acknowledged, who, comment) "
+        "VALUES(?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
+        " coalesce((SELECT acknowledged FROM change WHERE id = ?1), 0),"
+        " coalesce((SELECT who FROM change WHERE id = ?1), ''),"
+        " coalesce((SELECT comment FROM change WHERE id = ?1), ''))",
         &code, e);
     if (!s)
         return code;
@@ -225,7 +228,7 @@ static int write_gone(struct look *l, int64_t id, struct err *e)
 static int keep_report(struct look *l, const struct watched *w, struct known *known,
                        const struct stats_report *report, size_t *n, struct err *e)
 {
-    int code = look_begin(l, e);
+    int code = look_begin(l, w, e);
     for (size_t i = 0; i < report->n_gone && !code; i++)
         code = write_gone(l, known->ids[report->gone[i]], e);
     for (size_t i = 0; i < report->n && !code; i++) {

@@ -152,6 +152,28 @@ int state_set_number(struct db *db, const char *name, int64_t value, struct err 
     return db_run(db, s, e);
 }
 
+int state_add_marker(struct db *db, struct str service, int64_t time, struct str text,
+                     int64_t annotation, struct err *e)
+{
+    int code;
+    sqlite3_stmt *s = db_prepare(db,
+                                 "INSERT OR IGNORE INTO marker(service, time, text, annotation) "
+                                 "VALUES(?, ?, ?, ?)",
+                                 &code, e);
+    if (!s)
+        return code;
+    if (text.n > CHANGES_MARKER_BYTES) {
+        text.n = CHANGES_MARKER_BYTES;
+        while (text.n && ((unsigned char)text.p[text.n] & 0xc0) == 0x80) // not within a character
+            text.n--;
+    }
+    db_bind_str(s, 1, service);
+    sqlite3_bind_int64(s, 2, time);
+    db_bind_str(s, 3, text);
+    sqlite3_bind_int64(s, 4, annotation);
+    return db_run(db, s, e);
+}
+
 struct str state_text(sqlite3_stmt *statement, int column, struct arena *arena)
 {
     struct str text = db_blob(statement, column);

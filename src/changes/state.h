@@ -10,8 +10,8 @@
 
 struct changes {
     struct changes_options options;
-    char *directory; // DATA/changes
-    struct budget budget;
+    char *directory;      // DATA/changes
+    struct budget budget; // canceled while it is to stop or paused
     pthread_t thread;
     bool is_running;
     pthread_mutex_t lock;
@@ -43,3 +43,8 @@ int state_set_number(struct db *db, const char *name, int64_t value, struct err 
 struct str state_text(sqlite3_stmt *statement, int column, struct arena *arena);
 // A column of a row that was fetched; 1: there is a row, 0: none, else an enum store_code.
 int state_step(struct db *db, sqlite3_stmt *statement, struct err *e);
+
+// What may have caused a change, of one service or, if that is empty, of all. annotation: its id, 0
+// if labels told it. Of a long text the beginning: candidates and changes have a copy each.
+int state_add_marker(struct db *db, struct str service, int64_t time, struct str text,
+                     int64_t annotation, struct err *e);

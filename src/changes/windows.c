@@ -5,6 +5,7 @@
 
 enum {
     MAX_FUNCTIONS = 4096, // of a window: the largest
+    MAX_SCANNED = 16384,  // of a history: those that are in most windows
     CHUNK = 24,           // windows that are asked for and committed together
     RECENT = 26,          // windows that are compared with the store at each look
 };
@@ -430,7 +431,7 @@ static int read_chunk(struct look *l, struct watched *w, struct numbers *f, int6
     }
     if (code || (!changed && from + (int64_t)n * l->window <= w->read_until))
         return code;
-    code = look_begin(l, e);
+    code = look_begin(l, w, e);
     for (size_t i = 0; i < n && !code; i++)
         if (windows[i].profiles != windows[i].kept)
             code = write_window(l, w, f, &windows[i], arena, e);
@@ -528,6 +529,21 @@ static int add_window(const struct look *l, const struct numbers *f, struct hist
     return 0;
 }
 
+// Names that are generated, or addresses of programs that restart, make a history of any number of
+// functions. One that is in fewer windows than a step must last shows none.
+static void drop_rare(const struct look *l, struct history *h)
+{
+    size_t with[CHANGES_WINDOWS + 1] = {0}, n = 0, from = CHANGES_WINDOWS + 1;
+    size_t least = (size_t)(l->c->options.lasting / 3 * 2 / l->window);
+    for (size_t i = 0; i < h->n_functions; i++)
+        with[h->functions[i].n < CHANGES_WINDOWS ? h->functions[i].n : CHANGES_WINDOWS]++;
+    while (from > least && from > 2 && n + with[from - 1] <= MAX_SCANNED)
+        n += with[--from];
+    for (size_t i = 0; i < h->n_functions; i++)
+        if (h->functions[i].n < from)
+            h->functions[i].n = 0;
+}
+
 int windows_load(const struct look *l, const struct watched *w, struct arena *arena,
                  struct history *h, struct err *e)
 {
@@ -556,6 +572,7 @@ int windows_load(const struct look *l, const struct watched *w, struct arena *ar
         if ((code = add_window(l, &f, h, s, arena, e)))
             break;
     sqlite3_reset(s);
+    drop_rare(l, h);
     return code;
 }
 

@@ -2,9 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/remote_profile.h"
 #include "cli/terminal.h"
 #include "codec/json_read.h"
 #include "model/units.h"
@@ -66,15 +66,6 @@ static double number_of(struct json change, const char *key)
     return json_double(json_get(change, key), &value) ? value : 0;
 }
 
-static const char *time_text(const struct query_changes *q, double ms)
-{
-    time_t seconds = (time_t)(ms / 1000);
-    struct tm utc;
-    char when[32];
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%MZ", gmtime_r(&seconds, &utc));
-    return arena_copy(q->arena, when, strlen(when));
-}
-
 static const char *amount(const struct query_changes *q, double value, struct str unit, bool sign)
 {
     char text[96];
@@ -92,7 +83,7 @@ static void write_change(const struct query_changes *q, const struct terminal *t
         enum style style;
     } columns[] = {
         {text_of(q, c, "id"), STYLE_DIM},
-        {str_from(time_text(q, number_of(c, "time"))), STYLE_NONE},
+        {str_from(remote_time(number_of(c, "time"), q->arena)), STYLE_NONE},
         {str_from(amount(q, cost, text_of(q, c, "costUnit"), true)),
          cost > 0 ? STYLE_MORE : STYLE_LESS},
         {str_from(arena_printf(q->arena, "%s -> %s", amount(q, number_of(c, "before"), unit, false),
@@ -117,6 +108,7 @@ int query_changes(const struct query_changes *q, struct err *e)
     struct str service, cursor = STR("");
     struct terminal t = terminal_stdout("auto");
     struct out out;
+    bool enabled = true;
     size_t n = 0;
     if (service_of(q, &service, e))
         return -1;
@@ -136,13 +128,18 @@ int query_changes(const struct query_changes *q, struct err *e)
         for (struct json_each i = json_each(json_get(root, "changes")); json_next(&i); n++)
             if (!q->json)
                 write_change(q, &t, i.value, &out);
+        enabled = json_kind(json_get(root, "enabled")) == JSON_ABSENT ||
+                  json_is_true(json_get(root, "enabled"));
         cursor = text_of(q, root, "next");
         if (!cursor.n)
             break;
     }
     if (!result && !n)
-        fprintf(stderr, "kiln query: no changes with %s from %s until %s\n", q->selector, q->from,
-                q->until);
+        fprintf(stderr, "kiln query: no changes with %s from %s until %s%s\n", q->selector, q->from,
+                q->until,
+                enabled ? ""
+                        : ": the server does not look for any; set changes.enabled in its "
+                          "configuration");
     if (!result)
         result = out_finish(&out, e);
     out_fini(&out);

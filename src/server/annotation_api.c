@@ -8,6 +8,8 @@
 
 enum { LIMIT = 100, LIMIT_MAX = 10000 };
 static const int64_t MILLISECOND = 1000000, YEAR = INT64_C(366) * 86400 * 1000000000;
+// ms: a smaller number is likely to be seconds, and nothing would belong to such an annotation.
+static const int64_t EARLIEST = INT64_C(100000000000); // in 1973
 
 // --- adding ---
 
@@ -21,12 +23,12 @@ static int read_time(struct call *c, struct json root, const char *key, int64_t 
     if (json_kind(value) == JSON_ABSENT || json_kind(value) == JSON_NULL ||
         (json_i64(value, &number) && number == 0))
         return 0;
-    if (number > 0 && number < (server_now() + YEAR) / MILLISECOND) {
+    if (number >= EARLIEST && number < (server_now() + YEAR) / MILLISECOND) {
         *time = number * MILLISECOND;
         return 0;
     }
     call_fail(c, CALL_INVALID_ARGUMENT, 0,
-              "%s must be milliseconds since 1970, at most a year from now", key);
+              "%s must be in milliseconds since 1970, from 1973 to a year from now", key);
     return -1;
 }
 
@@ -171,7 +173,7 @@ void changes_api_remove_annotation(struct call *c)
     if (!call_is_post(c, "application/json"))
         return;
     if (!text.n || !str_to_i64(text, &id)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id is missing: that of an annotation");
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id must be the number of an annotation");
         return;
     }
     int result = changes_remove_annotation(c->server->changes, c->tenant, id, &found, &e);

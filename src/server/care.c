@@ -246,8 +246,11 @@ void api_delete_service(struct call *c)
         return;
     }
     int result = store_delete_service(c->server->store, c->tenant, service, &n, &e);
-    if (!result)
+    if (!result) {
         result = changes_forget_service(c->server->changes, c->tenant, service, &e);
+        if (result)
+            err_prefix(&e, "the profiles are deleted, the changes of the service are not: ");
+    }
     if (result) {
         call_fail_store(c, result, &e);
         return;

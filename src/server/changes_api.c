@@ -262,7 +262,7 @@ static int read_marking(struct call *c, struct json root, struct changes_marking
     while (state < 3 && !json_is(json_get(root, "state"), states[state]))
         state++;
     if (!read_id(json_get(root, "id"), c->arena, &m->id)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id is missing: that of a change");
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "id must be the number of a change");
         return -1;
     }
     if (state == 3) {
@@ -271,10 +271,11 @@ static int read_marking(struct call *c, struct json root, struct changes_marking
     }
     struct json end = json_get(root, "until"), comment = json_get(root, "comment");
     if (json_kind(end) != JSON_ABSENT && json_kind(end) != JSON_NULL &&
-        (!json_i64(end, &until) || until <= 0 || until >= INT64_MAX / MILLISECOND ||
-         state != CHANGES_MUTED)) {
+        (!json_i64(end, &until) || until <= server_now() / MILLISECOND ||
+         until >= INT64_MAX / MILLISECOND || state != CHANGES_MUTED)) {
         call_fail(c, CALL_INVALID_ARGUMENT, 0,
-                  "until must be milliseconds since 1970, and is of state muted only");
+                  "until must be in the future, in milliseconds since 1970, and goes with state "
+                  "muted only");
         return -1;
     }
     m->comment = json_string(comment, c->arena);

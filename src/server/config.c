@@ -180,9 +180,10 @@ static int check_config(struct yaml_reader *r, yaml_node_t *node, void *object)
         return yaml_fail(r, node, "limits", "query_time must be 100ms to 1d");
     if (c->process_memory && c->process_memory < PROCESS_MEMORY_LEAST)
         return yaml_fail(r, node, "limits", "process_memory must be 64MiB or more");
-    if (c->changes_window < 60 * second || c->changes_window > 3600 * second ||
-        3600 * second % c->changes_window)
-        return yaml_fail(r, node, "changes", "window must be 1m to 1h and divide an hour");
+    // Histories of more than six hours and less than four days tell nothing: stats/steps.h.
+    if ((c->changes_window != 60 * second && c->changes_window < 900 * second) ||
+        c->changes_window > 3600 * second || 3600 * second % c->changes_window)
+        return yaml_fail(r, node, "changes", "window must be 1m, 15m, 20m, 30m or 1h");
     if (c->changes_lasting && (c->changes_lasting < 2 * c->changes_window ||
                                c->changes_lasting > 100 * c->changes_window))
         return yaml_fail(r, node, "changes", "lasting must be 2 to 100 windows");

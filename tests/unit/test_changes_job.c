@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <sys/wait.h>
 
 #include "simulate.h"
@@ -439,6 +440,7 @@ static void annotations_are_markers(void **state)
     struct str tags[] = {STR("deploy"), STR("service_name:shop")},
                elsewhere[] = {STR("service_name=other")};
     struct err e;
+    bool found;
     s.at = 150;
     s.after = 0.08;
     s.version = NULL;
@@ -464,6 +466,11 @@ static void annotations_are_markers(void **state)
     assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
     assert_non_null(entries[0].entry.marker);
     assert_str(entries[0].entry.marker->text, "1.4.2");
+    // What was told by mistake is taken back everywhere.
+    must(changes_remove_annotation(c, STR("anonymous"), a.id, &found, &e), &e);
+    look(c, 172);
+    assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
+    assert_null(entries[0].entry.marker);
     changes_close(c);
 }
 
@@ -594,6 +601,36 @@ static void marks_and_pages(void **state)
     changes_close(c);
 }
 
+// An entry that takes the place of an uncertain one keeps what somebody said about that.
+static void acknowledged_before_it_is_certain(void **state)
+{
+    struct fixture *f = *state;
+    struct simulated s = usual;
+    struct changes_entry *entries;
+    char path[200];
+    sqlite3 *db;
+    s.at = 150;
+    s.after = 0.09;
+    put_hours(f, &s, 0, 171);
+    struct changes *c = open_job(f, f->dir);
+    look(c, 170);
+    assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
+    set_mark(
+        c, (struct changes_marking){.id = entries[0].id, .mark = CHANGES_ACKNOWLEDGED, .now = T0});
+    snprintf(path, sizeof path, "%s/changes/anonymous.db", f->dir);
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "UPDATE change SET verdict = 0, checked = time + 1", NULL, NULL, NULL),
+        SQLITE_OK);
+    sqlite3_close(db);
+    look(c, 171);
+    assert_int_equal(list(f, c, "anonymous", CHANGES_VERDICT_LASTING, &entries), 1);
+    assert_int_equal(entries[0].mark, CHANGES_ACKNOWLEDGED);
+    assert_str(entries[0].who, "me");
+    assert_str(entries[0].comment, "because");
+    changes_close(c);
+}
+
 // --- the thread ---
 
 static void paused_and_stopped(void **state)
@@ -663,6 +700,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(annotations_are_markers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(annotations_by_time_and_tag, set_up, tear_down),
         cmocka_unit_test_setup_teardown(marks_and_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(acknowledged_before_it_is_certain, set_up, tear_down),
         cmocka_unit_test_setup_teardown(paused_and_stopped, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_state, set_up, tear_down),
     };
