@@ -326,7 +326,8 @@ static bool put_off(int signal, siginfo_t *info, ucontext_t *context)
     // blocks SIGPROF from now on and is chosen no more.
     if (own_thread_is_caller) {
         block_sigprof(context);
-        send_again(signal, info);
+        if (!own_thread_is_asked_to_block(info))
+            send_again(signal, info);
         return true;
     }
     // The thread may hold one of our locks, and the handler may leave by siglongjmp. It comes again

@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 
 #include "capture/on_stack.h"
+#include "process/own_threads.h"
 
 // Not in older headers.
 #ifndef AT_MINSIGSTKSZ
@@ -58,7 +59,11 @@ static int install(void)
     // Also libc's own signals, which sigfillset leaves out: a thread that may be cancelled anywhere
     // must not be while it is in there.
     memset(&action.sa_mask, 0xff, sizeof action.sa_mask);
-    return capture_sigaction(SIGPROF, &action, NULL);
+    if (capture_sigaction(SIGPROF, &action, NULL))
+        return -1;
+    if (handler_is_wished() && !handler_is_confined())
+        own_threads_block_sigprof();
+    return 0;
 }
 
 bool capture_fits_alternate_stack(size_t bytes)

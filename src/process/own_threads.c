@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "process/call.h"
 #include "process/clock.h"
 #include "process/process.h"
 #include "process/tasks.h"
@@ -29,6 +30,7 @@ static struct {
     _Atomic uint32_t park;            // a futex: 1 while they are to stay parked
     _Atomic uint32_t changes;         // under way
     _Atomic bool settled;             // no more of them
+    _Atomic bool blocks_sigprof;
     _Atomic(void (*)(void)) wakers[MOST_WAKERS];
 } own;
 
@@ -102,10 +104,12 @@ static void *own_thread_main(void *context)
     struct start start = *(struct start *)context;
     free(context);
     own_thread_is_caller = true;
-    change_mask(SIG_UNBLOCK, &sigprof, NULL);
     // Raw: libc's prctl may be our own interposer.
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
     register_self();
+    // Afterwards: whoever sets it sends registered threads a signal.
+    if (!atomic_load(&own.blocks_sigprof))
+        change_mask(SIG_UNBLOCK, &sigprof, NULL);
     if (start.flags & OWN_THREAD_FILES)
         own_thread_take_files(-1);
     void *result = start.run(start.context);
@@ -142,6 +146,24 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     atomic_fetch_sub(&own.starting, 1);
     free(start);
     return err_set(e, "cannot start a thread %s: %s", what, strerror(failed));
+}
+
+bool own_thread_is_asked_to_block(const siginfo_t *info)
+{
+    return own_thread_is_caller && info->si_code == SI_QUEUE && info->si_ptr == &own;
+}
+
+void own_threads_block_sigprof(void)
+{
+    siginfo_t request = {.si_signo = SIGPROF, .si_code = SI_QUEUE};
+    request.si_ptr = &own;
+    if (atomic_exchange(&own.blocks_sigprof, true))
+        return;
+    for (int i = 0; i < MOST_THREADS; i++) {
+        pid_t tid = atomic_load(&own.tids[i]);
+        if (tid > 0)
+            process_call(SYS_rt_tgsigqueueinfo, process_pid(), tid, SIGPROF, (long)&request, 0, 0);
+    }
 }
 
 static bool own_thread_is(pid_t tid)

@@ -1,9 +1,11 @@
-// The one way to start a thread of the profiler's own: all signals blocked but SIGPROF, named
+// The one way to start a thread of the profiler's own: all signals blocked but SIGPROF, which is
+// too once the program has a handler for it (own_threads_block_sigprof); named
 // "kiln", registered and counted. Registered threads can be parked, and they are the ones that do
 // not keep a process alive.
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -32,6 +34,12 @@ bool own_thread_take_files(int keep);
 // Whether the program's last thread has ended and only ours are left: then the process must end as
 // it would have without us. *status: how the first thread ended, as wait reports it.
 bool own_threads_are_alone(int *status);
+
+// The program handles SIGPROF: the kernel must not offer our threads what was sent to the process.
+// A thread that waits for the signal would see its call interrupted, and no handler would run.
+// Sends those that run a SIGPROF, for which own_thread_is_asked_to_block is true. Signal-safe.
+void own_threads_block_sigprof(void);
+bool own_thread_is_asked_to_block(const siginfo_t *info);
 
 // CPU time that our threads have used, without those that have ended.
 uint64_t own_threads_cpu_ns(void);

@@ -167,6 +167,8 @@ static void survive(const struct symbol_options *options)
         struct err e;
         struct symbol_file *file = symbol_open(path, options, &e);
         opened += file != NULL;
+        if (!file)
+            usleep(1000); // the other thread may not run for a while
         for (int i = 0; file && i < 200; i++) {
             char text[8192];
             look_up(file, next_address(&seed), text, sizeof text);
