@@ -95,8 +95,8 @@ int changes_remove_annotation(struct changes *c, struct str tenant, int64_t id, 
 {
     // Changes that it was the deploy of belong to what else is near, at the next look.
     static const char *const statements[] = {
-        "UPDATE change SET marker_time = 0, marker = ''"
-        " WHERE (marker_time, marker) IN (SELECT time, text FROM marker WHERE annotation = ?)",
+        ("UPDATE change SET marker_time = 0, marker = ''"
+         " WHERE (marker_time, marker) IN (SELECT time, text FROM marker WHERE annotation = ?)"),
         "DELETE FROM marker WHERE annotation = ?",
         "DELETE FROM annotation WHERE id = ?",
     };
