@@ -1,7 +1,7 @@
-// The one way to start a thread of the profiler's own: all signals blocked but SIGPROF, which is
-// too once the program has a handler for it (own_threads_block_sigprof); named
-// "kiln", registered and counted. Registered threads can be parked, and they are the ones that do
-// not keep a process alive.
+// The one way to start a thread of the profiler's own: all signals blocked but SIGPROF, named
+// "kiln", registered and counted. Once the program has a handler for SIGPROF, that is blocked too
+// (own_threads_block_sigprof). Registered threads can be parked, and they are the ones that do not
+// keep a process alive.
 #pragma once
 
 #include <pthread.h>
@@ -35,9 +35,10 @@ bool own_thread_take_files(int keep);
 // it would have without us. *status: how the first thread ended, as wait reports it.
 bool own_threads_are_alone(int *status);
 
-// The program handles SIGPROF: the kernel must not offer our threads what was sent to the process.
-// A thread that waits for the signal would see its call interrupted, and no handler would run.
-// Sends those that run a SIGPROF, for which own_thread_is_asked_to_block is true. Signal-safe.
+// Makes our threads block SIGPROF, because the program has installed a handler for it. If one of
+// them took a SIGPROF that was sent to the process, a program thread in sigsuspend or epoll_pwait
+// could return EINTR before its handler has run. Sends each running thread a SIGPROF for which
+// own_thread_is_asked_to_block is true. Signal-safe.
 void own_threads_block_sigprof(void);
 bool own_thread_is_asked_to_block(const siginfo_t *info);
 
