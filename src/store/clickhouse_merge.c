@@ -1,4 +1,4 @@
-// Sums: ClickHouse adds up, only stacks and their sums come back.
+// Merges: ClickHouse adds up, and only stacks with their sums are transferred.
 #include <stdlib.h>
 
 #include "base/sort.h"
@@ -10,11 +10,11 @@ struct sum {
     struct str service;
     uint64_t stack;
     __int128 sum; // of a gauge: shares of a mean
-    // What its variance is made of: squared weights in units of values; where those are not known,
-    // values and what is beside them.
+    // Input of the variance: squared weights in units of values; without weights, the values and
+    // the related column.
     double weighed, plain, beside;
     uint32_t way;   // of plain and beside
-    uint32_t block; // + 1: all of sum is in this one, too
+    uint32_t block; // block + 1; all of sum belongs to it
     bool only_block;
 };
 
@@ -27,7 +27,7 @@ struct merging {
     struct db no_names;
     bool gauge, all_stacks_found, has_doubles;
     bool with_variance, is_counted;
-    bool mixed; // variances of series follow in several ways
+    bool mixed; // series differ in how their variance is derived
     struct variance variance;
     const struct store_blocks *blocks; // NULL: none
     uint32_t n_blocks;
@@ -39,7 +39,7 @@ struct merging {
     struct hours hours;
 };
 
-// How many profiles there are, by series; what a mean is divided by.
+// Counts the profiles of each line, the divisors of means, and sums up durations.
 static int ask_counts(struct merging *m, struct err *e)
 {
     struct out sql;
@@ -66,11 +66,11 @@ static int ask_counts(struct merging *m, struct err *e)
     return code;
 }
 
-// What sums are asked for.
+// Which sums a query computes.
 enum sums {
-    SUMS,        // of the type itself; by window where there are blocks
-    SUMS_SERIES, // the same by series, for the blocks that are groups of them
-    SUMS_BESIDE, // of the columns beside it
+    SUMS,        // of the type itself, per window if there are blocks
+    SUMS_SERIES, // per series, for blocks that are groups of series
+    SUMS_BESIDE, // of the related columns
 };
 
 static const char *window_column(const struct merging *m, enum sums what, bool rolled,
@@ -83,8 +83,8 @@ static const char *window_column(const struct merging *m, enum sums what, bool r
                         (long long)m->blocks->origin, (long long)m->blocks->step);
 }
 
-static struct sum sum_of(struct merging *m, enum sums what, const struct found_series *f,
-                         uint64_t stack, __int128 sum, int64_t window)
+static struct sum make_sum(struct merging *m, enum sums what, const struct found_series *f,
+                           uint64_t stack, __int128 sum, int64_t window)
 {
     struct sum s = {.service = f->service, .stack = stack, .way = f->way};
     if (what == SUMS_BESIDE) {
@@ -157,12 +157,12 @@ static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *
             continue;
         sum *= f->factor;
         m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
-        m->sums[m->n_sums++] = sum_of(m, what, f, stack, sum, in_window);
+        m->sums[m->n_sums++] = make_sum(m, what, f, stack, sum, in_window);
     }
     return code;
 }
 
-static int sum_order(const void *a, const void *b)
+static int compare_sums(const void *a, const void *b)
 {
     const struct sum *x = a, *y = b;
     int order = str_cmp(x->service, y->service);
@@ -173,14 +173,14 @@ static int sum_order(const void *a, const void *b)
     return x->way < y->way ? -1 : x->way > y->way;
 }
 
-// Sorted, each stack of a service, and block and way of it, once.
-static void gather(struct merging *m)
+// Sorts the sums and merges those of one stack, block and way.
+static void combine_sums(struct merging *m)
 {
     size_t n = 0;
-    sort_items(m->arena, m->sums, m->n_sums, sizeof *m->sums, sum_order);
+    sort_items(m->arena, m->sums, m->n_sums, sizeof *m->sums, compare_sums);
     for (size_t i = 0; i < m->n_sums; i++) {
         arena_spend(m->arena, 1);
-        if (n && sum_order(&m->sums[n - 1], &m->sums[i]) == 0) {
+        if (n && compare_sums(&m->sums[n - 1], &m->sums[i]) == 0) {
             m->sums[n - 1].sum += m->sums[i].sum;
             m->sums[n - 1].weighed += m->sums[i].weighed;
             m->sums[n - 1].plain += m->sums[i].plain;
@@ -274,7 +274,7 @@ static int fold_all(struct merging *m, struct err *e)
     return code;
 }
 
-static void name_type(struct merging *m)
+static void set_result_type(struct merging *m)
 {
     struct model_builder *b = &m->fold.b;
     struct found_series of = {0};
@@ -292,10 +292,10 @@ static void name_type(struct merging *m)
     b->p->period = of.period;
 }
 
-// Those of m->found, of the roll-up and of what it lacks.
+// Queries the sums of m->found from the roll-up, and the rest from samples.
 static int ask_found(struct merging *m, enum sums what, struct err *e)
 {
-    // The roll-up knows nothing of parts of an hour.
+    // The roll-up has no parts of an hour.
     bool is_by_hour =
         !m->blocks || !(m->blocks->origin % HOUR_NANOS || m->blocks->step % HOUR_NANOS);
     m->hours = (struct hours){0};
@@ -316,7 +316,7 @@ static int ask_beside(struct merging *m, struct err *e)
     return code;
 }
 
-static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *e)
+static int query_all_sums(struct merging *m, struct store_stacks **stacks, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(m->arena, trap)) {
@@ -340,20 +340,20 @@ static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *
             code = ask_beside(m, e);
     }
     if (!code)
-        gather(m);
+        combine_sums(m);
     *stacks = arena_alloc(m->arena, sizeof **stacks);
     arena_try_end(m->arena);
     return code;
 }
 
-static int finish(struct merging *m, struct store_stacks *s, struct err *e)
+static int finish_clickhouse_merge(struct merging *m, struct store_stacks *s, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(m->arena, trap)) {
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
-    name_type(m);
+    set_result_type(m);
     *s = fold_end(&m->fold);
     s->n_profiles = m->n_profiles;
     s->duration = m->duration;
@@ -373,7 +373,7 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
     m.n_blocks = m.blocks ? m.blocks->n_windows + m.blocks->n_groups : 0;
     int code = clickhouse_find(driver, select, arena, &m.found, e);
     if (!code)
-        code = ask_all(&m, stacks, e);
+        code = query_all_sums(&m, stacks, e);
     if (!code)
         code = fold_all(&m, e);
     if (!code && !m.all_stacks_found) {
@@ -385,5 +385,5 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
         store_warn(answer,
                    "some samples may be shown at another stack: two stacks have one number");
     }
-    return code ? code : finish(&m, *stacks, e);
+    return code ? code : finish_clickhouse_merge(&m, *stacks, e);
 }

@@ -1,17 +1,17 @@
-// Names that came late: what debug files said about addresses that were stored without names.
+// Late names: function names from debug files for addresses stored without names.
 #include <stdlib.h>
 #include <time.h>
 
 #include "store/clickhouse.h"
 
-static uint64_t now(void)
+static uint64_t names_version_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-// Of the same address the row with the greatest version counts.
+// The row of an address with the highest version wins.
 static int write_names(struct clickhouse *c, struct str tenant, const struct store_name *names,
                        size_t n, struct arena *arena, struct err *e)
 {
@@ -21,7 +21,7 @@ static int write_names(struct clickhouse *c, struct str tenant, const struct sto
         return STORE_BUSY;
     }
     struct pack rows = {.arena = arena};
-    uint64_t version = now();
+    uint64_t version = names_version_now();
     for (size_t i = 0; i < n; i++) {
         struct pack b = {.arena = arena};
         pack_varint(&b, names[i].n_frames);
@@ -33,7 +33,7 @@ static int write_names(struct clickhouse *c, struct str tenant, const struct sto
             pack_signed(&b, f->line);
             pack_signed(&b, f->start_line);
         }
-        pack_bytes(&rows, "\0\0", 2); // the day: names stay
+        pack_bytes(&rows, "\0\0", 2); // day 0: names do not expire
         pack_str(&rows, tenant);
         pack_str(&rows, names[i].build_id);
         pack_bytes(&rows, &names[i].offset, sizeof names[i].offset);

@@ -1,5 +1,5 @@
-// The stacks of a filter over time: which stacks those are is found out here, in the cached tree of
-// each service; ClickHouse adds up their values by series and step.
+// The stacks of a filter over time. kiln selects the stacks in each service's cached tree;
+// ClickHouse sums their values by series and step.
 #include "store/clickhouse.h"
 #include "store/exact.h"
 #include "store/pick.h"
@@ -13,12 +13,12 @@ struct picking {
     struct finding *found;
     struct arena *arena;
     struct hours hours;
-    uint64_t *numbers; // of the stacks; those that end in the function come first
+    uint64_t *numbers; // of the selected stacks; those that end in the function come first
     size_t n, n_self, cap;
 };
 
-static int ask_numbers(struct picking *p, struct str service, uint64_t **numbers, size_t *n,
-                       struct err *e)
+static int query_stack_numbers(struct picking *p, struct str service, uint64_t **numbers, size_t *n,
+                               struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -42,7 +42,7 @@ static int ask_numbers(struct picking *p, struct str service, uint64_t **numbers
     return code;
 }
 
-// In the cache, which is ours meanwhile.
+// Selects stacks in the cache, which this query has exclusively.
 static int pick_stacks(struct picking *p, struct stacks_cache *cache, const uint64_t *numbers,
                        size_t n, struct err *e)
 {
@@ -76,7 +76,7 @@ static int pick_service(struct picking *p, struct str service, struct err *e)
     struct stacks_cache *cache;
     uint64_t *numbers;
     size_t n;
-    int code = ask_numbers(p, service, &numbers, &n, e);
+    int code = query_stack_numbers(p, service, &numbers, &n, e);
     if (code || !n)
         return code;
     code = stacks_take(p->c, p->select->tenant, service, budget, &cache, e);
@@ -106,7 +106,8 @@ static int pick_services(struct picking *p, struct err *e)
     return code;
 }
 
-// Those that are among the first n_self of all, which end in the function, are summed up apart.
+// Sums the stacks from..to. Those among the first n_self, which end in the function, are also
+// summed separately.
 static int ask_picked(struct picking *p, bool rolled, size_t from, size_t to,
                       struct exact_line *to_lines[], struct err *e)
 {

@@ -14,14 +14,15 @@ bool store_trace_parse(struct str text, struct store_trace *trace)
 
 #include <stdlib.h>
 
-static const char *const OWN[] = {"__period_type__",  "__period_unit__", "__profile_type__",
-                                  "__service_name__", "__type__",        "__unit__"};
-enum { N_OWN = sizeof OWN / sizeof *OWN };
+static const char *const DERIVED_LABELS[] = {"__period_type__",  "__period_unit__",
+                                             "__profile_type__", "__service_name__",
+                                             "__type__",         "__unit__"};
+enum { N_DERIVED_LABELS = sizeof DERIVED_LABELS / sizeof *DERIVED_LABELS };
 
 bool labels_is_own(struct str name)
 {
-    for (int i = 0; i < N_OWN; i++)
-        if (str_eq(name, str_from(OWN[i])))
+    for (int i = 0; i < N_DERIVED_LABELS; i++)
+        if (str_eq(name, str_from(DERIVED_LABELS[i])))
             return true;
     return false;
 }
@@ -204,7 +205,7 @@ int type_id_column(const struct type_id *id, const struct kind *kind)
     return -1;
 }
 
-static int compare_names(const void *a, const void *b)
+static int compare_label_names(const void *a, const void *b)
 {
     return str_cmp(((const struct store_label *)a)->name, ((const struct store_label *)b)->name);
 }
@@ -212,25 +213,26 @@ static int compare_names(const void *a, const void *b)
 struct store_series labels_series(const struct store_label *labels, size_t n,
                                   const struct kind *kind, uint32_t column, struct arena *arena)
 {
-    struct store_label *all = arena_array(arena, n + N_OWN, sizeof *all);
+    struct store_label *all = arena_array(arena, n + N_DERIVED_LABELS, sizeof *all);
     struct str name = labels_get(labels, n, STR("__name__"));
     struct str type = kind->types[column].type, unit = kind->types[column].unit;
     char *id = arena_printf(arena, "%.*s:%.*s:%.*s:%.*s:%.*s", (int)name.n, name.p, (int)type.n,
                             type.p, (int)unit.n, unit.p, (int)kind->period_type.n,
                             kind->period_type.p, (int)kind->period_unit.n, kind->period_unit.p);
-    const struct str values[N_OWN] = {kind->period_type,
-                                      kind->period_unit,
-                                      str_from(id),
-                                      labels_get(labels, n, STR("service_name")),
-                                      type,
-                                      unit};
+    const struct str values[N_DERIVED_LABELS] = {kind->period_type,
+                                                 kind->period_unit,
+                                                 str_from(id),
+                                                 labels_get(labels, n, STR("service_name")),
+                                                 type,
+                                                 unit};
     if (n)
         memcpy(all, labels, n * sizeof *all);
-    for (int i = 0; i < N_OWN; i++)
+    for (int i = 0; i < N_DERIVED_LABELS; i++)
         if (values[i].n)
-            all[n++] = (struct store_label){
-                str_from(OWN[i]), {arena_copy(arena, values[i].p, values[i].n), values[i].n}};
-    qsort(all, n, sizeof *all, compare_names);
+            all[n++] =
+                (struct store_label){str_from(DERIVED_LABELS[i]),
+                                     {arena_copy(arena, values[i].p, values[i].n), values[i].n}};
+    qsort(all, n, sizeof *all, compare_label_names);
     return (struct store_series){all, n, str_from(id)};
 }
 

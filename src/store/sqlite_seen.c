@@ -1,11 +1,11 @@
-// Hashes of a day, and the ids of puts that came. A hash has 128 bits and the random key of its
-// day, so nobody can choose labels or ids that collide.
+// Hashes of a day, and ids of puts. A hash has 128 bits and uses the day's random key, so that
+// nobody can choose labels or ids that collide.
 #include "store/sqlite.h"
 
-// What a hash is of: no two uses share one.
+// What a hash identifies; uses never share hashes.
 enum { OF_SERIES = 1, OF_DELETIONS, OF_PUT };
 
-// The hour of a row that counts the deletions of a service is above every hour.
+// A row that counts the deletions of a service stores a value above every hour.
 #define DELETIONS (INT64_C(1) << 40)
 
 static struct id hash_with(struct id key, uint64_t use, uint64_t a, uint64_t b, struct str text)
@@ -48,7 +48,7 @@ int seen_key(struct db *db, struct id *key, bool *has_old_ids, struct err *e)
     return code;
 }
 
-// The number of a row; 0: there is none.
+// Returns the number in a row; 0: no row.
 static int read_hour(struct db *db, sqlite3_stmt *q, int64_t *hour, struct err *e)
 {
     int rc = sqlite3_step(q);
@@ -90,8 +90,8 @@ static int old_hour(struct day *day, int64_t id, int64_t *hour, struct err *e)
     return read_hour(&day->db, q, hour, e);
 }
 
-static int is_old(struct day *day, const struct store_put *put, struct str labels, bool *is,
-                  struct err *e)
+static int has_old_id(struct day *day, const struct store_put *put, struct str labels, bool *is,
+                      struct err *e)
 {
     struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
     int64_t deletions, hour = 0;
@@ -120,7 +120,7 @@ static int forget_old_service(struct db *db, struct str service, struct err *e)
 
 // --- ids ---
 
-// What the id of a put is kept as in a day.
+// The stored form of a put's id.
 static struct id put_hash(const struct day *day, const struct store_put *put, struct str labels,
                           int64_t deletions)
 {
@@ -129,9 +129,9 @@ static struct id put_hash(const struct day *day, const struct store_put *put, st
     return id_hash(of, put->id.p, put->id.n);
 }
 
-// A put without a time that is sent again after midnight comes into another day. Senders do so
-// within minutes: later, the day before is not opened for it. STORE_LATER; where the day before
-// cannot be read, the put is stored: that says nothing about today.
+// An untimed put that is retried after midnight lands in another day. Senders retry within minutes,
+// so the previous day is checked only in the first hour. Returns STORE_LATER or 0: if the previous
+// day is unreadable, the put is stored anyway.
 static int came_yesterday(struct lite *lite, const struct store_put *put, struct str labels,
                           bool *came, struct err *e)
 {
@@ -158,7 +158,7 @@ int seen_add(struct lite *lite, struct day *day, const struct store_put *put, st
     if (put->is_untimed)
         code = came_yesterday(lite, put, labels, repeated, e);
     else if (day->has_old_ids)
-        code = is_old(day, put, labels, repeated, e);
+        code = has_old_id(day, put, labels, repeated, e);
     if (code || *repeated)
         return code;
     struct id of = put_hash(day, put, labels, deletions);
@@ -167,7 +167,7 @@ int seen_add(struct lite *lite, struct day *day, const struct store_put *put, st
     if (!q)
         return code;
     bind_id(q, 1, &of);
-    // When it came, not when it was: profiles of the past are sent again, too.
+    // The arrival time, not the profile's: old profiles may be resent too.
     sqlite3_bind_int64(q, 2, lite->options.clock() / HOUR_NANOS);
     code = db_run(&day->db, q, e);
     *repeated = !code && sqlite3_changes(day->db.handle) == 0;
