@@ -1,6 +1,6 @@
 #include "query/names.h"
 
-// Levels of width numbers a node, filled from the root down.
+// Levels with width numbers per node, filled from the root down.
 struct levels {
     struct arena *arena;
     struct query_level *items;
@@ -50,8 +50,8 @@ int query_flame(const struct query_tree *tree, int64_t max_nodes, struct arena *
     make_levels(&levels, depth, t->n_nodes);
     struct query_names names = {.items = arena_array(arena, t->n_names, sizeof(struct str)),
                                 .to = arena_array(arena, t->n_names, sizeof(uint32_t))};
-    // Where a node begins, where its next child does, and where its level has got to. What a
-    // node spent itself stands left of its children.
+    // next: where a node's next child begins; end: where the last node of each level ends. A node's
+    // own time is to the left of its children.
     int64_t *next = arena_array(arena, t->n_nodes, sizeof *next);
     int64_t *end = arena_array(arena, levels.n, sizeof *end);
     *flame = (struct query_flame){.total = t->total[0]};
