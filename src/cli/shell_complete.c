@@ -20,7 +20,7 @@ static void offer(struct collector *c, const char *text)
     c->list[c->n++] = text;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_candidates(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -29,14 +29,14 @@ static void sort_distinct(struct collector *c)
 {
     size_t kept = 0;
     if (c->n)
-        qsort(c->list, c->n, sizeof *c->list, compare);
+        qsort(c->list, c->n, sizeof *c->list, compare_candidates);
     for (size_t i = 0; i < c->n; i++)
         if (kept == 0 || strcmp(c->list[kept - 1], c->list[i]) != 0)
             c->list[kept++] = c->list[i];
     c->n = kept;
 }
 
-// A name as a regular expression without blanks that matches it.
+// A regular expression without blanks that matches the name.
 static const char *as_regex(struct arena *arena, struct str name)
 {
     char *text = arena_alloc(arena, name.n * 2 + 1);
@@ -67,7 +67,7 @@ static void offer_functions(struct collector *c, const struct model_profile *p)
             others[n_others++] = regex;
         }
     }
-    // Nothing begins so: what contains it will do.
+    // Nothing has this prefix: offer names that contain it.
     if (c->n == 0) {
         c->list = others;
         c->n = n_others;
@@ -96,7 +96,7 @@ static void offer_first_words(struct collector *c, const struct model_profile *p
     }
 }
 
-// What may stand after `name=`.
+// Offers the values that may follow `name=`.
 static void offer_values(struct collector *c, const struct model_profile *p, struct str name)
 {
     const struct config_field *f = config_find(arena_copy(c->arena, name.p, name.n));

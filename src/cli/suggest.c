@@ -7,8 +7,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-// Levenshtein's distance, with a swap of neighbours as one step.
-static size_t distance(struct str a, struct str b)
+// Levenshtein distance; swapping two neighbors counts as one edit.
+static size_t edit_distance(struct str a, struct str b)
 {
     size_t rows[3][LONGEST + 1];
     for (size_t k = 0; k <= b.n; k++)
@@ -28,7 +28,7 @@ static size_t distance(struct str a, struct str b)
 
 struct suggestion suggest_begin(struct str word)
 {
-    // A third of the word may be wrong, and three letters at most.
+    // Allows edits of a third of the word, at most three.
     return (struct suggestion){word, least(word.n / 3 + 1, 3) + 1};
 }
 
@@ -37,7 +37,7 @@ bool suggest_try(struct suggestion *s, const char *candidate)
     struct str c = str_from(candidate);
     if (s->word.n > LONGEST || c.n > LONGEST || s->word.n == 0)
         return false;
-    size_t d = distance(s->word, c);
+    size_t d = edit_distance(s->word, c);
     if (d >= s->best || d >= c.n)
         return false;
     s->best = d;
