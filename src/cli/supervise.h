@@ -48,7 +48,7 @@ bool supervise_wait(struct supervise *s, int milliseconds);
 void supervise_kill(struct supervise *s);
 // The exit status as a shell reports it.
 int supervise_status(const struct supervise *s);
-// Ends the supervision: restores default signal handling.
+// Ends the supervision: discards pending signals and restores the signal mask.
 void supervise_end(struct supervise *s);
 // If a signal ended the program, ends this process by the same signal; otherwise returns.
 void supervise_die_alike(const struct supervise *s);
