@@ -110,7 +110,7 @@ static const struct own_flag *own_flags(const struct command *c)
                                                : none;
 }
 
-static const char *dashes(const struct own_flag *f)
+static const char *flag_dashes(const struct own_flag *f)
 {
     return f->name[1] ? "--" : "-";
 }
@@ -164,7 +164,7 @@ static void bash_options(const struct command *c, FILE *to)
     if (strcmp(c->name, "pprof") == 0)
         put_pprof_flags(to);
     for (const struct own_flag *f = own_flags(c); f->name; f++)
-        fprintf(to, "%s%s%s ", dashes(f), f->name, f->value && f->name[1] ? "=" : "");
+        fprintf(to, "%s%s%s ", flag_dashes(f), f->name, f->value && f->name[1] ? "=" : "");
     for (const struct option *o = options; o->field.name; o++) {
         if (!is_own_option(c, o))
             continue;
@@ -292,7 +292,7 @@ static void put_zsh_script(FILE *to)
         }
         fputs("      _arguments '--help[show help]'", to);
         for (const struct own_flag *f = own_flags(c); f->name; f++)
-            fprintf(to, " \\\n        '%s%s[%s]%s%s'", dashes(f), f->name, f->help,
+            fprintf(to, " \\\n        '%s%s[%s]%s%s'", flag_dashes(f), f->name, f->help,
                     f->value ? ":" : "", f->value ? f->value : "");
         for (const struct option *o = options; o->field.name; o++)
             if (is_own_option(c, o))

@@ -90,7 +90,7 @@ static void choose_unit(struct table *t)
 }
 
 // Two digits of the noise are enough.
-static double two_digits(double value)
+static double round_to_two_digits(double value)
 {
     if (value <= 0)
         return 0;
@@ -121,7 +121,7 @@ static void put_diff_change(const struct table *t, const struct diff_change *c)
     put_diff_value(t, "", c->before, STYLE_NONE, 11);
     put_diff_value(t, "", c->after, STYLE_NONE, 11);
     put_diff_value(t, c->change > 0 ? "+" : "", c->change, style, 11);
-    put_diff_value(t, "±", two_digits(c->half_width), STYLE_DIM, 10);
+    put_diff_value(t, "±", round_to_two_digits(c->half_width), STYLE_DIM, 10);
     terminal_put(t->t, t->out, str_from(mark), style, 0);
 }
 
@@ -157,7 +157,7 @@ static void put_diff_summary(const struct table *t)
     diff_label(&automatic, before, sizeof before, c.before);
     diff_label(&automatic, after, sizeof after, c.after);
     diff_label(&automatic, change, sizeof change, c.change);
-    diff_label(&automatic, width, sizeof width, two_digits(c.half_width));
+    diff_label(&automatic, width, sizeof width, round_to_two_digits(c.half_width));
     terminal_put(t->t, t->out, d->type, STYLE_NONE, 0);
     out_printf(t->out, ": %s before, %s after; change %s%s ± %s, %s\n", before, after,
                c.change > 0 ? "+" : "", change, width, c.mark ? "beyond noise" : "within noise");

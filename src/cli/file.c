@@ -109,7 +109,7 @@ static int encode_profile(const struct model_profile *p, const char *name, enum 
     }
 }
 
-static int pack(struct out *raw, enum file_packing packing, struct out *out, struct err *e)
+static int pack_output(struct out *raw, enum file_packing packing, struct out *out, struct err *e)
 {
     struct libdeflate_compressor *gzip = NULL;
     uint8_t *packed = NULL;
@@ -146,7 +146,7 @@ static int write_profile_to_fd(int fd, const struct model_profile *p, const char
         result = encode_profile(p, name, f.format, config, arena, &out, e);
     } else {
         result = encode_profile(p, name, f.format, config, arena, &raw, e);
-        if (result == 0 && (out_finish(&raw, e) || pack(&raw, f.packing, &out, e)))
+        if (result == 0 && (out_finish(&raw, e) || pack_output(&raw, f.packing, &out, e)))
             result = -1;
     }
     if (out_finish(&out, result ? NULL : e))

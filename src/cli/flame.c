@@ -34,7 +34,7 @@ static const struct model_profile *load_filtered(struct call *call, struct sourc
     return p ? view_filter(p, &call->config, call->arena, call_note, e) : NULL;
 }
 
-static const char *subtitle(const struct call *call)
+static const char *flame_subtitle(const struct call *call)
 {
     const char *text = strcmp(call->arguments[0], "-") ? call->arguments[0] : "standard input";
     if (call->n_arguments > 1)
@@ -56,7 +56,7 @@ static void draw_flame(const struct call *call, const struct report_flame *flame
                        struct out *out)
 {
     struct report_flame_style style = {.title = *call->title ? call->title : NULL,
-                                       .subtitle = subtitle(call),
+                                       .subtitle = flame_subtitle(call),
                                        .width = call->width,
                                        .flip = call->flip};
     if (kind == SVG) {

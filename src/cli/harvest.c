@@ -216,7 +216,7 @@ static struct model_profile *merge_basket(struct basket *b, struct arena *arena,
 
 // Replaces all buffered profiles by their sum, which is encoded and decoded to release their
 // memory.
-static int add_up(struct basket *b, struct err *e)
+static int sum_basket(struct basket *b, struct err *e)
 {
     struct arena *arena = arena_new(0), *fresh = arena_new(0);
     struct model_profile *sum = NULL;
@@ -249,7 +249,7 @@ static int put_in_basket(struct basket *b, struct arena *arena, struct model_pro
         return -1;
     }
     b->held[b->n++] = (struct held){arena, p};
-    return b->n == MOST_HELD ? add_up(b, e) : 0;
+    return b->n == MOST_HELD ? sum_basket(b, e) : 0;
 }
 
 // Addresses are only meaningful within their process, so JIT code is named before profiles are
@@ -452,7 +452,7 @@ struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struc
 
 // --- notes ---
 
-static const char *explanation(uint32_t kind)
+static const char *journal_note_text(uint32_t kind)
 {
     switch (kind) {
     case JOURNAL_NOTE_STATIC:
@@ -479,7 +479,7 @@ void harvest_print_notes(struct harvest *h, FILE *to)
         for (char *c = text; *c; c++)
             if ((unsigned char)*c < ' ')
                 *c = '?';
-        const char *what = explanation(atomic_load(&note->kind));
+        const char *what = journal_note_text(atomic_load(&note->kind));
         if (what)
             fprintf(to, "kiln: %s: %s\n", text, what);
         else if (atomic_load(&note->kind) == JOURNAL_NOTE_FAILED)

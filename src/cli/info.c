@@ -268,7 +268,7 @@ static void put_losses(struct info *in)
     }
 }
 
-static bool speaks_of_loss(struct str comment)
+static bool mentions_loss(struct str comment)
 {
     static const char *const words[] = {"drop", "lost", "truncat", "overflow", "discard"};
     for (size_t w = 0; w < sizeof words / sizeof *words; w++)
@@ -284,7 +284,7 @@ static void put_info_comments(struct info *in)
     for (uint32_t i = 0; i < p->n_comments; i++) {
         struct str comment = model_str(p, p->comments[i]);
         put_info_head(in, i == 0 ? "comments" : "");
-        terminal_put(&in->t, &in->out, comment, speaks_of_loss(comment) ? STYLE_WARM : STYLE_NONE,
+        terminal_put(&in->t, &in->out, comment, mentions_loss(comment) ? STYLE_WARM : STYLE_NONE,
                      0);
         out_char(&in->out, '\n');
     }

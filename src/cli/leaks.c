@@ -76,7 +76,7 @@ find_function_row(const struct diff *d, const struct hash_table *index, struct s
     return NULL;
 }
 
-static int by_growth(const void *a, const void *b)
+static int compare_growth(const void *a, const void *b)
 {
     const struct leak *x = a, *y = b;
     if (x->bytes.change != y->bytes.change)
@@ -106,7 +106,7 @@ static void rank_leaks(struct leaks *l, struct arena *arena)
         l->n_significant += leak.bytes.mark != STATS_NOISE;
         l->rows[l->n++] = leak;
     }
-    qsort(l->rows, l->n, sizeof *l->rows, by_growth);
+    qsort(l->rows, l->n, sizeof *l->rows, compare_growth);
 }
 
 // --- text ---
@@ -288,7 +288,7 @@ static int draw_growth(struct call *call, struct model_profile *const sides[2], 
     return flame_draw(call, growth, (struct report_flame_options){.type = (uint32_t)shown}, e);
 }
 
-static bool is_graph(const char *output)
+static bool is_graph_file(const char *output)
 {
     struct str name = str_from(output);
     return str_ends(name, STR(".svg")) || str_ends(name, STR(".html")) ||
@@ -312,7 +312,7 @@ int command_leaks(struct call *call, struct err *e)
     const char *bytes, *objects;
     if (call_load_both(call, sides, e) || choose_leak_types(call, sides[1], &bytes, &objects, e))
         return -1;
-    if (is_graph(call->config.output))
+    if (is_graph_file(call->config.output))
         return draw_growth(call, sides, bytes, e);
     struct terminal terminal =
         *call->config.output ? (struct terminal){0} : terminal_stdout(call->colour);

@@ -6,7 +6,8 @@
 #include "cli/profiled.h"
 
 // Detects statically linked programs, which are not profiled; one may hide behind a shell.
-static int check_seen(const struct supervise *child, const struct model_profile *cpu, struct err *e)
+static int check_profiled_share(const struct supervise *child, const struct model_profile *cpu,
+                                struct err *e)
 {
     const double little = 0.05, most = 0.5;
     double seen = 0, used = child->own_cpu + child->children_cpu;
@@ -36,7 +37,7 @@ static int take_profiles(struct profiled *p, struct measured *m, struct arena *a
     arena_try_end(arena);
     if (!m->cpu || (p->heap && !m->heap))
         return -1;
-    return check_seen(&p->child, m->cpu, e);
+    return check_profiled_share(&p->child, m->cpu, e);
 }
 
 static double measure_now(void)

@@ -41,7 +41,7 @@ void present_title(const struct report *r, const struct terminal *t, struct out 
 }
 
 // Whether the window is so narrow that only one measure fits.
-static bool is_lean(const struct terminal *t)
+static bool is_narrow(const struct terminal *t)
 {
     return t->columns && t->columns < 64;
 }
@@ -151,7 +151,7 @@ static void put_top(const struct report *r, const struct report_rows *rows,
 {
     // A narrow window omits first the bar, then the running sum, then one measure.
     bool bar = t->columns == 0 || t->columns >= 110, sums = t->columns == 0 || t->columns >= 90;
-    bool flat = !is_lean(t) || !r->o.cum_sort, cum = !is_lean(t) || r->o.cum_sort;
+    bool flat = !is_narrow(t) || !r->o.cum_sort, cum = !is_narrow(t) || r->o.cum_sort;
     size_t used = put_top_heads(t, out, flat, cum, sums) + (bar ? BAR + 2 : 0);
     int64_t sum = 0;
     for (size_t i = 0; i < rows->n; i++) {
@@ -213,13 +213,13 @@ static void put_tree_edges(struct graph *g, const struct terminal *t, struct out
         struct node *other = &g->nodes[callers ? edge->src : edge->dst];
         if (!other->name.p)
             other->name = node_printable_name(g, &other->info);
-        put_padded_value(g->r, t, out, edge->weight, is_lean(t) ? 10 : 28);
+        put_padded_value(g->r, t, out, edge->weight, is_narrow(t) ? 10 : 28);
         present_share(t, out, edge->weight, cum);
         bool end = callers ? i == 0 : i + 1 == n;
         const char *corner = !end ? "   ├ " : callers ? "   ┌ " : "   └ ";
         terminal_put(t, out, str_from(corner), STYLE_DIM, 0);
         put_row_name(t, out, other->name, edge->is_inline ? "(inline)" : "", STYLE_NONE,
-                     is_lean(t) ? 22 : 40);
+                     is_narrow(t) ? 22 : 40);
     }
 }
 
@@ -239,7 +239,7 @@ static void put_tree(struct report *r, const struct terminal *t, struct out *out
     if (!g->matches)
         put_report_header(t, out, graph_labels(g, false));
     struct str heads = STR("      flat  flat%        cum   cum%  callers above, callees below");
-    if (is_lean(t))
+    if (is_narrow(t))
         heads = str_from_to(heads, 18, heads.n);
     terminal_put(t, out, heads, STYLE_BOLD, t->columns);
     out_char(out, '\n');
@@ -250,11 +250,11 @@ static void put_tree(struct report *r, const struct terminal *t, struct out *out
             continue;
         out_char(out, '\n');
         put_tree_edges(g, t, out, node, true);
-        if (!is_lean(t))
+        if (!is_narrow(t))
             put_measure(r, t, out, node_flat(at), 10);
-        put_measure(r, t, out, node_cum(at), is_lean(t) ? 10 : 11);
+        put_measure(r, t, out, node_cum(at), is_narrow(t) ? 10 : 11);
         out_text(out, "  ");
-        put_row_name(t, out, at->name, "", STYLE_BOLD, is_lean(t) ? 19 : 37);
+        put_row_name(t, out, at->name, "", STYLE_BOLD, is_narrow(t) ? 19 : 37);
         put_tree_edges(g, t, out, node, false);
     }
 }

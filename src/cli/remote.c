@@ -71,8 +71,8 @@ static int set_remote_error(const struct remote *r, const struct net_answer *a, 
 
 // Retries while the answer is 429 or 503, until the patience ends. Results are those of
 // net_client_do.
-static int ask_patiently(const struct remote *r, const struct net_request *request,
-                         struct net_answer *a)
+static int call_with_retries(const struct remote *r, const struct net_request *request,
+                             struct net_answer *a)
 {
     struct retry retry;
     uint64_t end = process_now_ns() + r->patience * UINT64_C(1000000000);
@@ -126,7 +126,7 @@ int remote_call(const struct remote *r, const char *path, const char *type, stru
         .limit = (size_t)1 << 30,
     };
     struct net_answer a;
-    if (ask_patiently(r, &request, &a))
+    if (call_with_retries(r, &request, &a))
         return err_set(e, "%s: %s", r->server, a.error.message);
     int result = a.status == 200 ? 0 : set_remote_error(r, &a, arena, e);
     if (!result)

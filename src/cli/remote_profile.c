@@ -126,7 +126,8 @@ static struct merge_request request_of(const struct remote_range *range)
     };
 }
 
-static int keep_profile(struct str bytes, struct arena *arena, const char **name, struct err *e)
+static int open_profile_file(struct str bytes, struct arena *arena, const char **name,
+                             struct err *e)
 {
     int fd = memfd_create("kiln-query", 0);
     if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n)
@@ -160,7 +161,7 @@ static int flame_profile(const struct remote *r, const struct remote_range *rang
         codec_read(arena, (const uint8_t *)bytes.p, bytes.n, NULL, NULL, &ignored);
     if (!p)
         return 1;
-    return p->n_samples ? keep_profile(bytes, arena, name, e) : 0;
+    return p->n_samples ? open_profile_file(bytes, arena, name, e) : 0;
 }
 
 int remote_blocks(const struct remote *r, const struct remote_range *range,
@@ -190,7 +191,7 @@ int remote_profile(const struct remote *r, const struct remote_range *range, str
         return 0;
     if (set_sample_period(r, &q, &bytes, arena, e))
         return -1;
-    return keep_profile(bytes, arena, name, e);
+    return open_profile_file(bytes, arena, name, e);
 }
 
 int remote_is_counted(const struct remote *r, const struct remote_range *range, bool *is_counted,

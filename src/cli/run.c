@@ -274,7 +274,7 @@ static void hint_at_children(const struct run *run)
             children);
 }
 
-static int nothing_left(const struct run *run)
+static int report_no_profile(const struct run *run)
 {
     fprintf(stderr,
             "kiln: %s: no profile: libkiln was not loaded into the program, or could not reach "
@@ -291,7 +291,7 @@ static int collect_profiles(const struct run *run)
     int result = harvest_dead(run->p.harvest, &e);
     harvest_count(run->p.harvest, &totals);
     if (result == 0 && totals.processes == 0)
-        return nothing_left(run);
+        return report_no_profile(run);
     struct arena *arena = source_arena_new();
     if (!arena)
         result = err_set(&e, "out of memory");

@@ -25,7 +25,7 @@ static struct str bytes_as_text(int64_t bytes, char text[32])
     return (struct str){text, units_label(text, 32, bytes, STR("bytes"), STR("auto"))};
 }
 
-static struct str innermost(const struct model_profile *p, size_t sample, struct arena *arena)
+static struct str allocation_site(const struct model_profile *p, size_t sample, struct arena *arena)
 {
     struct out out;
     int named = 0;
@@ -77,7 +77,7 @@ static void print_leaks(const struct model_profile *p, int64_t in_use, struct ar
     hash_init(&leaks.index, arena, 64);
     for (size_t i = 0; i < p->n_samples; i++)
         if (model_values(p, i)[INUSE_SPACE] > 0)
-            add_leak(&leaks, innermost(p, i, arena), model_values(p, i), arena);
+            add_leak(&leaks, allocation_site(p, i, arena), model_values(p, i), arena);
     if (leaks.n)
         qsort(leaks.items, leaks.n, sizeof *leaks.items, compare_leaks);
     for (size_t i = 0; i < leaks.n && i < MOST_LEAKS; i++) {

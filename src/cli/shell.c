@@ -21,7 +21,7 @@ static void shell_complain(const struct err *e)
     source_complain(e->message);
 }
 
-static void greet(struct shell *s)
+static void print_greeting(struct shell *s)
 {
     struct report r;
     struct err e;
@@ -249,7 +249,7 @@ int shell_run(const struct model_profile *p, const struct config *config, struct
     struct shell s = {.p = p, .config = *config, .arena = arena, .command = source_arena_new()};
     s.config.compact_labels = true;
     if (s.command)
-        greet(&s);
+        print_greeting(&s);
     struct shell_line *lines = shell_line_new(p, arena);
     const char *text;
     while (!s.done && s.command && (text = shell_line_read(lines))) {

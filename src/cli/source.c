@@ -146,8 +146,8 @@ static bool file_exists(const char *name)
 }
 
 // Like pprof, adds a mapping to a profile without mappings, so that reports are the same.
-static struct model_profile *with_mapping(const struct source *source, struct model_profile *p,
-                                          struct arena *arena)
+static struct model_profile *add_missing_mapping(const struct source *source,
+                                                 struct model_profile *p, struct arena *arena)
 {
     bool named = source->exec_name || (source->build_id && *source->build_id);
     if (p->n_mappings && !named)
@@ -172,7 +172,7 @@ static struct model_profile *with_mapping(const struct source *source, struct mo
     return to;
 }
 
-static void complain_about(const char *name, const struct err *e)
+static void print_source_error(const char *name, const struct err *e)
 {
     struct err text = *e;
     err_prefix(&text, "%s: ", name);
@@ -279,12 +279,13 @@ static void take_job(struct loading *loading, struct job *job)
         *source->format = job->format;
     if (job->p) {
         l->remote |= job->fetch != NULL;
-        add_loaded_profile(l, source->as_is ? job->p : with_mapping(source, job->p, arena), arena);
+        add_loaded_profile(l, source->as_is ? job->p : add_missing_mapping(source, job->p, arena),
+                           arena);
     } else if (source->strict) {
         err_set(loading->failure, "%s: %s", strcmp(job->name, "-") ? job->name : "standard input",
                 job->e.message);
     } else {
-        complain_about(job->name, &job->e);
+        print_source_error(job->name, &job->e);
     }
 }
 
@@ -446,7 +447,7 @@ static void save_fetched_profile(const struct model_profile *p, struct arena *ar
     }
 }
 
-static void complain_about_missing(size_t got, size_t wanted, const char *what)
+static void print_missing_sources(size_t got, size_t wanted, const char *what)
 {
     char text[100];
     snprintf(text, sizeof text, "Fetched %zu %s profiles out of %zu", got, what, wanted);
@@ -493,8 +494,8 @@ static struct model_profile *load_sources(const struct source *source, struct ar
         err_set(e, "failed to fetch any %s profiles", p ? "base" : "source");
         return NULL;
     }
-    complain_about_missing(sources.n, source->n_names, "source");
-    complain_about_missing(bases.n, source->n_bases, "base");
+    print_missing_sources(sources.n, source->n_names, "source");
+    print_missing_sources(bases.n, source->n_bases, "base");
     if (base && !(p = subtract_base(source, p, base, arena, e)))
         return NULL;
     p = source_symbolize(source, p, arena, e);

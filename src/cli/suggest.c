@@ -2,7 +2,7 @@
 
 enum { LONGEST = 48 };
 
-static size_t least(size_t a, size_t b)
+static size_t min_size(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -17,10 +17,10 @@ static size_t edit_distance(struct str a, struct str b)
         size_t *now = rows[i % 3], *before = rows[(i + 2) % 3], *earlier = rows[(i + 1) % 3];
         now[0] = i;
         for (size_t k = 1; k <= b.n; k++) {
-            now[k] =
-                least(least(before[k], now[k - 1]) + 1, before[k - 1] + (a.p[i - 1] != b.p[k - 1]));
+            now[k] = min_size(min_size(before[k], now[k - 1]) + 1,
+                              before[k - 1] + (a.p[i - 1] != b.p[k - 1]));
             if (i > 1 && k > 1 && a.p[i - 1] == b.p[k - 2] && a.p[i - 2] == b.p[k - 1])
-                now[k] = least(now[k], earlier[k - 2] + 1);
+                now[k] = min_size(now[k], earlier[k - 2] + 1);
         }
     }
     return rows[a.n % 3][b.n];
@@ -29,7 +29,7 @@ static size_t edit_distance(struct str a, struct str b)
 struct suggestion suggest_begin(struct str word)
 {
     // Allows edits of a third of the word, at most three.
-    return (struct suggestion){word, least(word.n / 3 + 1, 3) + 1};
+    return (struct suggestion){word, min_size(word.n / 3 + 1, 3) + 1};
 }
 
 bool suggest_try(struct suggestion *s, const char *candidate)

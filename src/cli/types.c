@@ -88,7 +88,7 @@ static void fill_type_table(struct table *t, struct arena *arena)
     }
 }
 
-static size_t wider(size_t a, size_t b)
+static size_t max_width(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -99,7 +99,7 @@ static void put_heads(const struct table *t, const struct terminal *terminal, st
     size_t pair = (flat && cum) ? 22 : 11;
     for (uint32_t c = 0; c < t->n_columns; c++) {
         struct str name = t->columns[c].report.o.type_name;
-        widths[c] = wider(pair, terminal_width(name) + 2);
+        widths[c] = max_width(pair, terminal_width(name) + 2);
         terminal_put_right(terminal, out, name, STYLE_BOLD, widths[c]);
     }
     out_char(out, '\n');

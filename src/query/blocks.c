@@ -24,7 +24,7 @@ static struct str pod_of(const struct store_series *series)
     return STR("");
 }
 
-static int by_text(const void *a, const void *b)
+static int compare_pod_names(const void *a, const void *b)
 {
     return str_cmp(*(const struct str *)a, *(const struct str *)b);
 }
@@ -34,7 +34,7 @@ static uint32_t pod_group(void *ctx, const struct store_series *series)
     const struct query_pods *pods = ctx;
     struct str pod = pod_of(series);
     const struct str *at =
-        pods->n ? bsearch(&pod, pods->items, pods->n, sizeof pod, by_text) : NULL;
+        pods->n ? bsearch(&pod, pods->items, pods->n, sizeof pod, compare_pod_names) : NULL;
     return at ? (uint32_t)((size_t)(at - pods->items) * pods->n_groups / pods->n) : 0;
 }
 
@@ -63,7 +63,7 @@ static void scan_pods(const struct store_line *lines, size_t n, int64_t step, in
         *start = begin + (first - 1) * step + 1;
     if (*end - begin > last * step)
         *end = begin + last * step;
-    qsort(pods->items, pods->n, sizeof *pods->items, by_text);
+    qsort(pods->items, pods->n, sizeof *pods->items, compare_pod_names);
     size_t kept = 0;
     for (size_t i = 0; i < pods->n; i++)
         if (i == 0 || !str_eq(pods->items[kept - 1], pods->items[i]))

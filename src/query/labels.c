@@ -3,7 +3,7 @@
 #include "base/sort.h"
 #include "query/query.h"
 
-static void sort_once(struct str *items, size_t *n, struct arena *arena)
+static void sort_distinct_names(struct str *items, size_t *n, struct arena *arena)
 {
     size_t kept = 0;
     sort_items(arena, items, *n, sizeof *items, str_compare);
@@ -45,7 +45,7 @@ static int collect_labels(struct store *store, const struct store_select *select
                 (*items)[(*n)++] = l->value;
         }
     }
-    sort_once(*items, n, arena);
+    sort_distinct_names(*items, n, arena);
     arena_try_end(arena);
     return 0;
 }
@@ -120,7 +120,7 @@ static int services_with(struct store *store, const struct store_select *select,
         if (any)
             (*services)[(*n)++] = series_service(&series[i]);
     }
-    sort_once(*services, n, arena);
+    sort_distinct_names(*services, n, arena);
     return 0;
 }
 
@@ -143,7 +143,7 @@ int query_label_sets(struct store *store, const struct store_select *select,
     struct str *sorted = arena_array(arena, n_names, sizeof *sorted);
     if (n_names) {
         memcpy(sorted, names, n_names * sizeof *sorted);
-        sort_once(sorted, &n_names, arena);
+        sort_distinct_names(sorted, &n_names, arena);
     }
     struct str *services = NULL;
     size_t n_services = 0, n_made = 0;

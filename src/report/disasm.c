@@ -119,7 +119,7 @@ static bool routine_covers(const struct routine *routine, uint64_t addr)
 }
 
 // The last symbol of a binary has no end: like pprof, it covers everything after it.
-static void find_rest(struct work *w, struct routine *routine)
+static void find_rest_nodes(struct work *w, struct routine *routine)
 {
     const struct graph *g = w->g;
     uint32_t *nodes = arena_array(w->r->arena, g->n_selected + 1, sizeof *nodes);
@@ -133,7 +133,7 @@ static void find_nodes(struct work *w, struct routine *routine)
 {
     const struct graph *g = w->g;
     if (routine->end == UINT64_MAX) {
-        find_rest(w, routine);
+        find_rest_nodes(w, routine);
         return;
     }
     uint64_t first = routine->start + routine->object->base;

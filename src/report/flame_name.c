@@ -87,7 +87,7 @@ static size_t find_colons(struct str s, bool last)
 }
 
 // Removes the return type that C++ templates have in front, and the arguments.
-static struct str without_signature(struct str s)
+static struct str strip_signature(struct str s)
 {
     int depth = 0;
     size_t from = 0, to = s.n;
@@ -116,7 +116,7 @@ static struct str without_signature(struct str s)
 // path (`<T as c::D>::f`), to c.
 static struct str colon_package(struct str name)
 {
-    name = without_signature(name);
+    name = strip_signature(name);
     for (int i = 0; i < MOST_NESTED && name.n && strchr("<&*", name.p[0]); i++) {
         size_t as = str_find(name, STR(" as "), 0);
         struct str inner = str_from_to(name, 1, name.n);
@@ -204,7 +204,7 @@ uint32_t flame_short_name(struct str name)
     if (!name.n || name.p[0] == '[' || name.n > UINT32_MAX)
         return 0;
     if (str_find(name, STR("::"), 0) != SIZE_MAX) {
-        struct str plain = without_signature(name);
+        struct str plain = strip_signature(name);
         size_t offset = (size_t)(plain.p - name.p), last;
         // A closure needs the name of its function.
         struct str head = plain;

@@ -10,7 +10,7 @@ struct key_table {
     struct hash_table index;
 };
 
-static uint32_t key_of(struct key_table *keys, struct str name)
+static uint32_t intern_key(struct key_table *keys, struct str name)
 {
     uint64_t hash = hash_bytes(name.p, name.n, 0);
     for (struct hash_probe at = hash_find(&keys->index, hash); hash_hit(&keys->index, &at);
@@ -102,7 +102,7 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
     for (uint32_t i = 0; i < p->n_functions && by == REPORT_FLAME_FUNCTIONS; i++) {
         struct str name = frame_function_name(p, &p->functions[i]);
         arena_spend(keys->arena, 1);
-        function_key[i] = name.n ? key_of(keys, name) : MODEL_NONE;
+        function_key[i] = name.n ? intern_key(keys, name) : MODEL_NONE;
     }
 
     size_t n = 0;
@@ -128,7 +128,7 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
                     key = function_key[line->function];
                 } else {
                     struct str name = place_name(names, p, l, line, by);
-                    key = name.n ? key_of(keys, name) : MODEL_NONE;
+                    key = name.n ? intern_key(keys, name) : MODEL_NONE;
                 }
                 if (key != MODEL_NONE)
                     describe_frame(&keys->items[key], p, &p->functions[line->function], line,
@@ -136,7 +136,7 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
             }
             if (key == MODEL_NONE) {
                 if (unknown == MODEL_NONE)
-                    unknown = key_of(keys, unknown_name(names, p, l));
+                    unknown = intern_key(keys, unknown_name(names, p, l));
                 key = unknown;
                 keys->items[key].module = module;
             }

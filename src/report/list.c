@@ -17,7 +17,7 @@ struct listing {
 };
 
 // Sorts by function name, file name, start line, line. Does not allocate.
-static int by_name_and_place(const void *a, const void *b, void *graph)
+static int compare_listed_nodes(const void *a, const void *b, void *graph)
 {
     const struct graph *g = graph;
     const struct node *x = &g->nodes[*(const uint32_t *)a], *y = &g->nodes[*(const uint32_t *)b];
@@ -162,7 +162,7 @@ void report_list(struct report *r, struct out *out)
         struct str pattern = model_regex_pattern(r->o.symbol);
         arena_fail(r->arena, "no matches found for regexp: %.*s", (int)pattern.n, pattern.p);
     }
-    qsort_r(nodes, n, sizeof *nodes, by_name_and_place, l.g);
+    qsort_r(nodes, n, sizeof *nodes, compare_listed_nodes, l.g);
     out_text(out, "Total: ");
     report_put_value(r, out, r->total, 0);
     out_char(out, '\n');

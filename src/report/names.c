@@ -117,7 +117,7 @@ static bool is_upper_char(char c)
 
 // Removes the first "/vN" (N from 2 up) that is followed by a dot or a slash; not if there is a
 // newline anywhere.
-static struct str without_go_version(struct arena *arena, struct str f)
+static struct str strip_go_version(struct arena *arena, struct str f)
 {
     if (memchr(f.p, '\n', f.n))
         return f;
@@ -261,7 +261,7 @@ struct str name_shorten(struct arena *arena, struct str name)
         name = str_from_to(name, prefix.n, name.n);
     if (name.n == 0)
         return name;
-    name = without_go_version(arena, name);
+    name = strip_go_version(arena, name);
     if (shorten_go(name, &shorter) || shorten_java(name, &shorter) || shorten_cpp(name, &shorter))
         return shorter;
     return name;

@@ -122,7 +122,7 @@ void tagger_init(struct tagger *t, struct graph *g)
     g->n_tags = g->cap_tags = 0;
 }
 
-static bool brings_nothing(const struct tag_set *set)
+static bool tag_set_is_empty(const struct tag_set *set)
 {
     return !set->labels && !set->n;
 }
@@ -142,7 +142,7 @@ static void tag_leaves(struct tagger *t)
             continue;
         const struct tag_set *set = tagger_set(t, s);
         uint32_t leaf = g->location_nodes[g->first_node[model_stack(p, s)[0]]];
-        if (!brings_nothing(set) && node_is_kept(g, leaf))
+        if (!tag_set_is_empty(set) && node_is_kept(g, leaf))
             tagger_add(t, set, leaf, w, true);
     }
 }
@@ -157,7 +157,7 @@ static void tag_stacks(struct tagger *t)
         struct weight w = sample_weight(g, s);
         const struct tag_set *set = tagger_set(t, s);
         arena_spend(g->arena, 1 + p->stack_len[s]);
-        if ((w.value == 0 && w.divisor == 0) || brings_nothing(set))
+        if ((w.value == 0 && w.divisor == 0) || tag_set_is_empty(set))
             continue;
         const uint32_t *frames = model_stack(p, s);
         for (uint32_t i = 0; i < p->stack_len[s]; i++) {

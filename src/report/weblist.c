@@ -184,7 +184,7 @@ static uint32_t canonical_file(struct weblist *w, uint32_t id)
     return model_intern(w->r->p->strings, path_clean(w->r->arena, path));
 }
 
-static struct weblist_file *file_named(struct weblist *w, uint32_t id)
+static struct weblist_file *get_weblist_file(struct weblist *w, uint32_t id)
 {
     uint32_t name = canonical_file(w, id);
     uint64_t hash = hash_mix(name, 0);
@@ -204,7 +204,7 @@ static void add_entries(struct weblist *w, const struct weblist_frame *frames, s
     for (size_t i = 0; i < n; i++) {
         if (!is_interesting(w, frames[i].function))
             continue;
-        struct weblist_file *file = file_named(w, frames[i].file);
+        struct weblist_file *file = get_weblist_file(w, frames[i].file);
         file->entries =
             arena_push(w->r->arena, file->entries, file->n, &file->cap, sizeof *file->entries);
         file->entries[file->n] = (struct weblist_entry){
@@ -248,7 +248,7 @@ static void add_sampled(struct gather *g, const struct sampled *s)
 
 // --- machine code ---
 
-static struct object *object_of(struct gather *g, const struct sampled *s)
+static struct object *sample_object(struct gather *g, const struct sampled *s)
 {
     uint32_t mapping = g->p->locations[s->location].mapping;
     return mapping == MODEL_NONE ? NULL : object_open(g->r, mapping);
@@ -257,7 +257,7 @@ static struct object *object_of(struct gather *g, const struct sampled *s)
 static void add_code_range(struct gather *g, size_t first, size_t n)
 {
     struct sampled **s = g->wanted + first;
-    struct range range = {.object = object_of(g, s[0]), .first = first, .n = n};
+    struct range range = {.object = sample_object(g, s[0]), .first = first, .n = n};
     for (size_t i = 0; i < n; i++)
         range.score = units_add(range.score, s[i]->flat);
     uint64_t begin = s[0]->addr, end = s[n - 1]->addr;
@@ -277,14 +277,14 @@ static void split_into_ranges(struct gather *g)
         struct sampled *s = &g->sampled[i];
         if (s->location == MODEL_NONE)
             continue;
-        struct object *object = object_of(g, s);
+        struct object *object = sample_object(g, s);
         if (object && object->file)
             g->wanted[g->n_wanted++] = s;
         else
             add_sampled(g, s);
     }
     for (size_t i = 0, end; i < g->n_wanted; i = end) {
-        uint64_t limit = object_of(g, g->wanted[i])->limit;
+        uint64_t limit = sample_object(g, g->wanted[i])->limit;
         for (end = i + 1; end < g->n_wanted; end++)
             if (g->wanted[end]->addr > g->wanted[end - 1]->addr + 2 * AROUND ||
                 g->wanted[end]->addr >= limit)
@@ -293,7 +293,7 @@ static void split_into_ranges(struct gather *g)
     }
 }
 
-static int by_score(const void *a, const void *b)
+static int compare_range_scores(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
     if (x->score != y->score)
@@ -362,7 +362,7 @@ static void disassemble(struct gather *g)
 {
     struct report *r = g->r;
     if (g->n_ranges > 1)
-        qsort(g->ranges, g->n_ranges, sizeof *g->ranges, by_score);
+        qsort(g->ranges, g->n_ranges, sizeof *g->ranges, compare_range_scores);
     size_t n = g->n_ranges < MOST_RANGES ? g->n_ranges : MOST_RANGES;
     struct disasm_tool *tool = arena_alloc(r->arena, sizeof *tool);
     struct disasm_range *code = arena_array(r->arena, n + 1, sizeof *code);
@@ -396,7 +396,7 @@ static void disassemble(struct gather *g)
 }
 
 // A sample in the middle of an instruction (after a call) counts for the instruction.
-static void share_samples(struct gather *g)
+static void assign_samples(struct gather *g)
 {
     for (size_t i = 0; i < g->w->n_insts; i++) {
         struct weblist_inst *inst = &g->w->insts[i];
@@ -408,7 +408,7 @@ static void share_samples(struct gather *g)
     }
 }
 
-static int by_line(const void *a, const void *b)
+static int compare_entry_lines(const void *a, const void *b)
 {
     const struct weblist_entry *x = a, *y = b;
     if (x->line != y->line)
@@ -437,9 +437,9 @@ void weblist_gather(struct weblist *w)
         arena_fail(r->arena, "no matches found for regexp: %.*s", (int)pattern.n, pattern.p);
     }
     disassemble(&g);
-    share_samples(&g);
+    assign_samples(&g);
     for (size_t i = 0; i < w->n_files; i++)
-        qsort(w->files[i].entries, w->files[i].n, sizeof *w->files[i].entries, by_line);
+        qsort(w->files[i].entries, w->files[i].n, sizeof *w->files[i].entries, compare_entry_lines);
     if (w->n_files > 1)
         qsort_r(w->files, w->n_files, sizeof *w->files, compare_file_names, (void *)r->p);
 }

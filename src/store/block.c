@@ -79,8 +79,8 @@ static void spill_body(struct block_writer *w)
 // --- rows ---
 
 // Adds a part to the directory.
-static void end_part(struct block_writer *w, uint64_t n_rows, bool is_segment, size_t head,
-                     size_t body)
+static void add_part_to_directory(struct block_writer *w, uint64_t n_rows, bool is_segment,
+                                  size_t head, size_t body)
 {
     pack_varint(&w->directory, n_rows << 1 | is_segment);
     if (!is_segment)
@@ -89,7 +89,7 @@ static void end_part(struct block_writer *w, uint64_t n_rows, bool is_segment, s
     w->n_parts++;
 }
 
-static void end_scratch(struct block_writer *w)
+static void free_scratch(struct block_writer *w)
 {
     arena_try_end(w->scratch);
     arena_free(w->scratch);
@@ -107,8 +107,8 @@ static void flush_matrix(struct block_writer *w)
     if (!w->scratch || ARENA_TRY(w->scratch, trap))
         arena_fail(w->arena, "no memory to pack profiles");
     matrix_pack(w->matrix, w->scratch, &w->heads, &w->body);
-    end_scratch(w);
-    end_part(w, n_rows, false, head, body);
+    free_scratch(w);
+    add_part_to_directory(w, n_rows, false, head, body);
     spill_body(w);
 }
 
@@ -135,9 +135,9 @@ static void flush_segment(struct block_writer *w)
     struct pack packed_rows = {.arena = w->scratch};
     segment_pack(&packed_rows, w->segment.items, n, w->k, w->zstd, w->level, true);
     pack_bytes(&w->body, packed_rows.p, packed_rows.n);
-    end_scratch(w);
+    free_scratch(w);
     w->segment.n = w->segment.n_entries = 0;
-    end_part(w, n, true, 0, body);
+    add_part_to_directory(w, n, true, 0, body);
     spill_body(w);
 }
 

@@ -19,7 +19,7 @@ void clickhouse_note(struct clickhouse *c, const char *format, ...)
 
 // --- the URL ---
 
-static bool is_name(struct str s)
+static bool is_database_name(struct str s)
 {
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
@@ -68,7 +68,7 @@ static int read_parameter(struct clickhouse_place *at, struct str name, struct s
                           struct err *e)
 {
     if (str_eq(name, STR("cluster"))) {
-        if (!is_name(value))
+        if (!is_database_name(value))
             return err_set(e, "--store: cluster '%.*s': letters, digits and _ are expected",
                            (int)value.n, value.p);
         return copy_field(at->cluster, sizeof at->cluster, value, "cluster", e);
@@ -112,7 +112,7 @@ static int parse_place(struct clickhouse_place *at, struct str url, struct err *
                               "into a file and add ?password_file=FILE, or into the environment "
                               "as KILN_STORE_PASSWORD");
     }
-    if (!place.n || !is_name(database))
+    if (!place.n || !is_database_name(database))
         return err_set(e, "--store: %s is expected; a database's name is of letters, digits and _",
                        form);
     size_t host = place.p[0] == '[' ? str_find(place, STR("]"), 0) : 0;
@@ -362,7 +362,7 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
     spool_init(&c->spool);
     c->has_lock = true;
     if (!code && options->look_only) {
-        code = clickhouse_look(c, e);
+        code = clickhouse_check_version(c, e);
         if (code)
             clickhouse_close(c);
         else

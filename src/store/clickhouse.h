@@ -147,8 +147,8 @@ void clickhouse_note(struct clickhouse *c, const char *format, ...)
 // Runs a statement. The result rows are allocated in arena, within its budget; arena may be NULL if
 // no rows are expected. STORE_FULL: ClickHouse is unreachable; STORE_FAILED: it rejected the
 // statement.
-int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
-                   struct err *e);
+int clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
+                     struct err *e);
 int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 // Runs a statement that returns one number.
@@ -180,7 +180,7 @@ __int128 row_sum(struct unpack *b);
 
 int clickhouse_migrate(struct clickhouse *c, struct err *e);
 // Checks without changes that there is a store of this version.
-int clickhouse_look(struct clickhouse *c, struct err *e);
+int clickhouse_check_version(struct clickhouse *c, struct err *e);
 // The secret for stack numbers, shared by all servers of a database. A server that has not reached
 // ClickHouse yet uses its own secret; a stack then has several numbers.
 struct id clickhouse_stack_key(struct clickhouse *c);
@@ -248,8 +248,8 @@ int spool_read(struct spool *s, const struct segment_file *segment, uint8_t **by
                struct err *e);
 // Appends a record to a closed segment, after its complete records (whole bytes). Durable on
 // return.
-int spool_decide(struct spool *s, struct segment_file *segment, uint64_t whole, struct str record,
-                 struct err *e);
+int spool_append_decision(struct spool *s, struct segment_file *segment, uint64_t whole,
+                          struct str record, struct err *e);
 // Waits until the current content of the spool was sent, for at most nanos. Returns early if
 // ClickHouse rejects it or budget (may be NULL) ends.
 void spool_flush(struct spool *s, int64_t nanos, struct budget *budget);
@@ -293,8 +293,8 @@ int voids_write(struct clickhouse *c, struct unpack *found, const struct void_pu
 // Looks for such puts again, on a cluster only. all: not only in the last hours.
 int voids_sweep(struct clickhouse *c, bool all, struct err *e);
 // Of one tenant, or of all if tenant is empty.
-int voids_ask(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
-              struct arena *arena, struct void_put **voids, size_t *n, struct err *e);
+int voids_query(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
+                struct arena *arena, struct void_put **voids, size_t *n, struct err *e);
 
 // --- clickhouse_series.c ---
 
@@ -410,8 +410,9 @@ int stacks_take(struct clickhouse *c, struct str tenant, struct str service, str
                 struct stacks_cache **cache, struct err *e);
 void stacks_give(struct clickhouse *c, struct stacks_cache *cache);
 // Ensures that all numbers have nodes. budget: of the query.
-int stacks_need(struct clickhouse *c, struct stacks_cache *cache, const struct store_select *select,
-                const uint64_t *numbers, size_t n, struct budget *budget, struct err *e);
+int stacks_ensure(struct clickhouse *c, struct stacks_cache *cache,
+                  const struct store_select *select, const uint64_t *numbers, size_t n,
+                  struct budget *budget, struct err *e);
 // Invalidates the cache. Entries in use stay until they are given back.
 void stacks_expire(struct clickhouse *c);
 // Returns UINT32_MAX if ClickHouse has no such stack.
@@ -426,8 +427,8 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
 // --- clickhouse_care.c ---
 
 // Reads how often days were dropped; the caller has set the days.
-int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-              struct err *e);
+int drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+                struct err *e);
 void clickhouse_day_text(uint32_t day, char text[16]);
 int clickhouse_maintain(void *driver, bool all, struct err *e);
 int64_t clickhouse_time(const void *driver);
@@ -452,8 +453,8 @@ struct late_names {
     struct late_name *items;
     size_t n;
 };
-int names_ask(struct clickhouse *c, struct str tenant, const uint64_t *places, size_t n,
-              struct arena *arena, struct late_names *names, struct err *e);
+int names_query(struct clickhouse *c, struct str tenant, const uint64_t *places, size_t n,
+                struct arena *arena, struct late_names *names, struct err *e);
 // Builds the lines of an address. Returns their number; 0: no name.
 uint32_t names_lines(const struct late_names *names, struct str build_id, uint64_t place,
                      struct model_builder *b, struct model_line **lines);

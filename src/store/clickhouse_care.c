@@ -54,7 +54,7 @@ static int list_partition_days(struct clickhouse *c, struct arena *arena, struct
                              "'^[0-9]{4}-[0-9]{2}-[0-9]{2}$') GROUP BY d ORDER BY d "
                              "FORMAT RowBinary",
                              c->at.database);
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     size_t cap = 0;
     *days = NULL;
     *n = 0;
@@ -80,8 +80,8 @@ void clickhouse_day_text(uint32_t day, char text[16])
 // If a server dies while it drops a day, another one records the end of the drop after this time.
 #define DROP_NANOS (INT64_C(60) * 1000000000)
 
-int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-              struct err *e)
+int drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+                struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -93,7 +93,7 @@ int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct are
     for (size_t i = 0; i < n; i++)
         out_printf(&sql, ",toDate(%u)", days[i].day);
     out_text(&sql, ") GROUP BY d FORMAT RowBinary");
-    int code = n ? clickhouse_ask(c, out_result(&sql), arena, &rows, e) : 0;
+    int code = n ? clickhouse_query(c, out_result(&sql), arena, &rows, e) : 0;
     while (n && !code && rows.p < rows.end && !rows.bad) {
         uint32_t day = row_u32(&rows);
         uint64_t begun = row_u64(&rows), ended = row_u64(&rows);
@@ -132,7 +132,7 @@ static int end_stale_drops(struct clickhouse *c, struct arena *arena, struct err
         "SELECT toUInt32(toUInt16(any(dropped))), number, min(began) AS b FROM %s.drops GROUP BY "
         "number HAVING max(ended) = 0 AND b < %lld FORMAT RowBinary",
         c->at.database, (long long)(real_nanos() - DROP_NANOS));
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         uint32_t day = row_u32(&rows);
         uint64_t number = row_u64(&rows);
@@ -284,7 +284,7 @@ static int delete_found(struct clickhouse *c, const struct store_select *select,
         out_printf(&sql, "ALTER TABLE %s.%s%s%s%s DELETE", c->at.database, day_tables[i],
                    local_suffix(c), cluster_clause(c), c->at.cluster);
         out_str(&sql, out_result(&in));
-        code = clickhouse_ask(c, out_result(&sql), NULL, NULL, e);
+        code = clickhouse_query(c, out_result(&sql), NULL, NULL, e);
     }
     arena_try_end(arena);
     return code;
@@ -335,7 +335,7 @@ static int find_profile_hour(struct clickhouse *c, bool last, struct str tenant,
     out_printf(&sql, "SELECT toUInt32(toUInt16(day)) AS d FROM %s.series WHERE 1", db);
     out_str(&sql, where);
     out_printf(&sql, " GROUP BY d ORDER BY d%s FORMAT RowBinary", last ? " DESC" : "");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &days, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &days, e);
     while (!code && !*hour && days.p < days.end && !days.bad) {
         sql.n = 0;
         out_printf(&sql, "SELECT toUInt64(%s(hour)) FROM %s.profiles WHERE day = toDate(%u)",
@@ -390,7 +390,7 @@ int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, 
                              "SELECT tenant FROM %s.series GROUP BY tenant ORDER BY tenant FORMAT "
                              "RowBinary",
                              c->at.database);
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     *tenants = NULL;
     *n = 0;
     while (!code && rows.p < rows.end && !rows.bad) {

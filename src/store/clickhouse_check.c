@@ -18,7 +18,7 @@ static int query_number_rows(struct clickhouse *c, struct str sql, size_t column
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = clickhouse_ask(c, sql, arena, &rows, e);
+    int code = clickhouse_query(c, sql, arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *numbers = arena_push(arena, *numbers, *n_rows, &cap, sizeof **numbers);
         (*numbers)[(*n_rows)++] = row_u64(&rows);
@@ -33,8 +33,8 @@ struct difference {
     uint64_t day, said, there; // rows of samples
 };
 
-static int ask_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
-                           size_t *n, struct err *e)
+static int query_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
+                             size_t *n, struct err *e)
 {
     char sql[600];
     uint64_t *numbers;
@@ -78,7 +78,7 @@ struct orphans {
     uint64_t doubles;         // numbers that two stacks share
 };
 
-static int ask_orphans(struct clickhouse *c, struct orphans *o, struct err *e)
+static int query_orphans(struct clickhouse *c, struct orphans *o, struct err *e)
 {
     const char *db = c->at.database;
     unsigned day = (unsigned)o->day;
@@ -141,7 +141,7 @@ static int report_orphans(struct defect_report *t, struct clickhouse *c, struct 
     for (size_t i = 0; i < n && !code; i++) {
         struct orphans now = {.day = days[i].day};
         char day[16], text[200];
-        code = ask_orphans(c, &now, t->e);
+        code = query_orphans(c, &now, t->e);
         clickhouse_day_text((uint32_t)now.day, day);
         for (int j = 0; j < N_REFERENCES && !code; j++) {
             if (!now.n[j] || !days[i].n[j])
@@ -174,14 +174,14 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
     uint64_t *days = NULL;
     size_t n = 0, m = 0, n_days = 0, n_orphans = 0;
     struct defect_report t = {found, ctx, e, false};
-    int code = arena ? ask_differences(c, arena, &first, &n, e) : err_set(e, "no memory");
+    int code = arena ? query_differences(c, arena, &first, &n, e) : err_set(e, "no memory");
     if (!code)
         code = list_checked_days(c, arena, &days, &n_days, e);
     if (!code && !(orphans = calloc(n_days + 1, sizeof *orphans)))
         code = err_set(e, "no memory");
     for (size_t i = 0; i < n_days && !code; i++) {
         struct orphans o = {.day = days[i]};
-        code = ask_orphans(c, &o, e);
+        code = query_orphans(c, &o, e);
         uint64_t sum = o.doubles;
         for (int j = 0; j < N_REFERENCES; j++)
             sum += o.n[j];
@@ -191,7 +191,7 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
     // Servers send samples before their profiles: a difference now may be transient.
     if (!code && (n || n_orphans)) {
         nanosleep(&(struct timespec){2, 0}, NULL);
-        code = ask_differences(c, arena, &then, &m, e);
+        code = query_differences(c, arena, &then, &m, e);
     }
     if (!code)
         report_differences(&t, first, n, then, m);

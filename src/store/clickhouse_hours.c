@@ -19,9 +19,9 @@ struct hour_rows {
 };
 
 // Returns the row count of each hour, sorted by hour.
-static int ask_hours(struct clickhouse *c, const struct store_select *select,
-                     const struct finding *f, bool rolled, struct arena *arena,
-                     struct hour_rows **hours, size_t *n, struct err *e)
+static int query_hour_rows(struct clickhouse *c, const struct store_select *select,
+                           const struct finding *f, bool rolled, struct arena *arena,
+                           struct hour_rows **hours, size_t *n, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -33,7 +33,7 @@ static int ask_hours(struct clickhouse *c, const struct store_select *select,
     out_text(&sql, " GROUP BY hour ORDER BY hour FORMAT RowBinary");
     *hours = NULL;
     *n = 0;
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *hours = arena_push(arena, *hours, *n, &cap, sizeof **hours);
         (*hours)[*n].hour = row_u64(&rows);
@@ -54,9 +54,9 @@ int hours_find(struct clickhouse *c, const struct store_select *select, const st
         (last - first < 2 && !is_whole(select, step, (uint64_t)first) &&
          !is_whole(select, step, (uint64_t)last)))
         return 0;
-    int code = ask_hours(c, select, f, false, arena, &raw, &n_raw, e);
+    int code = query_hour_rows(c, select, f, false, arena, &raw, &n_raw, e);
     if (!code)
-        code = ask_hours(c, select, f, true, arena, &rolled, &n_rolled, e);
+        code = query_hour_rows(c, select, f, true, arena, &rolled, &n_rolled, e);
     hours->rest = arena_array(arena, code ? 0 : n_raw, sizeof *hours->rest);
     for (size_t i = 0, j = 0; !code && i < n_raw; i++) {
         while (j < n_rolled && rolled[j].hour < raw[i].hour)

@@ -229,8 +229,8 @@ static int run_exchange(struct clickhouse *c, const char *url, struct str body, 
     return code;
 }
 
-int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
-                   struct err *e)
+int clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
+                     struct err *e)
 {
     char url[1024];
     struct exchange x;
@@ -277,7 +277,7 @@ int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
     va_end(args);
     if (n < 0)
         return err_set(e, "no memory for a statement");
-    int code = clickhouse_ask(c, (struct str){sql, (size_t)n}, NULL, NULL, e);
+    int code = clickhouse_query(c, (struct str){sql, (size_t)n}, NULL, NULL, e);
     free(sql);
     return code;
 }
@@ -287,7 +287,7 @@ int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct 
     struct arena *arena = arena_new(0);
     struct unpack rows;
     *n = 0;
-    int code = arena ? clickhouse_ask(c, sql, arena, &rows, e) : err_set(e, "no memory");
+    int code = arena ? clickhouse_query(c, sql, arena, &rows, e) : err_set(e, "no memory");
     if (!code) {
         *n = row_u64(&rows);
         if (rows.bad)

@@ -40,7 +40,7 @@ struct merging {
 };
 
 // Counts the profiles of each line, the divisors of means, and sums up durations.
-static int ask_counts(struct merging *m, struct err *e)
+static int query_counts(struct merging *m, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -50,7 +50,7 @@ static int ask_counts(struct merging *m, struct err *e)
     clickhouse_where(&sql, m->select, &m->found, IN_PROFILES);
     clickhouse_in_range(&sql, m->select);
     out_text(&sql, " GROUP BY family, series FORMAT RowBinary");
-    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
+    int code = clickhouse_query(m->c, out_result(&sql), m->arena, &rows, e);
     m->counts = arena_array(m->arena, m->found.n_lines, sizeof *m->counts);
     while (!code && rows.p < rows.end && !rows.bad) {
         struct id family = row_id(&rows), series = row_id(&rows);
@@ -108,7 +108,7 @@ static struct sum make_sum(struct merging *m, enum sums what, const struct found
     return s;
 }
 
-static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *e)
+static int query_sums(struct merging *m, enum sums what, bool rolled, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -144,7 +144,7 @@ static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *
                : one_family ? ""
                             : "family, ",
                *window ? "w, " : "");
-    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
+    int code = clickhouse_query(m->c, out_result(&sql), m->arena, &rows, e);
     while (!code && rows.p < rows.end) {
         struct id base = one_family ? m->found.bases[0] : row_id(&rows);
         struct id series = by_series ? row_id(&rows) : (struct id){0};
@@ -220,7 +220,7 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
     for (size_t i = 0; i < n; i++)
         if (i == 0 || sums[i].stack != sums[i - 1].stack)
             numbers[n_stacks++] = sums[i].stack;
-    int code = stacks_need(m->c, cache, m->select, numbers, n_stacks, arena_budget(m->arena), e);
+    int code = stacks_ensure(m->c, cache, m->select, numbers, n_stacks, arena_budget(m->arena), e);
     m->has_doubles |= cache->has_doubles;
     if (!code) {
         const struct symbols *s = cache->symbols;
@@ -293,7 +293,7 @@ static void set_result_type(struct merging *m)
 }
 
 // Queries the sums of m->found from the roll-up, and the rest from samples.
-static int ask_found(struct merging *m, enum sums what, struct err *e)
+static int query_found_sums(struct merging *m, enum sums what, struct err *e)
 {
     // The roll-up has no parts of an hour.
     bool is_by_hour =
@@ -301,17 +301,17 @@ static int ask_found(struct merging *m, enum sums what, struct err *e)
     m->hours = (struct hours){0};
     int code = is_by_hour ? hours_find(m->c, m->select, &m->found, 0, m->arena, &m->hours, e) : 0;
     if (!code && m->hours.n_rolled)
-        code = ask_sums(m, what, true, e);
+        code = query_sums(m, what, true, e);
     if (!code && (!m->hours.rest || m->hours.n_rest))
-        code = ask_sums(m, what, false, e);
+        code = query_sums(m, what, false, e);
     return code;
 }
 
-static int ask_beside(struct merging *m, struct err *e)
+static int query_related_sums(struct merging *m, struct err *e)
 {
     struct finding found = m->found;
     finding_beside(&found, m->arena, &m->found);
-    int code = m->found.n ? ask_found(m, SUMS_BESIDE, e) : 0;
+    int code = m->found.n ? query_found_sums(m, SUMS_BESIDE, e) : 0;
     m->found = found;
     return code;
 }
@@ -331,13 +331,13 @@ static int query_all_sums(struct merging *m, struct store_stacks **stacks, struc
         m->mixed |= m->found.found[i].events.is_weighed != m->found.found[0].events.is_weighed;
     int code = 0;
     if (m->found.n) {
-        code = ask_counts(m, e);
+        code = query_counts(m, e);
         if (!code)
-            code = ask_found(m, SUMS, e);
+            code = query_found_sums(m, SUMS, e);
         if (!code && m->blocks && m->blocks->n_groups)
-            code = ask_found(m, SUMS_SERIES, e);
+            code = query_found_sums(m, SUMS_SERIES, e);
         if (!code && m->with_variance)
-            code = ask_beside(m, e);
+            code = query_related_sums(m, e);
     }
     if (!code)
         combine_sums(m);

@@ -89,8 +89,8 @@ static int name_order(const void *a, const void *b)
     return str_cmp(x->build_id, y->build_id);
 }
 
-int names_ask(struct clickhouse *c, struct str tenant, const uint64_t *places, size_t n,
-              struct arena *arena, struct late_names *names, struct err *e)
+int names_query(struct clickhouse *c, struct str tenant, const uint64_t *places, size_t n,
+                struct arena *arena, struct late_names *names, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -106,7 +106,7 @@ int names_ask(struct clickhouse *c, struct str tenant, const uint64_t *places, s
     out_text(&sql, " AND place IN (");
     sql_numbers(&sql, places, n);
     out_text(&sql, ") GROUP BY build_id, place FORMAT RowBinary");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         names->items = arena_push(arena, names->items, names->n, &cap, sizeof *names->items);
         struct late_name *name = &names->items[names->n++];
@@ -170,7 +170,7 @@ int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int
     out_text(&sql, build_id.n ? "= " : "!= ");
     sql_text(&sql, build_id);
     out_text(&sql, " GROUP BY build_id, place FORMAT RowBinary");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *addresses = arena_push(arena, *addresses, *n, &cap, sizeof **addresses);
         struct store_address *a = &(*addresses)[(*n)++];

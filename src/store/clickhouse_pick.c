@@ -34,7 +34,7 @@ static int query_stack_numbers(struct picking *p, struct str service, uint64_t *
     out_text(&sql, " AND service = ");
     sql_text(&sql, service);
     out_text(&sql, " FORMAT RowBinary");
-    int code = clickhouse_ask(p->c, out_result(&sql), p->arena, &rows, e);
+    int code = clickhouse_query(p->c, out_result(&sql), p->arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *numbers = arena_push(p->arena, *numbers, *n, &cap, sizeof **numbers);
         (*numbers)[(*n)++] = row_u64(&rows);
@@ -51,7 +51,7 @@ static int pick_stacks(struct picking *p, struct stacks_cache *cache, const uint
         arena_caught(p->arena, e);
         return STORE_BUSY;
     }
-    int code = stacks_need(p->c, cache, p->select, numbers, n, arena_budget(p->arena), e);
+    int code = stacks_ensure(p->c, cache, p->select, numbers, n, arena_budget(p->arena), e);
     const uint8_t *picks =
         code ? NULL : pick_nodes(p->select->filter, cache->symbols, NULL, p->arena);
     for (size_t i = 0; picks && i < n; i++) {
@@ -108,8 +108,8 @@ static int pick_services(struct picking *p, struct err *e)
 
 // Sums the stacks from..to. Those among the first n_self, which end in the function, are also
 // summed separately.
-static int ask_picked(struct picking *p, bool rolled, size_t from, size_t to,
-                      struct exact_line *to_lines[], struct err *e)
+static int query_picked_sums(struct picking *p, bool rolled, size_t from, size_t to,
+                             struct exact_line *to_lines[], struct err *e)
 {
     const struct store_select *s = p->select;
     const char *value = rolled ? "total" : "value";
@@ -134,7 +134,7 @@ static int ask_picked(struct picking *p, bool rolled, size_t from, size_t to,
     out_text(&sql, " AND stack IN (");
     sql_numbers(&sql, p->numbers + from, to - from);
     out_text(&sql, ") GROUP BY family, series, i FORMAT RowBinary");
-    int code = clickhouse_ask(p->c, out_result(&sql), p->arena, &rows, e);
+    int code = clickhouse_query(p->c, out_result(&sql), p->arena, &rows, e);
     while (!code && rows.p < rows.end) {
         struct id base = row_id(&rows), series = row_id(&rows);
         struct exact_point point = {.index = (int64_t)row_u64(&rows)};
@@ -162,9 +162,9 @@ int clickhouse_pick(struct clickhouse *c, const struct store_select *select, int
     for (size_t at = 0; at < p.n && !code; at += NUMBERS_A_STATEMENT) {
         size_t end = p.n - at < NUMBERS_A_STATEMENT ? p.n : at + NUMBERS_A_STATEMENT;
         if (p.hours.n_rolled)
-            code = ask_picked(&p, true, at, end, lines, e);
+            code = query_picked_sums(&p, true, at, end, lines, e);
         if (!code && (!p.hours.rest || p.hours.n_rest))
-            code = ask_picked(&p, false, at, end, lines, e);
+            code = query_picked_sums(&p, false, at, end, lines, e);
     }
     return code;
 }

@@ -109,7 +109,8 @@ static int find_stack_key(struct clickhouse *c, struct err *e)
     char sql[200];
     snprintf(sql, sizeof sql, "SELECT stack_key FROM %s.stack_key FORMAT RowBinary",
              c->at.database);
-    int code = arena ? clickhouse_ask(c, str_from(sql), arena, &rows, e) : err_set(e, "no memory");
+    int code =
+        arena ? clickhouse_query(c, str_from(sql), arena, &rows, e) : err_set(e, "no memory");
     struct str text = code ? STR("") : unpack_str(&rows);
     if (!code && (text.n != 32 || !str_to_u64(str_from_to(text, 0, 16), 16, &key.a) ||
                   !str_to_u64(str_from_to(text, 16, 32), 16, &key.b)))
@@ -166,8 +167,9 @@ static int query_server_version(struct clickhouse *c, struct err *e)
     struct arena *arena = arena_new(0);
     struct unpack rows;
     uint64_t major = 0, minor = 0;
-    int code = arena ? clickhouse_ask(c, STR("SELECT version() FORMAT RowBinary"), arena, &rows, e)
-                     : err_set(e, "no memory");
+    int code = arena
+                   ? clickhouse_query(c, STR("SELECT version() FORMAT RowBinary"), arena, &rows, e)
+                   : err_set(e, "no memory");
     if (!code) {
         struct str v = unpack_str(&rows);
         size_t dot = str_find(v, STR("."), 0);
@@ -198,7 +200,7 @@ static int query_schema_version(struct clickhouse *c, uint64_t *have, struct err
     return clickhouse_number(c, str_from(sql), have, e);
 }
 
-int clickhouse_look(struct clickhouse *c, struct err *e)
+int clickhouse_check_version(struct clickhouse *c, struct err *e)
 {
     uint64_t have = 0;
     int code = query_server_version(c, e);

@@ -204,7 +204,7 @@ static int find_stored_ids(struct sending *s, struct some_puts some, struct err 
     sql_ids(&sql, ids, n);
     out_printf(&sql, ") AND batch != %llu GROUP BY tenant, id FORMAT RowBinary",
                (unsigned long long)s->f->batch);
-    int code = clickhouse_ask(s->c, out_result(&sql), s->arena, &rows, e);
+    int code = clickhouse_query(s->c, out_result(&sql), s->arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         old = arena_push(s->arena, old, n_old, &cap, sizeof *old);
         old[n_old] = (struct own_id){.tenant = unpack_str(&rows)};
@@ -249,7 +249,8 @@ static int decide_duplicates(struct sending *s, struct err *e)
     for (size_t i = 0; i < s->n; i++)
         if (s->repeated[i])
             pack_varint(&b, i);
-    code = spool_decide(&s->c->spool, s->f, s->whole, (struct str){(const char *)b.p, b.n}, e);
+    code = spool_append_decision(&s->c->spool, s->f, s->whole, (struct str){(const char *)b.p, b.n},
+                                 e);
     if (!code) {
         pthread_mutex_lock(&s->c->spool.lock);
         s->c->spool.repeated += n_repeated;
@@ -325,7 +326,7 @@ static int send_table(struct sending *s, enum table table, uint16_t day, struct 
 }
 
 // A number that changes when the day is dropped.
-static uint64_t generation(const struct day_drops *day)
+static uint64_t day_generation(const struct day_drops *day)
 {
     return day->begun << 32 | day->ended;
 }
@@ -362,7 +363,7 @@ static int send_referred(struct sending *s, enum table table, struct err *e)
             struct str row = unpack_bytes(&b, row_u32(&b));
             if (b.bad)
                 return err_set(e, "a record in the spool %s is damaged", s->c->spool.directory);
-            if (known_has(stored, id, day->day, generation(day)))
+            if (known_has(stored, id, day->day, day_generation(day)))
                 continue;
             out_str(&rows, row);
             sent = arena_push(s->arena, sent, n, &cap, sizeof *sent);
@@ -371,7 +372,7 @@ static int send_referred(struct sending *s, enum table table, struct err *e)
     }
     int code = n ? insert_rows(s, table, 0, out_result(&rows), e) : 0;
     for (size_t i = 0; i < n && !code; i++)
-        known_add(stored, sent[i].id, sent[i].day->day, generation(sent[i].day));
+        known_add(stored, sent[i].id, sent[i].day->day, day_generation(sent[i].day));
     return code;
 }
 
@@ -391,9 +392,9 @@ static int confirm_days(struct sending *s, struct err *e)
     for (int try = 0; try < 100; try++) {
         bool same = true, dropping = false;
         memcpy(before, s->days, s->n_days * sizeof *before);
-        int code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
+        int code = drops_query(s->c, s->days, s->n_days, s->arena, e);
         for (size_t i = 0; i < s->n_days; i++) {
-            same &= generation(&s->days[i]) == generation(&before[i]);
+            same &= day_generation(&s->days[i]) == day_generation(&before[i]);
             dropping |= s->days[i].begun != s->days[i].ended;
         }
         if (!code && !same)
@@ -406,7 +407,7 @@ static int confirm_days(struct sending *s, struct err *e)
 }
 
 // Finds puts that another server sent at the same time, and voids the duplicates.
-static int find_doubles(struct sending *s, struct some_puts some, struct err *e)
+static int void_duplicates(struct sending *s, struct some_puts some, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -422,7 +423,7 @@ static int find_doubles(struct sending *s, struct some_puts some, struct err *e)
     sql_ids(&sql, ids, n);
     out_text(&sql, ")");
     voids_group(&sql);
-    int code = clickhouse_ask(s->c, out_result(&sql), s->arena, &rows, e);
+    int code = clickhouse_query(s->c, out_result(&sql), s->arena, &rows, e);
     if (!code)
         code = voids_write(s->c, &rows, NULL, 0, s->f->batch, s->arena, &own, e);
     pthread_mutex_lock(&s->c->spool.lock);
@@ -451,7 +452,7 @@ static __attribute__((noinline)) int send_puts(struct sending *s, struct err *e)
     if (!code && s->f->attempted)
         code = wait_for_earlier(s, e);
     if (!code)
-        code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
+        code = drops_query(s->c, s->days, s->n_days, s->arena, e);
     if (!code)
         code = send_all_referred(s, e);
     for (int table = T_SAMPLES; table < N_TABLES && !code; table++)
@@ -460,7 +461,7 @@ static __attribute__((noinline)) int send_puts(struct sending *s, struct err *e)
     if (!code)
         code = confirm_days(s, e);
     for (size_t i = 0; i < 2 * s->n_days && !code; i++)
-        code = find_doubles(s, some_puts(s, i), e);
+        code = void_duplicates(s, some_puts(s, i), e);
     return code;
 }
 
@@ -501,7 +502,7 @@ static int send_segment(struct clickhouse *c, struct segment_file *f, struct err
     return code;
 }
 
-static void pause_after(struct clickhouse *c, int tries)
+static void pause_before_retry(struct clickhouse *c, int tries)
 {
     struct timespec t;
     int64_t nanos = INT64_C(100000000) << (tries < 6 ? tries : 6);
@@ -531,7 +532,7 @@ void *clickhouse_send_loop(void *arg)
             clickhouse_note(c, "ClickHouse at %s takes rows again", c->at.base);
         tries = code ? tries + 1 : 0;
         if (code)
-            pause_after(c, tries);
+            pause_before_retry(c, tries);
     }
     return NULL;
 }

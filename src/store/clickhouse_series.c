@@ -33,7 +33,7 @@ struct search {
 };
 
 // any(), because a series may have been written more than once.
-static int ask_series(struct search *s, struct unpack *rows, struct err *e)
+static int query_series_rows(struct search *s, struct unpack *rows, struct err *e)
 {
     struct out sql;
     struct str service = labels_one_service(s->select);
@@ -49,7 +49,7 @@ static int ask_series(struct search *s, struct unpack *rows, struct err *e)
         sql_text(&sql, service);
     }
     out_text(&sql, " GROUP BY service, series FORMAT RowBinary");
-    return clickhouse_ask(s->c, out_result(&sql), s->arena, rows, e);
+    return clickhouse_query(s->c, out_result(&sql), s->arena, rows, e);
 }
 
 static void add_other(struct search *s, struct id family)
@@ -223,10 +223,10 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = voids_ask(c, select->tenant, clickhouse_day(select->start),
-                         clickhouse_day(select->end), arena, &f->voids, &f->n_voids, e);
+    int code = voids_query(c, select->tenant, clickhouse_day(select->start),
+                           clickhouse_day(select->end), arena, &f->voids, &f->n_voids, e);
     if (!code)
-        code = ask_series(&s, &rows, e);
+        code = query_series_rows(&s, &rows, e);
     while (!code && rows.p < rows.end)
         if (!read_series_row(&s, &rows)) {
             err_set(e, "ClickHouse at %s: a row of %s.series cannot be read", c->at.base,
@@ -314,8 +314,8 @@ void clickhouse_index(struct out *sql, const struct store_select *select, int64_
 }
 
 // step 0: only whether there is a profile.
-static int ask_points(struct clickhouse *c, const struct store_select *select, int64_t step,
-                      struct finding *f, struct arena *arena, struct line *lines, struct err *e)
+static int query_points(struct clickhouse *c, const struct store_select *select, int64_t step,
+                        struct finding *f, struct arena *arena, struct line *lines, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -330,7 +330,7 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
     clickhouse_where(&sql, select, f, IN_PROFILES);
     clickhouse_in_range(&sql, select);
     out_printf(&sql, " GROUP BY family, series%s FORMAT RowBinary", step ? ", i ORDER BY i" : "");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     if (code)
         return code;
     while (rows.p < rows.end) {
@@ -369,7 +369,7 @@ static int scan_lines(struct clickhouse *c, const struct store_select *select, i
         return STORE_BUSY;
     }
     *lines = arena_array(arena, f.n_lines, sizeof **lines);
-    code = ask_points(c, select, step, &f, arena, *lines, e);
+    code = query_points(c, select, step, &f, arena, *lines, e);
     if (!code && step && select->filter) {
         struct exact_line **points = arena_array(arena, f.n_lines, sizeof *points);
         for (uint32_t i = 0; i < f.n_lines; i++)

@@ -432,8 +432,8 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
     return code;
 }
 
-int spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
-                 struct err *e)
+int spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
+                          struct str record, struct err *e)
 {
     char path[PATH_MAX];
     struct head head = {(uint32_t)record.n, RECORD_DECISION,

@@ -266,7 +266,7 @@ static int build_fetched_locations(struct fetching *f, struct unpack rows, struc
         if (!all[i].n && all[i].mapped && all[i].build_id.n)
             places[n_places++] = all[i].address + all[i].m.offset;
     struct late_names names;
-    int code = names_ask(f->c, f->s->tenant, places, n_places, f->arena, &names, e);
+    int code = names_query(f->c, f->s->tenant, places, n_places, f->arena, &names, e);
     for (size_t i = 0; i < n && !code; i++)
         build_fetched_location(f, &all[i], &names);
     return code;
@@ -310,7 +310,7 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
         out_text(&sql, ")");
     }
     out_text(&sql, " GROUP BY location FORMAT RowBinary");
-    int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &found, e);
+    int code = clickhouse_query(f->c, out_result(&sql), f->arena, &found, e);
     return code ? code : build_fetched_locations(f, found, e);
 }
 
@@ -391,7 +391,7 @@ static int fetch_stacks(struct fetching *f, const uint64_t *numbers, size_t n, s
         out_text(&sql, ")");
     }
     out_text(&sql, " GROUP BY stack FORMAT RowBinary");
-    int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &rows, e);
+    int code = clickhouse_query(f->c, out_result(&sql), f->arena, &rows, e);
     if (!code)
         code = fetch_locations(f, rows, e);
     if (!code)
@@ -399,8 +399,8 @@ static int fetch_stacks(struct fetching *f, const uint64_t *numbers, size_t n, s
     return code;
 }
 
-int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
-                const uint64_t *numbers, size_t n, struct budget *budget, struct err *e)
+int stacks_ensure(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
+                  const uint64_t *numbers, size_t n, struct budget *budget, struct err *e)
 {
     struct fetching f = {.c = c, .s = s, .arena = arena_new_in(budget, 0)};
     int64_t last = select->end / DAY_NANOS;

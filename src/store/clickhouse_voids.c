@@ -21,8 +21,8 @@ static int64_t voids_now(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-int voids_ask(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
-              struct arena *arena, struct void_put **voids, size_t *n, struct err *e)
+int voids_query(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
+                struct arena *arena, struct void_put **voids, size_t *n, struct err *e)
 {
     struct unpack rows;
     *voids = NULL;
@@ -38,7 +38,7 @@ int voids_ask(struct clickhouse *c, struct str tenant, uint32_t first_day, uint3
                              "%s.voids GROUP BY d, tenant, series, ts, batch FORMAT RowBinary",
                              c->at.database);
     int64_t asked = voids_now();
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     if (code)
         return code;
     pthread_mutex_lock(&c->lock);
@@ -157,7 +157,7 @@ static int sweep_voids(struct clickhouse *c, uint32_t from_hour, struct arena *a
     struct out sql;
     size_t n;
     uint64_t own = 0;
-    int code = voids_ask(c, STR(""), from_hour / 24, UINT32_MAX, arena, &known, &n, e);
+    int code = voids_query(c, STR(""), from_hour / 24, UINT32_MAX, arena, &known, &n, e);
     if (n)
         qsort(known, n, sizeof *known, void_order);
     out_init_arena(&sql, arena);
@@ -166,7 +166,7 @@ static int sweep_voids(struct clickhouse *c, uint32_t from_hour, struct arena *a
     sql_id(&sql, (struct id){0});
     voids_group(&sql);
     if (!code)
-        code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+        code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     if (!code)
         code = voids_write(c, &rows, known, n, 0, arena, &own, e);
     arena_try_end(arena);

@@ -22,7 +22,7 @@ static struct waiting_tenant *find_tenant(const struct commit_queue *q, struct s
 }
 
 // Like find_tenant, but creates the entry. Returns NULL if there is no memory.
-static struct waiting_tenant *use_tenant(struct commit_queue *q, struct str name)
+static struct waiting_tenant *find_or_add_tenant(struct commit_queue *q, struct str name)
 {
     struct waiting_tenant *t = find_tenant(q, name);
     if (t || !(t = calloc(1, sizeof *t)))
@@ -62,7 +62,7 @@ void commit_queue_init(struct commit_queue *q, size_t limit)
 // takes time however small it is.
 enum { BATCH_COST = 16 << 20, PUT_COST = 32 << 10 };
 
-static size_t cost_of(const struct store_request *r)
+static size_t request_cost(const struct store_request *r)
 {
     return r->bytes + r->n * PUT_COST;
 }
@@ -84,7 +84,7 @@ static bool waits_for_turn(const struct store_request *r)
     return r->is_part || r->first_day < r->tenant->newest - 1;
 }
 
-static bool has_others(const struct commit_queue *q)
+static bool has_shared_requests(const struct commit_queue *q)
 {
     const struct store_request *r = q->first;
     while (r && waits_for_turn(r))
@@ -119,13 +119,13 @@ static size_t take_shares(struct commit_queue *q, struct store_request **request
     while (*at && n < most) {
         struct store_request *r = *at;
         bool later = r->later != 0;
-        size_t *taken = &r->tenant->taken[later], after = *taken + cost_of(r);
+        size_t *taken = &r->tenant->taken[later], after = *taken + request_cost(r);
         if (waits_for_turn(r) || (after > share && (*taken || cost[later] >= BATCH_COST))) {
             at = &r->next;
             continue;
         }
         *taken = after;
-        cost[later] += cost_of(r);
+        cost[later] += request_cost(r);
         n = dequeue_request(at, requests, n);
     }
     return n;
@@ -146,11 +146,11 @@ static size_t take_tenant_turn(struct commit_queue *q, const struct store_reques
     for (struct store_request **at = &q->first; *at && n < most && cost < BATCH_COST;) {
         struct store_request *r = *at;
         if (r->tenant != tenant || !waits_for_turn(r) || !is_day_of(r->first_day, &days) ||
-            !is_day_of(r->last_day, &days) || (cost && cost + cost_of(r) > BATCH_COST)) {
+            !is_day_of(r->last_day, &days) || (cost && cost + request_cost(r) > BATCH_COST)) {
             at = &r->next;
             continue;
         }
-        cost += cost_of(r);
+        cost += request_cost(r);
         n = dequeue_request(at, requests, n);
     }
     tenant->turn = ++q->turns;
@@ -160,7 +160,8 @@ static size_t take_tenant_turn(struct commit_queue *q, const struct store_reques
 size_t commit_queue_take(struct commit_queue *q, struct store_request **requests, size_t most)
 {
     begin_batch(q);
-    const struct store_request *turn = q->turn_next || !has_others(q) ? find_turn(q) : NULL;
+    const struct store_request *turn =
+        q->turn_next || !has_shared_requests(q) ? find_turn(q) : NULL;
     size_t n = turn ? take_tenant_turn(q, turn, requests, most) : take_shares(q, requests, most);
     q->turn_next = !turn;
     for (q->last = &q->first; *q->last; q->last = &(*q->last)->next)
@@ -228,7 +229,7 @@ int commit_queue_add(struct commit_queue *q, struct str tenant, struct store_req
         bytes += r->bytes;
     if (commit_queue_is_full(q, tenant, bytes, e))
         return STORE_BUSY;
-    struct waiting_tenant *t = use_tenant(q, tenant);
+    struct waiting_tenant *t = find_or_add_tenant(q, tenant);
     if (!t) {
         err_set(e, "no memory for another profile");
         return STORE_BUSY;

@@ -48,7 +48,7 @@ static int exec_sql(struct db *db, const char *sql)
     return sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
 }
 
-static bool has_log(const char *path)
+static bool has_wal(const char *path)
 {
     char name[PATH_MAX + 8];
     struct stat st;
@@ -57,7 +57,7 @@ static bool has_log(const char *path)
 }
 
 // For readers on a read-only disk, where SQLite cannot create the WAL index.
-static int open_without_log(struct db *db)
+static int open_without_wal(struct db *db)
 {
     char *uri = sqlite3_mprintf("file:%s?immutable=1", db->path);
     int rc = SQLITE_CANTOPEN;
@@ -65,7 +65,7 @@ static int open_without_log(struct db *db)
     db->handle = NULL;
     db->without_log = true;
     // Before the check for a WAL: a commit in between changes one or the other.
-    if (uri && stat(db->path, &db->at_open) == 0 && !has_log(db->path))
+    if (uri && stat(db->path, &db->at_open) == 0 && !has_wal(db->path))
         rc = sqlite3_open_v2(uri, &db->handle,
                              SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL);
     sqlite3_free(uri);
@@ -79,11 +79,11 @@ bool db_is_intact(const struct db *db)
     return !db->without_log ||
            (stat(db->path, &now) == 0 && now.st_ino == before->st_ino &&
             now.st_size == before->st_size && now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
-            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec && !has_log(db->path));
+            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec && !has_wal(db->path));
 }
 
 // Switching a new file to WAL needs an exclusive lock, and SQLite does not wait for it.
-static int use_log(struct db *db, int tries)
+static int switch_to_wal(struct db *db, int tries)
 {
     int rc = SQLITE_OK;
     for (int try = 1; try <= tries; try++) {
@@ -131,7 +131,7 @@ static int open_handle(struct db *db, enum db_mode mode)
     }
     if (mode == DB_READ && rc != SQLITE_OK && (rc & 255) != SQLITE_CORRUPT &&
         (rc & 255) != SQLITE_NOTADB)
-        rc = open_without_log(db);
+        rc = open_without_wal(db);
     if (rc == SQLITE_OK)
         rc = read_version(db);
     // Only in a new file: in a file with pages, this pragma writes a page.
@@ -200,7 +200,7 @@ int db_open(struct db *db, const char *path, enum db_mode mode, const struct db_
     if (!code && format)
         code = check_version(db, format, e);
     if (!code && mode != DB_READ)
-        code = open_error(db, mode, use_log(db, mode == DB_COMMIT ? 1 : 200), e);
+        code = open_error(db, mode, switch_to_wal(db, mode == DB_COMMIT ? 1 : 200), e);
     if (!code && mode != DB_READ && format && db->version == 0)
         code = create_or_migrate(db, mode, format, e);
     if (code)

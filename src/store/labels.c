@@ -99,7 +99,7 @@ int64_t kind_value(const struct model_profile *p, size_t sample, uint32_t column
     return (int64_t)llround(fmin(model_squares(p, sample), KIND_MOST_SQUARES));
 }
 
-static uint32_t column_beside(const struct model_events *ev, uint32_t column)
+static uint32_t related_column(const struct model_events *ev, uint32_t column)
 {
     return column == ev->count ? ev->rate > 0 ? ev->bytes : MODEL_NONE : ev->count;
 }
@@ -124,7 +124,7 @@ struct kind_events kind_events(const struct kind *kind, uint32_t column, struct 
     }
     if (ev.events.rate > 0 && column != ev.events.count && column != ev.events.bytes)
         ev.events.rate = 0;
-    ev.other = column_beside(&ev.events, column);
+    ev.other = related_column(&ev.events, column);
     ev.has_other = ev.other != MODEL_NONE;
     ev.is_bytes = ev.has_other && ev.other == ev.events.bytes;
     return ev;

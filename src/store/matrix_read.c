@@ -1,7 +1,7 @@
 #include "store/matrix.h"
 #include "store/matrix_format.h"
 
-static bool is_checked(struct str *bytes)
+static bool strip_checksum(struct str *bytes)
 {
     uint32_t check;
     if (bytes->n < sizeof check)
@@ -86,7 +86,7 @@ void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint
                  uint32_t n_nodes)
 {
     *m = (struct matrix){.r = r};
-    m->bad = n_rows > MATRIX_ROWS || !is_checked(&head);
+    m->bad = n_rows > MATRIX_ROWS || !strip_checksum(&head);
     struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, m->bad};
     uint64_t k = m->bad ? 0 : unpack_varint(&b), d = m->bad ? 0 : unpack_varint(&b);
     // Each node takes at least one bit.
@@ -149,7 +149,7 @@ bool matrix_has_sums(const struct matrix *m, uint32_t column)
 
 bool matrix_body(struct matrix *m, struct str body)
 {
-    m->bad |= !is_checked(&body);
+    m->bad |= !strip_checksum(&body);
     if (m->bad)
         return false;
     struct unpack b = {(const uint8_t *)body.p, (const uint8_t *)body.p + body.n, false};

@@ -183,7 +183,7 @@ static void find_deltas(const struct transposed *t, struct own *o)
     }
 }
 
-static void make_own(const struct transposed *t, const int64_t *column, struct own *o)
+static void encode_column(const struct transposed *t, const int64_t *column, struct own *o)
 {
     size_t d = t->n_nodes;
     *o = (struct own){0};
@@ -291,7 +291,7 @@ void matrix_pack(struct matrix_writer *w, struct arena *a, struct pack *head, st
         }
         struct own o;
         is_own[c] = true;
-        make_own(&t, column, &o);
+        encode_column(&t, column, &o);
         pack_varint(&front, o.is_signed ? MATRIX_SIGNED : MATRIX_UNSIGNED);
         pack_varint(&front, o.common);
         if (!o.common)

@@ -79,7 +79,7 @@ static void *close_room(struct closing *c, void *items, size_t n, size_t *cap, s
 
 // --- rows ---
 
-static void close_row(struct closing *c, const struct block_item *item)
+static void add_closed_row(struct closing *c, const struct block_item *item)
 {
     block_write_row(&c->raw, item);
     if (c->with_five) {
@@ -112,7 +112,7 @@ static struct str fetch_part(void *ctx, size_t at, size_t n)
 }
 
 // Reads the next group of points, if there is one.
-static int next_group(struct closing *c, struct err *e)
+static int read_next_group(struct closing *c, struct err *e)
 {
     int code = 0;
     struct points *p = &c->points;
@@ -212,7 +212,7 @@ static int list_fresh(struct closing *c, sqlite3_stmt *q, struct err *e)
 // --- a series ---
 
 // Whether writing can continue; otherwise sets *code.
-static bool close_goes_on(struct closing *c, int *code, struct err *e)
+static bool can_continue_closing(struct closing *c, int *code, struct err *e)
 {
     int error = c->raw.error ? c->raw.error : c->five.error ? c->five.error : c->whole.error;
     if (!*code && error) {
@@ -239,7 +239,7 @@ static int merge_series(struct closing *c, const struct listed *series, sqlite3_
     for (;;) {
         while (!code && !has_old && c->more_old && c->old_series == series->id) {
             has_old = c->at_old < c->n_group;
-            code = has_old ? read_old_row(c, &old, e) : next_group(c, e);
+            code = has_old ? read_old_row(c, &old, e) : read_next_group(c, e);
         }
         if (!code && !has_fresh && q) {
             rc = sqlite3_step(q);
@@ -251,7 +251,7 @@ static int merge_series(struct closing *c, const struct listed *series, sqlite3_
             else
                 code = db_error(&c->reader->db, rc, "read", e);
         }
-        if (!close_goes_on(c, &code, e) || (!has_old && !has_fresh))
+        if (!can_continue_closing(c, &code, e) || (!has_old && !has_fresh))
             break;
         bool is_old = has_old && (!has_fresh || old.time <= fresh.time);
         const struct block_item *item = is_old ? &old : &fresh;
@@ -266,7 +266,7 @@ static int merge_series(struct closing *c, const struct listed *series, sqlite3_
             block_write_series(&c->whole, series->id, series->kind, k);
             begun = true;
         }
-        close_row(c, item);
+        add_closed_row(c, item);
         *(is_old ? &has_old : &has_fresh) = false;
     }
     if (!code) {
@@ -283,7 +283,7 @@ static int close_every_series(struct closing *c, struct err *e)
     while (!code && (c->more_old || c->at_fresh < c->n_fresh)) {
         // The points may end with an empty group.
         if (c->more_old && c->at_old == c->n_group) {
-            code = next_group(c, e);
+            code = read_next_group(c, e);
             continue;
         }
         const struct listed old = {c->old_kind, c->old_series}, *fresh = &c->fresh[c->at_fresh];
@@ -322,7 +322,7 @@ static int open_old_block(struct closing *c, sqlite3_stmt *q, int64_t id, struct
     c->rows.fetch = fetch_part;
     c->rows.fetch_ctx = c;
     c->n_old = c->points.left;
-    return next_group(c, e);
+    return read_next_group(c, e);
 }
 
 static int plan_close(struct closing *c, struct err *e)
@@ -572,7 +572,7 @@ static int end_packed_blocks(struct closing *c, struct packed_block *blocks, str
         block_write_end(blocks[i].w, &blocks[i].points, &blocks[i].head, &blocks[i].body);
     arena_try_end(c->arena);
     int code = 0;
-    close_goes_on(c, &code, e);
+    can_continue_closing(c, &code, e);
     return code;
 }
 

@@ -93,8 +93,8 @@ static void report_damage(struct check *c, const char *text)
 }
 
 // A segment is correct if every profile is readable and its values add up to its total.
-static bool segment_is_right(struct check *c, struct str bytes, uint32_t k, size_t n,
-                             uint32_t n_nodes, uint32_t column, const int64_t *totals)
+static bool segment_is_intact(struct check *c, struct str bytes, uint32_t k, size_t n,
+                              uint32_t n_nodes, uint32_t column, const int64_t *totals)
 {
     struct segment s;
     segment_open(&s, &c->r, bytes, k, n_nodes);
@@ -110,7 +110,7 @@ static bool segment_is_right(struct check *c, struct str bytes, uint32_t k, size
     return !s.bad;
 }
 
-static bool series_is_right(struct check *c, struct points *p, struct rows *rows)
+static bool series_is_intact(struct check *c, struct points *p, struct rows *rows)
 {
     int64_t *totals = arena_array(c->scratch, p->n * p->k, sizeof *totals);
     for (uint32_t t = 0; t < p->k; t++) {
@@ -135,13 +135,13 @@ static bool series_is_right(struct check *c, struct points *p, struct rows *rows
 }
 
 // Uses a separate arena: all profiles of a day may need more memory than there is.
-static bool series_guarded(struct check *c, struct points *p, struct rows *rows)
+static bool check_series_guarded(struct check *c, struct points *p, struct rows *rows)
 {
     struct arena_trap trap;
     c->scratch = arena_new(0);
     if (!c->scratch || ARENA_TRY(c->scratch, trap))
         arena_fail(c->arena, "no memory to check a block");
-    bool right = series_is_right(c, p, rows);
+    bool right = series_is_intact(c, p, rows);
     arena_try_end(c->scratch);
     arena_free(c->scratch);
     c->scratch = NULL;
@@ -149,8 +149,8 @@ static bool series_guarded(struct check *c, struct points *p, struct rows *rows)
 }
 
 // A block must have as many profiles as points.
-static bool block_is_right(struct check *c, struct str points, struct str head, struct str body,
-                           uint32_t n_nodes)
+static bool block_is_intact(struct check *c, struct str points, struct str head, struct str body,
+                            uint32_t n_nodes)
 {
     struct points p;
     struct parts parts;
@@ -161,18 +161,18 @@ static bool block_is_right(struct check *c, struct str points, struct str head, 
         n_rows += parts.n_rows;
     rows_open(&rows, &c->r, head, body, n_nodes);
     for (points_open(&p, &c->r, points); right && points_next(&p); n += p.n)
-        right = series_guarded(c, &p, &rows);
+        right = check_series_guarded(c, &p, &rows);
     return right && !p.bad && !parts.bad && n == n_rows;
 }
 
-static bool fresh_is_right(struct check *c, struct str head, struct str body, uint32_t n_nodes)
+static bool fresh_is_intact(struct check *c, struct str head, struct str body, uint32_t n_nodes)
 {
     struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
     uint64_t k = unpack_varint(&b);
     unpack_signed(&b);
     for (uint32_t t = 0; t < k && k <= KIND_MAX_TYPES && !b.bad; t++) {
         int64_t total = unpack_signed(&b);
-        if (!segment_is_right(c, body, (uint32_t)k, 1, n_nodes, t, &total))
+        if (!segment_is_intact(c, body, (uint32_t)k, 1, n_nodes, t, &total))
             return false;
     }
     return !b.bad && k <= KIND_MAX_TYPES;
@@ -198,8 +198,8 @@ static int check_service(struct check *c, int64_t service, struct err *e)
         int rc;
         while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
             bool right =
-                fresh ? fresh_is_right(c, db_blob(q, 2), db_blob(q, 3), n_nodes)
-                      : block_is_right(c, db_blob(q, 1), db_blob(q, 2), db_blob(q, 3), n_nodes);
+                fresh ? fresh_is_intact(c, db_blob(q, 2), db_blob(q, 3), n_nodes)
+                      : block_is_intact(c, db_blob(q, 1), db_blob(q, 2), db_blob(q, 3), n_nodes);
             if (right)
                 continue;
             snprintf(text, sizeof text, "%s: service %lld, hour %d: a %s cannot be read",
@@ -217,7 +217,7 @@ static int check_service(struct check *c, int64_t service, struct err *e)
 }
 
 // Reports any failure and continues with the next service.
-static void check_guarded(struct check *c, int64_t service)
+static void check_service_guarded(struct check *c, int64_t service)
 {
     struct arena_trap trap;
     struct err e;
@@ -275,7 +275,7 @@ static int check_day(struct check *c, struct err *e)
         sqlite3_reset(q);
         if (is_last)
             return 0;
-        check_guarded(c, service);
+        check_service_guarded(c, service);
     }
 }
 

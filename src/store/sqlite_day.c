@@ -122,7 +122,7 @@ static int make_tenant(const struct lite *lite, struct str tenant, struct err *e
 }
 
 // Moves a damaged day out of the way of new profiles, so that it can be repaired.
-static bool move_aside(struct lite *lite, const char *path)
+static bool move_day_aside(struct lite *lite, const char *path)
 {
     static const char *const parts[] = {"", "-wal", "-shm"};
     char from[PATH_MAX + 8], to[PATH_MAX + 40];
@@ -189,7 +189,7 @@ int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, 
     if (!day)
         return code ? code : err_set(e, "no memory to open %s", path);
     code = open_day_files(lite, tenant, number, day, path, e);
-    if (code == STORE_CORRUPT && create && move_aside(lite, path))
+    if (code == STORE_CORRUPT && create && move_day_aside(lite, path))
         code = open_day_files(lite, tenant, number, day, path, e);
     if (code) {
         free(day);
@@ -243,7 +243,7 @@ static void free_symbols(struct lite *lite, struct writer_symbols **at)
 }
 
 // Tells readers, which may use the memory that writers do not need.
-static size_t publish_held(struct lite *lite)
+static size_t publish_symbol_bytes(struct lite *lite)
 {
     pthread_mutex_lock(&lite->read);
     lite->written_symbols = lite->held;
@@ -257,7 +257,7 @@ void day_drop_symbols(struct lite *lite, struct day *day)
     for (int i = 0; i < SERVICE_PLACES; i++)
         while (day->symbols[i])
             free_symbols(lite, &day->symbols[i]);
-    publish_held(lite);
+    publish_symbol_bytes(lite);
 }
 
 void day_forget_series(struct day *day)
@@ -289,7 +289,7 @@ void day_fail(struct lite *lite, struct day *day)
     day_path(lite, str_from(day->tenant), day->number, path);
     day_close(lite, day);
     if (damaged)
-        move_aside(lite, path);
+        move_day_aside(lite, path);
 }
 
 // Maximum weight of a service's new symbols per day, which may stay in memory between commits.
@@ -489,7 +489,7 @@ void day_trim(struct lite *lite, bool in_transaction)
 {
     close_days(lite, in_transaction);
     // Writers may use memory that readers do not need.
-    size_t least = lite->options.memory / 16 * 5, read = publish_held(lite);
+    size_t least = lite->options.memory / 16 * 5, read = publish_symbol_bytes(lite);
     size_t limit = read < least ? 2 * least - read : least;
     for (struct writer_symbols *w = lite->oldest, *next; w; w = next) {
         next = w->newer;
@@ -505,7 +505,7 @@ void day_trim(struct lite *lite, bool in_transaction)
             at = &(*at)->next;
         free_symbols(lite, at);
     }
-    publish_held(lite);
+    publish_symbol_bytes(lite);
     if (!in_transaction)
         release_pages(lite);
 }

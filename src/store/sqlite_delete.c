@@ -85,7 +85,7 @@ static int delete_slice(struct db *db, int64_t service, bool *done, int64_t *pro
 }
 
 // Tells maintenance to look for marked services in all days.
-static void leave_the_rest(struct lite *lite)
+static void request_full_maintenance(struct lite *lite)
 {
     pthread_mutex_lock(&lite->write);
     lite->all_days_seen = false;
@@ -106,7 +106,7 @@ static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int6
         int code = lite_begin(lite, db, tenant, number, e);
         if (!code && resumed && lite->n_deleting) {
             db_rollback(db);
-            leave_the_rest(lite);
+            request_full_maintenance(lite);
             return 0;
         }
         if (!code)
@@ -261,7 +261,7 @@ int sqlite_delete_service(void *driver, struct str tenant, struct str service, u
                                   &why, &failed, e);
     lite->n_deleting--;
     if (failed)
-        leave_the_rest(lite);
+        request_full_maintenance(lite);
     free(services);
     arena_free(arena);
     return failed;

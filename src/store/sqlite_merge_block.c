@@ -34,7 +34,7 @@ static bool is_one_window(const struct merging *m, int64_t start, int64_t length
     return !m->blocks || window_of(m->blocks, start) == window_of(m->blocks, start + length - 1);
 }
 
-static bool takes_bucket(const struct merging *m, int64_t time)
+static bool uses_bucket(const struct merging *m, int64_t time)
 {
     return whole_bucket(m->select, time) &&
            is_one_window(m, time - time % FIVE_MINUTES_NANOS, FIVE_MINUTES_NANOS);
@@ -44,8 +44,8 @@ static bool row_is_kept(const struct merging *m, enum keep keep, int64_t time)
 {
     const struct store_select *s = m->select;
     if (keep == KEEP_WHOLE_BUCKETS)
-        return takes_bucket(m, time);
-    return time >= s->start && time <= s->end && !(keep == KEEP_REST && takes_bucket(m, time));
+        return uses_bucket(m, time);
+    return time >= s->start && time <= s->end && !(keep == KEEP_REST && uses_bucket(m, time));
 }
 
 // Whether sample i has one of the selected spans or traces.
@@ -336,7 +336,7 @@ static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct e
     int code = merge_block(m, hour, LEVEL_FIVE_MINUTES, KEEP_WHOLE_BUCKETS, e);
     for (int64_t t = hour * HOUR_NANOS; whole && t < (hour + 1) * HOUR_NANOS;
          t += FIVE_MINUTES_NANOS)
-        whole = takes_bucket(m, t);
+        whole = uses_bucket(m, t);
     return code || whole ? code : merge_block(m, hour, LEVEL_RAW, KEEP_REST, e);
 }
 

@@ -109,8 +109,8 @@ static int insert_fresh(struct day *day, int64_t service, int64_t series, int64_
 }
 
 // May jump out of batch->arena or the arena of the service's symbols.
-static int store_one(struct batch *batch, struct day *day, const struct store_put *put,
-                     struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
+static int store_profile(struct batch *batch, struct day *day, const struct store_put *put,
+                         struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
 {
     struct block_item item = {.time = put->time, .duration = put->duration, .count = 1};
     if (!symbols_add(w->symbols, put->profile, &batch->ids, batch->arena, &item.v))
@@ -129,9 +129,9 @@ static int store_one(struct batch *batch, struct day *day, const struct store_pu
                         (struct str){(const char *)body.p, body.n}, e);
 }
 
-static int store_guarded(struct batch *batch, struct day *day, const struct store_put *put,
-                         struct writer_symbols *w, int64_t service, int64_t series,
-                         struct store_request *request, struct err *e)
+static int store_profile_guarded(struct batch *batch, struct day *day, const struct store_put *put,
+                                 struct writer_symbols *w, int64_t service, int64_t series,
+                                 struct store_request *request, struct err *e)
 {
     struct arena_trap trap, symbols_trap;
     if (ARENA_TRY(w->symbols->arena, symbols_trap)) {
@@ -149,7 +149,7 @@ static int store_guarded(struct batch *batch, struct day *day, const struct stor
                 (int)(name.n < 200 ? name.n : 200), name.p, batch->lite->options.memory >> 20);
         return STORE_BUSY;
     }
-    int code = store_one(batch, day, put, w, service, series, e);
+    int code = store_profile(batch, day, put, w, service, series, e);
     arena_try_end(batch->arena);
     arena_try_end(w->symbols->arena);
     request->profiles++;
@@ -233,7 +233,7 @@ static int store_put_in_day(struct batch *batch, struct day *day, const struct s
     code = day_symbols(batch->lite, day, series.service, &w, e);
     if (code)
         return code == STORE_CORRUPT && w ? SERVICE_DAMAGED : code;
-    code = store_guarded(batch, day, put, w, series.service, series.series, request, e);
+    code = store_profile_guarded(batch, day, put, w, series.service, series.series, request, e);
     day_measure(batch->lite, w);
     return code;
 }

@@ -255,8 +255,8 @@ static void list_version(struct lite *lite, struct reader_symbols *s)
 }
 
 // Returns the current version with one more user; creates an empty one if there is none.
-static struct reader_symbols *use_version(struct lite *lite, const struct reader *reader,
-                                          int64_t service)
+static struct reader_symbols *acquire_version(struct lite *lite, const struct reader *reader,
+                                              int64_t service)
 {
     struct reader_symbols *s;
     pthread_mutex_lock(&lite->read);
@@ -281,7 +281,7 @@ static size_t reader_symbols_limit(const struct lite *lite)
     return lite->written_symbols < least ? 2 * least - lite->written_symbols : least;
 }
 
-static void drop_user(struct lite *lite, struct reader_symbols *symbols, bool reader)
+static void release_version(struct lite *lite, struct reader_symbols *symbols, bool reader)
 {
     struct reader_symbols *freed = NULL;
     pthread_mutex_lock(&lite->read);
@@ -340,7 +340,7 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
                         struct reader_symbols **found, struct err *e)
 {
     for (;;) {
-        struct reader_symbols *s = use_version(lite, reader, service);
+        struct reader_symbols *s = acquire_version(lite, reader, service);
         bool news = false;
         int code = 0;
         *found = NULL;
@@ -350,7 +350,7 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
         }
         if (budget_lock(reader->budget, &s->lock)) {
             budget_explain(reader->budget, e);
-            drop_user(lite, s, false);
+            release_version(lite, s, false);
             return STORE_BUSY;
         }
         pthread_mutex_lock(&lite->read);
@@ -376,7 +376,7 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
         pthread_mutex_unlock(&s->lock);
         if (*found == s)
             return 0;
-        drop_user(lite, s, false);
+        release_version(lite, s, false);
         if (code || *found)
             return code;
     }
@@ -384,7 +384,7 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
 
 void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
 {
-    drop_user(lite, symbols, true);
+    release_version(lite, symbols, true);
 }
 
 // --- series ---

@@ -80,7 +80,7 @@ static int64_t old_deletions_id(struct str service)
     return (int64_t)id_hash((struct id){1, 0}, service.p, service.n).a;
 }
 
-static int old_hour(struct day *day, int64_t id, int64_t *hour, struct err *e)
+static int old_seen_hour(struct day *day, int64_t id, int64_t *hour, struct err *e)
 {
     int code = 0;
     sqlite3_stmt *q = db_prepare(&day->db, "SELECT hour FROM seen_2 WHERE id=?", &code, e);
@@ -95,11 +95,11 @@ static int has_old_id(struct day *day, const struct store_put *put, struct str l
 {
     struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
     int64_t deletions, hour = 0;
-    int code = old_hour(day, old_deletions_id(service), &deletions, e);
+    int code = old_seen_hour(day, old_deletions_id(service), &deletions, e);
     struct id of =
         id_hash((struct id){(uint64_t)put->time, (uint64_t)deletions}, labels.p, labels.n);
     if (!code)
-        code = old_hour(day, (int64_t)id_hash(of, put->id.p, put->id.n).a, &hour, e);
+        code = old_seen_hour(day, (int64_t)id_hash(of, put->id.p, put->id.n).a, &hour, e);
     *is = hour != 0;
     return code;
 }
@@ -132,8 +132,8 @@ static struct id put_hash(const struct day *day, const struct store_put *put, st
 // An untimed put that is retried after midnight lands in another day. Senders retry within minutes,
 // so the previous day is checked only in the first hour. Returns STORE_LATER or 0: if the previous
 // day is unreadable, the put is stored anyway.
-static int came_yesterday(struct lite *lite, const struct store_put *put, struct str labels,
-                          bool *came, struct err *e)
+static int was_seen_yesterday(struct lite *lite, const struct store_put *put, struct str labels,
+                              bool *came, struct err *e)
 {
     struct day *day = NULL;
     int64_t deletions, hour = 0;
@@ -156,7 +156,7 @@ int seen_add(struct lite *lite, struct day *day, const struct store_put *put, st
     int code = 0;
     *repeated = false;
     if (put->is_untimed)
-        code = came_yesterday(lite, put, labels, repeated, e);
+        code = was_seen_yesterday(lite, put, labels, repeated, e);
     else if (day->has_old_ids)
         code = has_old_id(day, put, labels, repeated, e);
     if (code || *repeated)

@@ -60,7 +60,7 @@ static void add_series_point(struct scan *s, struct found *f, int64_t time, int6
 }
 
 // Returns the columns of a series, which are adjacent in found.
-static struct found *first_of(struct scan *s, int64_t series, struct found **end)
+static struct found *find_series_columns(struct scan *s, int64_t series, struct found **end)
 {
     struct found *f = reader_found(s->found, s->n_found, series);
     if (!f)
@@ -90,7 +90,7 @@ static int scan_blocks(struct scan *s, struct err *e)
         points_open(&p, &s->r, db_blob(q, 0));
         while (points_next(&p)) {
             arena_spend(s->arena, 1 + p.n / POINTS_PER_STEP);
-            for (f = first_of(s, p.series, &end); f && f < end; f++) {
+            for (f = find_series_columns(s, p.series, &end); f && f < end; f++) {
                 const int64_t *totals = p.k == f->k ? points_column(&p, 2 + f->column) : NULL;
                 for (size_t i = 0; totals && i < p.n; i++)
                     add_series_point(s, f, p.times[i], totals[i]);
@@ -112,7 +112,7 @@ static int scan_service(struct scan *s, struct err *e)
     while (!code && fresh_next(&fresh)) {
         struct found *end = NULL;
         arena_spend(s->arena, 1);
-        for (struct found *f = first_of(s, fresh.series, &end); f && f < end; f++) {
+        for (struct found *f = find_series_columns(s, fresh.series, &end); f && f < end; f++) {
             int64_t total = 0;
             if (fresh.k != f->k || !fresh_total(&fresh, f->column, &total))
                 return reader_damaged(s->reader, &s->r, "a fresh profile", -1, e);

@@ -49,7 +49,7 @@ static int64_t boot_clock(void)
     return clock_nanos(CLOCK_BOOTTIME);
 }
 
-static void no_note(void *ctx, const char *text)
+static void ignore_note(void *ctx, const char *text)
 {
 }
 
@@ -65,7 +65,7 @@ static bool timed_wait(struct store *s, pthread_cond_t *cond, int64_t until)
 // have all arrived once as many requests wait as the last commit had. The minimum interval between
 // commits avoids one commit per profile in a steady stream, which would cost more than it saves.
 // The caller holds lock.
-static void wait_for_company(struct store *s)
+static void wait_for_more_puts(struct store *s)
 {
     int64_t most = s->options.commit_nanos, t = clock_nanos(CLOCK_MONOTONIC);
     int64_t until = t + most, least = s->last_commit + most * 2 / 5;
@@ -115,7 +115,7 @@ static void *commit_loop(void *arg)
             break;
         // Requests left over from the last commit have waited long enough.
         if (!left_over)
-            wait_for_company(s);
+            wait_for_more_puts(s);
         struct store_request **requests = malloc(s->queue.n_waiting * sizeof *requests);
         struct store_request *only[1];
         size_t most = requests ? s->queue.n_waiting : 1;
@@ -201,7 +201,7 @@ struct store *store_open(const char *where, const struct store_options *options,
     o->maintain_nanos = o->maintain_nanos ? o->maintain_nanos : 30 * INT64_C(1000000000);
     o->uptime = o->uptime ? o->uptime : o->clock ? o->clock : boot_clock;
     o->clock = o->clock ? o->clock : wall_clock;
-    o->note = o->note ? o->note : no_note;
+    o->note = o->note ? o->note : ignore_note;
     commit_queue_init(&s->queue, o->memory / 8 * 3);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
