@@ -1,4 +1,4 @@
-// kiln info: describes what a profile contains and what it lacks.
+// kiln info: describes the content of a profile and its gaps.
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>

@@ -38,8 +38,7 @@ int profiled_start(struct profiled *p, int *error, struct err *e);
 // Waits for events, at most milliseconds. Returns true if the program has ended and either its
 // followed children have ended too or the user interrupts.
 bool profiled_wait(struct profiled *p, int milliseconds);
-// Call after the last profiled_wait: restores default signal handling and makes the names
-// available.
+// Call after the last profiled_wait: restores the signal mask and makes the names available.
 void profiled_end(struct profiled *p);
 void profiled_free(struct profiled *p);
 

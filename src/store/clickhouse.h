@@ -233,8 +233,9 @@ void spool_init(struct spool *s);
 int spool_open(struct spool *s, const char *directory, struct err *e);
 void spool_close(struct spool *s);
 // The caller holds the lock. spool_begin returns the open segment and creates it if needed. Puts
-// are durable after spool_sync. If spool_append or spool_sync fails, everything appended since the
-// last spool_sync is lost: that spool_sync fails, and the segment is cut back to `before` bytes.
+// are durable after spool_sync. A failed spool_append discards only its own puts, unless the
+// partial record cannot be removed: then the next spool_sync fails. A failed spool_sync discards
+// everything appended since the previous one: the segment is cut back to `before` bytes.
 int spool_begin(struct spool *s, struct segment_file **open, struct err *e);
 int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct err *e);
 int spool_sync(struct spool *s, uint64_t before, struct err *e);

@@ -159,8 +159,8 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
     }
     int64_t today = day_of(lite->options.clock());
     int failed = 0;
-    // Once, check old days that nobody writes to. Cleared before the work, so that later requests
-    // to check them are kept.
+    // Check old days that nobody writes to once. The flag is set before the work, so that a request
+    // for another check in the meantime is kept.
     pthread_mutex_lock(&lite->write);
     bool all_days = all || !lite->all_days_seen;
     lite->all_days_seen = !code;
