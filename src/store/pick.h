@@ -14,8 +14,8 @@ struct str pick_function_name(struct str name, struct str system_name);
 // The name of a location without lines. If mapped, file and place are those of its mapping, else
 // place is an address.
 struct str pick_address_name(struct arena *arena, bool mapped, struct str file, uint64_t place);
-// Whether such a location is a frame. It is if its file has no names at all, because a debug file
-// may arrive later.
+// Whether such a location is a frame. An unmapped address is one. A mapped one is if its file is
+// identified but has no names at all, because a debug file may arrive later.
 bool pick_address_is_frame(bool mapped, struct str file, bool has_build_id, bool has_functions);
 
 // Bits per node: its stack matches the filter; it ends where the filter does.
