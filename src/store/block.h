@@ -115,7 +115,7 @@ struct points {
 void points_open(struct points *p, struct block_reader *r, struct str bytes);
 bool points_next(struct points *p);
 // Column 0: durations, 1: counts, 2 + type: totals. Returns p->n numbers, valid until the next
-// points_next.
+// points_next; totals only until those of another type are read.
 const int64_t *points_column(struct points *p, uint32_t column);
 
 // Reads the directory of a block's parts, in the order of its points:

@@ -137,7 +137,7 @@ struct lite {
     struct retention retention;
     _Atomic unsigned n_deleting; // running calls that delete a service
 
-    pthread_mutex_t read; // protects the rest; never held during reads
+    pthread_mutex_t read; // protects the rest; never held during disk reads
     struct reader *readers;
     struct reader_symbols *symbols;
     uint64_t read_tick, epoch;
