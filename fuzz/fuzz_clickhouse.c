@@ -5,14 +5,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 // The linker sends calls of the store here.
-int __wrap_clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e);
+int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
+                            struct unpack *rows, struct err *e);
 
 static struct unpack input;
 
 // Two bytes of length, then the answer.
-int __wrap_clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e)
+int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
+                            struct unpack *rows, struct err *e)
 {
     struct str head = unpack_bytes(&input, 2), answer = {"", 0};
     if (head.n == 2) {

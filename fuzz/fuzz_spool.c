@@ -12,18 +12,18 @@ static const uint8_t *answers;
 static size_t n_answers;
 
 // The linker sends calls of the store here.
-int __wrap_clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e);
+int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
+                            struct unpack *rows, struct err *e);
 int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
 int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char *id,
                              struct str rows, struct err *e);
-int __wrap_drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-                     struct err *e);
-int __wrap_spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
-                        struct err *e);
+int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+                       struct err *e);
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
+                                 struct str record, struct err *e);
 
-int __wrap_clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e)
+int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
+                            struct unpack *rows, struct err *e)
 {
     size_t part = n_answers / 2;
     if (rows)
@@ -47,14 +47,14 @@ int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char
     return 0;
 }
 
-int __wrap_drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-                     struct err *e)
+int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+                       struct err *e)
 {
     return 0;
 }
 
-int __wrap_spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
-                        struct err *e)
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
+                                 struct str record, struct err *e)
 {
     return 0;
 }

@@ -1,4 +1,4 @@
-// kiln annotate: a note on a server, which changes are attributed to.
+// kiln annotate: adds a note to a server, to which changes are attributed.
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ struct annotate {
     struct arena *arena;
 };
 
-static int add_tag(struct annotate *a, const char *tag, struct err *e)
+static int add_annotation_tag(struct annotate *a, const char *tag, struct err *e)
 {
     if (a->n_tags == MAX_TAGS)
         return err_set(e, "more than %d tags", MAX_TAGS);
@@ -26,7 +26,7 @@ static int add_tag(struct annotate *a, const char *tag, struct err *e)
     return 0;
 }
 
-static int parse(struct annotate *a, int argc, char **argv, struct err *e)
+static int parse_annotate(struct annotate *a, int argc, char **argv, struct err *e)
 {
     const struct {
         const char *name;
@@ -37,7 +37,7 @@ static int parse(struct annotate *a, int argc, char **argv, struct err *e)
         int taken = remote_option(&a->remote, argc, argv, &i, e);
         if (!taken)
             taken = remote_value("tag", argc, argv, &i, &tag, e);
-        if (taken > 0 && tag && add_tag(a, tag, e))
+        if (taken > 0 && tag && add_annotation_tag(a, tag, e))
             return -1;
         for (size_t k = 0; !taken && k < sizeof options / sizeof *options; k++)
             taken = remote_value(options[k].name, argc, argv, &i, options[k].value, e);
@@ -54,12 +54,12 @@ static int parse(struct annotate *a, int argc, char **argv, struct err *e)
     if (!a->text || !*a->text)
         return err_set(e, "what happened? `kiln annotate --service shop \"version 1.4.2\"`");
     if (a->service)
-        return add_tag(a, arena_printf(a->arena, "service_name:%s", a->service), e);
+        return add_annotation_tag(a, arena_printf(a->arena, "service_name:%s", a->service), e);
     return 0;
 }
 
-static int put_time(struct out *body, const char *key, const char *option, const char *time,
-                    struct err *e)
+static int put_annotation_time(struct out *body, const char *key, const char *option,
+                               const char *time, struct err *e)
 {
     int64_t ms = remote_milliseconds(time);
     if (ms <= 0 || ms >= INT64_MAX / 1000000)
@@ -84,8 +84,8 @@ static int annotate(struct annotate *a, struct err *e)
         json_write_string(&body, str_from(a->tags[i]));
     }
     out_char(&body, ']');
-    if ((a->time && put_time(&body, "time", "time", a->time, e)) ||
-        (a->until && put_time(&body, "timeEnd", "until", a->until, e)))
+    if ((a->time && put_annotation_time(&body, "time", "time", a->time, e)) ||
+        (a->until && put_annotation_time(&body, "timeEnd", "until", a->until, e)))
         return -1;
     out_char(&body, '}');
     a->remote.patience = PATIENCE_SECONDS;
@@ -102,7 +102,7 @@ int command_annotate(int argc, char **argv)
 {
     struct err e = {""};
     struct annotate a = {.remote = remote_default(), .arena = source_arena_new()};
-    int result = a.arena ? parse(&a, argc, argv, &e) : err_set(&e, "out of memory");
+    int result = a.arena ? parse_annotate(&a, argc, argv, &e) : err_set(&e, "out of memory");
     if (!result)
         result = annotate(&a, &e);
     arena_free(a.arena);

@@ -1,4 +1,4 @@
-// kiln check: whether one set of profiles is worse than another beyond noise and budget
+// kiln check: decides whether one set of profiles is worse than another beyond noise and budget
 // (docs/check.md).
 #pragma once
 
@@ -15,11 +15,12 @@ struct check_allowance {
 
 struct check_budget;
 
-// The budgets in a YAML file, or the defaults if file is empty. NULL with e filled.
+// Reads the budgets from a YAML file, or returns the defaults if file is empty. Returns NULL and
+// fills e on failure.
 struct check_budget *check_budget_read(const char *file, struct arena *arena, struct err *e);
-// Growth of the whole program that is allowed, relative to its baseline value.
+// Allowed growth of the whole program, relative to its baseline value.
 double check_budget_total(const struct check_budget *b, struct str type);
-// The types that have a budget for the whole program, one by one; empty: there are no more.
+// The i-th type with a budget for the whole program; empty: there are no more.
 struct str check_budget_type(const struct check_budget *b, size_t i);
 struct check_allowance check_budget_function(const struct check_budget *b, struct str type,
                                              struct str function);
@@ -31,11 +32,11 @@ enum check_verdict { CHECK_PASSED, CHECK_UNDECIDED, CHECK_FAILED };
 struct check_item {
     struct str type, unit;
     struct str function;       // empty: the whole program, or all functions if reason is set
-    struct str moved_from;     // another function, whose cost is part of the change; or empty
+    struct str moved_from;     // another function whose moved cost is part of the change; or empty
     struct diff_change change; // means of a profile
-    double budget;             // growth that is allowed, relative to change.before
+    double budget;             // allowed growth, relative to change.before
     enum check_verdict verdict;
-    size_t needed;      // undecided: profiles per side that would probably decide; 0: unknown,
+    size_t needed;      // if undecided: profiles per side that would probably decide; 0: unknown,
                         // SIZE_MAX: no number would
     const char *reason; // why nothing could be compared; NULL: something was
 };
@@ -44,7 +45,7 @@ struct check {
     struct arena *arena;
     size_t n_profiles[2];
     const struct stats_cell *times; // CPU times of struct check_runs, or NULL
-    double events[2];               // samples of the first type that was compared
+    double events[2];               // samples of the first compared type
     double level;                   // of the false discovery rate
     struct check_item *items;
     size_t n, cap;
@@ -59,19 +60,19 @@ enum check_format { CHECK_TEXT, CHECK_JSON, CHECK_JUNIT, CHECK_MARKDOWN };
 void check_write(const struct check *c, enum check_format format, const struct terminal *t,
                  struct out *out);
 
-// --- where profiles come from ---
+// --- sources of profiles ---
 
 enum { CHECK_RUNS = 10 }; // the default
 
 struct check_runs {
-    struct diff_sides cpu, heap; // heap only if asked for
+    struct diff_sides cpu, heap; // heap only if requested
     bool is_command;
-    // Of commands, by run, the baseline's first: CPU time in nanoseconds, which the kernel knows
-    // better than any sampling; the largest resident set in bytes, NULL if it is unknown.
+    // Of commands, by run, baseline first: CPU time in nanoseconds, which the kernel measures more
+    // precisely than sampling; largest resident set in bytes, NULL if unknown.
     struct stats_cell *times, *peaks;
 };
 
-// Runs both commands of the call, interleaved.
+// Runs both commands of the call, alternating.
 int check_run_commands(struct call *call, struct check_runs *runs, struct err *e);
-// Merged profiles of time slices from a server.
+// Loads merged profiles of time slices from a server.
 int check_load_server(struct call *call, struct diff_sides *sides, struct err *e);

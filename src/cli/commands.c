@@ -14,7 +14,7 @@ enum {
     LOADING = OPTION_SOURCE,
     REPORT = OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_NODES | OPTION_GRAPH |
              OPTION_VALUES | OPTION_FILTER | OPTION_BASE | LOADING,
-    // Reports of samples or of everything: there is nothing to sort.
+    // Reports of samples or of everything have nothing to sort.
     LISTING = OPTION_OUTPUT | OPTION_TYPE | OPTION_COLOUR | OPTION_VALUES | OPTION_FILTER |
               OPTION_BASE | LOADING,
     CODE = OPTION_LISTING | LISTING,
@@ -451,8 +451,8 @@ bool call_is_pattern(const char *argument)
     return strpbrk(argument, "*?[") && access(argument, F_OK) && !strstr(argument, "://");
 }
 
-// The files that a pattern matches, sorted; anything else stands for itself.
-static int expand(const char *argument, glob_t *files, struct err *e)
+// Returns the sorted files that match a pattern; any other argument expands to itself.
+static int expand_pattern(const char *argument, glob_t *files, struct err *e)
 {
     int result = 0;
     *files = (glob_t){0};
@@ -463,12 +463,12 @@ static int expand(const char *argument, glob_t *files, struct err *e)
     return result ? err_set(e, "cannot expand %s: out of memory or not readable", argument) : 0;
 }
 
-// The profiles that one argument stands for, added to those of sides.
+// Adds the profiles of one argument to a side.
 static int load_argument(struct call *call, const char *argument, struct diff_sides *sides,
                          int side, struct err *e)
 {
     glob_t files;
-    int result = expand(argument, &files, e);
+    int result = expand_pattern(argument, &files, e);
     size_t count = files.gl_pathc ? files.gl_pathc : 1;
     const char **arguments = call->arguments;
     size_t n_arguments = call->n_arguments;
@@ -515,7 +515,7 @@ int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e)
                                  sides->n[0] + sides->n[1], call->arena, e);
 }
 
-static int run(struct call *call, int argc, char **argv, struct err *e)
+static int run_call(struct call *call, int argc, char **argv, struct err *e)
 {
     int parsed = options_parse(call, argc, argv, e);
     if (parsed < 0)
@@ -568,7 +568,7 @@ int command_main(const struct command *command, int argc, char **argv)
     };
     struct source_notes notes = {.arena = call.arena};
     call.source.notes = &notes;
-    int status = call.arena ? run(&call, argc, argv, &e) : err_set(&e, "out of memory");
+    int status = call.arena ? run_call(&call, argc, argv, &e) : err_set(&e, "out of memory");
     arena_free(call.arena);
     if (status < 0) {
         fprintf(stderr, "kiln: %s\n", e.message);

@@ -1,4 +1,4 @@
-// The commands of `kiln`: one table drives dispatch, help, completion and the manual.
+// The commands of `kiln`. One table drives dispatch, help, completion and the manual.
 #pragma once
 
 #include "cli/config.h"
@@ -6,14 +6,14 @@
 
 struct command;
 
-// One run of a command: what the options say. An option's offset counts from the start,
-// where the config is, so that config_set serves for all of them.
+// One run of a command with its parsed options. Option offsets are relative to this struct, which
+// begins with config, so that config_set works for all of them.
 struct call {
     struct config config;
     struct source source;
 
     const char *colour;           // auto, always, never
-    const char *base, *diff_base; // taken away from the profiles
+    const char *base, *diff_base; // subtracted from the profiles
     const char *format;           // of diff: text, json, csv; of check
     const char *to;               // of convert and merge
     const char *title;
@@ -37,7 +37,7 @@ struct call {
     size_t n_arguments;
 };
 
-// What a command's options are taken from; its help shows them in this order.
+// Groups of options that a command may take; help shows them in this order.
 enum option_group {
     OPTION_TOP = 1,
     OPTION_DIFF = 2,
@@ -46,7 +46,7 @@ enum option_group {
     OPTION_OUTPUT = 16,
     OPTION_TYPE = 32,
     OPTION_COLOUR = 64,
-    OPTION_NODES = 128, // which nodes, in which order
+    OPTION_NODES = 128, // selection and order of nodes
     OPTION_GRAPH = 256,
     OPTION_VALUES = 512,
     OPTION_FILTER = 1024,
@@ -60,21 +60,21 @@ enum option_group {
 
 struct command {
     const char *name;
-    const char *arguments; // as the usage line shows them
+    const char *arguments; // for the usage line
     const char *summary;
     const char *about;
-    const char *const *examples; // what to type, what it does, ...; NULL-terminated
+    const char *const *examples; // command line, explanation, ...; NULL-terminated
     unsigned options;
-    // The exit status, or -1 with e filled.
+    // Returns the exit status, or -1 and fills e.
     int (*run)(struct call *call, struct err *e);
-    // For a command that reads its own arguments.
+    // For a command that parses its own arguments.
     int (*main)(int argc, char **argv);
 };
 
-extern const struct command commands[]; // NULL-name-terminated
+extern const struct command commands[]; // terminated by a NULL name
 const struct command *command_find(const char *name);
 
-// argv[0] is the command's name; the result is the exit status.
+// argv[0] is the command's name. Returns the exit status.
 int command_main(const struct command *command, int argc, char **argv);
 
 int command_pprof(int argc, char **argv);
@@ -100,19 +100,20 @@ int command_flame(struct call *call, struct err *e);
 int command_symbolize(struct call *call, struct err *e);
 int command_web(struct call *call, struct err *e);
 
-// Makes call->source name the arguments from first on, and the base. -1 with e filled.
+// Sets call->source to the arguments from first on, and the base. Returns -1 and fills e on
+// failure.
 int call_sources(struct call *call, size_t first, struct err *e);
-// The profile that all arguments from first on make; NULL with e filled.
+// Loads and merges the arguments from first on. Returns NULL and fills e on failure.
 struct model_profile *call_load(struct call *call, size_t first, struct err *e);
-// The profiles that the two arguments name, made comparable.
+// Loads the profiles of the two arguments and makes them comparable.
 int call_load_both(struct call *call, struct model_profile *sides[2], struct err *e);
-// The same where each of the two arguments may be a pattern that matches several files.
 struct diff_sides;
-// Whether call_load_side takes an argument for a pattern.
+// Whether call_load_side treats an argument as a file pattern.
 bool call_is_pattern(const char *argument);
-// The profiles of these arguments, added to side 0 or 1.
+// call_load_side adds the profiles of the arguments to side 0 or 1. call_load_sides loads the two
+// arguments of the call, each of which may be a pattern that matches several files.
 int call_load_side(struct call *call, const char *const *arguments, size_t n,
                    struct diff_sides *sides, int side, struct err *e);
 int call_load_sides(struct call *call, struct diff_sides *sides, struct err *e);
-// Notes about filters, for view_prepare and view_filter: "kiln: ..." on standard error.
+// Prints a note about filters to standard error ("kiln: ..."); for view_prepare and view_filter.
 void call_note(const char *text);

@@ -1,11 +1,11 @@
-// kiln completion: scripts for shells, made of the tables of commands and options.
+// kiln completion: generates shell scripts from the tables of commands and options.
 #include <stdio.h>
 
 #include "cli/help.h"
 #include "cli/options.h"
 #include "cli/view.h"
 
-static bool has_own(const struct command *c, const struct option *o)
+static bool is_own_option(const struct command *c, const struct option *o)
 {
     return option_find(c, str_from(o->field.name)) == o;
 }
@@ -16,7 +16,7 @@ static bool wants_file(const struct option *o)
                         strcmp(o->value, "BASE") == 0);
 }
 
-// Flags that are a command's own; a flag of one letter has one dash.
+// Flags that are specific to a command; one-letter flags have one dash.
 struct own_flag {
     const char *name, *value, *help;
 };
@@ -110,7 +110,7 @@ static const struct own_flag *own_flags(const struct command *c)
                                                : none;
 }
 
-static const char *dashes(const struct own_flag *f)
+static const char *flag_dashes(const struct own_flag *f)
 {
     return f->name[1] ? "--" : "-";
 }
@@ -121,7 +121,7 @@ static bool wants_files(const struct command *c)
     return strcmp(c->name, "server") == 0 || strcmp(c->name, "debuginfo") == 0;
 }
 
-// What may follow the command itself.
+// The words that may follow the command.
 static void put_words(const struct command *c, FILE *to)
 {
     if (strcmp(c->name, "help") == 0)
@@ -164,9 +164,9 @@ static void bash_options(const struct command *c, FILE *to)
     if (strcmp(c->name, "pprof") == 0)
         put_pprof_flags(to);
     for (const struct own_flag *f = own_flags(c); f->name; f++)
-        fprintf(to, "%s%s%s ", dashes(f), f->name, f->value && f->name[1] ? "=" : "");
+        fprintf(to, "%s%s%s ", flag_dashes(f), f->name, f->value && f->name[1] ? "=" : "");
     for (const struct option *o = options; o->field.name; o++) {
-        if (!has_own(c, o))
+        if (!is_own_option(c, o))
             continue;
         option_spelling(o, name, sizeof name);
         fprintf(to, "--%s%s ", name, option_takes_value(o) ? "=" : "");
@@ -176,7 +176,7 @@ static void bash_options(const struct command *c, FILE *to)
     fputs("\" ;;\n", to);
 }
 
-static void bash(FILE *to)
+static void put_bash_script(FILE *to)
 {
     char name[64];
     fputs("# bash completion for kiln: made by `kiln completion bash`\n"
@@ -226,7 +226,7 @@ static void bash(FILE *to)
 
 // --- zsh and fish ---
 
-// Inside single quotes, with what the shell treats specially masked.
+// Escapes a text for single quotes, and the characters in special.
 static void put_masked(struct str s, const char *special, FILE *to)
 {
     for (size_t i = 0; i < s.n; i++) {
@@ -261,7 +261,7 @@ static void zsh_option(const struct option *o, FILE *to)
     fputc('\'', to);
 }
 
-static void zsh(FILE *to)
+static void put_zsh_script(FILE *to)
 {
     fputs("#compdef kiln\n# made by `kiln completion zsh`\n"
           "_kiln() {\n"
@@ -292,10 +292,10 @@ static void zsh(FILE *to)
         }
         fputs("      _arguments '--help[show help]'", to);
         for (const struct own_flag *f = own_flags(c); f->name; f++)
-            fprintf(to, " \\\n        '%s%s[%s]%s%s'", dashes(f), f->name, f->help,
+            fprintf(to, " \\\n        '%s%s[%s]%s%s'", flag_dashes(f), f->name, f->help,
                     f->value ? ":" : "", f->value ? f->value : "");
         for (const struct option *o = options; o->field.name; o++)
-            if (has_own(c, o))
+            if (is_own_option(c, o))
                 zsh_option(o, to);
         if (c->main) {
             bool files = wants_files(c);
@@ -334,7 +334,7 @@ static void fish_option(const struct command *c, const struct option *o, FILE *t
     fputs("'\n", to);
 }
 
-static void fish(FILE *to)
+static void put_fish_script(FILE *to)
 {
     fputs("# made by `kiln completion fish`\n", to);
     for (const struct command *c = commands; c->name; c++)
@@ -342,7 +342,7 @@ static void fish(FILE *to)
                 c->summary);
     for (const struct command *c = commands; c->name; c++) {
         for (const struct option *o = options; o->field.name; o++)
-            if (has_own(c, o))
+            if (is_own_option(c, o))
                 fish_option(c, o, to);
         for (const struct own_flag *f = own_flags(c); f->name; f++)
             fprintf(to, "complete -c kiln -n '__fish_seen_subcommand_from %s' -%s %s%s -d \"%s\"\n",
@@ -367,11 +367,11 @@ int command_completion(int argc, char **argv)
 {
     const char *shell = argc == 2 ? argv[1] : "";
     if (strcmp(shell, "bash") == 0) {
-        bash(stdout);
+        put_bash_script(stdout);
     } else if (strcmp(shell, "zsh") == 0) {
-        zsh(stdout);
+        put_zsh_script(stdout);
     } else if (strcmp(shell, "fish") == 0) {
-        fish(stdout);
+        put_fish_script(stdout);
     } else {
         fputs("kiln: completion for which shell? kiln completion bash|zsh|fish\n", stderr);
         return 2;

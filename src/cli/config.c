@@ -183,7 +183,7 @@ const char *config_url_name(const struct config_field *field)
         {"granularity", "g"},
         {"noinlines", "noinlines"},
         {"showcolumns", "showcolumns"},
-        // pprof has none for these.
+        // pprof has no names for these.
         {"tagroot", "tagroot"},
         {"tagleaf", "tagleaf"},
     };

@@ -1,11 +1,11 @@
-// What a report can be asked: one table of options drives the flags of `kiln pprof`, its
-// shell, the friendly commands and the URL parameters of the web interface.
+// Options of reports. One table drives the flags of `kiln pprof`, its shell, the other commands and
+// the URL parameters of the web interface.
 #pragma once
 
 #include "base/arena.h"
 #include "base/str.h"
 
-// Strings are NUL-terminated and never NULL; whoever sets one keeps it alive.
+// Strings are NUL-terminated and never NULL. Whoever sets one keeps it alive.
 struct config {
     const char *output;
 
@@ -23,9 +23,9 @@ struct config {
 
     const char *granularity;
 
-    // No fields, and the last members: the shell does not know them.
-    const char *tools;      // where objdump is
-    const char *debug_dirs; // where debug files are; NULL: the usual place
+    // Not fields, and the last members: the shell does not know them.
+    const char *tools;      // directory of objdump
+    const char *debug_dirs; // directories of debug files; NULL: default
 };
 
 enum config_kind { CONFIG_BOOL, CONFIG_INT, CONFIG_DOUBLE, CONFIG_STRING, CONFIG_CHOICE };
@@ -38,27 +38,27 @@ struct config_field {
     const char *const *choices; // NULL-terminated
 };
 
-// NULL-name-terminated, in the order of struct config.
+// Terminated by a NULL name, in the order of struct config.
 extern const struct config_field config_fields[];
 
 struct config_choice {
     const char *name, *help;
 };
-extern const struct config_choice config_choices[]; // NULL-name-terminated
+extern const struct config_choice config_choices[]; // terminated by a NULL name
 
 struct config config_default(void);
 
-// The field of that name, or the field that has it as a choice; NULL if there is none.
+// Returns the field with this name, or the field that has it as a choice; NULL: none.
 const struct config_field *config_find(const char *name);
 const char *config_help(const char *name);
-// What the field is called in URLs, as pprof does it; NULL if it is in none.
+// The name of a field in URLs, the same as pprof's; NULL: not in URLs.
 const char *config_url_name(const struct config_field *field);
-// Sets a field from text as the shell takes it. value is kept, not copied.
+// Sets a field from text in the shell's syntax. value is not copied and must stay alive.
 int config_set(struct config *c, const struct config_field *field, const char *value,
                struct err *e);
-// `name=value` where name may be a choice ("cum=true"). value is kept.
+// Sets `name=value`, where name may also be a choice ("cum=true"). value must stay alive.
 int config_assign(struct config *c, const char *name, const char *value, struct err *e);
-// The field's value as text.
+// Formats the field's value as text.
 void config_get(const struct config *c, const struct config_field *field, char *text, size_t size);
-// 1, t, true, yes, ...; -1 if it is neither true nor false.
+// Parses 1, t, true, yes, ...; returns -1 for anything else.
 int config_parse_bool(const char *text);

@@ -1,4 +1,4 @@
-// kiln convert and kiln merge: a profile in, a profile out.
+// kiln convert and kiln merge: write a profile in another format.
 #include "cli/commands.h"
 
 #include "cli/file.h"
@@ -23,7 +23,7 @@ int command_convert(struct call *call, struct err *e)
     if (file_format_of(to, call->to, &f, e))
         return -1;
     call->n_arguments = 1;
-    // What was read is written: no mapping is made up, no frame dropped.
+    // Write what was read: do not add mappings or drop frames.
     call->source.as_is = f.format != CODEC_CALLGRIND;
     struct model_profile *p = call_load(call, 0, e);
     return p ? write_filtered(call, p, to, f, e) : -1;

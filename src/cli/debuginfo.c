@@ -1,4 +1,4 @@
-// kiln debuginfo: debug files for a server.
+// kiln debuginfo: manages debug files on a server.
 #include <errno.h>
 #include <fcntl.h>
 #include <libdeflate.h>
@@ -13,7 +13,7 @@
 #include "codec/json_read.h"
 #include "symbol/elf.h"
 
-// Of one request: small beside any limit of a server.
+// Size of one request, far below any server limit.
 enum { PART = 16 << 20 };
 
 struct debuginfo {
@@ -24,13 +24,13 @@ struct debuginfo {
     size_t n_words;
     struct arena *arena;
     struct libdeflate_compressor *compressor;
-    char *bytes, *packed; // PART, and what that may become
+    char *bytes, *packed; // PART, and the maximum compressed size
     size_t bound;
 };
 
 // --- upload ---
 
-static int check_file(const char *name, char id[2 * ELF_BUILD_ID_MAX + 1], struct err *e)
+static int check_debug_file(const char *name, char id[2 * ELF_BUILD_ID_MAX + 1], struct err *e)
 {
     struct elf *elf = elf_open(name, ELF_OWN_PROCESS, e);
     if (!elf)
@@ -47,7 +47,7 @@ static int check_file(const char *name, char id[2 * ELF_BUILD_ID_MAX + 1], struc
     return result;
 }
 
-static ssize_t read_part(int fd, char *to)
+static ssize_t read_upload_part(int fd, char *to)
 {
     size_t n = 0;
     while (n < PART) {
@@ -67,7 +67,7 @@ static int send_parts(struct debuginfo *d, const char *name, int fd, const char 
                       struct str *answer, struct err *e)
 {
     for (uint64_t offset = 0; offset < size;) {
-        ssize_t n = read_part(fd, d->bytes);
+        ssize_t n = read_upload_part(fd, d->bytes);
         if (n <= 0)
             return err_set(e, "%s: %s", name, n ? strerror(errno) : "it became shorter");
         struct str body = {d->packed, libdeflate_gzip_compress(d->compressor, d->bytes, (size_t)n,
@@ -87,7 +87,7 @@ static int upload_file(struct debuginfo *d, const char *name, struct err *e)
     char id[2 * ELF_BUILD_ID_MAX + 1];
     struct stat st;
     struct str answer = {"", 0};
-    if (check_file(name, id, e))
+    if (check_debug_file(name, id, e))
         return -1;
     int fd = open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0) {
@@ -110,7 +110,7 @@ static int upload_file(struct debuginfo *d, const char *name, struct err *e)
     return 0;
 }
 
-static int upload(struct debuginfo *d, struct err *e)
+static int upload_debug_files(struct debuginfo *d, struct err *e)
 {
     if (!d->n_words)
         return err_set(e, "upload: which file? A binary, or its debug file");
@@ -128,13 +128,13 @@ static int upload(struct debuginfo *d, struct err *e)
 
 // --- list and delete ---
 
-static int64_t integer_of(struct json file, const char *key)
+static int64_t file_integer(struct json file, const char *key)
 {
     int64_t value;
     return json_i64(json_get(file, key), &value) ? value : 0;
 }
 
-static const char *text_of(struct debuginfo *d, struct json file, const char *key)
+static const char *file_text(struct debuginfo *d, struct json file, const char *key)
 {
     struct str text = json_string(json_get(file, key), d->arena);
     return arena_copy(d->arena, text.p ? text.p : "", text.n);
@@ -143,24 +143,24 @@ static const char *text_of(struct debuginfo *d, struct json file, const char *ke
 static void print_files(struct debuginfo *d, struct json files)
 {
     for (struct json_each i = json_each(files); json_next(&i);) {
-        time_t seconds = (time_t)(integer_of(i.value, "uploaded") / 1000);
+        time_t seconds = (time_t)(file_integer(i.value, "uploaded") / 1000);
         struct tm utc = {0};
         char when[32];
         gmtime_r(&seconds, &utc);
         strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-        printf("%s  %10lld  %s\n", text_of(d, i.value, "buildId"),
-               (long long)integer_of(i.value, "bytes"), when);
+        printf("%s  %10lld  %s\n", file_text(d, i.value, "buildId"),
+               (long long)file_integer(i.value, "bytes"), when);
     }
 }
 
 static void print_missing(struct debuginfo *d, struct json files)
 {
     for (struct json_each i = json_each(files); json_next(&i);)
-        printf("%s  %10lld  %s\n", text_of(d, i.value, "buildId"),
-               (long long)integer_of(i.value, "addresses"), text_of(d, i.value, "file"));
+        printf("%s  %10lld  %s\n", file_text(d, i.value, "buildId"),
+               (long long)file_integer(i.value, "addresses"), file_text(d, i.value, "file"));
 }
 
-static int list(struct debuginfo *d, struct err *e)
+static int list_debug_files(struct debuginfo *d, struct err *e)
 {
     struct str answer;
     if (d->n_words)
@@ -200,7 +200,7 @@ static int remove_files(struct debuginfo *d, struct err *e)
     return result;
 }
 
-static int parse(struct debuginfo *d, int argc, char **argv, struct err *e)
+static int parse_debuginfo(struct debuginfo *d, int argc, char **argv, struct err *e)
 {
     d->words = arena_array(d->arena, (size_t)argc + 1, sizeof *d->words);
     for (int i = 1; i < argc; i++) {
@@ -233,11 +233,11 @@ int command_debuginfo(int argc, char **argv)
     struct err e = {""};
     struct debuginfo d = {
         .remote = remote_default(), .from = "now-1d", .until = "now", .arena = source_arena_new()};
-    int result = d.arena ? parse(&d, argc, argv, &e) : err_set(&e, "out of memory");
+    int result = d.arena ? parse_debuginfo(&d, argc, argv, &e) : err_set(&e, "out of memory");
     if (!result)
         result = !d.what                         ? err_set(&e, "what? upload, list or delete")
-                 : strcmp(d.what, "upload") == 0 ? upload(&d, &e)
-                 : strcmp(d.what, "list") == 0   ? list(&d, &e)
+                 : strcmp(d.what, "upload") == 0 ? upload_debug_files(&d, &e)
+                 : strcmp(d.what, "list") == 0   ? list_debug_files(&d, &e)
                  : strcmp(d.what, "delete") == 0
                      ? remove_files(&d, &e)
                      : err_set(&e, "'%s' is none of upload, list, delete", d.what);

@@ -1,4 +1,4 @@
-// kiln diff: what changed between two profiles, and what is only noise.
+// kiln diff: what changed between two profiles, and which changes are noise.
 #include "cli/diff.h"
 
 #include <math.h>
@@ -24,28 +24,28 @@ struct table {
     struct shown *rows; // sorted
     size_t n;           // shown
     size_t n_all, n_changed, n_marked, n_callers;
-    struct str unit; // what values are printed in
+    struct str unit; // unit of printed values
     const struct terminal *t;
     struct out *out;
 };
 
-static const struct diff_change *key(const struct shown *s, bool by_cum)
+static const struct diff_change *diff_sort_key(const struct shown *s, bool by_cum)
 {
     return by_cum ? &s->cum : &s->flat;
 }
 
-static int compare(const void *a, const void *b, void *by_cum)
+static int compare_shown(const void *a, const void *b, void *by_cum)
 {
     const struct shown *x = a, *y = b;
-    double left = fabs(key(x, *(bool *)by_cum)->change);
-    double right = fabs(key(y, *(bool *)by_cum)->change);
+    double left = fabs(diff_sort_key(x, *(bool *)by_cum)->change);
+    double right = fabs(diff_sort_key(y, *(bool *)by_cum)->change);
     if (left != right)
         return left > right ? -1 : 1;
     return str_cmp(x->row->name, y->row->name);
 }
 
-// All rows with their changes, the largest first; only those that were asked for.
-static void sort_rows(struct table *t, struct arena *arena)
+// Builds all rows with their changes, sorted by size, and keeps only the requested ones.
+static void sort_diff_rows(struct table *t, struct arena *arena)
 {
     const struct stats_functions *f = &t->d->functions;
     t->rows = arena_array(arena, f->n + 1, sizeof *t->rows);
@@ -54,23 +54,23 @@ static void sort_rows(struct table *t, struct arena *arena)
         const struct stats_function *row = &f->rows[i];
         struct shown s = {row, diff_change(t->d, &row->self), diff_change(t->d, &row->total)};
         bool is_marked = s.flat.mark == STATS_CHANGED || s.cum.mark == STATS_CHANGED;
-        t->n_changed += key(&s, t->by_cum)->change != 0;
+        t->n_changed += diff_sort_key(&s, t->by_cum)->change != 0;
         t->n_marked += is_marked;
         t->n_callers += !is_marked && s.cum.mark == STATS_CALLEE;
         if (!t->call->significant || is_marked)
             t->rows[t->n++] = s;
     }
-    qsort_r(t->rows, t->n, sizeof *t->rows, compare, &t->by_cum);
+    qsort_r(t->rows, t->n, sizeof *t->rows, compare_shown, &t->by_cum);
 }
 
 // --- text ---
 
-// One unit for all, as pprof chooses it: that of the smallest value, or a coarser one.
+// Selects one unit for all values, as pprof does: that of the smallest value, or a coarser one.
 static void choose_unit(struct table *t)
 {
     double least = INFINITY, most = 0;
     for (size_t i = 0; i < t->n; i++) {
-        const struct diff_change *c = key(&t->rows[i], t->by_cum);
+        const struct diff_change *c = diff_sort_key(&t->rows[i], t->by_cum);
         double values[2] = {fabs(c->before), fabs(c->after)};
         for (int k = 0; k < 2; k++) {
             if (values[k] >= 1)
@@ -89,8 +89,8 @@ static void choose_unit(struct table *t)
         t->unit = unit.n ? unit : t->d->unit;
 }
 
-// Two digits of the noise say all there is to say.
-static double two_digits(double value)
+// Two digits of the noise are enough.
+static double round_to_two_digits(double value)
 {
     if (value <= 0)
         return 0;
@@ -98,34 +98,34 @@ static double two_digits(double value)
     return round(value / unit) * unit;
 }
 
-static struct str label(const struct table *t, char *text, size_t size, double value)
+static struct str diff_label(const struct table *t, char *text, size_t size, double value)
 {
     return (struct str){text,
                         units_label(text, size, units_truncate(round(value)), t->d->unit, t->unit)};
 }
 
-static void put_value(const struct table *t, const char *sign, double value, enum style style,
-                      size_t width)
+static void put_diff_value(const struct table *t, const char *sign, double value, enum style style,
+                           size_t width)
 {
     char text[256] = "";
     size_t n = strlen(sign);
     memcpy(text, sign, n);
-    n += label(t, text + n, sizeof text - n, value).n;
+    n += diff_label(t, text + n, sizeof text - n, value).n;
     terminal_put_right(t->t, t->out, (struct str){text, n}, style, width);
 }
 
-static void put_change(const struct table *t, const struct diff_change *c)
+static void put_diff_change(const struct table *t, const struct diff_change *c)
 {
     enum style style = c->mark == STATS_NOISE ? STYLE_DIM : c->change > 0 ? STYLE_MORE : STYLE_LESS;
     const char *mark = c->mark == STATS_CHANGED ? " *" : c->mark == STATS_CALLEE ? " ^" : "  ";
-    put_value(t, "", c->before, STYLE_NONE, 11);
-    put_value(t, "", c->after, STYLE_NONE, 11);
-    put_value(t, c->change > 0 ? "+" : "", c->change, style, 11);
-    put_value(t, "±", two_digits(c->half_width), STYLE_DIM, 10);
+    put_diff_value(t, "", c->before, STYLE_NONE, 11);
+    put_diff_value(t, "", c->after, STYLE_NONE, 11);
+    put_diff_value(t, c->change > 0 ? "+" : "", c->change, style, 11);
+    put_diff_value(t, "±", round_to_two_digits(c->half_width), STYLE_DIM, 10);
     terminal_put(t->t, t->out, str_from(mark), style, 0);
 }
 
-// What the marks are based on, where a reader could expect something else.
+// Prints what the marks are based on, if it may be unexpected.
 static void put_model(const struct table *t)
 {
     const struct stats_fit *fit = &t->d->functions.fit;
@@ -147,17 +147,17 @@ static void put_model(const struct table *t)
                    scale);
 }
 
-static void put_summary(const struct table *t)
+static void put_diff_summary(const struct table *t)
 {
     const struct diff *d = t->d;
     struct diff_change c = diff_total(d);
     char before[256], after[256], change[256], width[256];
     struct table automatic = *t;
     automatic.unit = STR("auto");
-    label(&automatic, before, sizeof before, c.before);
-    label(&automatic, after, sizeof after, c.after);
-    label(&automatic, change, sizeof change, c.change);
-    label(&automatic, width, sizeof width, two_digits(c.half_width));
+    diff_label(&automatic, before, sizeof before, c.before);
+    diff_label(&automatic, after, sizeof after, c.after);
+    diff_label(&automatic, change, sizeof change, c.change);
+    diff_label(&automatic, width, sizeof width, round_to_two_digits(c.half_width));
     terminal_put(t->t, t->out, d->type, STYLE_NONE, 0);
     out_printf(t->out, ": %s before, %s after; change %s%s ± %s, %s\n", before, after,
                c.change > 0 ? "+" : "", change, width, c.mark ? "beyond noise" : "within noise");
@@ -176,8 +176,8 @@ static void put_summary(const struct table *t)
     out_char(t->out, '\n');
 }
 
-// With the culprit, if there is room for it.
-static void put_name(const struct table *t, const struct shown *s, size_t width)
+// Prints a name, and the culprit if there is room.
+static void put_diff_name(const struct table *t, const struct shown *s, size_t width)
 {
     const struct str name = s->row->name;
     terminal_put(t->t, t->out, name, STYLE_NONE, width);
@@ -190,9 +190,9 @@ static void put_name(const struct table *t, const struct shown *s, size_t width)
     }
 }
 
-static void put_table(const struct table *t)
+static void put_diff_table(const struct table *t)
 {
-    // Both measures if there is room.
+    // Flat and cum if there is room.
     size_t columns = t->t->columns, measures = columns == 0 || columns >= 130 ? 2 : 1;
     for (size_t m = 0; m < measures; m++) {
         char heads[128];
@@ -210,15 +210,15 @@ static void put_table(const struct table *t)
     size_t i = 0, unchanged = 0;
     for (; i < t->n && i < limit; i++) {
         const struct shown *s = &t->rows[i];
-        if (key(s, t->by_cum)->change == 0) {
+        if (diff_sort_key(s, t->by_cum)->change == 0) {
             unchanged = t->n - i;
             break;
         }
-        put_change(t, t->by_cum ? &s->cum : &s->flat);
+        put_diff_change(t, t->by_cum ? &s->cum : &s->flat);
         if (measures > 1)
-            put_change(t, t->by_cum ? &s->flat : &s->cum);
+            put_diff_change(t, t->by_cum ? &s->flat : &s->cum);
         out_char(t->out, ' ');
-        put_name(t, s, columns == 0 ? 0 : columns > used + 12 ? columns - used : 12);
+        put_diff_name(t, s, columns == 0 ? 0 : columns > used + 12 ? columns - used : 12);
         out_char(t->out, '\n');
     }
     if (i < t->n && unchanged == 0) {
@@ -231,8 +231,8 @@ static void put_table(const struct table *t)
 
 // --- for programs ---
 
-static void put_json_change(const struct table *t, const char *name, const struct diff_change *c,
-                            const struct stats_measure *m)
+static void put_diff_json_change(const struct table *t, const char *name,
+                                 const struct diff_change *c, const struct stats_measure *m)
 {
     out_printf(t->out,
                "\"%s\": {\"before\": %.17g, \"after\": %.17g, \"change\": %.17g, "
@@ -247,7 +247,7 @@ static void put_json_change(const struct table *t, const char *name, const struc
     out_char(t->out, '}');
 }
 
-static void put_json(const struct table *t)
+static void put_diff_json(const struct table *t)
 {
     struct out *out = t->out;
     const struct diff *d = t->d;
@@ -272,9 +272,9 @@ static void put_json(const struct table *t)
         out_text(out, i ? ",\n{\"name\": " : "\n{\"name\": ");
         json_write_string(out, t->rows[i].row->name);
         out_text(out, ", ");
-        put_json_change(t, "flat", &t->rows[i].flat, &t->rows[i].row->self);
+        put_diff_json_change(t, "flat", &t->rows[i].flat, &t->rows[i].row->self);
         out_text(out, ", ");
-        put_json_change(t, "cum", &t->rows[i].cum, &t->rows[i].row->total);
+        put_diff_json_change(t, "cum", &t->rows[i].cum, &t->rows[i].row->total);
         out_char(out, '}');
     }
     out_text(out, "\n]}\n");
@@ -286,7 +286,7 @@ static void put_csv_change(struct out *out, const struct diff_change *c)
                c->change - c->half_width, c->change + c->half_width, c->mark == STATS_CHANGED);
 }
 
-static void put_csv(const struct table *t)
+static void put_diff_csv(const struct table *t)
 {
     out_text(t->out, "name,flat_before,flat_after,flat_change,flat_low,flat_high,flat_significant,"
                      "cum_before,cum_after,cum_change,cum_low,cum_high,cum_significant\n");
@@ -305,7 +305,7 @@ static void put_csv(const struct table *t)
     }
 }
 
-static int write_table(struct table *t, struct err *e)
+static int write_diff_table(struct table *t, struct err *e)
 {
     const char *name = t->call->config.output;
     struct out out;
@@ -313,13 +313,13 @@ static int write_table(struct table *t, struct err *e)
         return -1;
     t->out = &out;
     if (strcmp(t->call->format, "json") == 0) {
-        put_json(t);
+        put_diff_json(t);
     } else if (strcmp(t->call->format, "csv") == 0) {
-        put_csv(t);
+        put_diff_csv(t);
     } else {
         choose_unit(t);
-        put_summary(t);
-        put_table(t);
+        put_diff_summary(t);
+        put_diff_table(t);
     }
     return output_end(&out, name, e);
 }
@@ -336,6 +336,6 @@ int command_diff(struct call *call, struct err *e)
         *call->config.output ? (struct terminal){0} : terminal_stdout(call->colour);
     struct table t = {
         .d = &d, .call = call, .by_cum = strcmp(call->config.sort, "cum") == 0, .t = &terminal};
-    sort_rows(&t, call->arena);
-    return write_table(&t, e);
+    sort_diff_rows(&t, call->arena);
+    return write_diff_table(&t, e);
 }

@@ -1,22 +1,21 @@
-// Two sets of profiles side by side, function by function, with the noise of each number
-// (docs/diff.md).
+// Compares two sets of profiles function by function, with the noise of each number (docs/diff.md).
 #pragma once
 
 #include "cli/config.h"
 #include "model/profile.h"
 #include "stats/shifts.h"
 
-// The profiles to compare, the baseline's first.
+// The profiles to compare, baseline first.
 struct diff_sides {
     const struct model_profile **profiles;
     size_t n[2], cap;
-    // The profiles are parts of one of each side, by time (model/blocks.h); groups: the same split
-    // by where it was taken, NULL: it is not.
+    // The profiles are parts of one profile per side, split by time (model/blocks.h). groups: the
+    // same profile split by its source; NULL: not split.
     bool is_parts;
     struct diff_sides *groups;
 };
 
-// Adds a profile to a side, or the parts that it has. Sides are filled one after the other.
+// Adds a profile to a side, or its parts if it has some. Fill side 0 before side 1.
 void diff_add_profile(struct diff_sides *sides, int side, const struct model_profile *p,
                       struct arena *arena);
 
@@ -30,9 +29,9 @@ struct diff {
     bool normalized;
     double level;  // of the false discovery rate; 0: STATS_LEVEL
     bool absolute; // memory in use: not relative to the rest
-    // The profiler recorded how often it sampled; otherwise each count is taken for a sample.
+    // The profiler recorded sample weights; otherwise each count is treated as one sample.
     bool is_weighed;
-    bool is_counted; // the profiles say how many samples there were
+    bool is_counted; // the profiles contain the number of samples
     bool is_heap;
     bool is_parts, is_grouped; // as in struct diff_sides
     bool wants_shifts;
@@ -43,10 +42,10 @@ struct diff {
 };
 
 // Compares the samples that config's filters keep, at config's granularity. The caller has set
-// normalized, level, absolute and wants_shifts. Everything lives in arena.
+// normalized, level, absolute and wants_shifts. Allocates in arena.
 int diff_count(struct diff *d, const struct diff_sides *sides, const struct config *config,
                struct arena *arena, void (*notes)(const char *text), struct err *e);
 
-// Normalized: in units of the comparison's total.
+// If normalized, in units of the comparison's total.
 struct diff_change diff_change(const struct diff *d, const struct stats_measure *measure);
 struct diff_change diff_total(const struct diff *d);

@@ -7,7 +7,7 @@
 #include "model/events.h"
 #include "report/graph.h"
 
-// One profile, ready to be counted.
+// One profile, prepared for counting.
 struct side {
     struct report report;
     struct graph *graph;
@@ -65,7 +65,7 @@ static void name_rows(struct counter *c, struct side *side, struct stats_functio
         side->row_of_node[i] = stats_functions_row(f, node_printable_name(g, &g->nodes[i].info));
 }
 
-static void count_samples(struct counter *c, size_t profile, struct stats_functions *f)
+static void count_side_samples(struct counter *c, size_t profile, struct stats_functions *f)
 {
     const struct side *side = &c->sides[profile];
     const struct model_profile *p = side->report.p;
@@ -90,7 +90,7 @@ static void count_all(void *context, struct stats_functions *f)
 {
     struct counter *c = context;
     for (size_t i = 0; i < c->n; i++)
-        count_samples(c, i, f);
+        count_side_samples(c, i, f);
 }
 
 static double count_events(const struct side *side)
@@ -135,12 +135,12 @@ static int count_sides(struct diff *d, const struct diff_sides *sides, const str
         name_rows(&c, &c.sides[i], &d->functions);
         d->duration[side] += (double)p->duration_nanos / 1e9 / (double)sides->n[side];
         d->events[side] += count_events(&c.sides[i]);
-        // A server says with a comment that it had counts only.
+        // A server adds a comment if it only had counts.
         d->is_weighed &= (p->is_weighed && !(sides->is_parts && p->n_comments)) || !p->n_samples;
         d->is_counted &= model_is_counted(&c.sides[i].events, p) || p->n_samples == 0;
         d->is_heap |= is_heap(p);
     }
-    // Memory in use does not grow and shrink with the load.
+    // Memory in use does not vary with load.
     d->functions.absolute = d->absolute || str_starts(d->type, STR("inuse_"));
     d->functions.each = count_all;
     d->functions.context = &c;
@@ -172,25 +172,26 @@ int diff_count(struct diff *d, const struct diff_sides *sides, const struct conf
     return 0;
 }
 
-// What the values shown are: means of profiles, or sums of parts.
-static double shown(const struct diff *d, int side)
+// The factor for displayed values: means of profiles, or sums of parts.
+static double shown_profiles(const struct diff *d, int side)
 {
     return d->is_parts ? (double)d->functions.fit.n_profiles[side] : 1;
 }
 
 static double sums_half_width(const struct diff *d, const struct stats_change *s)
 {
-    return s->critical *
-           hypot(shown(d, 0) * sqrt(s->variance[0]), shown(d, 1) * sqrt(s->variance[1]));
+    return s->critical * hypot(shown_profiles(d, 0) * sqrt(s->variance[0]),
+                               shown_profiles(d, 1) * sqrt(s->variance[1]));
 }
 
 struct diff_change diff_change(const struct diff *d, const struct stats_measure *measure)
 {
     const struct stats_change *s = &measure->change;
     const struct stats_fit *fit = &d->functions.fit;
-    double before = shown(d, 0), after = shown(d, 1), width = sums_half_width(d, s);
+    double before = shown_profiles(d, 0), after = shown_profiles(d, 1),
+           width = sums_half_width(d, s);
     if (d->normalized) {
-        // To the total of after, as it is shown.
+        // Scale to the total of after, as displayed.
         double mean = fit->totals[0] / (double)fit->n_profiles[0];
         before = mean != 0 ? fit->totals[1] / (double)fit->n_profiles[1] * after / mean : 0;
         width = stats_share_half_width(fit, s) * after;
@@ -207,9 +208,9 @@ struct diff_change diff_total(const struct diff *d)
 {
     const struct stats_change *s = &d->functions.total;
     return (struct diff_change){
-        .before = s->before * shown(d, 0),
-        .after = s->after * shown(d, 1),
-        .change = s->after * shown(d, 1) - s->before * shown(d, 0),
+        .before = s->before * shown_profiles(d, 0),
+        .after = s->after * shown_profiles(d, 1),
+        .change = s->after * shown_profiles(d, 1) - s->before * shown_profiles(d, 0),
         .half_width = sums_half_width(d, s),
         .mark = d->functions.total_changed ? STATS_CHANGED : STATS_NOISE,
     };

@@ -11,11 +11,11 @@
 
 enum {
     MOST_RANGES = 1024,
-    KEPT = 128 << 10, // around what is still needed: the stack, the thread's own data
+    KEPT = 128 << 10, // kept around data still in use: the stack and thread-local data
     LIST_BUFFER = 8192,
 };
 
-static const char reset_file[] = "/proc/self/clear_refs"; // of the process's own peak
+static const char reset_file[] = "/proc/self/clear_refs"; // resets the process's peak resident set
 
 struct range {
     uintptr_t start, end;
@@ -27,14 +27,14 @@ struct ranges {
     struct range kept[2];
 };
 
-static void add_range(struct ranges *r, uintptr_t start, uintptr_t end)
+static void add_freed_range(struct ranges *r, uintptr_t start, uintptr_t end)
 {
     if (start < end && r->n < MOST_RANGES)
         r->items[r->n++] = (struct range){start, end};
 }
 
-// Private memory without a file: heaps, arenas, stacks of threads that are not in this process.
-static bool add_mapping(void *context, const struct process_mapping *m)
+// Adds private memory without a file: heaps, arenas, stacks of the parent's threads.
+static bool add_private_mapping(void *context, const struct process_mapping *m)
 {
     struct ranges *r = context;
     uintptr_t start = m->start;
@@ -43,14 +43,14 @@ static bool add_mapping(void *context, const struct process_mapping *m)
     for (int i = 0; i < 2; i++) {
         if (r->kept[i].end <= start || r->kept[i].start >= m->end)
             continue;
-        add_range(r, start, r->kept[i].start);
+        add_freed_range(r, start, r->kept[i].start);
         start = r->kept[i].end;
     }
-    add_range(r, start, m->end);
+    add_freed_range(r, start, m->end);
     return true;
 }
 
-static struct range around(const void *p)
+static struct range kept_around(const void *p)
 {
     uintptr_t at = (uintptr_t)p & ~(uintptr_t)(KEPT - 1);
     return (struct range){at - KEPT, at + 2 * KEPT};
@@ -76,7 +76,7 @@ static char **copy_texts(char **texts, size_t n, char ***arrays, char **strings)
     return to;
 }
 
-// Where nothing is given back: shared memory.
+// Copies to shared memory, which is not released.
 static bool copy_vectors(char ***argv, char ***environment)
 {
     size_t bytes = 0, n_argv = count_texts(*argv, &bytes);
@@ -102,12 +102,12 @@ int exec_small(char **argv, char **environment)
     struct ranges ranges = {.n = 0};
     char list[LIST_BUFFER];
     int reset = open(reset_file, O_WRONLY | O_CLOEXEC);
-    struct range kept[2] = {around(&ranges), around(&errno)};
+    struct range kept[2] = {kept_around(&ranges), kept_around(&errno)};
     bool ordered = kept[0].start < kept[1].start;
     ranges.kept[0] = kept[!ordered];
     ranges.kept[1] = kept[ordered];
     if (reset >= 0 && copy_vectors(&argv, &environment))
-        process_each_mapping(list, sizeof list, add_mapping, &ranges);
+        process_each_mapping(list, sizeof list, add_private_mapping, &ranges);
     for (size_t i = 0; i < ranges.n; i++)
         process_call(SYS_madvise, (long)ranges.items[i].start,
                      (long)(ranges.items[i].end - ranges.items[i].start), MADV_DONTNEED, 0, 0, 0);

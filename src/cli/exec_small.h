@@ -1,14 +1,13 @@
-// exec from a process that has given its memory back.
+// exec from a process that has released its memory.
 //
-// The largest resident set that wait4 reports of a process includes what it had before exec: after
-// fork, the memory of the process that forked. That would hide the peak of every program that is
-// smaller than kiln.
+// The maximum resident set that wait4 reports for a process includes its memory before exec: after
+// fork, the memory of the parent. That would hide the peak of every program smaller than kiln.
 #pragma once
 
 #include <stdbool.h>
 
-// Whether this system allows it.
+// Whether this system supports it.
 bool exec_small_works(void);
-// In a child of fork. argv[0] is a path. Returns errno; nothing but system calls works any more
-// then.
+// Call in a child of fork. argv[0] is a path. Returns errno on failure; after that only system
+// calls work.
 int exec_small(char **argv, char **environment);

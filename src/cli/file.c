@@ -28,7 +28,7 @@ static const struct {
     {".prof", CODEC_PPROF},
 };
 
-static bool cut(struct str *s, struct str suffix)
+static bool cut_suffix(struct str *s, struct str suffix)
 {
     if (!str_ends(*s, suffix))
         return false;
@@ -39,8 +39,8 @@ static bool cut(struct str *s, struct str suffix)
 int file_format_of(const char *name, const char *to, struct file_format *f, struct err *e)
 {
     struct str s = str_from(name);
-    bool gzip = cut(&s, STR(".gz")),
-         zstd = !gzip && (cut(&s, STR(".zst")) || cut(&s, STR(".zstd")));
+    bool gzip = cut_suffix(&s, STR(".gz")),
+         zstd = !gzip && (cut_suffix(&s, STR(".zst")) || cut_suffix(&s, STR(".zstd")));
     *f = (struct file_format){CODEC_AUTO, gzip ? FILE_GZIP : zstd ? FILE_ZSTD : FILE_PLAIN};
     size_t base = 0;
     for (size_t i = 0; i < s.n; i++)
@@ -61,7 +61,7 @@ int file_format_of(const char *name, const char *to, struct file_format *f, stru
                        "%s: unknown format; use .pb.gz, .folded, "
                        ".speedscope.json, .callgrind, .json, .csv, or --to=FORMAT",
                        name);
-    // pprof files are gzipped unless something else was asked for.
+    // pprof files are gzipped by default.
     if (f->format == CODEC_PPROF && f->packing == FILE_PLAIN && !raw)
         f->packing = FILE_GZIP;
     return 0;
@@ -71,7 +71,7 @@ static int write_callgrind(const struct model_profile *p, const struct config *c
                            struct arena *arena, struct out *out, struct err *e)
 {
     struct report r;
-    // The filters have been applied.
+    // The filters were applied already.
     struct config c = config_default();
     c.sample_index = config->sample_index;
     if (view_prepare(&r, p, view_command_find("callgrind"), NULL, &c, arena, NULL, e))
@@ -79,8 +79,9 @@ static int write_callgrind(const struct model_profile *p, const struct config *c
     return report_write(&r, out, e);
 }
 
-static int encode(const struct model_profile *p, const char *name, enum codec_format format,
-                  const struct config *config, struct arena *arena, struct out *out, struct err *e)
+static int encode_profile(const struct model_profile *p, const char *name, enum codec_format format,
+                          const struct config *config, struct arena *arena, struct out *out,
+                          struct err *e)
 {
     int type = 0;
     switch (format) {
@@ -108,7 +109,7 @@ static int encode(const struct model_profile *p, const char *name, enum codec_fo
     }
 }
 
-static int pack(struct out *raw, enum file_packing packing, struct out *out, struct err *e)
+static int pack_output(struct out *raw, enum file_packing packing, struct out *out, struct err *e)
 {
     struct libdeflate_compressor *gzip = NULL;
     uint8_t *packed = NULL;
@@ -131,8 +132,9 @@ static int pack(struct out *raw, enum file_packing packing, struct out *out, str
     return n ? 0 : err_set(e, "out of memory while compressing");
 }
 
-static int write_to(int fd, const struct model_profile *p, const char *name, struct file_format f,
-                    const struct config *config, struct arena *arena, struct err *e)
+static int write_profile_to_fd(int fd, const struct model_profile *p, const char *name,
+                               struct file_format f, const struct config *config,
+                               struct arena *arena, struct err *e)
 {
     struct out out, raw;
     out_init_fd(&out, fd);
@@ -141,10 +143,10 @@ static int write_to(int fd, const struct model_profile *p, const char *name, str
     if (f.format == CODEC_PPROF && f.packing == FILE_GZIP) {
         result = codec_write_pprof_gzip(p, &out, e);
     } else if (f.packing == FILE_PLAIN) {
-        result = encode(p, name, f.format, config, arena, &out, e);
+        result = encode_profile(p, name, f.format, config, arena, &out, e);
     } else {
-        result = encode(p, name, f.format, config, arena, &raw, e);
-        if (result == 0 && (out_finish(&raw, e) || pack(&raw, f.packing, &out, e)))
+        result = encode_profile(p, name, f.format, config, arena, &raw, e);
+        if (result == 0 && (out_finish(&raw, e) || pack_output(&raw, f.packing, &out, e)))
             result = -1;
     }
     if (out_finish(&out, result ? NULL : e))
@@ -164,7 +166,7 @@ int file_write(const struct model_profile *p, const char *name, struct file_form
     int fd = to_stdout ? STDOUT_FILENO : open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
         return err_set(e, "%s: %s", name, strerror(errno));
-    int result = write_to(fd, p, name, f, config, arena, e);
+    int result = write_profile_to_fd(fd, p, name, f, config, arena, e);
     if (to_stdout)
         return result;
     struct stat st;

@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 
-static const struct flag *find(const struct flag *flags, size_t n, struct str name)
+static const struct flag *find_flag(const struct flag *flags, size_t n, struct str name)
 {
     for (size_t i = 0; i < n; i++)
         if (str_eq(str_from(flags[i].name), name))
@@ -28,7 +28,7 @@ static int parse_bool(const char *text)
     return -1;
 }
 
-static int set(const struct flag *flag, const char *text, struct err *e)
+static int set_flag(const struct flag *flag, const char *text, struct err *e)
 {
     long long number;
     char *end;
@@ -43,7 +43,7 @@ static int set(const struct flag *flag, const char *text, struct err *e)
         *(bool *)flag->value = truth;
         return 0;
     case FLAG_INT:
-        // Base 0: 0x10 and 010 are what they are in C and in Go.
+        // Base 0: 0x10 and 010 mean the same as in C and Go.
         errno = 0;
         number = strtoll(text, &end, 0);
         if (errno || end == text || *end || number < INT32_MIN || number > INT32_MAX)
@@ -84,7 +84,7 @@ int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *
         struct str bare = {name, equals ? (size_t)(equals - name) : strlen(name)};
         if (bare.n == 0 || name[0] == '-')
             return err_set(e, "bad flag syntax: %s", argument);
-        const struct flag *flag = find(flags, n, bare);
+        const struct flag *flag = find_flag(flags, n, bare);
         if (!flag && (str_eq(bare, STR("help")) || str_eq(bare, STR("h"))))
             return 1;
         if (!flag)
@@ -94,7 +94,7 @@ int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *
             value = "true";
         if (!value && ++i >= argc)
             return err_set(e, "flag needs an argument: -%.*s", (int)bare.n, bare.p);
-        if (set(flag, value ? value : argv[i], e))
+        if (set_flag(flag, value ? value : argv[i], e))
             return -1;
     }
     while (i < argc)

@@ -1,4 +1,4 @@
-// Command-line flags as Go's flag package reads them: -x, --x, -x=v, -x v.
+// Parses command-line flags like Go's flag package: -x, --x, -x=v, -x v.
 #pragma once
 
 #include "base/err.h"
@@ -8,7 +8,7 @@
 
 enum flag_kind { FLAG_BOOL, FLAG_INT, FLAG_DOUBLE, FLAG_STRING, FLAG_STRINGS };
 
-// What a flag that may be given several times was given.
+// The values of a flag that may be repeated.
 struct flag_list {
     const char *items[32];
     size_t n;
@@ -21,9 +21,8 @@ struct flag {
     const char *help;
 };
 
-// Reads flags (n of them) from argv[1..argc). The first argument that is no flag, or "--",
-// ends them. The other arguments are moved to the front of argv from index 1 on and counted
-// in *n_rest.
-// 0; 1 if help was asked for; -1 with e filled.
+// Parses argv[1..argc) with n flags. Parsing ends at the first non-flag argument or at "--". The
+// remaining arguments are moved to argv[1] and following, and counted in *n_rest. Returns 0; 1 if
+// help was requested; -1 and fills e on failure.
 int flags_parse(const struct flag *flags, size_t n, int argc, char **argv, int *n_rest,
                 struct err *e);

@@ -1,4 +1,4 @@
-// kiln flame: flame graphs as files and in the terminal.
+// kiln flame: flame graphs in files and in the terminal.
 #include "cli/flame.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 enum kind { TERMINAL, SVG, HTML, TEXT };
 
-static int kind_of(const char *name, struct err *e)
+static int flame_kind(const char *name, struct err *e)
 {
     struct str s = str_from(name);
     if (s.n == 0 || str_eq(s, STR("-")))
@@ -34,7 +34,7 @@ static const struct model_profile *load_filtered(struct call *call, struct sourc
     return p ? view_filter(p, &call->config, call->arena, call_note, e) : NULL;
 }
 
-static const char *subtitle(const struct call *call)
+static const char *flame_subtitle(const struct call *call)
 {
     const char *text = strcmp(call->arguments[0], "-") ? call->arguments[0] : "standard input";
     if (call->n_arguments > 1)
@@ -52,11 +52,11 @@ static const char *subtitle(const struct call *call)
     return text;
 }
 
-static void draw(const struct call *call, const struct report_flame *flame, enum kind kind,
-                 struct out *out)
+static void draw_flame(const struct call *call, const struct report_flame *flame, enum kind kind,
+                       struct out *out)
 {
     struct report_flame_style style = {.title = *call->title ? call->title : NULL,
-                                       .subtitle = subtitle(call),
+                                       .subtitle = flame_subtitle(call),
                                        .width = call->width,
                                        .flip = call->flip};
     if (kind == SVG) {
@@ -71,7 +71,7 @@ static void draw(const struct call *call, const struct report_flame *flame, enum
     if (kind == TERMINAL)
         t = terminal_stdout(call->colour);
     int columns = call->width > 0 ? call->width : (int)t.columns;
-    // The prompt needs a line of the window.
+    // One line of the window is for the prompt.
     int rows = t.rows > 2 ? (int)t.rows - 1 : 0;
     report_flame_term(flame, &style, columns, rows,
                       t.true_colour ? REPORT_FLAME_TRUE_COLOUR
@@ -80,8 +80,8 @@ static void draw(const struct call *call, const struct report_flame *flame, enum
                       out);
 }
 
-static int write_file(const struct call *call, const struct report_flame *flame, enum kind kind,
-                      struct err *e)
+static int write_flame_file(const struct call *call, const struct report_flame *flame,
+                            enum kind kind, struct err *e)
 {
     const char *name = call->config.output;
     int fd = STDOUT_FILENO;
@@ -91,7 +91,7 @@ static int write_file(const struct call *call, const struct report_flame *flame,
         return err_set(e, "%s: %s", name, strerror(errno));
     struct out out;
     out_init_fd(&out, fd);
-    draw(call, flame, kind, &out);
+    draw_flame(call, flame, kind, &out);
     int result = out_finish(&out, e);
     out_fini(&out);
     if (kind == TERMINAL)
@@ -106,24 +106,24 @@ static int write_file(const struct call *call, const struct report_flame *flame,
 int flame_draw(const struct call *call, const struct model_profile *p,
                struct report_flame_options options, struct err *e)
 {
-    int kind = kind_of(call->config.output, e);
+    int kind = flame_kind(call->config.output, e);
     if (kind < 0)
         return -1;
     options.all_types = options.functions = kind == HTML;
     options.max_nodes = kind == SVG ? REPORT_FLAME_SVG_NODES : REPORT_FLAME_HTML_NODES;
     struct report_flame *flame = report_flame_new(call->arena, p, &options, e);
-    return flame ? write_file(call, flame, (enum kind)kind, e) : -1;
+    return flame ? write_flame_file(call, flame, (enum kind)kind, e) : -1;
 }
 
 int flame_check(const char *name, struct err *e)
 {
-    int kind = kind_of(name, e);
+    int kind = flame_kind(name, e);
     return kind > TERMINAL ? output_check(name, e) : kind;
 }
 
 int command_flame(struct call *call, struct err *e)
 {
-    if (kind_of(call->config.output, e) < 0)
+    if (flame_kind(call->config.output, e) < 0)
         return -1;
     if (call->normalize && !*call->base)
         return err_set(e, "--normalize compares two profiles: name the other one by --diff");

@@ -1,11 +1,11 @@
-// Flame graphs for the commands that draw one.
+// Flame graphs for all commands that draw one.
 #pragma once
 
 #include "cli/commands.h"
 #include "report/flame.h"
 
-// Draws p as -o tells by its name (see kiln flame): what belongs to the format is added to options.
+// Draws p in the format given by the name in -o (see kiln flame); adds the options of that format.
 int flame_draw(const struct call *call, const struct model_profile *p,
                struct report_flame_options options, struct err *e);
-// Whether it could be drawn as a file of that name. -1 with e filled.
+// Checks that name has a supported format. Returns -1 and fills e otherwise.
 int flame_check(const char *name, struct err *e);

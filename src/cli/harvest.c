@@ -18,7 +18,7 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-enum { MOST_HELD = 64 }; // profiles that are kept apart before they are added up
+enum { MOST_HELD = 64 }; // profiles buffered before they are merged
 
 struct held {
     struct arena *arena;
@@ -35,12 +35,12 @@ struct harvest {
     struct journal_file *file;
     char where[128];
     struct basket cpu, heap;
-    bool read_living;             // what lives was read, once and for all
-    struct harvest_totals totals; // of what was read
-    int64_t begun, ended;         // of all processes, in nanoseconds of wall-clock time
+    bool read_living;             // living processes were read; not read again
+    struct harvest_totals totals; // of profiles read so far
+    int64_t begun, ended;         // of all processes, wall-clock nanoseconds
 };
 
-static int create(struct err *e)
+static int create_journal(struct err *e)
 {
     int fd = memfd_create("kiln", MFD_CLOEXEC | MFD_NOEXEC_SEAL);
     if (fd < 0 && errno == EINVAL) // before Linux 6.3
@@ -48,7 +48,7 @@ static int create(struct err *e)
     return fd < 0 ? err_set(e, "no memory to share with the program: %s", strerror(errno)) : fd;
 }
 
-// As many parts as the limit of file sizes allows; what nobody writes takes no memory.
+// Uses as many parts as the file size limit allows; unused parts take no memory.
 static uint32_t set_size(int fd)
 {
     struct rlimit limit;
@@ -69,7 +69,7 @@ struct harvest *harvest_new(struct err *e)
         err_set(e, "out of memory");
         return NULL;
     }
-    h->fd = create(e);
+    h->fd = create_journal(e);
     if (h->fd < 0) {
         harvest_free(h);
         return NULL;
@@ -120,7 +120,7 @@ static off_t part_at(size_t index)
     return (off_t)JOURNAL_FILE_SIZE + (off_t)index * JOURNAL_PART;
 }
 
-static bool read_at(int fd, void *to, size_t n, off_t at)
+static bool read_journal_at(int fd, void *to, size_t n, off_t at)
 {
     for (char *p = to; n;) {
         ssize_t got = pread(fd, p, n, at);
@@ -135,14 +135,14 @@ static bool read_at(int fd, void *to, size_t n, off_t at)
     return true;
 }
 
-// False: nothing there yet, or nothing that makes sense.
-static bool read_head(const struct harvest *h, size_t index, struct journal_part *part)
+// Returns false if the part is not initialized or invalid.
+static bool read_part_head(const struct harvest *h, size_t index, struct journal_part *part)
 {
-    return read_at(h->fd, part, sizeof *part, part_at(index)) && part->magic == JOURNAL_MAGIC &&
-           part->hz > 0 && atomic_load(&part->used) <= JOURNAL_PART;
+    return read_journal_at(h->fd, part, sizeof *part, part_at(index)) &&
+           part->magic == JOURNAL_MAGIC && part->hz > 0 && atomic_load(&part->used) <= JOURNAL_PART;
 }
 
-static void count(const struct journal_part *part, struct harvest_totals *t)
+static void add_part_counts(const struct journal_part *part, struct harvest_totals *t)
 {
     const struct journal_counts *c = &part->counts;
     double lost = (double)(c->ring_full + c->no_snapshot) / part->hz +
@@ -156,8 +156,8 @@ static void count(const struct journal_part *part, struct harvest_totals *t)
     t->own += (int64_t)atomic_load(&part->own_nanos);
 }
 
-// The number of the field that follows the name in /proc/PID/stat is 3.
-static uint64_t stat_field(const char *text, int field)
+// Returns a field of /proc/PID/stat; the one after the process name has number 3.
+static uint64_t read_stat_field(const char *text, int field)
 {
     const char *p = strrchr(text, ')');
     for (int i = 2; p && i < field; i++)
@@ -174,15 +174,15 @@ static bool is_alive(uint64_t owner)
     if (fd >= 0)
         close(fd);
     const char *name_end = n > 0 ? strrchr(text, ')') : NULL;
-    // A process that could not read its start time says 0.
-    if (!name_end || (owner >> 32 && (uint32_t)stat_field(text, 22) != owner >> 32))
+    // A process that could not read its start time stores 0.
+    if (!name_end || (owner >> 32 && (uint32_t)read_stat_field(text, 22) != owner >> 32))
         return false;
-    // A process whose first thread has ended looks like one that is dead.
+    // A process whose main thread has ended looks like a zombie.
     bool ended = strncmp(name_end, ") Z", 3) == 0 || strncmp(name_end, ") X", 3) == 0;
-    return !ended || stat_field(text, 20) > 1;
+    return !ended || read_stat_field(text, 20) > 1;
 }
 
-// Whether the process has become another program since, which has a part of its own.
+// Whether the process has since executed another program, which has its own part.
 static bool was_replaced(const struct harvest *h, size_t index, uint64_t owner)
 {
     struct journal_part part, other;
@@ -190,10 +190,10 @@ static bool was_replaced(const struct harvest *h, size_t index, uint64_t owner)
     for (size_t i = 0; i < h->file->n_parts; i++) {
         if (i == index || atomic_load(&h->file->owner[i]) != owner)
             continue;
-        if (!known && !read_head(h, index, &part))
+        if (!known && !read_part_head(h, index, &part))
             return false;
         known = true;
-        if (read_head(h, i, &other) && other.time_nanos > part.time_nanos)
+        if (read_part_head(h, i, &other) && other.time_nanos > part.time_nanos)
             return true;
     }
     return false;
@@ -201,8 +201,8 @@ static bool was_replaced(const struct harvest *h, size_t index, uint64_t owner)
 
 // --- reading ---
 
-// All that is held, used up, as one profile in arena, which then owns what it was.
-static struct model_profile *merge(struct basket *b, struct arena *arena, struct err *e)
+// Merges all buffered profiles into arena, which takes ownership, and empties the basket.
+static struct model_profile *merge_basket(struct basket *b, struct arena *arena, struct err *e)
 {
     struct model_profile *profiles[MOST_HELD];
     size_t n = b->n;
@@ -214,15 +214,16 @@ static struct model_profile *merge(struct basket *b, struct arena *arena, struct
     return model_merge_take(profiles, n, arena, e);
 }
 
-// One profile in the place of all: encoded and read again, so that nothing of the others remains.
-static int add_up(struct basket *b, struct err *e)
+// Replaces all buffered profiles by their sum, which is encoded and decoded to release their
+// memory.
+static int sum_basket(struct basket *b, struct err *e)
 {
     struct arena *arena = arena_new(0), *fresh = arena_new(0);
     struct model_profile *sum = NULL;
     struct out out;
     out_init_memory(&out, SIZE_MAX);
     if (arena && fresh)
-        sum = merge(b, arena, e);
+        sum = merge_basket(b, arena, e);
     else
         err_set(e, "out of memory");
     if (sum && (codec_write_pprof(sum, &out, e) || out_finish(&out, e)))
@@ -239,19 +240,20 @@ static int add_up(struct basket *b, struct err *e)
     return 0;
 }
 
-// Takes the arena with it.
-static int put(struct basket *b, struct arena *arena, struct model_profile *p, struct err *e)
+// Takes ownership of arena.
+static int put_in_basket(struct basket *b, struct arena *arena, struct model_profile *p,
+                         struct err *e)
 {
     if (!p) {
         arena_free(arena);
         return -1;
     }
     b->held[b->n++] = (struct held){arena, p};
-    return b->n == MOST_HELD ? add_up(b, e) : 0;
+    return b->n == MOST_HELD ? sum_basket(b, e) : 0;
 }
 
-// Addresses mean something only together with the process they are of, so code that was made at run
-// time is named before profiles are added up.
+// Addresses are only meaningful within their process, so JIT code is named before profiles are
+// merged.
 static int name_jitted(struct model_profile *p, const struct journal_part *part, bool alive,
                        struct arena *arena, struct err *e)
 {
@@ -286,26 +288,26 @@ static int read_heap(struct harvest *h, const struct journal_part *part, bool al
     }
     if (p && name_jitted(p, part, alive, arena, e))
         p = NULL;
-    return put(&h->heap, arena, p, e);
+    return put_in_basket(&h->heap, arena, p, e);
 }
 
-// Malloced; NULL with e filled.
+// Returns malloc memory, or NULL and fills e.
 static uint8_t *read_data(const struct harvest *h, size_t index, size_t n, struct err *e)
 {
     uint8_t *data = malloc(n + !n);
-    if (data && read_at(h->fd, data, n, part_at(index)))
+    if (data && read_journal_at(h->fd, data, n, part_at(index)))
         return data;
     free(data);
     err_set(e, "out of memory");
     return NULL;
 }
 
-static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
+static int read_journal_part(struct harvest *h, size_t index, bool alive, struct err *e)
 {
     struct journal_part part;
-    if (!read_head(h, index, &part))
+    if (!read_part_head(h, index, &part))
         return 0;
-    if (h->cpu.n == MOST_HELD || h->heap.n == MOST_HELD) // they could not be added up
+    if (h->cpu.n == MOST_HELD || h->heap.n == MOST_HELD) // an earlier merge failed
         return -1;
     size_t n = atomic_load(&part.used);
     uint64_t n_rings = 0;
@@ -323,16 +325,16 @@ static int read_part(struct harvest *h, size_t index, bool alive, struct err *e)
     }
     free(data);
     if (p) {
-        count(&part, &h->totals);
+        add_part_counts(&part, &h->totals);
         h->totals.samples += n_rings;
         int64_t ended = p->time_nanos + p->duration_nanos;
         h->begun = h->begun && h->begun < p->time_nanos ? h->begun : p->time_nanos;
         h->ended = h->ended > ended ? h->ended : ended;
     }
-    return put(&h->cpu, arena, p, e) || result ? -1 : 0;
+    return put_in_basket(&h->cpu, arena, p, e) || result ? -1 : 0;
 }
 
-static void give_back(struct harvest *h, size_t index)
+static void release_part(struct harvest *h, size_t index)
 {
     fallocate(h->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, part_at(index), JOURNAL_PART);
     atomic_store(&h->file->owner[index], 0);
@@ -345,9 +347,9 @@ int harvest_dead(struct harvest *h, struct err *e)
         uint64_t owner = atomic_load(&h->file->owner[i]);
         if (owner == 0 || (is_alive(owner) && !was_replaced(h, i, owner)))
             continue;
-        if (read_part(h, i, false, e))
+        if (read_journal_part(h, i, false, e))
             result = -1;
-        give_back(h, i);
+        release_part(h, i);
     }
     return result;
 }
@@ -358,9 +360,9 @@ void harvest_count(struct harvest *h, struct harvest_totals *totals)
     totals->refused = atomic_load(&h->file->refused);
     for (size_t i = 0; i < h->file->n_parts; i++) {
         struct journal_part part;
-        if (!atomic_load(&h->file->owner[i]) || !read_head(h, i, &part))
+        if (!atomic_load(&h->file->owner[i]) || !read_part_head(h, i, &part))
             continue;
-        count(&part, totals);
+        add_part_counts(&part, totals);
         totals->alive++;
         totals->threads += part.counts.threads;
     }
@@ -380,7 +382,7 @@ struct model_profile *harvest_peek(const struct harvest *h, size_t part, struct 
 {
     struct journal_part head;
     uint64_t n_rings;
-    if (!read_head(h, part, &head)) {
+    if (!read_part_head(h, part, &head)) {
         err_set(e, "the process has written nothing yet");
         return NULL;
     }
@@ -399,13 +401,13 @@ static int read_living(struct harvest *h, struct err *e)
     if (harvest_dead(h, e))
         return -1;
     for (size_t i = 0; i < h->file->n_parts; i++)
-        if (atomic_load(&h->file->owner[i]) && read_part(h, i, true, e))
+        if (atomic_load(&h->file->owner[i]) && read_journal_part(h, i, true, e))
             return -1;
     return 0;
 }
 
-static struct model_profile *add_all(struct harvest *h, struct basket *b, const char *what,
-                                     struct arena *arena, struct err *e)
+static struct model_profile *merge_harvest(struct harvest *h, struct basket *b, const char *what,
+                                           struct arena *arena, struct err *e)
 {
     if (read_living(h, e))
         return NULL;
@@ -413,8 +415,8 @@ static struct model_profile *add_all(struct harvest *h, struct basket *b, const 
         err_set(e, "no process left a %s", what);
         return NULL;
     }
-    struct model_profile *p = merge(b, arena, e);
-    // They ran side by side.
+    struct model_profile *p = merge_basket(b, arena, e);
+    // They ran concurrently.
     if (p) {
         p->time_nanos = h->begun;
         p->duration_nanos = h->ended - h->begun;
@@ -425,7 +427,7 @@ static struct model_profile *add_all(struct harvest *h, struct basket *b, const 
 struct model_profile *harvest_profile(struct harvest *h, int64_t nanos, struct arena *arena,
                                       struct err *e)
 {
-    struct model_profile *p = add_all(h, &h->cpu, "profile", arena, e);
+    struct model_profile *p = merge_harvest(h, &h->cpu, "profile", arena, e);
     if (!p || !nanos || h->totals.alive)
         return p;
     int64_t rest = nanos - h->totals.own;
@@ -444,12 +446,13 @@ struct model_profile *harvest_profile(struct harvest *h, int64_t nanos, struct a
 
 struct model_profile *harvest_heap(struct harvest *h, struct arena *arena, struct err *e)
 {
-    return add_all(h, &h->heap, "heap profile: libkiln_malloc.so was not loaded into it", arena, e);
+    return merge_harvest(h, &h->heap, "heap profile: libkiln_malloc.so was not loaded into it",
+                         arena, e);
 }
 
 // --- notes ---
 
-static const char *explanation(uint32_t kind)
+static const char *journal_note_text(uint32_t kind)
 {
     switch (kind) {
     case JOURNAL_NOTE_STATIC:
@@ -476,7 +479,7 @@ void harvest_print_notes(struct harvest *h, FILE *to)
         for (char *c = text; *c; c++)
             if ((unsigned char)*c < ' ')
                 *c = '?';
-        const char *what = explanation(atomic_load(&note->kind));
+        const char *what = journal_note_text(atomic_load(&note->kind));
         if (what)
             fprintf(to, "kiln: %s: %s\n", text, what);
         else if (atomic_load(&note->kind) == JOURNAL_NOTE_FAILED)

@@ -10,12 +10,12 @@
 
 struct process {
     uint32_t pid, inner_pid; // inner: in its own namespace
-    uint32_t user;           // UINT32_MAX: not known
+    uint32_t user;           // UINT32_MAX: unknown
     bool alive;
     int64_t begun;
 };
 
-static struct process look_at_process(uint32_t pid, bool alive, int64_t begun)
+static struct process describe_process(uint32_t pid, bool alive, int64_t begun)
 {
     struct process it = {pid, pid, UINT32_MAX, alive, begun};
     char path[64], line[256];
@@ -34,7 +34,7 @@ static struct process look_at_process(uint32_t pid, bool alive, int64_t begun)
     return it;
 }
 
-// -1: there is no such file, or it is older than the process.
+// Returns -1 if the file does not exist or is older than the process.
 static int open_fresh(const struct process *it, const char *path)
 {
     struct stat st;
@@ -46,8 +46,8 @@ static int open_fresh(const struct process *it, const char *path)
     return fd;
 }
 
-// A path as the process sees it, which may have another root.
-static int open_of(const struct process *it, const char *path)
+// Opens a path in the process's root directory, which may differ from ours.
+static int open_in_root(const struct process *it, const char *path)
 {
     char inner[PATH_MAX];
     int fd = -1;
@@ -61,14 +61,14 @@ static int open_perf_map(const struct process *it)
 {
     char path[64];
     snprintf(path, sizeof path, "/tmp/perf-%u.map", it->inner_pid);
-    int fd = open_of(it, path);
+    int fd = open_in_root(it, path);
     if (fd >= 0 || it->inner_pid == it->pid)
         return fd;
     snprintf(path, sizeof path, "/tmp/perf-%u.map", it->pid);
     return open_fresh(it, path);
 }
 
-// The compiler maps the beginning of its dump, so that profilers learn of it.
+// JIT compilers map the beginning of their dump so that profilers notice it.
 static int open_mapped_dump(const struct process *it, const struct model_profile *p)
 {
     for (uint32_t i = 0; i < p->n_mappings; i++) {
@@ -81,14 +81,14 @@ static int open_mapped_dump(const struct process *it, const struct model_profile
         path[file.n] = '\0';
         if (strncmp(strrchr(path, '/'), "/jit-", 5) != 0)
             continue;
-        int fd = open_of(it, path);
+        int fd = open_in_root(it, path);
         if (fd >= 0)
             return fd;
     }
     return -1;
 }
 
-// Where LLVM and the agent of perf for Java put it.
+// The location used by LLVM and perf's Java agent.
 static int open_debug_dump(const struct process *it)
 {
     const char *top = getenv("JITDUMPDIR");
@@ -113,16 +113,16 @@ static int open_dump(const struct process *it, const struct model_profile *p)
     int fd = open_mapped_dump(it, p);
     snprintf(path, sizeof path, "/tmp/jit-%u.dump", it->inner_pid);
     if (fd < 0)
-        fd = open_of(it, path);
+        fd = open_in_root(it, path);
     if (fd < 0)
-        fd = open_fresh(it, path + strlen("/tmp/")); // where it was started
+        fd = open_fresh(it, path + strlen("/tmp/")); // in its start directory
     return fd < 0 ? open_debug_dump(it) : fd;
 }
 
 struct jit_files harvest_jit_open(uint32_t pid, bool alive, int64_t begun,
                                   const struct model_profile *p)
 {
-    struct process it = look_at_process(pid, alive, begun);
+    struct process it = describe_process(pid, alive, begun);
     return (struct jit_files){open_perf_map(&it), open_dump(&it, p)};
 }
 

@@ -65,7 +65,7 @@ void help_command(const struct command *command, FILE *to)
         shown |= sections[s].groups;
         for (const struct option *o = options; o->field.name; o++) {
             unsigned groups = o->groups & command->options;
-            // An option stands in the first section that has it.
+            // Show an option only in the first section that has it.
             if (!(groups & sections[s].groups) || (groups & shown & ~sections[s].groups) ||
                 is_other_name(o) || option_find(command, str_from(o->field.name)) != o)
                 continue;

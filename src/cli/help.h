@@ -1,13 +1,13 @@
-// What the commands say about themselves.
+// Help texts of the commands.
 #pragma once
 
 #include <stdio.h>
 
 #include "cli/commands.h"
 
-// All commands.
+// Prints the list of commands.
 void help_overview(FILE *to);
-// `kiln COMMAND --help`.
+// Prints `kiln COMMAND --help`.
 void help_command(const struct command *command, FILE *to);
-// Complains about a command that does not exist; returns the exit status.
+// Reports an unknown command. Returns the exit status.
 int help_unknown(const char *name);

@@ -1,4 +1,4 @@
-// kiln info: what is in a profile, and what is missing from it.
+// kiln info: describes the content of a profile and its gaps.
 #include <stdio.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -18,13 +18,13 @@ struct info {
     struct out out;
 };
 
-static void head(struct info *in, const char *name)
+static void put_info_head(struct info *in, const char *name)
 {
     terminal_put_right(&in->t, &in->out, str_from(name), STYLE_BOLD, 12);
     out_text(&in->out, "  ");
 }
 
-static void put_time(struct info *in)
+static void put_info_time(struct info *in)
 {
     const struct model_profile *p = in->p;
     char text[128];
@@ -33,19 +33,19 @@ static void put_time(struct info *in)
         struct tm tm;
         localtime_r(&seconds, &tm);
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S %Z", &tm);
-        head(in, "taken");
+        put_info_head(in, "taken");
         out_printf(&in->out, "%s\n", text);
     }
     if (p->duration_nanos) {
         units_label(text, sizeof text, p->duration_nanos, STR("nanoseconds"), STR("auto"));
-        head(in, "duration");
+        put_info_head(in, "duration");
         out_printf(&in->out, "%s\n", text);
     }
     if (p->period) {
         struct str type = model_str(p, p->period_type.type);
         struct str unit = model_str(p, p->period_type.unit);
         units_label(text, sizeof text, p->period, unit, STR("auto"));
-        head(in, "period");
+        put_info_head(in, "period");
         out_printf(&in->out, "one sample every %s (%.*s)\n", text, (int)type.n, type.p);
     }
 }
@@ -61,7 +61,7 @@ static void put_types(struct info *in)
         struct str type = model_str(p, p->types[i].type), unit = model_str(p, p->types[i].unit);
         char text[128];
         units_label(text, sizeof text, total, unit, STR("auto"));
-        head(in, i == 0 ? "types" : "");
+        put_info_head(in, i == 0 ? "types" : "");
         terminal_put(&in->t, &in->out, type, STYLE_NONE, 0);
         out_printf(&in->out, " in %.*s: total %s%s\n", (int)unit.n, unit.p, text,
                    (int)i == chosen ? " (default)" : "");
@@ -70,7 +70,7 @@ static void put_types(struct info *in)
 
 // --- stacks ---
 
-static bool same_stack(const struct model_profile *p, size_t a, size_t b)
+static bool samples_share_stack(const struct model_profile *p, size_t a, size_t b)
 {
     return p->stack_len[a] == p->stack_len[b] &&
            memcmp(model_stack(p, a), model_stack(p, b), p->stack_len[a] * sizeof(uint32_t)) == 0;
@@ -87,7 +87,7 @@ static size_t distinct_stacks(struct info *in)
         bool known = false;
         for (struct hash_probe at = hash_find(&index, hash); !known && hash_hit(&index, &at);
              hash_next(&index, &at))
-            known = same_stack(p, s, at.item);
+            known = samples_share_stack(p, s, at.item);
         if (known)
             continue;
         hash_add(&index, in->arena, hash, (uint32_t)s);
@@ -105,7 +105,7 @@ static void put_samples(struct info *in)
         frames += p->stack_len[s];
         deepest = p->stack_len[s] > deepest ? p->stack_len[s] : deepest;
     }
-    head(in, "samples");
+    put_info_head(in, "samples");
     out_printf(&in->out, "%zu, %zu distinct stacks; depth %.1f on average, %u at most\n",
                p->n_samples, distinct_stacks(in),
                p->n_samples ? (double)frames / (double)p->n_samples : 0.0, deepest);
@@ -130,13 +130,13 @@ static void put_symbols(struct info *in)
             named += has_name[model_stack(p, s)[i]];
     }
     double share = frames ? 100.0 * (double)named / (double)frames : 0;
-    head(in, "symbols");
+    put_info_head(in, "symbols");
     out_printf(&in->out, "%s: %.4g %% of all frames have names; %u functions, %u locations\n",
                named == 0        ? "no"
                : named == frames ? "yes"
                                  : "in part",
                share, p->n_functions, p->n_locations);
-    head(in, "");
+    put_info_head(in, "");
     out_printf(&in->out, "lines: %s; inlined calls: %s\n",
                with_lines == 0                ? "no"
                : with_lines == p->n_locations ? "yes"
@@ -151,7 +151,7 @@ static void put_mappings(struct info *in)
     for (uint32_t i = 0; i < shown; i++) {
         struct str file = model_str(p, p->mappings[i].file);
         struct str id = model_str(p, p->mappings[i].build_id);
-        head(in, i == 0 ? "mappings" : "");
+        put_info_head(in, i == 0 ? "mappings" : "");
         terminal_put(&in->t, &in->out, file.n ? file : STR("(no name)"), STYLE_NONE,
                      in->t.columns ? in->t.columns / 2 : 0);
         if (id.n)
@@ -160,7 +160,7 @@ static void put_mappings(struct info *in)
             out_text(&in->out, "  no build id\n");
     }
     if (shown < p->n_mappings) {
-        head(in, "");
+        put_info_head(in, "");
         out_printf(&in->out, "and %u more\n", p->n_mappings - shown);
     }
 }
@@ -201,7 +201,7 @@ static bool is_new_value(struct hash_table *seen, const struct model_profile *p,
     return true;
 }
 
-static void put_labels(struct info *in)
+static void put_info_labels(struct info *in)
 {
     const struct model_profile *p = in->p;
     struct label_key keys[MOST_LABELS];
@@ -222,11 +222,11 @@ static void put_labels(struct info *in)
         }
     }
     if (n_keys == 0) {
-        head(in, "labels");
+        put_info_head(in, "labels");
         out_text(&in->out, "none\n");
     }
     for (size_t i = 0; i < n_keys; i++) {
-        head(in, i == 0 ? "labels" : "");
+        put_info_head(in, i == 0 ? "labels" : "");
         terminal_put(&in->t, &in->out, model_str(p, keys[i].key), STYLE_NONE, 0);
         out_printf(&in->out, " (%s): %zu value%s, on %zu samples\n",
                    keys[i].is_number ? "number" : "text", keys[i].values,
@@ -234,7 +234,7 @@ static void put_labels(struct info *in)
     }
 }
 
-// --- what is missing ---
+// --- missing data ---
 
 static void put_losses(struct info *in)
 {
@@ -255,20 +255,20 @@ static void put_losses(struct info *in)
     for (size_t i = 0; i < 2; i++) {
         if (!losses[i].n)
             continue;
-        head(in, begun ? "" : "lost");
+        put_info_head(in, begun ? "" : "lost");
         out_printf(&in->out, "%zu %s\n", losses[i].n, losses[i].what);
         begun = true;
     }
     if (p->drop_frames) {
         struct str drop = model_str(p, p->drop_frames);
-        head(in, "hidden");
+        put_info_head(in, "hidden");
         out_text(&in->out, "reports leave out frames that match ");
         terminal_put(&in->t, &in->out, drop, STYLE_NONE, 60);
         out_text(&in->out, " (--all-frames keeps them)\n");
     }
 }
 
-static bool speaks_of_loss(struct str comment)
+static bool mentions_loss(struct str comment)
 {
     static const char *const words[] = {"drop", "lost", "truncat", "overflow", "discard"};
     for (size_t w = 0; w < sizeof words / sizeof *words; w++)
@@ -278,18 +278,18 @@ static bool speaks_of_loss(struct str comment)
     return false;
 }
 
-static void put_comments(struct info *in)
+static void put_info_comments(struct info *in)
 {
     const struct model_profile *p = in->p;
     for (uint32_t i = 0; i < p->n_comments; i++) {
         struct str comment = model_str(p, p->comments[i]);
-        head(in, i == 0 ? "comments" : "");
-        terminal_put(&in->t, &in->out, comment, speaks_of_loss(comment) ? STYLE_WARM : STYLE_NONE,
+        put_info_head(in, i == 0 ? "comments" : "");
+        terminal_put(&in->t, &in->out, comment, mentions_loss(comment) ? STYLE_WARM : STYLE_NONE,
                      0);
         out_char(&in->out, '\n');
     }
     if (p->doc_url) {
-        head(in, "doc");
+        put_info_head(in, "doc");
         terminal_put(&in->t, &in->out, model_str(p, p->doc_url), STYLE_NONE, 0);
         out_char(&in->out, '\n');
     }
@@ -301,7 +301,7 @@ static void put_format(struct info *in, const char *name, enum codec_format form
     terminal_put(&in->t, &in->out, str_from(strcmp(name, "-") ? name : "standard input"),
                  STYLE_BOLD, 0);
     out_char(&in->out, '\n');
-    head(in, "format");
+    put_info_head(in, "format");
     out_text(&in->out, format ? codec_format_name(format) : "fetched");
     if (stat(name, &st) == 0 && S_ISREG(st.st_mode)) {
         char text[64];
@@ -311,7 +311,7 @@ static void put_format(struct info *in, const char *name, enum codec_format form
     out_char(&in->out, '\n');
 }
 
-static int put_file(struct call *call, struct info *in, const char *name, struct err *e)
+static int put_info_file(struct call *call, struct info *in, const char *name, struct err *e)
 {
     struct source source = call->source;
     enum codec_format format = CODEC_AUTO;
@@ -326,14 +326,14 @@ static int put_file(struct call *call, struct info *in, const char *name, struct
     if (ARENA_TRY(in->arena, trap))
         return arena_caught(in->arena, e);
     put_format(in, name, format);
-    put_time(in);
+    put_info_time(in);
     put_types(in);
     put_samples(in);
     put_symbols(in);
     put_mappings(in);
-    put_labels(in);
+    put_info_labels(in);
     put_losses(in);
-    put_comments(in);
+    put_info_comments(in);
     arena_try_end(in->arena);
     return 0;
 }
@@ -346,7 +346,7 @@ int command_info(struct call *call, struct err *e)
     for (size_t i = 0; i < call->n_arguments && result == 0; i++) {
         if (i)
             out_char(&in.out, '\n');
-        result = put_file(call, &in, call->arguments[i], e);
+        result = put_info_file(call, &in, call->arguments[i], e);
     }
     if (out_finish(&in.out, result ? NULL : e))
         result = -1;

@@ -21,15 +21,15 @@ struct leaks {
     const struct call *call;
     struct diff bytes, objects;
     bool has_objects;
-    struct leak *rows; // what grew, most first
+    struct leak *rows; // grown functions, largest growth first
     size_t n, n_significant;
     const struct terminal *t;
     struct out *out;
 };
 
-// --- which types ---
+// --- sample types ---
 
-static bool has_type(const struct model_profile *p, const char *name)
+static bool profile_has_type(const struct model_profile *p, const char *name)
 {
     for (uint32_t i = 0; i < p->n_types; i++)
         if (str_eq(model_str(p, p->types[i].type), str_from(name)))
@@ -37,20 +37,20 @@ static bool has_type(const struct model_profile *p, const char *name)
     return false;
 }
 
-// The type that is ranked, and the count beside it; NULL: none.
-static int choose_types(const struct call *call, const struct model_profile *p, const char **bytes,
-                        const char **objects, struct err *e)
+// Selects the type to rank, and its count type; NULL: none.
+static int choose_leak_types(const struct call *call, const struct model_profile *p,
+                             const char **bytes, const char **objects, struct err *e)
 {
     char list[200] = "";
     size_t n = 0;
     *objects = NULL;
     *bytes = call->config.sample_index;
-    if (!**bytes && has_type(p, "inuse_space"))
+    if (!**bytes && profile_has_type(p, "inuse_space"))
         *bytes = "inuse_space";
     if (**bytes) {
         const char *beside =
             str_starts(str_from(*bytes), STR("alloc_")) ? "alloc_objects" : "inuse_objects";
-        if (has_type(p, beside) && strcmp(beside, *bytes) != 0)
+        if (profile_has_type(p, beside) && strcmp(beside, *bytes) != 0)
             *objects = beside;
         return 0;
     }
@@ -66,8 +66,8 @@ static int choose_types(const struct call *call, const struct model_profile *p, 
 
 // --- rows ---
 
-static const struct stats_function *find_row(const struct diff *d, const struct hash_table *index,
-                                             struct str name)
+static const struct stats_function *
+find_function_row(const struct diff *d, const struct hash_table *index, struct str name)
 {
     uint64_t hash = hash_bytes(name.p, name.n, 0);
     for (struct hash_probe at = hash_find(index, hash); hash_hit(index, &at); hash_next(index, &at))
@@ -76,7 +76,7 @@ static const struct stats_function *find_row(const struct diff *d, const struct 
     return NULL;
 }
 
-static int by_growth(const void *a, const void *b)
+static int compare_growth(const void *a, const void *b)
 {
     const struct leak *x = a, *y = b;
     if (x->bytes.change != y->bytes.change)
@@ -84,7 +84,7 @@ static int by_growth(const void *a, const void *b)
     return str_cmp(x->name, y->name);
 }
 
-static void rank(struct leaks *l, struct arena *arena)
+static void rank_leaks(struct leaks *l, struct arena *arena)
 {
     bool cum = strcmp(l->call->config.sort, "cum") == 0;
     struct hash_table index;
@@ -98,7 +98,7 @@ static void rank(struct leaks *l, struct arena *arena)
         const struct stats_function *row = &l->bytes.functions.rows[i];
         struct leak leak = {.name = row->name,
                             .bytes = diff_change(&l->bytes, cum ? &row->total : &row->self)};
-        const struct stats_function *objects = find_row(&l->objects, &index, row->name);
+        const struct stats_function *objects = find_function_row(&l->objects, &index, row->name);
         if (objects)
             leak.objects = diff_change(&l->objects, cum ? &objects->total : &objects->self);
         if (leak.bytes.change <= 0 || (l->call->significant && !leak.bytes.mark))
@@ -106,49 +106,50 @@ static void rank(struct leaks *l, struct arena *arena)
         l->n_significant += leak.bytes.mark != STATS_NOISE;
         l->rows[l->n++] = leak;
     }
-    qsort(l->rows, l->n, sizeof *l->rows, by_growth);
+    qsort(l->rows, l->n, sizeof *l->rows, compare_growth);
 }
 
 // --- text ---
 
-static struct str label(const struct diff *d, double value, char *text, size_t n)
+static struct str leak_label(const struct diff *d, double value, char *text, size_t n)
 {
     return (struct str){text,
                         units_label(text, n, units_truncate(round(value)), d->unit, STR("auto"))};
 }
 
-static void put_value(const struct leaks *l, const struct diff *d, const char *sign, double value,
-                      enum style style)
+static void put_leak_value(const struct leaks *l, const struct diff *d, const char *sign,
+                           double value, enum style style)
 {
     char text[128];
     size_t n = strlen(sign);
     memcpy(text, sign, n);
-    n += label(d, value, text + n, sizeof text - n).n;
+    n += leak_label(d, value, text + n, sizeof text - n).n;
     terminal_put_right(l->t, l->out, (struct str){text, n}, style, 11);
 }
 
-static void put_change(const struct leaks *l, const struct diff *d, const struct diff_change *c)
+static void put_leak_change(const struct leaks *l, const struct diff *d,
+                            const struct diff_change *c)
 {
     enum style style = c->mark ? STYLE_MORE : STYLE_DIM;
-    put_value(l, d, "", c->before, STYLE_NONE);
-    put_value(l, d, "", c->after, STYLE_NONE);
-    put_value(l, d, c->change > 0 ? "+" : "", c->change, style);
+    put_leak_value(l, d, "", c->before, STYLE_NONE);
+    put_leak_value(l, d, "", c->after, STYLE_NONE);
+    put_leak_value(l, d, c->change > 0 ? "+" : "", c->change, style);
 }
 
-static void put_total(const struct leaks *l, const struct diff *d)
+static void put_leaks_total(const struct leaks *l, const struct diff *d)
 {
     struct diff_change c = diff_total(d);
     char before[64], after[64], change[64], noise[64];
-    label(d, c.before, before, sizeof before);
-    label(d, c.after, after, sizeof after);
-    label(d, c.change, change, sizeof change);
-    label(d, c.half_width, noise, sizeof noise);
+    leak_label(d, c.before, before, sizeof before);
+    leak_label(d, c.after, after, sizeof after);
+    leak_label(d, c.change, change, sizeof change);
+    leak_label(d, c.half_width, noise, sizeof noise);
     terminal_put(l->t, l->out, d->type, STYLE_NONE, 0);
     out_printf(l->out, ": %s before, %s after; change %s%s ± %s, %s\n", before, after,
                c.change > 0 ? "+" : "", change, noise, c.mark ? "beyond noise" : "within noise");
 }
 
-static void put_head(const struct leaks *l)
+static void put_leaks_head(const struct leaks *l)
 {
     char heads[160];
     int n =
@@ -160,26 +161,26 @@ static void put_head(const struct leaks *l)
     out_char(l->out, '\n');
 }
 
-static void put_text(const struct leaks *l)
+static void put_leaks_text(const struct leaks *l)
 {
     size_t columns = l->t->columns, used = 46 + (l->has_objects ? 34 : 0), limit = l->n, i = 0;
     int asked = l->call->config.node_count;
-    put_total(l, &l->bytes);
+    put_leaks_total(l, &l->bytes);
     if (l->has_objects)
-        put_total(l, &l->objects);
+        put_leaks_total(l, &l->objects);
     out_printf(l->out, "%zu grew, %zu beyond noise (*)\n", l->n, l->n_significant);
-    put_head(l);
+    put_leaks_head(l);
     if (asked > 0)
         limit = (size_t)asked;
     else if (asked < 0 && l->t->rows)
         limit = l->t->rows > 12 ? l->t->rows - 7 : 5;
     for (; i < l->n && i < limit; i++) {
         const struct leak *row = &l->rows[i];
-        put_change(l, &l->bytes, &row->bytes);
-        put_value(l, &l->bytes, "±", row->bytes.half_width, STYLE_DIM);
+        put_leak_change(l, &l->bytes, &row->bytes);
+        put_leak_value(l, &l->bytes, "±", row->bytes.half_width, STYLE_DIM);
         out_text(l->out, row->bytes.mark ? " *" : "  ");
         if (l->has_objects) {
-            put_change(l, &l->objects, &row->objects);
+            put_leak_change(l, &l->objects, &row->objects);
             out_char(l->out, ' ');
         }
         terminal_put(l->t, l->out, row->name, STYLE_NONE,
@@ -194,7 +195,7 @@ static void put_text(const struct leaks *l)
 
 // --- for programs ---
 
-static void put_json_change(struct out *out, const char *name, const struct diff_change *c)
+static void put_leak_json_change(struct out *out, const char *name, const struct diff_change *c)
 {
     out_printf(out,
                ", \"%s\": {\"before\": %.17g, \"after\": %.17g, \"growth\": %.17g, "
@@ -203,7 +204,7 @@ static void put_json_change(struct out *out, const char *name, const struct diff
                c->change + c->half_width, c->mark ? "true" : "false");
 }
 
-static void put_json(const struct leaks *l)
+static void put_leaks_json(const struct leaks *l)
 {
     out_text(l->out, "{\"type\": ");
     json_write_string(l->out, l->bytes.type);
@@ -214,15 +215,15 @@ static void put_json(const struct leaks *l)
     for (size_t i = 0; i < l->n; i++) {
         out_text(l->out, i ? ",\n{\"name\": " : "\n{\"name\": ");
         json_write_string(l->out, l->rows[i].name);
-        put_json_change(l->out, "bytes", &l->rows[i].bytes);
+        put_leak_json_change(l->out, "bytes", &l->rows[i].bytes);
         if (l->has_objects)
-            put_json_change(l->out, "objects", &l->rows[i].objects);
+            put_leak_json_change(l->out, "objects", &l->rows[i].objects);
         out_char(l->out, '}');
     }
     out_text(l->out, "\n]}\n");
 }
 
-static void put_csv(const struct leaks *l)
+static void put_leaks_csv(const struct leaks *l)
 {
     out_text(l->out, "name,bytes_before,bytes_after,bytes_growth,bytes_low,bytes_high,significant,"
                      "objects_before,objects_after,objects_growth\n");
@@ -240,7 +241,7 @@ static void put_csv(const struct leaks *l)
     }
 }
 
-static int write_table(struct leaks *l, struct err *e)
+static int write_leaks(struct leaks *l, struct err *e)
 {
     const char *name = l->call->config.output;
     struct out out;
@@ -248,17 +249,17 @@ static int write_table(struct leaks *l, struct err *e)
         return -1;
     l->out = &out;
     if (strcmp(l->call->format, "json") == 0)
-        put_json(l);
+        put_leaks_json(l);
     else if (strcmp(l->call->format, "csv") == 0)
-        put_csv(l);
+        put_leaks_csv(l);
     else
-        put_text(l);
+        put_leaks_text(l);
     return output_end(&out, name, e);
 }
 
-// --- a flame graph ---
+// --- flame graph ---
 
-// After less before, by functions: addresses of two runs differ.
+// Draws after minus before, by function, because addresses differ between runs.
 static int draw_growth(struct call *call, struct model_profile *const sides[2], const char *type,
                        struct err *e)
 {
@@ -287,15 +288,15 @@ static int draw_growth(struct call *call, struct model_profile *const sides[2], 
     return flame_draw(call, growth, (struct report_flame_options){.type = (uint32_t)shown}, e);
 }
 
-static bool is_graph(const char *output)
+static bool is_graph_file(const char *output)
 {
     struct str name = str_from(output);
     return str_ends(name, STR(".svg")) || str_ends(name, STR(".html")) ||
            str_ends(name, STR(".htm"));
 }
 
-static int count(struct leaks *l, struct diff *d, struct model_profile *const sides[2],
-                 const char *type, struct err *e)
+static int count_leaks(struct leaks *l, struct diff *d, struct model_profile *const sides[2],
+                       const char *type, struct err *e)
 {
     const struct model_profile *both[2] = {sides[0], sides[1]};
     struct config config = l->call->config;
@@ -309,16 +310,16 @@ int command_leaks(struct call *call, struct err *e)
 {
     struct model_profile *sides[2];
     const char *bytes, *objects;
-    if (call_load_both(call, sides, e) || choose_types(call, sides[1], &bytes, &objects, e))
+    if (call_load_both(call, sides, e) || choose_leak_types(call, sides[1], &bytes, &objects, e))
         return -1;
-    if (is_graph(call->config.output))
+    if (is_graph_file(call->config.output))
         return draw_growth(call, sides, bytes, e);
     struct terminal terminal =
         *call->config.output ? (struct terminal){0} : terminal_stdout(call->colour);
     struct leaks l = {.call = call, .t = &terminal, .has_objects = objects != NULL};
-    if (count(&l, &l.bytes, sides, bytes, e) ||
-        (objects && count(&l, &l.objects, sides, objects, e)))
+    if (count_leaks(&l, &l.bytes, sides, bytes, e) ||
+        (objects && count_leaks(&l, &l.objects, sides, objects, e)))
         return -1;
-    rank(&l, call->arena);
-    return write_table(&l, e);
+    rank_leaks(&l, call->arena);
+    return write_leaks(&l, e);
 }

@@ -14,15 +14,15 @@
 #include "cli/help.h"
 #include "symbol/mapped_file.h"
 
-static void end_for_want_of_memory(const char *why)
+static void exit_out_of_memory(const char *why)
 {
     fprintf(stderr, "kiln: %s\n", why);
     exit(2);
 }
 
-// Standard input, output and error may be closed: a file of ours must not get their numbers. A
-// program that we execute finds them closed, as we did.
-static void take_standard_descriptors(void)
+// Standard input, output or error may be closed. Occupies their descriptors, so that no other file
+// gets them. O_CLOEXEC: a program that we execute finds them closed, as we did.
+static void occupy_standard_descriptors(void)
 {
     int fd;
     while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
@@ -31,7 +31,7 @@ static void take_standard_descriptors(void)
         close(fd);
 }
 
-static int run_command(int argc, char **argv)
+static int run_kiln_command(int argc, char **argv)
 {
     if (argc < 2) {
         help_overview(stderr);
@@ -54,14 +54,14 @@ static struct {
     int argc, status;
     char **argv;
     ucontext_t back, context;
-} large;
+} large_stack;
 
 static void run_on_large_stack(void)
 {
-    large.status = run_command(large.argc, large.argv);
+    large_stack.status = run_kiln_command(large_stack.argc, large_stack.argv);
 }
 
-// A program that `kiln run` starts may need a small stack, and kiln has the same limit.
+// A program that `kiln run` starts may need a small stack limit, which kiln inherits too.
 static bool has_small_stack(void)
 {
     enum { ENOUGH = 1 << 20 };
@@ -75,28 +75,28 @@ static int run_by_context(int argc, char **argv)
     void *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     pthread_attr_t attributes;
-    if (stack == MAP_FAILED || getcontext(&large.context))
-        return run_command(argc, argv);
-    // Threads have the limit as their default.
+    if (stack == MAP_FAILED || getcontext(&large_stack.context))
+        return run_kiln_command(argc, argv);
+    // New threads would get the limit as their stack size.
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK);
     pthread_setattr_default_np(&attributes);
     pthread_attr_destroy(&attributes);
-    large.argc = argc;
-    large.argv = argv;
-    large.context.uc_stack.ss_sp = stack;
-    large.context.uc_stack.ss_size = STACK;
-    large.context.uc_link = &large.back;
-    makecontext(&large.context, run_on_large_stack, 0);
-    swapcontext(&large.back, &large.context);
-    return large.status;
+    large_stack.argc = argc;
+    large_stack.argv = argv;
+    large_stack.context.uc_stack.ss_sp = stack;
+    large_stack.context.uc_stack.ss_size = STACK;
+    large_stack.context.uc_link = &large_stack.back;
+    makecontext(&large_stack.context, run_on_large_stack, 0);
+    swapcontext(&large_stack.back, &large_stack.context);
+    return large_stack.status;
 }
 
 int main(int argc, char **argv)
 {
-    take_standard_descriptors();
-    arena_on_exhaustion(end_for_want_of_memory);
+    occupy_standard_descriptors();
+    arena_on_exhaustion(exit_out_of_memory);
     setlocale(LC_CTYPE, "");
     mapped_file_guard();
-    return has_small_stack() ? run_by_context(argc, argv) : run_command(argc, argv);
+    return has_small_stack() ? run_by_context(argc, argv) : run_kiln_command(argc, argv);
 }

@@ -5,9 +5,9 @@
 
 #include "cli/profiled.h"
 
-// A statically linked program is not profiled, and nobody would notice beside the shell that ran
-// it.
-static int check_seen(const struct supervise *child, const struct model_profile *cpu, struct err *e)
+// Detects statically linked programs, which are not profiled; one may hide behind a shell.
+static int check_profiled_share(const struct supervise *child, const struct model_profile *cpu,
+                                struct err *e)
 {
     const double little = 0.05, most = 0.5;
     double seen = 0, used = child->own_cpu + child->children_cpu;
@@ -37,32 +37,33 @@ static int take_profiles(struct profiled *p, struct measured *m, struct arena *a
     arena_try_end(arena);
     if (!m->cpu || (p->heap && !m->heap))
         return -1;
-    return check_seen(&p->child, m->cpu, e);
+    return check_profiled_share(&p->child, m->cpu, e);
 }
 
-static double now(void)
+static double measure_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-// -1 with e filled if the user or the time ended it. What is left of it disturbs no other run.
-static int await_end(struct profiled *p, int timeout, struct err *e)
+// Returns -1 and fills e after an interrupt or a timeout. Kills leftover processes, so that they do
+// not disturb other runs.
+static int wait_for_run_end(struct profiled *p, int timeout, struct err *e)
 {
     enum { LOOK_MS = 1000, LAST_LOOKS_MS = 100 };
-    const double grace = 2; // to end after an interrupt, which was passed on
-    double end = timeout > 0 ? now() + timeout : INFINITY;
+    const double grace = 2; // time to exit after an interrupt, which was forwarded
+    double end = timeout > 0 ? measure_now() + timeout : INFINITY;
     bool interrupted = false, late = false;
     while (!late) {
         double look = p->child.ended || interrupted ? LAST_LOOKS_MS : LOOK_MS;
-        if (profiled_wait(p, (int)fmax(fmin(look, ceil(1000 * (end - now()))), 0)))
+        if (profiled_wait(p, (int)fmax(fmin(look, ceil(1000 * (end - measure_now()))), 0)))
             break;
         if (p->child.interrupted && !interrupted) {
             interrupted = true;
-            end = fmin(end, now() + grace);
+            end = fmin(end, measure_now() + grace);
         }
-        late = now() >= end;
+        late = measure_now() >= end;
     }
     supervise_kill(&p->child);
     profiled_end(p);
@@ -87,7 +88,7 @@ int measure_run(const struct measure_wish *wish, struct arena *arena, struct mea
         return -1;
     int result = profiled_start(&p, &error, e);
     if (result == 0)
-        result = await_end(&p, wish->timeout, e);
+        result = wait_for_run_end(&p, wish->timeout, e);
     if (result == 0) {
         m->status = supervise_status(&p.child);
         m->peak = p.child.peak;

@@ -1,4 +1,4 @@
-// kiln server migrate: the profiles of one store into another.
+// kiln server migrate: copies the profiles of one store to another.
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -12,7 +12,7 @@ struct moving {
     uint64_t profiles, samples;
 };
 
-static int move(void *ctx, const struct store_put *puts, size_t n, struct err *e)
+static int move_puts(void *ctx, const struct store_put *puts, size_t n, struct err *e)
 {
     struct moving *m = ctx;
     int code;
@@ -25,13 +25,13 @@ static int move(void *ctx, const struct store_put *puts, size_t n, struct err *e
     return code;
 }
 
-static void note(void *ctx, const char *text)
+static void print_store_note(void *ctx, const char *text)
 {
     (void)ctx;
     fprintf(stderr, "kiln server migrate: %s\n", text);
 }
 
-static int fail(const struct err *e)
+static int migrate_fail(const struct err *e)
 {
     fprintf(stderr, "kiln server migrate: %s\n", e->message);
     return 2;
@@ -49,21 +49,21 @@ int command_server_migrate(int argc, char **argv)
     int rest;
     int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
     if (parsed < 0)
-        return fail(&e);
+        return migrate_fail(&e);
     if (parsed > 0)
         return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
     if (rest || !from || !to) {
         err_set(&e, "--from DIRECTORY --to clickhouse://USER@HOST:8123/DATABASE are expected");
-        return fail(&e);
+        return migrate_fail(&e);
     }
     struct store_options options = {
-        .maintain_nanos = -1, .commit_nanos = -1, .directory = data, .note = note};
+        .maintain_nanos = -1, .commit_nanos = -1, .directory = data, .note = print_store_note};
     struct store *source = store_open(from, &options, &e);
     if (!source)
-        return fail(&e);
+        return migrate_fail(&e);
     struct moving m = {.to = store_open(to, &options, &e)};
-    int code = m.to ? store_each(source, move, &m, &e) : -1;
-    // Closing sends what is in the spool; what is not there afterwards is told.
+    int code = m.to ? store_each(source, move_puts, &m, &e) : -1;
+    // Closing sends the spool; report what could not be sent.
     struct store_counters left = {0};
     if (!code && !(code = store_maintain(m.to, true, &e)))
         store_counters(m.to, &left);
@@ -75,7 +75,7 @@ int command_server_migrate(int argc, char **argv)
                        "takes them",
                        (unsigned long long)left.spool_bytes, data);
     if (code)
-        return fail(&e);
+        return migrate_fail(&e);
     printf("%llu profiles with %llu samples; %llu of them were there already\n",
            (unsigned long long)m.profiles, (unsigned long long)m.samples,
            (unsigned long long)left.repeated);

@@ -180,7 +180,7 @@ void option_spelling(const struct option *option, char *text, size_t size)
             *c = '-';
 }
 
-static bool same_name(const char *name, struct str given)
+static bool same_option_name(const char *name, struct str given)
 {
     for (size_t i = 0; i < given.n; i++) {
         char a = name[i] == '_' ? '-' : name[i], b = given.p[i] == '_' ? '-' : given.p[i];
@@ -195,13 +195,14 @@ const struct option *option_find(const struct command *command, struct str given
     for (const struct option *o = options; o->field.name; o++) {
         if (!(o->groups & command->options))
             continue;
-        if (same_name(o->field.name, given) || (given.n == 1 && o->letter == given.p[0]))
+        if (same_option_name(o->field.name, given) || (given.n == 1 && o->letter == given.p[0]))
             return o;
     }
     return NULL;
 }
 
-static int unknown(const struct call *call, const char *argument, struct str name, struct err *e)
+static int unknown_option(const struct call *call, const char *argument, struct str name,
+                          struct err *e)
 {
     struct suggestion near = suggest_begin(name);
     char spelling[64], best[64] = "";
@@ -220,7 +221,8 @@ static int unknown(const struct call *call, const char *argument, struct str nam
                    call->command->name);
 }
 
-static int set(struct call *call, const struct option *option, const char *value, struct err *e)
+static int set_option(struct call *call, const struct option *option, const char *value,
+                      struct err *e)
 {
     const struct config_field *field = option_field(option);
     if (config_set(&call->config, field, value, e) == 0)
@@ -240,16 +242,16 @@ static int set(struct call *call, const struct option *option, const char *value
     }
 }
 
-// pprof's habit: -lines, -files, ... for the choices of granularity.
+// Like pprof, accepts -lines, -files, ... for the choices of granularity.
 static bool set_choice(struct call *call, struct str name)
 {
     for (const struct config_choice *c = config_choices; c->name; c++)
-        if ((call->command->options & OPTION_NODES) && same_name(c->name, name))
+        if ((call->command->options & OPTION_NODES) && same_option_name(c->name, name))
             return config_set(&call->config, config_find(c->name), c->name, NULL) == 0;
     return false;
 }
 
-// Reads the option at argv[*i]; its value may be the next argument.
+// Parses the option at argv[*i]; its value may be the next argument.
 static int parse_one(struct call *call, int argc, char **argv, int *i, struct err *e)
 {
     const char *argument = argv[*i];
@@ -262,19 +264,19 @@ static int parse_one(struct call *call, int argc, char **argv, int *i, struct er
         option = option_find(call->command, STR("n"));
         value = text + 1;
     }
-    if (!option && (same_name("help", name) || same_name("h", name)))
+    if (!option && (same_option_name("help", name) || same_option_name("h", name)))
         return 1;
     if (!option && !value && set_choice(call, name))
         return 0;
     if (!option)
-        return unknown(call, argument, name, e);
+        return unknown_option(call, argument, name, e);
     if (option->implied)
-        return set(call, option, option->implied, e);
+        return set_option(call, option, option->implied, e);
     if (!value && !option_takes_value(option))
         value = "true";
     if (!value && ++*i >= argc)
         return err_set(e, "%s needs a value: %s %s", argument, argument, option->value);
-    return set(call, option, value ? value : argv[*i], e);
+    return set_option(call, option, value ? value : argv[*i], e);
 }
 
 int options_parse(struct call *call, int argc, char **argv, struct err *e)

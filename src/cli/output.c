@@ -68,7 +68,7 @@ int output_new_file(struct arena *arena, const char *prefix, const char *suffix,
     return err_set(e, "could not create file of the form %s001%s", prefix, suffix);
 }
 
-// Runs `dot -Tformat` with text as input and its output going to fd.
+// Runs `dot -Tformat` with text as input; its output goes to fd.
 static int run_dot(const char *format, const struct out *text, int fd, struct err *e)
 {
     int in[2];
@@ -85,7 +85,7 @@ static int run_dot(const char *format, const struct out *text, int fd, struct er
         _exit(127);
     }
     close(in[0]);
-    // A dot that dies early must not take us along.
+    // dot may exit before it has read its input.
     void (*old)(int) = signal(SIGPIPE, SIG_IGN);
     struct out to;
     out_init_fd(&to, in[1]);
@@ -105,7 +105,7 @@ static int run_dot(const char *format, const struct out *text, int fd, struct er
     return err_set(e, "dot failed to draw the graph (status %d)", status);
 }
 
-// The same for SVG, with what lets a browser move and zoom it.
+// Like run_dot for SVG, with panning and zooming added.
 static int run_dot_svg(const struct out *text, int fd, struct err *e)
 {
     int drawn = memfd_create("graph", MFD_CLOEXEC);
@@ -129,8 +129,8 @@ static int run_dot_svg(const struct out *text, int fd, struct err *e)
     return result;
 }
 
-static int write_to(struct report *r, const struct view_command *command, const struct out *ready,
-                    int fd, struct err *e)
+static int write_report_to_fd(struct report *r, const struct view_command *command,
+                              const struct out *ready, int fd, struct err *e)
 {
     struct out out;
     if (ready->p && command->post)
@@ -148,8 +148,9 @@ static int write_to(struct report *r, const struct view_command *command, const 
     return result;
 }
 
-// Shows a file in the first viewer that can be started.
-static int show(const struct view_command *command, const char *file, bool in_shell, struct err *e)
+// Shows a file in the first viewer that starts.
+static int show_in_viewer(const struct view_command *command, const char *file, bool in_shell,
+                          struct err *e)
 {
     const char *first = getenv("BROWSER");
     bool is_web = strncmp(command->name, "web", 3) == 0; // also weblist
@@ -181,9 +182,9 @@ static int show(const struct view_command *command, const char *file, bool in_sh
                    command->viewers[0]);
 }
 
-// What dot is to draw, and a report on functions of which there may be none: nothing is created
-// or overwritten until it is there. Other reports are written as they go along, and memory of
-// ready stays NULL.
+// Writes reports that may fail late to memory: input of dot, and reports on functions that may not
+// exist. So no file is created or overwritten if there is no report. Other reports are written
+// incrementally, and the memory of ready stays NULL.
 static int make_ready(struct report *r, const struct view_command *command, struct out *ready,
                       struct err *e)
 {
@@ -217,11 +218,11 @@ static int write_report(struct report *r, const struct view_command *command,
     }
     if (fd < 0)
         return -1;
-    int result = write_to(r, command, ready, fd, e);
+    int result = write_report_to_fd(r, command, ready, fd, e);
     if (fd != STDOUT_FILENO && close(fd) && result == 0)
         result = err_set(e, "%s: %s", *output ? output : name, strerror(errno));
     if (result == 0 && command->viewers && !*output)
-        result = show(command, name, in_shell, e);
+        result = show_in_viewer(command, name, in_shell, e);
     if (name && command->viewers && !in_shell)
         unlink(name);
     return result;

@@ -1,4 +1,4 @@
-// `kiln pprof`: a drop-in for the pprof command.
+// `kiln pprof`: a drop-in replacement for the pprof command.
 #include "cli/commands.h"
 
 #include <fcntl.h>
@@ -22,19 +22,20 @@ struct options {
     bool no_browser;
     bool inuse_space, inuse_objects, alloc_space, alloc_objects, total_delay, contentions,
         mean_delay;
-    // One for each entry of view_commands and of config_choices.
+    // One per entry of view_commands and of config_choices.
     bool commands[64];
     const char *arguments[64];
     bool choices[16];
 };
 
-static int fail(const struct err *e)
+static int pprof_fail(const struct err *e)
 {
     fprintf(stderr, "pprof: %s\n", e->message);
     return 2;
 }
 
-static void add(struct flag *flags, size_t *n, const char *name, enum flag_kind kind, void *value)
+static void add_pprof_flag(struct flag *flags, size_t *n, const char *name, enum flag_kind kind,
+                           void *value)
 {
     flags[(*n)++] = (struct flag){.name = name, .kind = kind, .value = value};
 }
@@ -46,37 +47,37 @@ static size_t list_flags(struct options *o, struct flag *flags)
                                            [CONFIG_DOUBLE] = FLAG_DOUBLE,
                                            [CONFIG_STRING] = FLAG_STRING};
     size_t n = 0;
-    add(flags, &n, "diff_base", FLAG_STRING, &o->diff_base);
-    add(flags, &n, "base", FLAG_STRING, &o->base);
-    add(flags, &n, "symbolize", FLAG_STRING, &o->source.symbolize);
-    add(flags, &n, "buildid", FLAG_STRING, &o->source.build_id);
-    add(flags, &n, "timeout", FLAG_INT, &o->source.timeout);
-    add(flags, &n, "add_comment", FLAG_STRING, &o->source.comment);
-    add(flags, &n, "all_frames", FLAG_BOOL, &o->source.all_frames);
-    add(flags, &n, "seconds", FLAG_INT, &o->source.seconds);
-    add(flags, &n, "inuse_space", FLAG_BOOL, &o->inuse_space);
-    add(flags, &n, "inuse_objects", FLAG_BOOL, &o->inuse_objects);
-    add(flags, &n, "alloc_space", FLAG_BOOL, &o->alloc_space);
-    add(flags, &n, "alloc_objects", FLAG_BOOL, &o->alloc_objects);
-    add(flags, &n, "total_delay", FLAG_BOOL, &o->total_delay);
-    add(flags, &n, "contentions", FLAG_BOOL, &o->contentions);
-    add(flags, &n, "mean_delay", FLAG_BOOL, &o->mean_delay);
-    add(flags, &n, "tools", FLAG_STRING, &o->config.tools);
-    add(flags, &n, "http", FLAG_STRING, &o->http);
-    add(flags, &n, "no_browser", FLAG_BOOL, &o->no_browser);
-    add(flags, &n, "tls_cert", FLAG_STRING, &o->source.tls.cert);
-    add(flags, &n, "tls_key", FLAG_STRING, &o->source.tls.key);
-    add(flags, &n, "tls_ca", FLAG_STRING, &o->source.tls.ca);
+    add_pprof_flag(flags, &n, "diff_base", FLAG_STRING, &o->diff_base);
+    add_pprof_flag(flags, &n, "base", FLAG_STRING, &o->base);
+    add_pprof_flag(flags, &n, "symbolize", FLAG_STRING, &o->source.symbolize);
+    add_pprof_flag(flags, &n, "buildid", FLAG_STRING, &o->source.build_id);
+    add_pprof_flag(flags, &n, "timeout", FLAG_INT, &o->source.timeout);
+    add_pprof_flag(flags, &n, "add_comment", FLAG_STRING, &o->source.comment);
+    add_pprof_flag(flags, &n, "all_frames", FLAG_BOOL, &o->source.all_frames);
+    add_pprof_flag(flags, &n, "seconds", FLAG_INT, &o->source.seconds);
+    add_pprof_flag(flags, &n, "inuse_space", FLAG_BOOL, &o->inuse_space);
+    add_pprof_flag(flags, &n, "inuse_objects", FLAG_BOOL, &o->inuse_objects);
+    add_pprof_flag(flags, &n, "alloc_space", FLAG_BOOL, &o->alloc_space);
+    add_pprof_flag(flags, &n, "alloc_objects", FLAG_BOOL, &o->alloc_objects);
+    add_pprof_flag(flags, &n, "total_delay", FLAG_BOOL, &o->total_delay);
+    add_pprof_flag(flags, &n, "contentions", FLAG_BOOL, &o->contentions);
+    add_pprof_flag(flags, &n, "mean_delay", FLAG_BOOL, &o->mean_delay);
+    add_pprof_flag(flags, &n, "tools", FLAG_STRING, &o->config.tools);
+    add_pprof_flag(flags, &n, "http", FLAG_STRING, &o->http);
+    add_pprof_flag(flags, &n, "no_browser", FLAG_BOOL, &o->no_browser);
+    add_pprof_flag(flags, &n, "tls_cert", FLAG_STRING, &o->source.tls.cert);
+    add_pprof_flag(flags, &n, "tls_key", FLAG_STRING, &o->source.tls.key);
+    add_pprof_flag(flags, &n, "tls_ca", FLAG_STRING, &o->source.tls.ca);
     for (const struct config_field *f = config_fields; f->name; f++)
         if (f->kind != CONFIG_CHOICE)
-            add(flags, &n, f->name, kinds[f->kind], (char *)&o->config + f->offset);
+            add_pprof_flag(flags, &n, f->name, kinds[f->kind], (char *)&o->config + f->offset);
     for (size_t i = 0; config_choices[i].name; i++)
-        add(flags, &n, config_choices[i].name, FLAG_BOOL, &o->choices[i]);
+        add_pprof_flag(flags, &n, config_choices[i].name, FLAG_BOOL, &o->choices[i]);
     for (size_t i = 0; view_commands[i].name; i++) {
         bool takes = view_commands[i].takes_regexp;
         o->arguments[i] = "";
-        add(flags, &n, view_commands[i].name, takes ? FLAG_STRING : FLAG_BOOL,
-            takes ? (void *)&o->arguments[i] : (void *)&o->commands[i]);
+        add_pprof_flag(flags, &n, view_commands[i].name, takes ? FLAG_STRING : FLAG_BOOL,
+                       takes ? (void *)&o->arguments[i] : (void *)&o->commands[i]);
     }
     return n;
 }
@@ -147,7 +148,7 @@ static void apply_legacy(struct options *o)
 
 static bool is_executable_file(const char *name)
 {
-    // ELF, PE, Mach-O of 32 and 64 bits in both byte orders, and for several machines.
+    // ELF, PE, Mach-O with 32 and 64 bits in both byte orders, and universal binaries.
     static const struct str magics[] = {
         STR("\177ELF"),          STR("MZ"),
         STR("\xfe\xed\xfa\xce"), STR("\xce\xfa\xed\xfe"),
@@ -164,7 +165,7 @@ static bool is_executable_file(const char *name)
     return yes;
 }
 
-static int check_options(struct options *o, const struct view_command *command, struct err *e)
+static int check_pprof_options(struct options *o, const struct view_command *command, struct err *e)
 {
     if (*o->http && command)
         return err_set(e, "-http is not compatible with an output format on the command line");
@@ -182,8 +183,8 @@ static int check_options(struct options *o, const struct view_command *command, 
     return 0;
 }
 
-// -http=host:port, where both may be missing: localhost, and a free one.
-static int serve(struct options *o, struct arena *arena, struct err *e)
+// -http=host:port; defaults: localhost and a free port.
+static int serve_viewer(struct options *o, struct arena *arena, struct err *e)
 {
     size_t n = strlen(o->http);
     const char *colon = strrchr(o->http, ':');
@@ -202,7 +203,7 @@ static int serve(struct options *o, struct arena *arena, struct err *e)
     return viewer_serve(&viewer, &options, e);
 }
 
-static void usage(void)
+static void pprof_usage(void)
 {
     fputs("usage:\n\n"
           "Produce output in the specified format.\n\n"
@@ -246,25 +247,25 @@ static void usage(void)
           stderr);
 }
 
-static int run(struct options *o, int argc, char **argv, struct arena *arena, struct err *e)
+static int run_pprof(struct options *o, int argc, char **argv, struct arena *arena, struct err *e)
 {
     static struct flag flags[MOST_FLAGS];
     size_t n_flags = list_flags(o, flags);
     int n;
     int parsed = flags_parse(flags, n_flags, argc, argv, &n, e);
     if (parsed > 0) {
-        usage();
+        pprof_usage();
         return 0;
     }
     if (parsed < 0) {
         fprintf(stderr, "%s\n", e->message);
-        usage();
+        pprof_usage();
         return 2;
     }
     if (n == 0) {
-        usage();
+        pprof_usage();
         err_set(e, "no profile source specified");
-        return fail(e);
+        return pprof_fail(e);
     }
     char **names = argv + 1;
     if (n > 1 && is_executable_file(names[0])) {
@@ -275,8 +276,8 @@ static int run(struct options *o, int argc, char **argv, struct arena *arena, st
     const struct view_command *command;
     const char *argument;
     if (apply_choices(o, e) || choose_command(o, &command, &argument, e) ||
-        check_options(o, command, e))
-        return fail(e);
+        check_pprof_options(o, command, e))
+        return pprof_fail(e);
     apply_legacy(o);
     const char *base = *o->base ? o->base : o->diff_base;
     o->source.names = (const char *const *)names;
@@ -287,16 +288,16 @@ static int run(struct options *o, int argc, char **argv, struct arena *arena, st
     o->source.normalize = o->config.normalize;
     o->config.debug_dirs = source_debug_dirs(&o->source, arena);
     if (*o->http)
-        return serve(o, arena, e) ? fail(e) : 0;
+        return serve_viewer(o, arena, e) ? pprof_fail(e) : 0;
     struct model_profile *p = source_load(&o->source, arena, e);
     if (!p)
-        return fail(e);
+        return pprof_fail(e);
     if (!command)
         return shell_run(p, &o->config, arena);
     struct report report;
     if (view_prepare(&report, p, command, argument, &o->config, arena, source_complain, e) ||
         output_report(&report, command, o->config.output, false, e))
-        return fail(e);
+        return pprof_fail(e);
     return 0;
 }
 
@@ -313,7 +314,7 @@ int command_pprof(int argc, char **argv)
     struct arena *arena = source_arena_new();
     if (!arena)
         return 2;
-    int status = run(&o, argc, argv, arena, &e);
+    int status = run_pprof(&o, argc, argv, arena, &e);
     arena_free(arena);
     return status;
 }

@@ -6,8 +6,8 @@
 #include "model/units.h"
 #include "report/graph.h"
 
-// One part of a title; what does not fit is left out.
-static void put_part(const struct terminal *t, struct out *out, struct str text, size_t *used)
+// Writes one part of a title, unless it does not fit.
+static void put_title_part(const struct terminal *t, struct out *out, struct str text, size_t *used)
 {
     size_t separator = *used ? 3 : 0, room = t->columns ? t->columns - *used : SIZE_MAX;
     if (text.n == 0 || (*used && terminal_width(text) + separator > room))
@@ -22,26 +22,26 @@ void present_title(const struct report *r, const struct terminal *t, struct out 
     const struct model_profile *p = r->p;
     size_t used = 0;
     char text[256];
-    put_part(t, out, r->o.title, &used);
-    put_part(t, out, r->o.type_name, &used);
+    put_title_part(t, out, r->o.title, &used);
+    put_title_part(t, out, r->o.type_name, &used);
     units_label(text, sizeof text, r->total, r->o.unit, STR("auto"));
-    put_part(t, out, str_from(arena_printf(r->arena, "total %s", text)), &used);
+    put_title_part(t, out, str_from(arena_printf(r->arena, "total %s", text)), &used);
     if (p->duration_nanos) {
         units_label(text, sizeof text, p->duration_nanos, STR("nanoseconds"), STR("auto"));
-        put_part(t, out, str_from(arena_printf(r->arena, "over %s", text)), &used);
+        put_title_part(t, out, str_from(arena_printf(r->arena, "over %s", text)), &used);
     }
     if (p->time_nanos > 0) {
         time_t seconds = p->time_nanos / 1000000000;
         struct tm tm;
         localtime_r(&seconds, &tm);
         strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
-        put_part(t, out, str_from(text), &used);
+        put_title_part(t, out, str_from(text), &used);
     }
     out_char(out, '\n');
 }
 
-// A window so narrow that only one measure fits.
-static bool is_lean(const struct terminal *t)
+// Whether the window is so narrow that only one measure fits.
+static bool is_narrow(const struct terminal *t)
 {
     return t->columns && t->columns < 64;
 }
@@ -59,8 +59,8 @@ void present_share(const struct terminal *t, struct out *out, int64_t value, int
     terminal_put_right(t, out, (struct str){text, n}, present_heat(value, total), 7);
 }
 
-// The header without profile labels, a line at a time.
-static size_t put_header(const struct terminal *t, struct out *out, struct str header)
+// Writes the header without profile labels, line by line. Returns the number of lines.
+static size_t put_report_header(const struct terminal *t, struct out *out, struct str header)
 {
     struct str line;
     size_t n = 0;
@@ -80,7 +80,7 @@ int present_rows_that_fit(const struct terminal *t, size_t n_filters)
 
 enum { BAR = 16 };
 
-// The share of the total: what is flat solid, the rest of cum light.
+// A bar with the share of the total: flat is solid, the rest of cum is light.
 static void put_bar(const struct terminal *t, struct out *out, int64_t flat, int64_t cum,
                     int64_t total)
 {
@@ -100,16 +100,16 @@ static void put_bar(const struct terminal *t, struct out *out, int64_t flat, int
     terminal_style(t, out, STYLE_NONE);
 }
 
-static void put_value(const struct report *r, const struct terminal *t, struct out *out,
-                      int64_t value, size_t width)
+static void put_padded_value(const struct report *r, const struct terminal *t, struct out *out,
+                             int64_t value, size_t width)
 {
     char text[256];
     size_t n = report_format_value(r, value, text, sizeof text);
     terminal_put_right(t, out, (struct str){text, n}, STYLE_NONE, width);
 }
 
-static void put_name(const struct terminal *t, struct out *out, struct str name, const char *label,
-                     enum style style, size_t used)
+static void put_row_name(const struct terminal *t, struct out *out, struct str name,
+                         const char *label, enum style style, size_t used)
 {
     size_t extra = *label ? strlen(label) + 1 : 0, room = 0;
     if (t->columns)
@@ -125,7 +125,7 @@ static void put_name(const struct terminal *t, struct out *out, struct str name,
 static void put_measure(const struct report *r, const struct terminal *t, struct out *out,
                         int64_t value, size_t width)
 {
-    put_value(r, t, out, value, width);
+    put_padded_value(r, t, out, value, width);
     present_share(t, out, value, r->total);
 }
 
@@ -149,9 +149,9 @@ static size_t put_top_heads(const struct terminal *t, struct out *out, bool flat
 static void put_top(const struct report *r, const struct report_rows *rows,
                     const struct terminal *t, struct out *out)
 {
-    // What a narrow window leaves out first: the bar, the running sum, one measure.
+    // A narrow window omits first the bar, then the running sum, then one measure.
     bool bar = t->columns == 0 || t->columns >= 110, sums = t->columns == 0 || t->columns >= 90;
-    bool flat = !is_lean(t) || !r->o.cum_sort, cum = !is_lean(t) || r->o.cum_sort;
+    bool flat = !is_narrow(t) || !r->o.cum_sort, cum = !is_narrow(t) || r->o.cum_sort;
     size_t used = put_top_heads(t, out, flat, cum, sums) + (bar ? BAR + 2 : 0);
     int64_t sum = 0;
     for (size_t i = 0; i < rows->n; i++) {
@@ -173,7 +173,7 @@ static void put_top(const struct report *r, const struct report_rows *rows,
         }
         enum style heat = present_heat(row->flat, r->total);
         enum style style = heat == STYLE_HOT ? STYLE_BOLD : heat == STYLE_DIM ? heat : STYLE_NONE;
-        put_name(t, out, row->name, row->inline_label, style, used);
+        put_row_name(t, out, row->name, row->inline_label, style, used);
     }
 }
 
@@ -188,7 +188,7 @@ int present_top(struct report *r, const struct config *config, const struct term
     if (report_text_rows(r, &rows, e))
         return -1;
     present_title(r, t, out);
-    put_header(t, out, rows.header);
+    put_report_header(t, out, rows.header);
     put_top(r, &rows, t, out);
     if (fitted && rows.n == (size_t)r->o.node_count) {
         terminal_put(
@@ -202,8 +202,8 @@ int present_top(struct report *r, const struct config *config, const struct term
 
 // --- tree ---
 
-static void put_edges(struct graph *g, const struct terminal *t, struct out *out, uint32_t node,
-                      bool callers)
+static void put_tree_edges(struct graph *g, const struct terminal *t, struct out *out,
+                           uint32_t node, bool callers)
 {
     size_t n;
     uint32_t *edges = callers ? graph_sorted_in(g, node, &n) : graph_sorted_out(g, node, &n);
@@ -213,13 +213,13 @@ static void put_edges(struct graph *g, const struct terminal *t, struct out *out
         struct node *other = &g->nodes[callers ? edge->src : edge->dst];
         if (!other->name.p)
             other->name = node_printable_name(g, &other->info);
-        put_value(g->r, t, out, edge->weight, is_lean(t) ? 10 : 28);
+        put_padded_value(g->r, t, out, edge->weight, is_narrow(t) ? 10 : 28);
         present_share(t, out, edge->weight, cum);
         bool end = callers ? i == 0 : i + 1 == n;
         const char *corner = !end ? "   ├ " : callers ? "   ┌ " : "   └ ";
         terminal_put(t, out, str_from(corner), STYLE_DIM, 0);
-        put_name(t, out, other->name, edge->is_inline ? "(inline)" : "", STYLE_NONE,
-                 is_lean(t) ? 22 : 40);
+        put_row_name(t, out, other->name, edge->is_inline ? "(inline)" : "", STYLE_NONE,
+                     is_narrow(t) ? 22 : 40);
     }
 }
 
@@ -237,9 +237,9 @@ static void put_tree(struct report *r, const struct terminal *t, struct out *out
     }
     present_title(r, t, out);
     if (!g->matches)
-        put_header(t, out, graph_labels(g, false));
+        put_report_header(t, out, graph_labels(g, false));
     struct str heads = STR("      flat  flat%        cum   cum%  callers above, callees below");
-    if (is_lean(t))
+    if (is_narrow(t))
         heads = str_from_to(heads, 18, heads.n);
     terminal_put(t, out, heads, STYLE_BOLD, t->columns);
     out_char(out, '\n');
@@ -249,13 +249,13 @@ static void put_tree(struct report *r, const struct terminal *t, struct out *out
         if (g->matches && !g->matches[node])
             continue;
         out_char(out, '\n');
-        put_edges(g, t, out, node, true);
-        if (!is_lean(t))
+        put_tree_edges(g, t, out, node, true);
+        if (!is_narrow(t))
             put_measure(r, t, out, node_flat(at), 10);
-        put_measure(r, t, out, node_cum(at), is_lean(t) ? 10 : 11);
+        put_measure(r, t, out, node_cum(at), is_narrow(t) ? 10 : 11);
         out_text(out, "  ");
-        put_name(t, out, at->name, "", STYLE_BOLD, is_lean(t) ? 19 : 37);
-        put_edges(g, t, out, node, false);
+        put_row_name(t, out, at->name, "", STYLE_BOLD, is_narrow(t) ? 19 : 37);
+        put_tree_edges(g, t, out, node, false);
     }
 }
 
@@ -269,7 +269,7 @@ int present_tree(struct report *r, const struct terminal *t, struct out *out, st
     return 0;
 }
 
-// --- everything else ---
+// --- other reports ---
 
 int present_lines(struct report *r, const struct terminal *t, struct out *out, struct err *e)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PATIENCE = 20 }; // looks at orphans whose journals may be about to appear
+enum { PATIENCE = 20 }; // checks for orphans whose journals may still appear
 
 struct profiled profiled_default(void)
 {
@@ -21,8 +21,8 @@ struct profiled profiled_default(void)
 
 // --- libraries ---
 
-// Beside the command: in the build tree, or where it was installed.
-static int find_library(char *path, size_t size, struct err *e)
+// Next to the command: in the build tree, or installed.
+static int find_libkiln(char *path, size_t size, struct err *e)
 {
     static const char *const places[] = {"libkiln.so", "src/agent/libkiln.so", "../lib/libkiln.so",
                                          "../lib/x86_64-linux-gnu/libkiln.so",
@@ -54,7 +54,7 @@ static int find_malloc_library(struct profiled *p, struct err *e)
                                            : 0;
 }
 
-// The loader would take it for two.
+// The loader would split such a path.
 static int check_library(const char *path, struct err *e)
 {
     return strpbrk(path, " :") ? err_set(e,
@@ -66,15 +66,15 @@ static int check_library(const char *path, struct err *e)
 
 int profiled_find_libraries(struct profiled *p, struct err *e)
 {
-    return find_library(p->library, sizeof p->library, e) || check_library(p->library, e) ||
+    return find_libkiln(p->library, sizeof p->library, e) || check_library(p->library, e) ||
                    (p->heap && find_malloc_library(p, e))
                ? -1
                : 0;
 }
 
-// --- its environment ---
+// --- environment ---
 
-static void set_number(const char *name, int value)
+static void set_environment_number(const char *name, int value)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
@@ -84,7 +84,7 @@ static void set_number(const char *name, int value)
         unsetenv(name);
 }
 
-static void set_text(const char *name, const char *value)
+static void set_environment_text(const char *name, const char *value)
 {
     if (*value)
         setenv(name, value, 1);
@@ -100,32 +100,32 @@ static void set_environment(void *context)
     snprintf(text, sizeof text, "%s%s%s%s%s", p->library, p->heap ? ":" : "",
              p->heap ? p->malloc_library : "", others ? ":" : "", others ? others : "");
     setenv("LD_PRELOAD", text, 1);
-    set_number("KILN_HEAP", p->heap);
+    set_environment_number("KILN_HEAP", p->heap);
     unsetenv("KILN_HEAP_OUTPUT");
     if (*p->heap_interval)
         setenv("KILN_HEAP_INTERVAL", p->heap_interval, 1);
     else
         unsetenv("KILN_HEAP_INTERVAL");
     setenv("KILN_RUN", harvest_where(p->harvest), 1);
-    set_number("KILN_FREQUENCY", p->frequency);
-    set_number("KILN_DEPTH", p->depth);
-    set_text("KILN_CLOCK", p->clock);
-    set_number("KILN_FOLLOW", p->follow);
+    set_environment_number("KILN_FREQUENCY", p->frequency);
+    set_environment_number("KILN_DEPTH", p->depth);
+    set_environment_text("KILN_CLOCK", p->clock);
+    set_environment_number("KILN_FOLLOW", p->follow);
     if (*p->listen) {
         setenv("KILN_LISTEN", p->listen, 1);
-        set_number("KILN_TELL", p->tell);
+        set_environment_number("KILN_TELL", p->tell);
     } else {
         unsetenv("KILN_LISTEN");
     }
-    set_text("KILN_PUSH", p->push);
-    set_text("KILN_TAGS", p->tags);
-    set_text("KILN_APP", p->app);
-    // Those of a kiln run that we are in ourselves.
+    set_environment_text("KILN_PUSH", p->push);
+    set_environment_text("KILN_TAGS", p->tags);
+    set_environment_text("KILN_APP", p->app);
+    // Settings of an outer kiln run.
     unsetenv("KILN_OUTPUT");
     unsetenv("KILN_PID");
 }
 
-// --- from its start to its end ---
+// --- start and end ---
 
 int profiled_start(struct profiled *p, int *error, struct err *e)
 {
@@ -163,7 +163,7 @@ void profiled_free(struct profiled *p)
     harvest_free(p->harvest);
 }
 
-// --- its profiles ---
+// --- profiles ---
 
 struct model_profile *profiled_add_names(const struct profiled *p, struct model_profile *profile,
                                          struct arena *arena, struct err *e)

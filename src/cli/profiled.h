@@ -1,4 +1,4 @@
-// A program that runs with libkiln preloaded: what `kiln run` and `kiln check` have in common.
+// Runs a program with libkiln preloaded; shared by `kiln run` and `kiln check`.
 #pragma once
 
 #include <limits.h>
@@ -9,13 +9,13 @@
 #include "cli/supervise.h"
 
 struct profiled {
-    // The caller's to set before profiled_start; texts may be empty.
+    // Set by the caller before profiled_start; strings may be empty.
     char **program;
-    int frequency, depth; // 0: the default
+    int frequency, depth; // 0: default
     bool heap;
-    bool follow;  // children, too
-    bool tell;    // let the program say where it listens
-    bool unnamed; // nobody needs names
+    bool follow;  // also profile children
+    bool tell;    // the program prints its listen address
+    bool unnamed; // skip symbolization
     const char *listen, *push, *app, *tags, *clock, *heap_interval;
     enum supervise_how how;
     struct source_notes *notes; // may be NULL
@@ -24,23 +24,24 @@ struct profiled {
     struct harvest *harvest;
     struct run_names *names;
     struct supervise child;
-    struct harvest_totals totals; // as of the last look
+    struct harvest_totals totals; // as of the last profiled_wait
     int patience;
 };
 
-// All texts are empty.
+// All strings are empty.
 struct profiled profiled_default(void);
-// Finds the libraries that are preloaded. -1 with e filled.
+// Finds the libraries to preload. Returns -1 and fills e on failure.
 int profiled_find_libraries(struct profiled *p, struct err *e);
-// -1 with e filled; *error is then exec's errno or 0. profiled_free is called in any case.
+// Starts the program. Returns -1 and fills e on failure; *error is then exec's errno or 0. Call
+// profiled_free in any case.
 int profiled_start(struct profiled *p, int *error, struct err *e);
-// Waits up to a time, less if something happened. True if the program has ended, and its children
-// with it if they are followed, or the user wants an end.
+// Waits for events, at most milliseconds. Returns true if the program has ended and either its
+// followed children have ended too or the user interrupts.
 bool profiled_wait(struct profiled *p, int milliseconds);
-// After the last wait: signals do to us what they do to others, and the names can be used.
+// Call after the last profiled_wait: restores the signal mask and makes the names available.
 void profiled_end(struct profiled *p);
 void profiled_free(struct profiled *p);
 
-// The profile with names; NULL with e filled, also if there was no profile.
+// Symbolizes a profile. Returns NULL and fills e on failure, or if profile is NULL.
 struct model_profile *profiled_add_names(const struct profiled *p, struct model_profile *profile,
                                          struct arena *arena, struct err *e);

@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static double now(void)
+static double progress_now(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -13,18 +13,18 @@ static double now(void)
 
 void progress_begin(struct progress *p, bool quiet)
 {
-    *p = (struct progress){.wanted = !quiet && isatty(STDERR_FILENO), .begun = now()};
+    *p = (struct progress){.wanted = !quiet && isatty(STDERR_FILENO), .begun = progress_now()};
     p->last = p->begun;
 }
 
 int progress_pause(const struct progress *p, bool program_ended)
 {
-    // Processes that are not our children end without telling us.
+    // Processes that are not our children end without a notification.
     return program_ended ? 100 : 1000;
 }
 
-// In the background a terminal is not ours to write to, and a program that reads single keys has
-// the whole screen.
+// Whether we may write: not in the background, and not while a program that reads single keys has
+// the screen.
 static bool terminal_is_free(void)
 {
     struct termios t;
@@ -34,7 +34,7 @@ static bool terminal_is_free(void)
 
 void progress_show(struct progress *p, const struct harvest_totals *t)
 {
-    double at = now(), elapsed = at - p->begun;
+    double at = progress_now(), elapsed = at - p->begun;
     if (!p->wanted || at - p->last < 0.9 || !terminal_is_free())
         return;
     p->last = at;

@@ -1,4 +1,4 @@
-// A line on the terminal that tells once a second how a profile grows.
+// A terminal line that shows the progress of a profile once per second.
 #pragma once
 
 #include "cli/harvest.h"
@@ -8,10 +8,10 @@ struct progress {
     double begun, last; // seconds
 };
 
-// Nothing is ever shown if standard error is no terminal, or quiet.
+// Shows nothing if standard error is not a terminal, or if quiet.
 void progress_begin(struct progress *p, bool quiet);
-// How long to wait before the next look, in milliseconds.
+// How long to wait until the next update, in milliseconds.
 int progress_pause(const struct progress *p, bool program_ended);
 void progress_show(struct progress *p, const struct harvest_totals *totals);
-// Takes the line away, before something else is written.
+// Erases the line before other output.
 void progress_clear(struct progress *p);

@@ -1,4 +1,4 @@
-// kiln push: profiles out of files into a server.
+// kiln push: sends profiles from files to a server.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "codec/codec.h"
 #include "codec/proto.h"
 
-enum { PATIENCE_SECONDS = 120 }; // with a server that is busy
+enum { PATIENCE_SECONDS = 120 }; // how long to retry if the server is busy
 
 struct push {
     struct remote remote;
@@ -23,22 +23,22 @@ struct push {
     struct arena *arena;
 };
 
-static bool contains(struct str s, const char *part)
+static bool contains_text(struct str s, const char *part)
 {
     return str_find(s, str_from(part), 0) != SIZE_MAX;
 }
 
-// `__name__`, where no label says it.
-static struct str metric_name(const struct model_profile *p)
+// The value of `__name__` if no label sets it.
+static struct str guess_metric_name(const struct model_profile *p)
 {
     for (uint32_t i = 0; i < p->n_types; i++) {
         struct str type = model_str(p, p->types[i].type);
         if (str_eq(type, STR("wall")))
             return STR("wall");
-        if (contains(type, "cpu") || str_eq(type, STR("samples")))
+        if (contains_text(type, "cpu") || str_eq(type, STR("samples")))
             return STR("process_cpu");
-        if (contains(type, "alloc_") || contains(type, "inuse_") || str_eq(type, STR("space")) ||
-            str_eq(type, STR("objects")))
+        if (contains_text(type, "alloc_") || contains_text(type, "inuse_") ||
+            str_eq(type, STR("space")) || str_eq(type, STR("objects")))
             return STR("memory");
         if (str_eq(type, STR("contentions")) || str_eq(type, STR("delay")))
             return STR("mutex");
@@ -53,7 +53,7 @@ static void put_bytes(struct out *out, unsigned field, struct str s)
     out_str(out, s);
 }
 
-static void put_label(struct push *p, struct out *out, struct str name, struct str value)
+static void put_push_label(struct push *p, struct out *out, struct str name, struct str value)
 {
     struct out pair;
     out_init_arena(&pair, p->arena);
@@ -62,7 +62,7 @@ static void put_label(struct push *p, struct out *out, struct str name, struct s
     put_bytes(out, 1, out_result(&pair));
 }
 
-static bool has_label(const struct push *p, const char *name)
+static bool push_has_label(const struct push *p, const char *name)
 {
     size_t n = strlen(name);
     for (size_t i = 0; i < p->n_labels; i++)
@@ -71,7 +71,7 @@ static bool has_label(const struct push *p, const char *name)
     return false;
 }
 
-static struct model_profile *read_file(struct push *p, const char *name, struct err *e)
+static struct model_profile *read_pushed_file(struct push *p, const char *name, struct err *e)
 {
     struct out bytes;
     char buffer[65536];
@@ -99,7 +99,7 @@ static struct model_profile *read_file(struct push *p, const char *name, struct 
 
 static int push_file(struct push *p, const char *name, struct err *e)
 {
-    const struct model_profile *profile = read_file(p, name, e);
+    const struct model_profile *profile = read_pushed_file(p, name, e);
     struct out packed, series, sample, request;
     if (!profile)
         return -1;
@@ -109,13 +109,13 @@ static int push_file(struct push *p, const char *name, struct err *e)
     out_init_arena(&request, p->arena);
     if (codec_write_pprof_gzip(profile, &packed, e))
         return err_prefix(e, "%s: ", name);
-    if (!has_label(p, "__name__"))
-        put_label(p, &series, STR("__name__"), metric_name(profile));
+    if (!push_has_label(p, "__name__"))
+        put_push_label(p, &series, STR("__name__"), guess_metric_name(profile));
     for (size_t i = 0; i < p->n_labels; i++) {
         size_t n =
             (size_t)((const char *)memchr(p->labels[i].p, '=', p->labels[i].n) - p->labels[i].p);
-        put_label(p, &series, str_from_to(p->labels[i], 0, n),
-                  str_from_to(p->labels[i], n + 1, p->labels[i].n));
+        put_push_label(p, &series, str_from_to(p->labels[i], 0, n),
+                       str_from_to(p->labels[i], n + 1, p->labels[i].n));
     }
     put_bytes(&sample, 1, out_result(&packed));
     put_bytes(&series, 2, out_result(&sample));
@@ -129,7 +129,7 @@ static int push_file(struct push *p, const char *name, struct err *e)
     return 0;
 }
 
-static int parse(struct push *p, int argc, char **argv, struct err *e)
+static int parse_push(struct push *p, int argc, char **argv, struct err *e)
 {
     p->files = arena_array(p->arena, (size_t)argc + 1, sizeof *p->files);
     for (int i = 1; i < argc; i++) {
@@ -164,7 +164,7 @@ int command_push(int argc, char **argv)
     struct err e = {""};
     struct push p = {.remote = remote_default(), .arena = source_arena_new()};
     p.remote.patience = PATIENCE_SECONDS;
-    int result = p.arena ? parse(&p, argc, argv, &e) : err_set(&e, "out of memory");
+    int result = p.arena ? parse_push(&p, argc, argv, &e) : err_set(&e, "out of memory");
     for (size_t i = 0; !result && i < p.n_files; i++)
         result = push_file(&p, p.files[i], &e);
     arena_free(p.arena);

@@ -54,9 +54,9 @@ int remote_option(struct remote *r, int argc, char **argv, int *i, struct err *e
     return 0;
 }
 
-// {"code":..., "message":...} or the text itself.
-static int refused(const struct remote *r, const struct net_answer *a, struct arena *arena,
-                   struct err *e)
+// Sets e from {"code":..., "message":...} or from the text itself.
+static int set_remote_error(const struct remote *r, const struct net_answer *a, struct arena *arena,
+                            struct err *e)
 {
     struct str text = {(const char *)a->data, a->n}, message = {NULL, 0};
     struct json json;
@@ -69,9 +69,10 @@ static int refused(const struct remote *r, const struct net_answer *a, struct ar
                    a->n ? text.p : "");
 }
 
-// Asks until the answer is another than 429 and 503 or patience ends. As net_client_do.
-static int ask_patiently(const struct remote *r, const struct net_request *request,
-                         struct net_answer *a)
+// Retries while the answer is 429 or 503, until the patience ends. Results are those of
+// net_client_do.
+static int call_with_retries(const struct remote *r, const struct net_request *request,
+                             struct net_answer *a)
 {
     struct retry retry;
     uint64_t end = process_now_ns() + r->patience * UINT64_C(1000000000);
@@ -106,7 +107,7 @@ int remote_call(const struct remote *r, const char *path, const char *type, stru
     while (base.n && base.p[base.n - 1] == '/')
         base.n--;
     headers[n++] = arena_printf(arena, "Content-Type: %s", type);
-    // Without it names of labels with a dot or beyond ASCII are not listed.
+    // Otherwise label names with dots or non-ASCII characters are not listed.
     headers[n++] = "Accept: */*; allow-utf8-labelnames=true";
     if (r->encoding)
         headers[n++] = arena_printf(arena, "Content-Encoding: %s", r->encoding);
@@ -125,9 +126,9 @@ int remote_call(const struct remote *r, const char *path, const char *type, stru
         .limit = (size_t)1 << 30,
     };
     struct net_answer a;
-    if (ask_patiently(r, &request, &a))
+    if (call_with_retries(r, &request, &a))
         return err_set(e, "%s: %s", r->server, a.error.message);
-    int result = a.status == 200 ? 0 : refused(r, &a, arena, e);
+    int result = a.status == 200 ? 0 : set_remote_error(r, &a, arena, e);
     if (!result)
         *answer = (struct str){arena_copy(arena, (const char *)a.data, a.n), a.n};
     free(a.data);

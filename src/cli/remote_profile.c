@@ -18,7 +18,7 @@ int64_t remote_milliseconds(const char *text)
 
 const char *remote_time(double milliseconds, struct arena *arena)
 {
-    const double latest = 253402300799; // of the year 9999
+    const double latest = 253402300799; // end of the year 9999
     time_t seconds = (time_t)fmax(fmin(milliseconds / 1000, latest), -latest);
     struct tm utc;
     char text[32];
@@ -71,7 +71,7 @@ const char *remote_choose_type(const struct message_list *types, struct arena *a
     return NULL;
 }
 
-// The sum of a type over a range, without what lies at its very start.
+// The sum of a type over a range, excluding points at its start.
 static int sum_of_type(const struct remote *r, struct str type, const struct merge_request *range,
                        double *sum, struct arena *arena, struct err *e)
 {
@@ -92,8 +92,9 @@ static int sum_of_type(const struct remote *r, struct str type, const struct mer
     return a ? 0 : -1;
 }
 
-// What a sample stands for. The period of a merged profile is a constant that Pyroscope's clients
-// expect; what of a change is noise follows from the number of samples, which the server knows.
+// Sets the period to the average weight of a sample. A merged profile has the constant period that
+// Pyroscope's clients expect; the noise of a change depends on the number of samples, which the
+// server knows.
 static int set_sample_period(const struct remote *r, const struct merge_request *q,
                              struct str *profile, struct arena *arena, struct err *e)
 {
@@ -105,7 +106,7 @@ static int set_sample_period(const struct remote *r, const struct merge_request 
         return -1;
     if (!(n > 0) || !(value >= n))
         return 0;
-    // Of a field that comes twice the last counts.
+    // In protobuf, the last occurrence of a field wins.
     struct out out;
     out_init_arena(&out, arena);
     out_str(&out, *profile);
@@ -125,7 +126,8 @@ static struct merge_request request_of(const struct remote_range *range)
     };
 }
 
-static int keep_profile(struct str bytes, struct arena *arena, const char **name, struct err *e)
+static int open_profile_file(struct str bytes, struct arena *arena, const char **name,
+                             struct err *e)
 {
     int fd = memfd_create("kiln-query", 0);
     if (fd < 0 || write(fd, bytes.p, bytes.n) != (ssize_t)bytes.n)
@@ -134,8 +136,8 @@ static int keep_profile(struct str bytes, struct arena *arena, const char **name
     return 0;
 }
 
-// From kiln's own endpoint, whose profiles have the weights of events. 1: the server does not have
-// it, or cannot answer.
+// Fetches from kiln's own endpoint, whose profiles have event weights. Returns 1 if the server does
+// not have it or cannot answer.
 static int flame_profile(const struct remote *r, const struct remote_range *range,
                          const struct remote_range *other, const char *format, struct arena *arena,
                          const char **name, struct err *e)
@@ -159,7 +161,7 @@ static int flame_profile(const struct remote *r, const struct remote_range *rang
         codec_read(arena, (const uint8_t *)bytes.p, bytes.n, NULL, NULL, &ignored);
     if (!p)
         return 1;
-    return p->n_samples ? keep_profile(bytes, arena, name, e) : 0;
+    return p->n_samples ? open_profile_file(bytes, arena, name, e) : 0;
 }
 
 int remote_blocks(const struct remote *r, const struct remote_range *range,
@@ -189,7 +191,7 @@ int remote_profile(const struct remote *r, const struct remote_range *range, str
         return 0;
     if (set_sample_period(r, &q, &bytes, arena, e))
         return -1;
-    return keep_profile(bytes, arena, name, e);
+    return open_profile_file(bytes, arena, name, e);
 }
 
 int remote_is_counted(const struct remote *r, const struct remote_range *range, bool *is_counted,

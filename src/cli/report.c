@@ -1,4 +1,4 @@
-// The friendly names of pprof's reports: kiln top, tree, peek, ...
+// kiln's names for pprof's reports: kiln top, tree, peek, ...
 #include "cli/commands.h"
 
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include "cli/output.h"
 #include "cli/present.h"
 
-static int finish(struct out *out, int result, struct err *e)
+static int finish_report_output(struct out *out, int result, struct err *e)
 {
     if (out_finish(out, result ? NULL : e))
         result = -1;
@@ -21,10 +21,12 @@ static int all_types(struct call *call, const struct model_profile *p, const str
         return err_set(e, "--all-types writes to standard output: use > instead of -o");
     struct out out;
     out_init_fd(&out, STDOUT_FILENO);
-    return finish(&out, present_all_types(p, &call->config, call->arena, t, &out, e), e);
+    return finish_report_output(&out, present_all_types(p, &call->config, call->arena, t, &out, e),
+                                e);
 }
 
-static int present(struct call *call, struct report *r, const struct terminal *t, struct err *e)
+static int present_report(struct call *call, struct report *r, const struct terminal *t,
+                          struct err *e)
 {
     struct out out;
     out_init_fd(&out, STDOUT_FILENO);
@@ -40,10 +42,10 @@ static int present(struct call *call, struct report *r, const struct terminal *t
         result = present_lines(r, t, &out, e);
         break;
     }
-    return finish(&out, result, e);
+    return finish_report_output(&out, result, e);
 }
 
-// What a program reads is never laid out.
+// Formats for programs are never laid out.
 static bool is_for_people(enum report_format format)
 {
     return format == REPORT_TEXT || format == REPORT_TREE || format == REPORT_TRACES ||
@@ -73,8 +75,8 @@ int command_report(struct call *call, struct err *e)
         return -1;
     r.o.note = call_note;
     if (t.pretty && !*call->config.output && is_for_people(r.o.format))
-        return present(call, &r, &t, e);
-    // pprof keeps large reports out of a terminal by making a file; here > does.
+        return present_report(call, &r, &t, e);
+    // Unlike pprof, do not write large reports to a file: the user redirects them.
     struct view_command plain = *command;
     plain.extension = NULL;
     return output_report(&r, &plain, call->config.output, false, e);

@@ -1,4 +1,4 @@
-// kiln run: profiles a program that nobody changed, by preloading libkiln into it.
+// kiln run: profiles an unmodified program by preloading libkiln.
 #include "cli/commands.h"
 
 #include <errno.h>
@@ -22,12 +22,12 @@ struct run {
     struct profiled p;
     bool quiet;
     const char *output;
-    const char *cpu_output; // beside a heap profile; empty: none
+    const char *cpu_output; // in addition to a heap profile; empty: none
 };
 
 enum { NOT_EXECUTABLE = 126, NOT_FOUND = 127 };
 
-static int usage(FILE *to)
+static int run_usage(FILE *to)
 {
     fputs("Usage: kiln run [-F HZ] [-o FILE] [--heap] [--listen ADDRESS] [--push URL] [--follow] "
           "[-q] "
@@ -66,13 +66,13 @@ static int usage(FILE *to)
     return to == stdout ? 0 : 2;
 }
 
-static int fail(const struct err *e)
+static int run_fail(const struct err *e)
 {
     fprintf(stderr, "kiln: %s\n", e->message);
     return 2;
 }
 
-// A number of bytes as the library reads it.
+// Parses a number of bytes in the library's syntax.
 static int check_interval(struct run *run, char *digits, size_t size, struct err *e)
 {
     char *end;
@@ -94,8 +94,8 @@ static int check_interval(struct run *run, char *digits, size_t size, struct err
 
 // --- before the program starts ---
 
-// What speaks against profiling it; NULL: nothing.
-static const char *obstacle(const struct program *p, struct err *e)
+// The reason why the program cannot be profiled; NULL: it can.
+static const char *find_obstacle(const struct program *p, struct err *e)
 {
     switch (p->kind) {
     case PROGRAM_STATIC:
@@ -121,7 +121,8 @@ static const char *obstacle(const struct program *p, struct err *e)
     }
 }
 
-// 0, or the exit status. Children that are followed may be worth it where the program is not.
+// Returns 0 or the exit status. With --follow, the children may be worth profiling even if the
+// program is not.
 static int check_program(const struct run *run)
 {
     struct program p = {0};
@@ -143,7 +144,7 @@ static int check_program(const struct run *run)
                     strchr(name, '/') ? strerror(error) : "not found in PATH");
         return error == ENOENT || error == ENOTDIR ? NOT_FOUND : NOT_EXECUTABLE;
     }
-    const char *against = obstacle(&p, &e);
+    const char *against = find_obstacle(&p, &e);
     if (!against)
         return 0;
     fprintf(stderr, "kiln: %s%s\n", against, run->p.follow ? "; only its children are" : "");
@@ -158,8 +159,8 @@ static bool is_picture(const char *name)
     return str_ends(s, STR(".svg")) || str_ends(s, STR(".html"));
 }
 
-static int draw(const struct run *run, const char *output, const struct model_profile *p,
-                struct arena *arena, struct err *e)
+static int draw_run_flame(const struct run *run, const char *output, const struct model_profile *p,
+                          struct arena *arena, struct err *e)
 {
     bool html = str_ends(str_from(output), STR(".html"));
     struct report_flame_options options = {
@@ -188,23 +189,25 @@ static int draw(const struct run *run, const char *output, const struct model_pr
     return result ? err_prefix(e, "%s: ", output) : 0;
 }
 
-// With names, in the format that the output's name tells. NULL with e filled.
-static struct model_profile *write_profile(const struct run *run, struct model_profile *p,
-                                           const char *output, struct arena *arena, struct err *e)
+// Symbolizes and writes a profile in the format of the output's name. Returns NULL and fills e on
+// failure.
+static struct model_profile *write_named_profile(const struct run *run, struct model_profile *p,
+                                                 const char *output, struct arena *arena,
+                                                 struct err *e)
 {
     p = profiled_add_names(&run->p, p, arena, e);
     if (!p)
         return NULL;
     struct file_format format;
     struct config config = config_default();
-    int failed = is_picture(output) ? draw(run, output, p, arena, e)
+    int failed = is_picture(output) ? draw_run_flame(run, output, p, arena, e)
                                     : file_format_of(output, "", &format, e) ||
                                           file_write(p, output, format, &config, arena, e);
     return failed ? NULL : p;
 }
 
-static void summarize(const struct run *run, const struct harvest_totals *t, const char *output,
-                      const struct model_profile *p)
+static void print_run_summary(const struct run *run, const struct harvest_totals *t,
+                              const char *output, const struct model_profile *p)
 {
     double cpu = 0;
     for (size_t i = 0; i < p->n_samples; i++)
@@ -230,7 +233,7 @@ static int write_profiles(const struct run *run, struct harvest_totals *totals, 
     if (!*run->output && !*cpu_output)
         return 0; // it was pushed
     if (run->p.heap && *run->output) {
-        p = write_profile(run, harvest_heap(run->p.harvest, arena, e), run->output, arena, e);
+        p = write_named_profile(run, harvest_heap(run->p.harvest, arena, e), run->output, arena, e);
         if (!p)
             return -1;
         harvest_count(run->p.harvest, totals);
@@ -239,11 +242,11 @@ static int write_profiles(const struct run *run, struct harvest_totals *totals, 
     }
     if (!*cpu_output)
         return 0;
-    p = write_profile(
+    p = write_named_profile(
         run, harvest_profile(run->p.harvest, run->p.follow ? 0 : run->p.child.own_nanos, arena, e),
         cpu_output, arena, e);
     if (p && !run->quiet)
-        summarize(run, totals, cpu_output, p);
+        print_run_summary(run, totals, cpu_output, p);
     return p ? 0 : -1;
 }
 
@@ -258,7 +261,7 @@ static int try_to_write(const struct run *run, struct harvest_totals *totals, st
     return result;
 }
 
-// A profile without the processes that did the work surprises people.
+// Users do not expect that the processes that did the work are missing.
 static void hint_at_children(const struct run *run)
 {
     const double least = 0.1;
@@ -271,7 +274,7 @@ static void hint_at_children(const struct run *run)
             children);
 }
 
-static int nothing_left(const struct run *run)
+static int report_no_profile(const struct run *run)
 {
     fprintf(stderr,
             "kiln: %s: no profile: libkiln was not loaded into the program, or could not reach "
@@ -280,7 +283,7 @@ static int nothing_left(const struct run *run)
     return 2;
 }
 
-static int collect(const struct run *run)
+static int collect_profiles(const struct run *run)
 {
     struct err e = {""};
     struct harvest_totals totals;
@@ -288,20 +291,20 @@ static int collect(const struct run *run)
     int result = harvest_dead(run->p.harvest, &e);
     harvest_count(run->p.harvest, &totals);
     if (result == 0 && totals.processes == 0)
-        return nothing_left(run);
+        return report_no_profile(run);
     struct arena *arena = source_arena_new();
     if (!arena)
         result = err_set(&e, "out of memory");
     else if (try_to_write(run, &totals, arena, &e))
         result = -1;
     arena_free(arena);
-    return result ? fail(&e) : 0;
+    return result ? run_fail(&e) : 0;
 }
 
 // --- while it runs ---
 
-// Until the program has ended, and those that are followed with it.
-static void attend(struct run *run)
+// Waits until the program and, with --follow, its children have ended.
+static void wait_for_program(struct run *run)
 {
     struct profiled *p = &run->p;
     struct progress progress;
@@ -322,18 +325,18 @@ static void attend(struct run *run)
     profiled_end(p);
 }
 
-static int profile(struct run *run)
+static int run_profiled(struct run *run)
 {
     struct err e;
     int error, status = check_program(run);
     if (status)
         return status;
     if (profiled_start(&run->p, &error, &e)) {
-        fail(&e);
+        run_fail(&e);
         status = error == ENOENT ? NOT_FOUND : error ? NOT_EXECUTABLE : 2;
     } else {
-        attend(run);
-        int written = collect(run);
+        wait_for_program(run);
+        int written = collect_profiles(run);
         hint_at_children(run);
         status = supervise_status(&run->p.child);
         status = status ? status : written;
@@ -344,7 +347,7 @@ static int profile(struct run *run)
 
 // --- the command ---
 
-static int check_output(const char *output, struct err *e)
+static int check_run_output(const char *output, struct err *e)
 {
     struct file_format format;
     if (!is_picture(output) && file_format_of(output, "", &format, e))
@@ -352,7 +355,7 @@ static int check_output(const char *output, struct err *e)
     return strcmp(output, "-") == 0 ? 0 : output_check(output, e);
 }
 
-// The tags as the library reads them.
+// Builds the tags in the library's syntax.
 static int check_push(struct run *run, const struct flag_list *tags, char *all, size_t size,
                       struct err *e)
 {
@@ -399,11 +402,11 @@ int command_run(int argc, char **argv)
     int n;
     int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &n, &e);
     if (parsed > 0)
-        return usage(stdout);
+        return run_usage(stdout);
     if (parsed < 0)
-        return fail(&e);
+        return run_fail(&e);
     if (n == 0)
-        return usage(stderr);
+        return run_usage(stderr);
     argv[n + 1] = NULL;
     run.p.program = argv + 1;
     char name[NAME_MAX];
@@ -415,22 +418,22 @@ int command_run(int argc, char **argv)
     char interval[24], all[8192];
     if (*run.p.clock && strcmp(run.p.clock, "timer") != 0 && strcmp(run.p.clock, "perf") != 0) {
         err_set(&e, "invalid --clock \"%s\"; expected timer or perf", run.p.clock);
-        return fail(&e);
+        return run_fail(&e);
     }
     if (!run.p.heap && (*run.p.heap_interval || *run.cpu_output)) {
         err_set(&e, "%s is for a heap profile: add --heap",
                 *run.p.heap_interval ? "--heap-interval" : "--cpu");
-        return fail(&e);
+        return run_fail(&e);
     }
     run.p.tell = !run.quiet;
     run.p.unnamed = !*run.output && !*run.cpu_output;
     if (profiled_find_libraries(&run.p, &e) ||
         check_interval(&run, interval, sizeof interval, &e) ||
-        (*run.output && check_output(run.output, &e)) ||
+        (*run.output && check_run_output(run.output, &e)) ||
         check_push(&run, &tags, all, sizeof all, &e) ||
-        (*run.cpu_output && check_output(run.cpu_output, &e)))
-        return fail(&e);
-    int status = profile(&run);
+        (*run.cpu_output && check_run_output(run.cpu_output, &e)))
+        return run_fail(&e);
+    int status = run_profiled(&run);
     supervise_die_alike(&run.p.child);
     return status;
 }

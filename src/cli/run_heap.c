@@ -8,7 +8,7 @@
 
 enum { ALLOC_SPACE = 1, INUSE_OBJECTS = 2, INUSE_SPACE = 3, MOST_LEAKS = 5, CALLERS = 3 };
 
-// Who has not freed: the innermost functions of a stack.
+// Memory by its allocation site: the innermost functions of a stack.
 struct leak {
     struct str who;
     int64_t bytes, objects;
@@ -25,7 +25,7 @@ static struct str bytes_as_text(int64_t bytes, char text[32])
     return (struct str){text, units_label(text, 32, bytes, STR("bytes"), STR("auto"))};
 }
 
-static struct str innermost(const struct model_profile *p, size_t sample, struct arena *arena)
+static struct str allocation_site(const struct model_profile *p, size_t sample, struct arena *arena)
 {
     struct out out;
     int named = 0;
@@ -43,7 +43,7 @@ static struct str innermost(const struct model_profile *p, size_t sample, struct
     return out_result(&out);
 }
 
-static void add(struct leaks *l, struct str who, const int64_t *values, struct arena *arena)
+static void add_leak(struct leaks *l, struct str who, const int64_t *values, struct arena *arena)
 {
     uint64_t hash = hash_bytes(who.p, who.n, 0);
     struct leak *found = NULL;
@@ -61,7 +61,7 @@ static void add(struct leaks *l, struct str who, const int64_t *values, struct a
     found->objects += values[INUSE_OBJECTS];
 }
 
-static int compare(const void *a, const void *b)
+static int compare_leaks(const void *a, const void *b)
 {
     const struct leak *x = a, *y = b;
     return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes)
@@ -77,9 +77,9 @@ static void print_leaks(const struct model_profile *p, int64_t in_use, struct ar
     hash_init(&leaks.index, arena, 64);
     for (size_t i = 0; i < p->n_samples; i++)
         if (model_values(p, i)[INUSE_SPACE] > 0)
-            add(&leaks, innermost(p, i, arena), model_values(p, i), arena);
+            add_leak(&leaks, allocation_site(p, i, arena), model_values(p, i), arena);
     if (leaks.n)
-        qsort(leaks.items, leaks.n, sizeof *leaks.items, compare);
+        qsort(leaks.items, leaks.n, sizeof *leaks.items, compare_leaks);
     for (size_t i = 0; i < leaks.n && i < MOST_LEAKS; i++) {
         const struct leak *l = &leaks.items[i];
         fprintf(to, "kiln: %10s %3.0f%%  %lld object%s  %.*s\n", bytes_as_text(l->bytes, text).p,
@@ -97,7 +97,7 @@ void run_heap_summarize(const struct model_profile *p, const struct harvest_tota
         allocated += model_values(p, i)[ALLOC_SPACE];
         in_use += model_values(p, i)[INUSE_SPACE];
     }
-    // A sum of processes has no one peak.
+    // A sum over processes has no common peak.
     fprintf(to,
             "kiln: %s: heap: %s in use at the end, %s at the most%s, %s allocated, %llu samples",
             output, bytes_as_text(in_use, text[0]).p, bytes_as_text(t->heap_peak, text[1]).p,

@@ -1,4 +1,4 @@
-// What `kiln run --heap` tells about a heap profile when the program has ended.
+// The summary of `kiln run --heap` when the program has ended.
 #pragma once
 
 #include <stdio.h>
@@ -6,6 +6,7 @@
 #include "cli/harvest.h"
 #include "model/profile.h"
 
-// What was allocated, in use at the most and still in use at the end, and by whom. p has names.
+// Prints what was allocated, the peak, and what is still in use, with the call sites. p is
+// symbolized.
 void run_heap_summarize(const struct model_profile *p, const struct harvest_totals *totals,
                         const char *output, struct arena *arena, FILE *to);

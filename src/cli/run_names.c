@@ -10,10 +10,10 @@
 
 enum {
     FIRST_MS = 300, // processes update their journals every 250 ms
-    LOOKS = 6,      // with doubling pauses: the last one after 19 s
-    PROCESSES = 8,  // in one look
+    LOOKS = 6,      // with doubling delays: the last one after 19 s
+    PROCESSES = 8,  // per look
     FILES = 64,
-    BEHIND = 10, // as nice(1) adds
+    BEHIND = 10, // added to the nice value
 };
 
 struct run_names {
@@ -28,9 +28,9 @@ struct run_names {
 };
 
 // The caller compares build ids.
-static struct symbol_file *take_file(void *ctx, struct str path,
-                                     const struct model_mapping *mapping,
-                                     const struct symbol_options *options, bool *refuse)
+static struct symbol_file *take_symbol_file(void *ctx, struct str path,
+                                            const struct model_mapping *mapping,
+                                            const struct symbol_options *options, bool *refuse)
 {
     struct run_names *names = ctx;
     for (size_t i = 0; i < names->n; i++) {
@@ -43,7 +43,8 @@ static struct symbol_file *take_file(void *ctx, struct str path,
     return NULL;
 }
 
-static void keep_file(void *ctx, const struct model_mapping *mapping, struct symbol_file *file)
+static void return_symbol_file(void *ctx, const struct model_mapping *mapping,
+                               struct symbol_file *file)
 {
     struct run_names *names = ctx;
     if (names->n < FILES)
@@ -59,15 +60,15 @@ struct symbol_profile_options run_names_options(struct run_names *names)
         .binary_path = getenv("PPROF_BINARY_PATH"),
     };
     if (names) {
-        options.open = take_file;
-        options.close = keep_file;
+        options.open = take_symbol_file;
+        options.close = return_symbol_file;
         options.open_ctx = names;
     }
     return options;
 }
 
-// The names are looked up again at the end; what stays are the open files and their tables.
-static void look_at_process(struct run_names *names, size_t index)
+// The result is discarded and symbolized again at the end; the open files with their tables remain.
+static void open_process_files(struct run_names *names, size_t index)
 {
     struct symbol_profile_options options = run_names_options(names);
     struct err ignored;
@@ -94,17 +95,17 @@ static bool pause_ms(struct run_names *names, uint64_t ms)
     return go_on;
 }
 
-static void *open_files(void *ctx)
+static void *open_files_thread(void *ctx)
 {
     struct run_names *names = ctx;
-    // This thread alone: the program goes first.
+    // Lowers the priority of this thread only, in favor of the program.
     id_t self = (id_t)syscall(SYS_gettid);
     setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + BEHIND);
     for (unsigned look = 0; look < LOOKS && pause_ms(names, FIRST_MS << look); look++) {
         size_t living[PROCESSES];
         size_t n = harvest_living(names->harvest, living, PROCESSES);
         for (size_t i = 0; i < n; i++)
-            look_at_process(names, living[i]);
+            open_process_files(names, living[i]);
     }
     return NULL;
 }
@@ -121,7 +122,7 @@ struct run_names *run_names_start(const struct harvest *h)
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&names->stop, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    names->stopped = pthread_create(&names->thread, NULL, open_files, names);
+    names->stopped = pthread_create(&names->thread, NULL, open_files_thread, names);
     if (names->stopped) {
         run_names_free(names);
         return NULL;

@@ -1,6 +1,5 @@
-// Symbol files of `kiln run`, opened while the program still runs: inflating libc's debug file
-// alone takes 25 ms, which would otherwise come after the program has ended. Files stay open for
-// all profiles of the run.
+// Opens symbol files for `kiln run` while the program runs: decompressing libc's debug file alone
+// takes 25 ms, which would otherwise delay the end. Files stay open for all profiles of the run.
 #pragma once
 
 #include "cli/harvest.h"
@@ -8,12 +7,12 @@
 
 struct run_names;
 
-// Starts the thread that opens them. The harvest must outlive it. NULL: no memory or no thread; the
-// profiles are then symbolized at the end only.
+// Starts the thread that opens them. The harvest must outlive it. Returns NULL without memory or
+// thread; then profiles are symbolized at the end only.
 struct run_names *run_names_start(const struct harvest *h);
-// Waits for the thread. From then on the files are the caller's thread's.
+// Waits for the thread. Afterwards the files belong to the caller's thread.
 void run_names_stop(struct run_names *names);
 void run_names_free(struct run_names *names);
 
-// How a run symbolizes. names may be NULL.
+// The options for symbolizing profiles of the run. names may be NULL.
 struct symbol_profile_options run_names_options(struct run_names *names);

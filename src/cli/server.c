@@ -7,14 +7,14 @@
 #include "cli/remote.h"
 #include "server/server.h"
 
-static int fail(const struct err *e)
+static int server_fail(const struct err *e)
 {
     fprintf(stderr, "kiln server: %s\n", e->message);
     return 2;
 }
 
-// backup TO and check: of a directory, also while a server has it open.
-static int care(int argc, char **argv)
+// backup TO and check: operate on a directory, even while a server has it open.
+static int backup_or_check(int argc, char **argv)
 {
     struct server_options o = {0};
     const struct flag flags[] = {
@@ -27,7 +27,7 @@ static int care(int argc, char **argv)
     int rest;
     int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
     if (parsed < 0)
-        return fail(&e);
+        return server_fail(&e);
     if (parsed > 0)
         return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
     if (rest != backup) {
@@ -35,12 +35,12 @@ static int care(int argc, char **argv)
                 backup ? "backup: where to? kiln server backup [--data DIRECTORY] TO"
                        : "check: '%s' is too much; it takes --data, --store and --config",
                 rest ? argv[1] : "");
-        return fail(&e);
+        return server_fail(&e);
     }
     return backup ? server_backup(&o, argv[1]) : server_check(&o);
 }
 
-// delete-service NAME: by the server that runs.
+// delete-service NAME: asks the running server.
 static int delete_service(int argc, char **argv)
 {
     struct err e = {""};
@@ -69,13 +69,13 @@ static int delete_service(int argc, char **argv)
         result = remote_call(&remote, path.p, "application/json", STR("{}"), arena, &answer, &e);
     }
     arena_free(arena);
-    return result ? fail(&e) : 0;
+    return result ? server_fail(&e) : 0;
 }
 
 int command_server(int argc, char **argv)
 {
     if (argc > 1 && (strcmp(argv[1], "backup") == 0 || strcmp(argv[1], "check") == 0))
-        return care(argc - 1, argv + 1);
+        return backup_or_check(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "delete-service") == 0)
         return delete_service(argc - 1, argv + 1);
     if (argc > 1 && strcmp(argv[1], "migrate") == 0)
@@ -90,12 +90,12 @@ int command_server(int argc, char **argv)
     int rest;
     int parsed = flags_parse(flags, sizeof flags / sizeof *flags, argc, argv, &rest, &e);
     if (parsed < 0)
-        return fail(&e);
+        return server_fail(&e);
     if (parsed > 0)
         return command_main(command_find("server"), 2, (char *[]){"server", "--help", NULL});
     if (rest) {
         err_set(&e, "'%s' is no option; see `kiln server --help`", argv[1]);
-        return fail(&e);
+        return server_fail(&e);
     }
     if (o.base_path) {
         size_t n = strlen(o.base_path);
@@ -104,7 +104,7 @@ int command_server(int argc, char **argv)
         char *cut = strndup(o.base_path, n);
         if (n && o.base_path[0] != '/') {
             err_set(&e, "--base-path: '%s' does not begin with /", o.base_path);
-            return fail(&e);
+            return server_fail(&e);
         }
         o.base_path = cut ? cut : "";
     }

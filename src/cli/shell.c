@@ -11,21 +11,21 @@
 struct shell {
     const struct model_profile *p;
     struct config config;
-    struct arena *arena;   // lives as long as the shell: values of options
-    struct arena *command; // of the command that runs
+    struct arena *arena;   // for option values, which live as long as the shell
+    struct arena *command; // of the current command
     bool done;
 };
 
-static void complain(const struct err *e)
+static void shell_complain(const struct err *e)
 {
     source_complain(e->message);
 }
 
-static void greet(struct shell *s)
+static void print_greeting(struct shell *s)
 {
     struct report r;
     struct err e;
-    // Only the header is wanted: no filters, nothing to aggregate.
+    // Only the header is needed: no filters, no aggregation.
     struct config plain = config_default();
     plain.sample_index = s->config.sample_index;
     plain.mean = s->config.mean;
@@ -56,7 +56,7 @@ static int check_type(struct shell *s, const char **value, struct err *e)
     return 0;
 }
 
-// `name=value`, or the bare name of a switch. False if it is something else.
+// Handles `name=value`, or the bare name of a switch. Returns false for anything else.
 static bool assign(struct shell *s, struct str input)
 {
     struct err e = {""};
@@ -76,18 +76,18 @@ static bool assign(struct shell *s, struct str input)
         value = arena_copy(s->arena, right.p, right.n);
     } else if (!is_switch) {
         err_set(&e, "please specify a value, e.g. %s=<val>", name);
-        complain(&e);
+        shell_complain(&e);
         return true;
     }
     if ((strcmp(name, "sample_index") == 0 && check_type(s, &value, &e)) ||
         config_assign(&s->config, name, value, &e))
-        complain(&e);
+        shell_complain(&e);
     return true;
 }
 
 // --- commands ---
 
-static size_t split(struct arena *arena, struct str input, const char ***words)
+static size_t split_words(struct arena *arena, struct str input, const char ***words)
 {
     size_t n = 0, cap = 0;
     *words = NULL;
@@ -104,13 +104,12 @@ static size_t split(struct arena *arena, struct str input, const char ***words)
     return n;
 }
 
-static const char *either(struct arena *arena, const char *a, const char *b)
+static const char *join_alternatives(struct arena *arena, const char *a, const char *b)
 {
     return *a && *b ? arena_printf(arena, "%s|%s", a, b) : *a ? a : b;
 }
 
-// The command that a word names, or NULL. The digits of `top10` go to *count, the rest to
-// *name.
+// Finds the command of a word, or NULL. For `top10` the digits go to *count, the rest to *name.
 static const struct view_command *find_command(struct shell *s, const char **name,
                                                const char **count)
 {
@@ -130,9 +129,9 @@ struct line {
     const char *focus, *ignore;
 };
 
-// One argument of a command; *i may move on to the next one.
-static int take(struct shell *s, struct line *line, const char **words, size_t n, size_t *i,
-                struct err *e)
+// Processes one argument of a command; may advance *i to the next one.
+static int take_argument(struct shell *s, struct line *line, const char **words, size_t n,
+                         size_t *i, struct err *e)
 {
     const char *word = words[*i];
     int64_t count;
@@ -145,9 +144,9 @@ static int take(struct shell *s, struct line *line, const char **words, size_t n
     } else if (strcmp(word, "-cum") == 0 || strcmp(word, "--cum") == 0) {
         line->config.sort = "cum";
     } else if (word[0] == '-') {
-        line->ignore = either(s->command, line->ignore, word + 1);
+        line->ignore = join_alternatives(s->command, line->ignore, word + 1);
     } else {
-        line->focus = either(s->command, line->focus, word);
+        line->focus = join_alternatives(s->command, line->focus, word);
     }
     return 0;
 }
@@ -164,7 +163,7 @@ static void set_filters(struct line *line, const char *command)
         line->config.node_count = 10;
 }
 
-static int run_command(struct shell *s, const char **words, size_t n, struct err *e)
+static int run_shell_command(struct shell *s, const char **words, size_t n, struct err *e)
 {
     const char *name = words[0], *count = NULL, *argument = NULL;
     const struct view_command *command = find_command(s, &name, &count);
@@ -174,18 +173,18 @@ static int run_command(struct shell *s, const char **words, size_t n, struct err
         return err_set(e, "unrecognized command: \"%s\"", name);
     struct line line = {s->config, "", ""};
     size_t i = 1, zero = 0;
-    // The digits of `list10` would be its argument, as they are for pprof.
+    // As in pprof, the digits of `list10` are its argument.
     if (command->takes_regexp && count) {
         argument = count;
     } else if (command->takes_regexp) {
         if (n < 2)
             return err_set(e, "command %s requires an argument", command->name);
         argument = words[i++];
-    } else if (count && take(s, &line, &count, 1, &zero, e)) {
+    } else if (count && take_argument(s, &line, &count, 1, &zero, e)) {
         return -1;
     }
     for (; i < n; i++)
-        if (take(s, &line, words, n, &i, e))
+        if (take_argument(s, &line, words, n, &i, e))
             return -1;
     set_filters(&line, command->name);
     struct report report;
@@ -200,7 +199,7 @@ static void run_line(struct shell *s, struct str input)
     if (assign(s, input))
         return;
     const char **words;
-    size_t n = split(s->command, input, &words);
+    size_t n = split_words(s->command, input, &words);
     if (n == 0)
         return;
     struct err e = {""};
@@ -214,12 +213,12 @@ static void run_line(struct shell *s, struct str input)
         for (size_t i = 1; i < n; i++)
             topic = arena_printf(s->command, "%s%s%s", topic, i > 1 ? " " : "", words[i]);
         shell_help(topic, s->p);
-    } else if (run_command(s, words, n, &e)) {
-        complain(&e);
+    } else if (run_shell_command(s, words, n, &e)) {
+        shell_complain(&e);
     }
 }
 
-// A word that stands for several lines; false if it is none.
+// Expands a word that stands for several lines; returns false if there is none.
 static bool run_shortcut(struct shell *s, struct str input)
 {
     if (str_eq(input, STR(":"))) {
@@ -250,7 +249,7 @@ int shell_run(const struct model_profile *p, const struct config *config, struct
     struct shell s = {.p = p, .config = *config, .arena = arena, .command = source_arena_new()};
     s.config.compact_labels = true;
     if (s.command)
-        greet(&s);
+        print_greeting(&s);
     struct shell_line *lines = shell_line_new(p, arena);
     const char *text;
     while (!s.done && s.command && (text = shell_line_read(lines))) {

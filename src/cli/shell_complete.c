@@ -12,7 +12,7 @@ struct collector {
     size_t n, cap;
 };
 
-static void offer(struct collector *c, const char *text)
+static void offer_candidate(struct collector *c, const char *text)
 {
     if (!str_starts(str_from(text), c->prefix))
         return;
@@ -20,7 +20,7 @@ static void offer(struct collector *c, const char *text)
     c->list[c->n++] = text;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_candidates(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -29,14 +29,14 @@ static void sort_distinct(struct collector *c)
 {
     size_t kept = 0;
     if (c->n)
-        qsort(c->list, c->n, sizeof *c->list, compare);
+        qsort(c->list, c->n, sizeof *c->list, compare_candidates);
     for (size_t i = 0; i < c->n; i++)
         if (kept == 0 || strcmp(c->list[kept - 1], c->list[i]) != 0)
             c->list[kept++] = c->list[i];
     c->n = kept;
 }
 
-// A name as a regular expression without blanks that matches it.
+// A regular expression without blanks that matches the name.
 static const char *as_regex(struct arena *arena, struct str name)
 {
     char *text = arena_alloc(arena, name.n * 2 + 1);
@@ -61,13 +61,13 @@ static void offer_functions(struct collector *c, const struct model_profile *p)
             continue;
         seen[name] = true;
         const char *regex = as_regex(c->arena, model_str(p, name));
-        offer(c, regex);
+        offer_candidate(c, regex);
         if (c->prefix.n && str_find(str_from(regex), c->prefix, 0) != SIZE_MAX) {
             others = arena_push(c->arena, others, n_others, &cap, sizeof *others);
             others[n_others++] = regex;
         }
     }
-    // Nothing begins so: what contains it will do.
+    // Nothing has this prefix: offer names that contain it.
     if (c->n == 0) {
         c->list = others;
         c->n = n_others;
@@ -78,25 +78,25 @@ static void offer_functions(struct collector *c, const struct model_profile *p)
 static void offer_options(struct collector *c, bool equals)
 {
     for (const struct config_field *f = config_fields; f->name; f++)
-        offer(c,
-              equals && f->kind != CONFIG_BOOL ? arena_printf(c->arena, "%s=", f->name) : f->name);
+        offer_candidate(c, equals && f->kind != CONFIG_BOOL ? arena_printf(c->arena, "%s=", f->name)
+                                                            : f->name);
 }
 
 static void offer_first_words(struct collector *c, const struct model_profile *p)
 {
     static const char *const words[] = {"help", "options", "quit", "exit"};
     for (const struct view_command *v = view_commands; v->name; v++)
-        offer(c, v->name);
+        offer_candidate(c, v->name);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        offer(c, words[i]);
+        offer_candidate(c, words[i]);
     offer_options(c, true);
     for (uint32_t i = 0; i < p->n_types; i++) {
         struct str type = model_str(p, p->types[i].type);
-        offer(c, arena_copy(c->arena, type.p, type.n));
+        offer_candidate(c, arena_copy(c->arena, type.p, type.n));
     }
 }
 
-// What may stand after `name=`.
+// Offers the values that may follow `name=`.
 static void offer_values(struct collector *c, const struct model_profile *p, struct str name)
 {
     const struct config_field *f = config_find(arena_copy(c->arena, name.p, name.n));
@@ -105,14 +105,14 @@ static void offer_values(struct collector *c, const struct model_profile *p, str
     if (strcmp(f->name, "sample_index") == 0) {
         for (uint32_t i = 0; i < p->n_types; i++) {
             struct str type = model_str(p, p->types[i].type);
-            offer(c, arena_copy(c->arena, type.p, type.n));
+            offer_candidate(c, arena_copy(c->arena, type.p, type.n));
         }
     } else if (f->kind == CONFIG_BOOL) {
-        offer(c, "true");
-        offer(c, "false");
+        offer_candidate(c, "true");
+        offer_candidate(c, "false");
     } else if (f->kind == CONFIG_CHOICE) {
         for (const char *const *choice = f->choices; *choice; choice++)
-            offer(c, *choice);
+            offer_candidate(c, *choice);
     } else if (strstr("focus ignore hide show show_from prune_from", f->name)) {
         offer_functions(c, p);
     }
@@ -142,7 +142,7 @@ struct shell_completion shell_complete(const struct model_profile *p, struct str
         offer_values(&c, p, str_from_to(command, 0, equals));
     } else if (str_eq(command, STR("help"))) {
         for (const struct view_command *v = view_commands; v->name; v++)
-            offer(&c, v->name);
+            offer_candidate(&c, v->name);
         offer_options(&c, false);
     } else if (!str_eq(command, STR("tags"))) {
         if (c.prefix.n && c.prefix.p[0] == '-')

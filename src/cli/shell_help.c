@@ -9,13 +9,13 @@
 
 enum { MOST_NAMES = 96 };
 
-static int compare(const void *a, const void *b)
+static int compare_choices(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void put(FILE *to, const char *indent, const char *prefix, const char *name,
-                const char *help)
+static void put_summary_line(FILE *to, const char *indent, const char *prefix, const char *name,
+                             const char *help)
 {
     char full[64];
     snprintf(full, sizeof full, "%s%s", prefix, name);
@@ -29,9 +29,9 @@ static void put_commands(FILE *to, const char *prefix)
     size_t n = 0;
     for (const struct view_command *c = view_commands; c->name && n < MOST_NAMES; c++)
         names[n++] = c->name;
-    qsort(names, n, sizeof *names, compare);
+    qsort(names, n, sizeof *names, compare_choices);
     for (size_t i = 0; i < n; i++)
-        put(to, "", prefix, names[i], view_command_find(names[i])->summary);
+        put_summary_line(to, "", prefix, names[i], view_command_find(names[i])->summary);
 }
 
 static void put_options(FILE *to, const char *prefix)
@@ -41,18 +41,18 @@ static void put_options(FILE *to, const char *prefix)
     for (const struct config_field *f = config_fields; f->name && n < MOST_NAMES; f++)
         if (!f->choices)
             names[n++] = f->name;
-    qsort(names, n, sizeof *names, compare);
+    qsort(names, n, sizeof *names, compare_choices);
     for (size_t i = 0; i < n; i++)
-        put(to, "", prefix, names[i], config_help(names[i]));
+        put_summary_line(to, "", prefix, names[i], config_help(names[i]));
 }
 
 static void put_groups(FILE *to, const char *prefix)
 {
     static const char *const groups[] = {"granularity", "sort"};
     for (size_t i = 0; i < 2; i++) {
-        put(to, "", "", groups[i], "");
+        put_summary_line(to, "", "", groups[i], "");
         for (const char *const *c = config_find(groups[i])->choices; *c; c++)
-            put(to, "  ", prefix, *c, config_help(*c));
+            put_summary_line(to, "  ", prefix, *c, config_help(*c));
     }
 }
 
@@ -62,8 +62,8 @@ void shell_usage(FILE *to, const char *prefix)
     fputs(command_line ? "  Output formats (select at most one):\n" : "  Commands:\n", to);
     put_commands(to, prefix);
     if (!command_line) {
-        put(to, "", "", "o/options", "List options and their current values");
-        put(to, "", "", "q/quit/exit/^D", "Exit pprof");
+        put_summary_line(to, "", "", "o/options", "List options and their current values");
+        put_summary_line(to, "", "", "q/quit/exit/^D", "Exit pprof");
     }
     fputs("\n  Options:\n", to);
     put_options(to, prefix);
@@ -131,7 +131,7 @@ static const char *sorted_choices(const struct config_field *field, struct arena
     size_t n = 0;
     for (const char *const *c = field->choices; *c && n < 16; c++)
         names[n++] = *c;
-    qsort(names, n, sizeof *names, compare);
+    qsort(names, n, sizeof *names, compare_choices);
     for (size_t i = 0; i < n; i++)
         all = arena_printf(arena, "%s%s%s", all, i ? " | " : "", names[i]);
     return arena_printf(arena, "//: [%s]", all);
@@ -163,7 +163,7 @@ void shell_print_options(const struct config *c, const struct model_profile *p, 
         }
         lines[n++] = arena_printf(arena, "  %-25s = %-20s %s", f->name, shown, comment);
     }
-    qsort(lines, n, sizeof *lines, compare);
+    qsort(lines, n, sizeof *lines, compare_choices);
     for (size_t i = 0; i < n; i++)
         fprintf(stderr, "%s\n", lines[i]);
 }

@@ -17,12 +17,12 @@ enum { HISTORY = 1000, MOST_SHOWN = 120 };
 struct shell_line {
     const struct model_profile *p;
     struct arena *arena;
-    char *text; // of getline
+    char *text; // buffer of getline
     size_t size;
-    // With a terminal.
+    // Only with a terminal.
     EditLine *el;
     History *history;
-    char *history_file; // NULL: there is no place for one
+    char *history_file; // NULL: no place for one
     FILE *to;
     bool interrupted;
 };
@@ -69,7 +69,7 @@ static void open_history(struct shell_line *line)
 static void save_history(struct shell_line *line)
 {
     HistEvent event;
-    // What was looked for in a profile is nobody else's business.
+    // The history is private: it contains searched function names.
     int fd =
         line->history_file ? open(line->history_file, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
     if (fd < 0)
@@ -81,7 +81,7 @@ static void save_history(struct shell_line *line)
 
 // --- keys ---
 
-static struct shell_line *line_of(EditLine *el)
+static struct shell_line *editor_line(EditLine *el)
 {
     struct shell_line *line = NULL;
     el_get(el, EL_CLIENTDATA, &line);
@@ -94,14 +94,14 @@ static char *prompt(EditLine *el)
     return text;
 }
 
-// Ctrl-C gives up the line, nothing else.
+// Ctrl-C discards the line, nothing else.
 static unsigned char on_interrupt(EditLine *el, int key)
 {
-    line_of(el)->interrupted = true;
+    editor_line(el)->interrupted = true;
     return CC_NEWLINE;
 }
 
-// In columns, as ls does.
+// In columns, like ls.
 static void show_candidates(struct shell_line *line, const struct shell_completion *c)
 {
     struct winsize size = {.ws_col = 80};
@@ -128,7 +128,7 @@ static void show_candidates(struct shell_line *line, const struct shell_completi
 
 static unsigned char on_tab(EditLine *el, int key)
 {
-    struct shell_line *line = line_of(el);
+    struct shell_line *line = editor_line(el);
     const LineInfo *info = el_line(el);
     struct str before = {info->buffer, (size_t)(info->cursor - info->buffer)};
     struct arena *arena = arena_new(0);
@@ -171,8 +171,8 @@ static void open_editor(struct shell_line *line)
     el_set(line->el, EL_BIND, "^I", "kiln-complete", NULL);
     el_set(line->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     el_set(line->el, EL_BIND, "^C", "kiln-interrupt", NULL);
-    // While a line is edited Ctrl-C is a key; while a report is made it is ignored. A
-    // handler, not SIG_IGN: programs that are started begin with the default.
+    // Ctrl-C is a key while a line is edited, and ignored while a report is made. A handler instead
+    // of SIG_IGN, so that started programs get the default action.
     el_set(line->el, EL_SETTY, "-d", "-isig", NULL);
     struct sigaction action = {.sa_handler = ignore_signal, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);

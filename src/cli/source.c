@@ -50,14 +50,14 @@ static bool is_scheme(struct str s)
     return true;
 }
 
-// The URL to fetch for a source that is no file, with seconds put in; NULL if it cannot
-// be one. host:port/path is taken as http.
+// The URL for a source that is not a file, with seconds added; NULL: not a URL. host:port/path
+// means http.
 static char *adjust_url(const char *name, int seconds, int *timeout, struct arena *arena)
 {
     struct str s = str_from(name);
     size_t scheme = str_find(s, STR("://"), 0);
     if (scheme == SIZE_MAX || !is_scheme(str_from_to(s, 0, scheme))) {
-        // "host" alone is a path, "host:port" or "host:port/path" is not.
+        // "host" is a path; "host:port" and "host:port/path" are not.
         size_t colon = str_find(s, STR(":"), 0), slash = str_find(s, STR("/"), 0);
         if (colon == SIZE_MAX || colon == 0 || slash < colon)
             return NULL;
@@ -117,9 +117,9 @@ static void show_progress(void *context, size_t received)
 // --- loading ---
 
 struct loaded {
-    struct model_profile **profiles; // the first stands for all that went into the merger
+    struct model_profile **profiles; // the first one represents everything in the merger
     size_t n_profiles;
-    size_t n, n_expected; // that could be had, and that were asked for
+    size_t n, n_expected; // loaded, and requested
     struct model_merger *merger;
     bool remote;
 };
@@ -139,15 +139,15 @@ static struct loaded loaded_new(size_t n, struct arena *arena)
     return l;
 }
 
-static bool exists(const char *name)
+static bool file_exists(const char *name)
 {
     struct stat st;
     return strcmp(name, "-") == 0 || stat(name, &st) == 0;
 }
 
-// A profile without mappings gets one, as pprof does, so that reports look the same.
-static struct model_profile *with_mapping(const struct source *source, struct model_profile *p,
-                                          struct arena *arena)
+// Like pprof, adds a mapping to a profile without mappings, so that reports are the same.
+static struct model_profile *add_missing_mapping(const struct source *source,
+                                                 struct model_profile *p, struct arena *arena)
 {
     bool named = source->exec_name || (source->build_id && *source->build_id);
     if (p->n_mappings && !named)
@@ -172,7 +172,7 @@ static struct model_profile *with_mapping(const struct source *source, struct mo
     return to;
 }
 
-static void complain_about(const char *name, const struct err *e)
+static void print_source_error(const char *name, const struct err *e)
 {
     struct err text = *e;
     err_prefix(&text, "%s: ", name);
@@ -195,7 +195,7 @@ static void fetch_urls(const struct source *source, struct net_fetch *fetches, s
         fprintf(stderr, "\r\033[K");
 }
 
-// One source: where it comes from and what became of it.
+// One source with its result.
 struct job {
     const char *name;
     struct net_fetch *fetch; // NULL: a file
@@ -210,7 +210,7 @@ struct jobs {
     struct job *list;
     size_t n;
     _Atomic size_t next;
-    pthread_mutex_t lock; // guards done
+    pthread_mutex_t lock; // protects done
     pthread_cond_t one_done;
 };
 
@@ -243,16 +243,16 @@ static bool run_next_job(struct jobs *jobs)
     return true;
 }
 
-static void *work(void *context)
+static void *run_jobs_thread(void *context)
 {
     while (run_next_job(context))
         ;
     return NULL;
 }
 
-// Merges a profile with those before it at once, while others are still being read, as long
-// as there is nothing to make compatible first.
-static void add_profile(struct loaded *l, struct model_profile *p, struct arena *arena)
+// Merges a profile with previous ones immediately, while others are still being read, unless they
+// must be made compatible first.
+static void add_loaded_profile(struct loaded *l, struct model_profile *p, struct arena *arena)
 {
     struct err e;
     size_t last = l->n_profiles - 1;
@@ -279,16 +279,17 @@ static void take_job(struct loading *loading, struct job *job)
         *source->format = job->format;
     if (job->p) {
         l->remote |= job->fetch != NULL;
-        add_profile(l, source->as_is ? job->p : with_mapping(source, job->p, arena), arena);
+        add_loaded_profile(l, source->as_is ? job->p : add_missing_mapping(source, job->p, arena),
+                           arena);
     } else if (source->strict) {
         err_set(loading->failure, "%s: %s", strcmp(job->name, "-") ? job->name : "standard input",
                 job->e.message);
     } else {
-        complain_about(job->name, &job->e);
+        print_source_error(job->name, &job->e);
     }
 }
 
-// Takes each job when it and all before it are done; meanwhile does some itself.
+// Takes the jobs in order as they complete; runs jobs itself while it waits.
 static void take_in_order(struct jobs *jobs, struct loading *loading)
 {
     for (struct job *job = jobs->list; job < jobs->list + jobs->n; job++) {
@@ -305,7 +306,7 @@ static void take_in_order(struct jobs *jobs, struct loading *loading)
     }
 }
 
-// Reads all sources, as many at a time as there are processors.
+// Reads all sources in parallel, one thread per processor.
 static void run_jobs(struct jobs *jobs, struct loading *loading)
 {
     enum { MOST = 16 };
@@ -316,7 +317,7 @@ static void run_jobs(struct jobs *jobs, struct loading *loading)
     size_t wanted = jobs->n < MOST ? jobs->n : MOST, n = 0;
     if (processors > 0 && (size_t)processors < wanted)
         wanted = (size_t)processors;
-    while (n + 1 < wanted && pthread_create(&threads[n], NULL, work, jobs) == 0)
+    while (n + 1 < wanted && pthread_create(&threads[n], NULL, run_jobs_thread, jobs) == 0)
         n++;
     struct arena_trap trap;
     bool failed = ARENA_TRY(loading->arena, trap);
@@ -339,7 +340,7 @@ static void run_jobs(struct jobs *jobs, struct loading *loading)
     }
 }
 
-// The sources, then the bases.
+// Loads the sources and the bases.
 static void load_all(struct loading *loading)
 {
     const struct source *source = loading->source;
@@ -354,7 +355,7 @@ static void load_all(struct loading *loading)
         const char *name =
             i < source->n_names ? source->names[i] : source->bases[i - source->n_names];
         int timeout = source->timeout;
-        char *url = exists(name) ? NULL : adjust_url(name, source->seconds, &timeout, arena);
+        char *url = file_exists(name) ? NULL : adjust_url(name, source->seconds, &timeout, arena);
         jobs.list[i].name = name;
         if (!url)
             continue;
@@ -381,7 +382,7 @@ static struct model_profile *combine_loaded(struct loaded *l, struct arena *aren
     return combine(l->profiles, l->n_profiles, arena, e);
 }
 
-// A mapping whose file is a URL has no file.
+// Removes URLs from the file names of mappings.
 static void clear_url_mappings(struct model_profile *p, struct arena *arena)
 {
     struct model_mapping *mappings = NULL;
@@ -400,7 +401,7 @@ static void clear_url_mappings(struct model_profile *p, struct arena *arena)
         p->mappings = mappings;
 }
 
-static void add_comment(struct model_profile *p, const char *comment, struct arena *arena)
+static void add_source_comment(struct model_profile *p, const char *comment, struct arena *arena)
 {
     uint32_t *comments = arena_array(arena, p->n_comments + 1, sizeof *comments);
     if (p->n_comments)
@@ -409,8 +410,8 @@ static void add_comment(struct model_profile *p, const char *comment, struct are
     p->comments = comments;
 }
 
-// What came over the network is kept in a file.
-static void save(const struct model_profile *p, struct arena *arena)
+// Saves a profile that was fetched over the network to a file.
+static void save_fetched_profile(const struct model_profile *p, struct arena *arena)
 {
     const char *dirs[3] = {getenv("PPROF_TMPDIR"), NULL, "/tmp"}, *dir = NULL;
     if (getenv("HOME") && *getenv("HOME"))
@@ -446,7 +447,7 @@ static void save(const struct model_profile *p, struct arena *arena)
     }
 }
 
-static void complain_about_missing(size_t got, size_t wanted, const char *what)
+static void print_missing_sources(size_t got, size_t wanted, const char *what)
 {
     char text[100];
     snprintf(text, sizeof text, "Fetched %zu %s profiles out of %zu", got, what, wanted);
@@ -454,9 +455,9 @@ static void complain_about_missing(size_t got, size_t wanted, const char *what)
         source_complain(text);
 }
 
-static struct model_profile *subtract(const struct source *source, struct model_profile *p,
-                                      struct model_profile *base, struct arena *arena,
-                                      struct err *e)
+static struct model_profile *subtract_base(const struct source *source, struct model_profile *p,
+                                           struct model_profile *base, struct arena *arena,
+                                           struct err *e)
 {
     if (source->diff_base)
         base = model_set_label(base, STR("pprof::base"), STR("true"), arena);
@@ -472,7 +473,8 @@ static struct model_profile *subtract(const struct source *source, struct model_
     return combine(both, 2, arena, e);
 }
 
-static struct model_profile *load(const struct source *source, struct arena *arena, struct err *e)
+static struct model_profile *load_sources(const struct source *source, struct arena *arena,
+                                          struct err *e)
 {
     struct loading loading = {.source = source, .arena = arena, .failure = e};
     load_all(&loading);
@@ -492,9 +494,9 @@ static struct model_profile *load(const struct source *source, struct arena *are
         err_set(e, "failed to fetch any %s profiles", p ? "base" : "source");
         return NULL;
     }
-    complain_about_missing(sources.n, source->n_names, "source");
-    complain_about_missing(bases.n, source->n_bases, "base");
-    if (base && !(p = subtract(source, p, base, arena, e)))
+    print_missing_sources(sources.n, source->n_names, "source");
+    print_missing_sources(bases.n, source->n_bases, "base");
+    if (base && !(p = subtract_base(source, p, base, arena, e)))
         return NULL;
     p = source_symbolize(source, p, arena, e);
     if (!p)
@@ -507,9 +509,9 @@ static struct model_profile *load(const struct source *source, struct arena *are
     if (!source->as_is)
         clear_url_mappings(p, arena);
     if (source->comment && *source->comment)
-        add_comment(p, source->comment, arena);
+        add_source_comment(p, source->comment, arena);
     if ((sources.remote || bases.remote) && !source->as_is)
-        save(p, arena);
+        save_fetched_profile(p, arena);
     return p;
 }
 
@@ -520,7 +522,7 @@ struct model_profile *source_load(const struct source *source, struct arena *are
         arena_caught(arena, e);
         return NULL;
     }
-    struct model_profile *p = load(source, arena, e);
+    struct model_profile *p = load_sources(source, arena, e);
     arena_try_end(arena);
     return p;
 }

@@ -1,11 +1,10 @@
-// Where profiles come from: files, standard input, URLs; several merged into one, a base
-// taken away.
+// Loads profiles from files, standard input and URLs; merges several, and subtracts a base.
 #pragma once
 
 #include "codec/codec.h"
 #include "net/fetch.h"
 
-// Notes on profiles that have been printed: one that holds for many profiles is printed once.
+// Notes that were printed: a note about many profiles is printed once.
 struct source_notes {
     struct arena *arena;
     const char **texts;
@@ -22,38 +21,38 @@ struct source {
     const char *exec_name, *build_id, *comment;
     int seconds, timeout;       // -1: not given
     bool all_frames;            // ignore drop_frames and keep_frames
-    bool strict;                // a source that cannot be had is an error, whatever else there is
-    bool as_is;                 // nothing is added, dropped or saved: what was read is what is had
-    const char *symbolize;      // as pprof's option; NULL: the default, names from local binaries
-    bool debuginfod;            // ask debuginfod servers for what is not on this machine
-    struct source_notes *notes; // NULL: all notes are printed
+    bool strict;                // fail if any source is unavailable, even if others are available
+    bool as_is;                 // keep the profile exactly as it was read, and do not save it
+    const char *symbolize;      // like pprof's option; NULL: the default, names from local binaries
+    bool debuginfod;            // query debuginfod servers for missing debug files
+    struct source_notes *notes; // NULL: print all notes
     struct net_tls tls;
-    enum codec_format *format; // NULL, or where to tell what the last one read was
+    enum codec_format *format; // receives the format of the last file read; may be NULL
 };
 
-// Loads everything into arena. NULL with e filled if nothing could be had; what failed
-// among several is told on standard error.
+// Loads everything into arena. Returns NULL and fills e if nothing is available. If only some
+// sources fail, prints the errors to standard error.
 struct model_profile *source_load(const struct source *source, struct arena *arena, struct err *e);
 
-// Where debug files are: NULL for the usual place, or also what debuginfod servers gave, if those
-// were to be asked. Lives in arena.
+// The directories of debug files: NULL for the default, or also the cache of debuginfod servers if
+// these are used. Allocated in arena.
 const char *source_debug_dirs(const struct source *source, struct arena *arena);
 
-// An arena for profiles and reports, bounded by KILN_MAX_MIB: eight times the largest
-// profile that is read.
+// Creates an arena for profiles and reports, limited to eight times the size of the largest
+// readable profile (KILN_MAX_MIB).
 struct arena *source_arena_new(void);
 
-// One file ("-" is standard input), nothing done to it.
+// Reads one file ("-" is standard input) unmodified.
 struct model_profile *source_read_file(const char *name, struct arena *arena,
                                        enum codec_format *format, struct err *e);
 
-// The same from bytes.
+// Decodes a profile from bytes.
 struct model_profile *source_decode(const uint8_t *data, size_t n, struct arena *arena,
                                     enum codec_format *format, struct err *e);
-// How large a source may be: KILN_MAX_MIB, or 1 GiB.
+// The maximum size of a source: KILN_MAX_MIB, or 1 GiB.
 size_t source_byte_limit(void);
 
-// A message to the user on standard error, red on a terminal.
+// Prints a message to standard error, in red on a terminal.
 void source_complain(const char *text);
-// The same, unless it is among the notes (a struct source_notes, or NULL) already.
+// Like source_complain, unless the note was printed before. notes: a struct source_notes, or NULL.
 void source_note(void *notes, const char *text);

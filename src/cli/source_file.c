@@ -1,4 +1,4 @@
-// Reading one source: its bytes, and what they are.
+// Reads one source and decodes it.
 #include "cli/source.h"
 
 #include <errno.h>
@@ -53,7 +53,7 @@ static int read_stream(int fd, struct contents *bytes, struct err *e)
     }
 }
 
-static int read_file(const char *name, struct contents *bytes, struct err *e)
+static int read_contents(const char *name, struct contents *bytes, struct err *e)
 {
     *bytes = (struct contents){0};
     bool is_stdin = strcmp(name, "-") == 0;
@@ -104,7 +104,7 @@ struct model_profile *source_read_file(const char *name, struct arena *arena,
 {
     struct contents bytes;
     struct model_profile *p = NULL;
-    if (read_file(name, &bytes, e) == 0)
+    if (read_contents(name, &bytes, e) == 0)
         p = source_decode(bytes.p, bytes.n, arena, format, e);
     contents_fini(&bytes);
     return p;

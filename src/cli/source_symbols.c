@@ -6,7 +6,7 @@
 #include "net/debuginfod.h"
 #include "symbol/symbol_profile.h"
 
-// Whether name is one of the words of mode, which are separated by colons.
+// Whether name is one of the colon-separated words of mode.
 static bool mode_has(const char *mode, struct str name)
 {
     for (struct str rest = str_from(mode); rest.n;) {
@@ -46,8 +46,7 @@ static bool fetch_debug_file(void *context, const char *what, struct str build_i
         return false;
     if (net_debuginfod_fetch(d->cache, what, build_id, &e) == 0)
         return true;
-    // A server that does not know one file may know the next; one that is not there is not asked
-    // again.
+    // A server that lacks one file may have the next one; after other errors, give up.
     if (!strstr(e.message, "server response: 404")) {
         d->gave_up = true;
         source_complain(e.message);
@@ -93,7 +92,7 @@ struct model_profile *source_symbolize(const struct source *source, struct model
     struct symbol_profile_options o = symbol_options(source, arena);
     if (!none && !mode_has(mode, STR("remote")))
         return symbol_symbolize(p, &o, arena, e);
-    // Names or not, reports on machine code want the binaries.
+    // Reports on machine code need the binaries even without names.
     p = symbol_locate(p, &o, arena, e);
     return !p || none ? p : symbol_demangle(p, o.demangle, o.force, o.files.cxx, arena, e);
 }

@@ -1,8 +1,8 @@
-// Names for a profile that was loaded, as -symbolize asks.
+// Symbolizes a loaded profile according to -symbolize.
 #pragma once
 
 #include "cli/source.h"
 
-// NULL with e filled.
+// Returns NULL and fills e on failure.
 struct model_profile *source_symbolize(const struct source *source, struct model_profile *p,
                                        struct arena *arena, struct err *e);

@@ -1,4 +1,4 @@
-// "Did you mean ...?": the candidate with the smallest edit distance, if it is near.
+// "Did you mean ...?": the candidate with the smallest edit distance, if it is small enough.
 #pragma once
 
 #include "base/str.h"
@@ -9,5 +9,5 @@ struct suggestion {
 };
 
 struct suggestion suggest_begin(struct str word);
-// Whether candidate is nearer to the word than any before it, and near enough.
+// Whether candidate is closer to the word than all previous ones, and close enough.
 bool suggest_try(struct suggestion *s, const char *candidate);

@@ -16,8 +16,9 @@
 
 _Static_assert(sizeof(sigset_t) <= sizeof((struct supervise *)0)->saved, "a mask has its place");
 
-// All that may be sent to us in the program's stead: not what our own mistakes raise.
-static void watched(sigset_t *set)
+// Fills set with all signals that may be sent to us instead of to the program; not those that our
+// own faults raise.
+static void fill_watched_signals(sigset_t *set)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGSYS, SIGABRT, SIGXCPU};
     sigfillset(set);
@@ -25,7 +26,7 @@ static void watched(sigset_t *set)
         sigdelset(set, own[i]);
 }
 
-static void detach(void)
+static void isolate_child(void)
 {
     int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     setpgid(0, 0);
@@ -35,27 +36,28 @@ static void detach(void)
     }
 }
 
-static int exec_alike(char **argv)
+static int exec_with_path(char **argv)
 {
     execvp(argv[0], argv);
     return errno;
 }
 
-static void become(char **argv, enum supervise_how how, const sigset_t *mask,
-                   const struct sigaction *on_child, int tell)
+static void exec_program(char **argv, enum supervise_how how, const sigset_t *mask,
+                         const struct sigaction *on_child, int tell)
 {
     if (how == SUPERVISE_APART)
-        detach();
+        isolate_child();
     sigaction(SIGCHLD, on_child, NULL);
     sigprocmask(SIG_SETMASK, mask, NULL);
-    int error = how == SUPERVISE_APART ? exec_small(argv, environ) : exec_alike(argv);
+    int error = how == SUPERVISE_APART ? exec_small(argv, environ) : exec_with_path(argv);
     if (write(tell, &error, sizeof error) < 0)
         _exit(126);
     _exit(127);
 }
 
-// What /proc says of a process, behind its name, which may contain anything. NULL: it is gone.
-static char *read_stat(pid_t pid, char *text, size_t size)
+// Reads /proc/PID/stat. Returns the part from the end of the name on, as the name may contain
+// anything; NULL: the process is gone.
+static char *read_process_stat(pid_t pid, char *text, size_t size)
 {
     snprintf(text, size, "/proc/%d/stat", (int)pid);
     int fd = open(text, O_RDONLY | O_CLOEXEC);
@@ -66,7 +68,7 @@ static char *read_stat(pid_t pid, char *text, size_t size)
     return strrchr(text, ')');
 }
 
-// A field of what read_stat returned, numbered as in proc(5), from 3 on; 0 without one.
+// A field of read_process_stat's result, numbered as in proc(5), from 3 on; 0 if missing.
 static uint64_t stat_number(const char *text, int field)
 {
     for (int i = 2; text && i < field; i++) {
@@ -76,7 +78,7 @@ static uint64_t stat_number(const char *text, int field)
     return text ? strtoull(text, NULL, 10) : 0;
 }
 
-// Our children, at most so many of them.
+// Lists our children, at most `most`.
 static size_t read_children(pid_t *children, size_t most)
 {
     char text[4096];
@@ -89,7 +91,7 @@ static size_t read_children(pid_t *children, size_t most)
     text[length > 0 ? length : 0] = '\0';
     for (char *at = text, *end; *at && n < most; at = *end ? end + 1 : end) {
         pid_t pid = (pid_t)strtol(at, &end, 10);
-        if (pid > 0 && *end == ' ') // not cut off
+        if (pid > 0 && *end == ' ') // not truncated
             children[n++] = pid;
     }
     return n;
@@ -111,15 +113,15 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
     if (pipe2(pipe, O_CLOEXEC))
         return err_set(e, "no pipe: %s", strerror(errno));
     s->n_older = read_children(s->older, SUPERVISE_OLDER);
-    watched(&set);
+    fill_watched_signals(&set);
     sigprocmask(SIG_BLOCK, &set, &old);
     memcpy(s->saved, &old, sizeof old);
-    // Where it is ignored, children cannot be waited for.
+    // If SIGCHLD is ignored, children cannot be waited for.
     sigaction(SIGCHLD, &plain, &had);
     s->child = fork();
     if (s->child == 0) {
         prepare(context);
-        become(argv, how, &old, &had, pipe[1]);
+        exec_program(argv, how, &old, &had, pipe[1]);
     }
     int failed = errno;
     close(pipe[1]);
@@ -140,8 +142,8 @@ int supervise_start(struct supervise *s, char **argv, enum supervise_how how,
     return -1;
 }
 
-// Reads how the program's CPU time divides between itself and its children. Only the entry of a
-// zombie says it: wait4 reports the sum.
+// Reads the CPU time of the program and, separately, of its children. Only the zombie's /proc entry
+// has both: wait4 reports the sum.
 static void read_cpu_times(struct supervise *s)
 {
     clockid_t clock;
@@ -149,7 +151,7 @@ static void read_cpu_times(struct supervise *s)
     if (clock_getcpuclockid(s->child, &clock) == 0 && clock_gettime(clock, &t) == 0)
         s->own_nanos = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
     enum { USER = 14, SYSTEM = 15, CHILDREN_USER = 16, CHILDREN_SYSTEM = 17 };
-    char text[1024], *at = read_stat(s->child, text, sizeof text);
+    char text[1024], *at = read_process_stat(s->child, text, sizeof text);
     double ticks = (double)sysconf(_SC_CLK_TCK);
     s->own_cpu = (double)(stat_number(at, USER) + stat_number(at, SYSTEM)) / ticks;
     s->children_cpu =
@@ -161,7 +163,7 @@ static int64_t nanoseconds(struct timeval t)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_usec * 1000;
 }
 
-// Of a process that ended, and of its children that it waited for.
+// Adds the usage of an ended process and of the children that it waited for.
 static void add_usage(struct supervise *s, const struct rusage *usage)
 {
     int64_t peak = (int64_t)usage->ru_maxrss * 1024;
@@ -170,7 +172,8 @@ static void add_usage(struct supervise *s, const struct rusage *usage)
         s->peak = peak;
 }
 
-// The next child that ended or stopped: its pid and status. 0: none; -1: there are no children.
+// Returns the pid and status of the next child that ended or stopped; 0: none; -1: there are no
+// children.
 static pid_t next_child(struct supervise *s, int *status)
 {
     siginfo_t info = {.si_pid = 0};
@@ -189,19 +192,20 @@ static pid_t next_child(struct supervise *s, int *status)
     return got;
 }
 
-// Whatever the program does, we do: the shell that started us sees a job that stops. One that is
-// apart and stops by itself must not stop us: its time would never be over.
-static void see_stop(struct supervise *s)
+// Stops when the program stops, so that the shell that started us sees a stopped job. A
+// SUPERVISE_APART program that stops by itself must not stop us, because the timeout would never
+// expire.
+static void stop_with_program(struct supervise *s)
 {
     if (s->how == SUPERVISE_APART && !s->may_stop)
         return;
     s->may_stop = false;
     raise(SIGSTOP);
-    // Whoever let us go on may have meant us alone.
+    // SIGCONT may have been sent to us only.
     kill(s->child, SIGCONT);
 }
 
-static void see_child(struct supervise *s)
+static void record_child_status(struct supervise *s)
 {
     int status;
     pid_t got;
@@ -209,7 +213,7 @@ static void see_child(struct supervise *s)
         if (got != s->child)
             continue;
         if (WIFSTOPPED(status)) {
-            see_stop(s);
+            stop_with_program(s);
         } else {
             s->status = status;
             s->ended = true;
@@ -219,20 +223,20 @@ static void see_child(struct supervise *s)
     s->orphans = s->ended && got == 0;
 }
 
-// Whether the program or a descendant of it is the process.
+// Whether pid is the program or a descendant of it.
 static bool is_of_program(const struct supervise *s, pid_t pid)
 {
     enum { MOST_GENERATIONS = 64, PARENT = 4 };
     for (int i = 0; i < MOST_GENERATIONS && pid > 1 && pid != s->child; i++) {
         char text[1024];
-        pid = (pid_t)stat_number(read_stat(pid, text, sizeof text), PARENT);
+        pid = (pid_t)stat_number(read_process_stat(pid, text, sizeof text), PARENT);
     }
     return pid == s->child;
 }
 
-// The terminal sends its signals to the program, too, unless it is apart, and so does the program
-// to its process group; those that others send are meant for the program.
-static void pass_on(struct supervise *s, const siginfo_t *info)
+// Forwards a signal. The terminal signals the program too unless it is apart, and the program
+// itself may signal its process group; signals from others are meant for the program.
+static void forward_signal(struct supervise *s, const siginfo_t *info)
 {
     bool apart = s->how == SUPERVISE_APART;
     if (info->si_code == SI_KERNEL ? apart : !s->ended && !is_of_program(s, info->si_pid))
@@ -244,15 +248,15 @@ bool supervise_wait(struct supervise *s, int milliseconds)
     sigset_t set;
     siginfo_t info;
     struct timespec timeout = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
-    watched(&set);
+    fill_watched_signals(&set);
     int signal = sigtimedwait(&set, &info, &timeout);
     bool wants_end = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
     if (signal > 0 && signal != SIGCHLD && signal != SIGPIPE)
-        pass_on(s, &info);
+        forward_signal(s, &info);
     s->interrupted |= wants_end;
     s->may_stop |= signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
     bool ended = s->ended;
-    see_child(s);
+    record_child_status(s);
     return ended && wants_end;
 }
 
@@ -264,8 +268,8 @@ static bool is_older(const struct supervise *s, pid_t pid)
     return i < s->n_older;
 }
 
-// Those that left the program's process group are ours once their parents are dead. Whether there
-// was one to kill.
+// Kills processes that left the program's process group; they become our children when their
+// parents die. Returns whether any was killed.
 static bool kill_children(const struct supervise *s)
 {
     pid_t children[1024];
@@ -285,7 +289,7 @@ void supervise_kill(struct supervise *s)
         kill(-s->child, SIGKILL);
         any = kill_children(s);
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-        see_child(s);
+        record_child_status(s);
     }
 }
 
@@ -298,8 +302,8 @@ void supervise_end(struct supervise *s)
 {
     sigset_t set, old;
     struct timespec zero = {0, 0};
-    watched(&set);
-    // An interrupt that ended the program was not meant for what comes now.
+    fill_watched_signals(&set);
+    // Discard an interrupt that ended the program.
     while (sigtimedwait(&set, NULL, &zero) > 0)
         ;
     memcpy(&old, s->saved, sizeof old);
@@ -314,7 +318,7 @@ void supervise_die_alike(const struct supervise *s)
     struct rlimit none = {0, 0};
     struct sigaction plain = {.sa_handler = SIG_DFL};
     sigset_t set;
-    setrlimit(RLIMIT_CORE, &none); // the one core that there is to see is the program's
+    setrlimit(RLIMIT_CORE, &none); // the only useful core dump is the program's
     sigaction(number, &plain, NULL);
     sigemptyset(&set);
     sigaddset(&set, number);

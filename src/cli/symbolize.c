@@ -24,7 +24,7 @@ int command_symbolize(struct call *call, struct err *e)
     return file_write(p, output, format, &call->config, call->arena, e);
 }
 
-static int usage(FILE *to)
+static int addr2line_usage(FILE *to)
 {
     fputs("Usage: kiln addr2line [-a] [-f] [-i] [-s] [-p] [-C] -e BINARY [ADDRESS...]\n\n"
           "Answers as addr2line does, for the addresses given or, without any, for those on\n"
@@ -41,7 +41,7 @@ static int usage(FILE *to)
     return to == stdout ? 0 : 2;
 }
 
-static int fail(const struct err *e)
+static int addr2line_fail(const struct err *e)
 {
     fprintf(stderr, "kiln: %s\n", e->message);
     return 2;
@@ -54,7 +54,7 @@ int command_addr2line(int argc, char **argv)
     int i = 1;
     for (; i < argc && argv[i][0] == '-'; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return usage(stdout);
+            return addr2line_usage(stdout);
         for (const char *c = argv[i] + 1; *c; c++) {
             bool *flag = *c == 'a'   ? &o.addresses
                          : *c == 'f' ? &o.functions
@@ -69,18 +69,18 @@ int command_addr2line(int argc, char **argv)
                 binary = c[1] ? c + 1 : argv[++i];
                 break;
             } else {
-                return usage(stderr);
+                return addr2line_usage(stderr);
             }
         }
     }
     if (!binary)
-        return usage(stderr);
+        return addr2line_usage(stderr);
     struct err e;
     struct symbol_options options = {
         .own_process = true, .demangle = DEMANGLE_FULL, .cxx = demangle_cxx_iberty};
     struct symbol_file *file = symbol_open(binary, &options, &e);
     if (!file)
-        return fail(&e);
+        return addr2line_fail(&e);
     struct out out;
     out_init_fd(&out, STDOUT_FILENO);
     int result = 0;
@@ -93,5 +93,5 @@ int command_addr2line(int argc, char **argv)
         result = -1;
     out_fini(&out);
     symbol_free(file);
-    return result ? fail(&e) : 0;
+    return result ? addr2line_fail(&e) : 0;
 }

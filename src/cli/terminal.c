@@ -28,8 +28,8 @@ struct terminal terminal_stdout(const char *when)
     return t;
 }
 
-// The character at p, its length in *n and its columns in *width.
-static uint32_t decode(const unsigned char *p, size_t left, size_t *n, size_t *width)
+// Decodes the character at p; *n is its length, *width its columns.
+static uint32_t decode_char(const unsigned char *p, size_t left, size_t *n, size_t *width)
 {
     static const struct {
         uint32_t from, to;
@@ -59,7 +59,7 @@ size_t terminal_width(struct str text)
 {
     size_t total = 0, n, width;
     for (size_t i = 0; i < text.n; i += n) {
-        decode((const unsigned char *)text.p + i, text.n - i, &n, &width);
+        decode_char((const unsigned char *)text.p + i, text.n - i, &n, &width);
         total += width;
     }
     return total;
@@ -77,12 +77,12 @@ void terminal_style(const struct terminal *t, struct out *out, enum style style)
 }
 
 // Writes the columns [from, to) of text.
-static void put_part(struct out *out, struct str text, size_t from, size_t to)
+static void put_columns(struct out *out, struct str text, size_t from, size_t to)
 {
     size_t at = 0, n, width;
     for (size_t i = 0; i < text.n; i += n) {
         const unsigned char *p = (const unsigned char *)text.p + i;
-        uint32_t c = decode(p, text.n - i, &n, &width);
+        uint32_t c = decode_char(p, text.n - i, &n, &width);
         if (at >= from && at + width <= to) {
             if (c < 0x20 || (c >= 0x7f && c < 0xa0))
                 out_char(out, '?');
@@ -102,13 +102,13 @@ size_t terminal_put(const struct terminal *t, struct out *out, struct str text, 
     if (style)
         terminal_style(t, out, style);
     if (columns == 0 || width <= columns) {
-        put_part(out, text, 0, SIZE_MAX);
+        put_columns(out, text, 0, SIZE_MAX);
     } else {
-        // The end of a name tells more than its beginning.
+        // The end of a name is more significant than its beginning.
         size_t tail = columns * 3 / 5, head = columns - tail - 1;
-        put_part(out, text, 0, head);
+        put_columns(out, text, 0, head);
         out_text(out, "…");
-        put_part(out, text, width - tail, SIZE_MAX);
+        put_columns(out, text, width - tail, SIZE_MAX);
         width = columns;
     }
     if (style)

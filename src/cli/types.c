@@ -15,13 +15,14 @@ struct table {
     struct column *columns;
     uint32_t n_columns, sorted_by;
     struct str *names;
-    int64_t *flat, *cum; // n_columns for each name
+    int64_t *flat, *cum; // n_columns per name
     size_t n;
     struct hash_table index;
 };
 
-// The row of a name; nodes that print alike share one.
-static size_t row_of(struct table *t, struct str name, bool may_add, struct arena *arena)
+// The row of a name; nodes that print the same share one.
+static size_t find_or_add_type_row(struct table *t, struct str name, bool may_add,
+                                   struct arena *arena)
 {
     uint64_t hash = hash_bytes(name.p, name.n, 0);
     for (struct hash_probe at = hash_find(&t->index, hash); hash_hit(&t->index, &at);
@@ -35,8 +36,9 @@ static size_t row_of(struct table *t, struct str name, bool may_add, struct aren
     return t->n++;
 }
 
-static int prepare(struct table *t, const struct model_profile *p, const struct config *config,
-                   struct arena *arena, const struct terminal *terminal, struct err *e)
+static int prepare_columns(struct table *t, const struct model_profile *p,
+                           const struct config *config, struct arena *arena,
+                           const struct terminal *terminal, struct err *e)
 {
     int type = model_type_index(p, str_from(config->sample_index), e);
     if (type < 0)
@@ -51,7 +53,7 @@ static int prepare(struct table *t, const struct model_profile *p, const struct 
         c.compact_labels = true;
         if (i != t->sorted_by)
             c.trim = false;
-        // The filters are told about once.
+        // The filters are reported once.
         if (view_prepare(&column->report, p, view_command_find("top"), NULL, &c, arena, NULL, e))
             return -1;
         if (i == t->sorted_by && config->node_count < 0 && config->trim)
@@ -63,7 +65,7 @@ static int prepare(struct table *t, const struct model_profile *p, const struct 
     return 0;
 }
 
-static void fill(struct table *t, struct arena *arena)
+static void fill_type_table(struct table *t, struct arena *arena)
 {
     const struct report_rows *main = &t->columns[t->sorted_by].rows;
     t->names = arena_array(arena, main->n + 1, sizeof *t->names);
@@ -71,11 +73,11 @@ static void fill(struct table *t, struct arena *arena)
     t->cum = arena_array(arena, (main->n + 1) * t->n_columns, sizeof *t->cum);
     hash_init(&t->index, arena, main->n);
     for (size_t i = 0; i < main->n; i++)
-        row_of(t, main->rows[i].name, true, arena);
+        find_or_add_type_row(t, main->rows[i].name, true, arena);
     for (uint32_t c = 0; c < t->n_columns; c++) {
         const struct report_rows *rows = &t->columns[c].rows;
         for (size_t i = 0; i < rows->n; i++) {
-            size_t row = row_of(t, rows->rows[i].name, false, arena);
+            size_t row = find_or_add_type_row(t, rows->rows[i].name, false, arena);
             if (row == SIZE_MAX)
                 continue;
             int64_t *flat = &t->flat[row * t->n_columns + c],
@@ -86,7 +88,7 @@ static void fill(struct table *t, struct arena *arena)
     }
 }
 
-static size_t wider(size_t a, size_t b)
+static size_t max_width(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -97,7 +99,7 @@ static void put_heads(const struct table *t, const struct terminal *terminal, st
     size_t pair = (flat && cum) ? 22 : 11;
     for (uint32_t c = 0; c < t->n_columns; c++) {
         struct str name = t->columns[c].report.o.type_name;
-        widths[c] = wider(pair, terminal_width(name) + 2);
+        widths[c] = max_width(pair, terminal_width(name) + 2);
         terminal_put_right(terminal, out, name, STYLE_BOLD, widths[c]);
     }
     out_char(out, '\n');
@@ -110,8 +112,8 @@ static void put_heads(const struct table *t, const struct terminal *terminal, st
     out_char(out, '\n');
 }
 
-static void put_cell(const struct column *column, const struct terminal *terminal, struct out *out,
-                     int64_t value, size_t width)
+static void put_type_cell(const struct column *column, const struct terminal *terminal,
+                          struct out *out, int64_t value, size_t width)
 {
     char text[256];
     size_t n = report_format_value(&column->report, value, text, sizeof text);
@@ -119,11 +121,11 @@ static void put_cell(const struct column *column, const struct terminal *termina
                        present_heat(value, column->report.total), width);
 }
 
-static void put_table(const struct table *t, const struct terminal *terminal, struct arena *arena,
-                      struct out *out)
+static void put_type_table(const struct table *t, const struct terminal *terminal,
+                           struct arena *arena, struct out *out)
 {
     const struct report *sorted = &t->columns[t->sorted_by].report;
-    // Both measures if there is room, otherwise the one that sorts.
+    // Flat and cum if there is room, otherwise the one that sorts.
     bool both = terminal->columns == 0 || terminal->columns >= 22 * t->n_columns + 30;
     bool flat = both || !sorted->o.cum_sort, cum = both || sorted->o.cum_sort;
     size_t *widths = arena_array(arena, t->n_columns, sizeof *widths), used = 2;
@@ -136,11 +138,11 @@ static void put_table(const struct table *t, const struct terminal *terminal, st
     for (size_t i = 0; i < t->n; i++) {
         for (uint32_t c = 0; c < t->n_columns; c++) {
             if (flat)
-                put_cell(&t->columns[c], terminal, out, t->flat[i * t->n_columns + c],
-                         widths[c] - (cum ? 11 : 0));
+                put_type_cell(&t->columns[c], terminal, out, t->flat[i * t->n_columns + c],
+                              widths[c] - (cum ? 11 : 0));
             if (cum)
-                put_cell(&t->columns[c], terminal, out, t->cum[i * t->n_columns + c],
-                         flat ? 11 : widths[c]);
+                put_type_cell(&t->columns[c], terminal, out, t->cum[i * t->n_columns + c],
+                              flat ? 11 : widths[c]);
         }
         out_text(out, "  ");
         terminal_put(terminal, out, t->names[i], STYLE_NONE, room);
@@ -153,12 +155,12 @@ int present_all_types(const struct model_profile *p, const struct config *config
                       struct err *e)
 {
     struct table t = {0};
-    if (prepare(&t, p, config, arena, terminal, e))
+    if (prepare_columns(&t, p, config, arena, terminal, e))
         return -1;
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    fill(&t, arena);
+    fill_type_table(&t, arena);
     const struct column *sorted = &t.columns[t.sorted_by];
     if (terminal->pretty)
         present_title(&sorted->report, terminal, out);
@@ -167,7 +169,7 @@ int present_all_types(const struct model_profile *p, const struct config *config
         terminal_put(terminal, out, line, STYLE_DIM, terminal->columns);
         out_char(out, '\n');
     }
-    put_table(&t, terminal, arena, out);
+    put_type_table(&t, terminal, arena, out);
     arena_try_end(arena);
     return 0;
 }

@@ -136,7 +136,7 @@ struct view {
     struct err *e;
 };
 
-static void note(const struct view *v, const char *text)
+static void note_to_user(const struct view *v, const char *text)
 {
     if (v->notes)
         v->notes(text);
@@ -147,17 +147,18 @@ static void note_unmatched(const struct view *v, bool fine, const char *option)
     char text[80];
     snprintf(text, sizeof text, "%s expression matched no samples", option);
     if (!fine)
-        note(v, text);
+        note_to_user(v, text);
 }
 
 static void note_conflict(void *view, struct str key, struct str used, struct str others)
 {
     const struct view *v = view;
-    note(v, arena_printf(v->arena, "For tag %.*s used unit %.*s, also encountered unit(s) %.*s",
-                         (int)key.n, key.p, (int)used.n, used.p, (int)others.n, others.p));
+    note_to_user(v, arena_printf(v->arena,
+                                 "For tag %.*s used unit %.*s, also encountered unit(s) %.*s",
+                                 (int)key.n, key.p, (int)used.n, used.p, (int)others.n, others.p));
 }
 
-// What a command needs whatever was asked.
+// Applies the settings that a command requires.
 static void apply_overrides(struct config *c, const struct view_command *command)
 {
     bool trim = c->trim;
@@ -172,7 +173,7 @@ static void apply_overrides(struct config *c, const struct view_command *command
         c->granularity = "lines";
         break;
     case REPORT_DISASM:
-        // One place for each address: inlined calls would count twice.
+        // One place per address: inlined calls would count twice.
         c->noinlines = true;
         trim = false;
         c->granularity = "addresses";
@@ -197,8 +198,8 @@ static void apply_overrides(struct config *c, const struct view_command *command
     }
 }
 
-static bool compile(struct view *v, const char *name, const char *pattern,
-                    struct model_regex **regex)
+static bool compile_regex(struct view *v, const char *name, const char *pattern,
+                          struct model_regex **regex)
 {
     *regex = NULL;
     if (!*pattern)
@@ -217,8 +218,8 @@ static bool compile_tags(struct view *v, const char *name, const char *text,
     *filter = model_tag_filter_new(v->arena, name, str_from(text), &is_range, v->e);
     if (*filter && is_range) {
         const char *value = strchr(text, '=');
-        note(v, arena_printf(v->arena, "%s:Interpreted '%s' as range, not regexp", name,
-                             value ? value + 1 : text));
+        note_to_user(v, arena_printf(v->arena, "%s:Interpreted '%s' as range, not regexp", name,
+                                     value ? value + 1 : text));
     }
     return *filter != NULL;
 }
@@ -229,14 +230,15 @@ static int apply_filters(struct view *v)
     struct arena *a = v->arena;
     struct model_regex *focus, *ignore, *hide, *show, *show_from, *prune_from, *tagshow, *taghide;
     struct model_tag_filter *tagfocus, *tagignore;
-    if (!compile(v, "focus", c->focus, &focus) || !compile(v, "ignore", c->ignore, &ignore) ||
-        !compile(v, "hide", c->hide, &hide) || !compile(v, "show", c->show, &show) ||
-        !compile(v, "show_from", c->show_from, &show_from) ||
+    if (!compile_regex(v, "focus", c->focus, &focus) ||
+        !compile_regex(v, "ignore", c->ignore, &ignore) ||
+        !compile_regex(v, "hide", c->hide, &hide) || !compile_regex(v, "show", c->show, &show) ||
+        !compile_regex(v, "show_from", c->show_from, &show_from) ||
         !compile_tags(v, "tagfocus", c->tagfocus, &tagfocus) ||
         !compile_tags(v, "tagignore", c->tagignore, &tagignore) ||
-        !compile(v, "prune_from", c->prune_from, &prune_from) ||
-        !compile(v, "tagshow", c->tagshow, &tagshow) ||
-        !compile(v, "taghide", c->taghide, &taghide))
+        !compile_regex(v, "prune_from", c->prune_from, &prune_from) ||
+        !compile_regex(v, "tagshow", c->tagshow, &tagshow) ||
+        !compile_regex(v, "taghide", c->taghide, &taghide))
         return -1;
     bool matched[4], other;
     if (focus || ignore || hide || show) {
@@ -302,7 +304,7 @@ static void collect_filters(struct view *v, struct report_options *o)
     o->filters = list;
 }
 
-// pprof's disasm says so on standard output, in front of the report.
+// Like pprof's disasm, prints to standard output, before the report.
 static void print_note(const char *text)
 {
     puts(text);
@@ -363,8 +365,8 @@ static void add_label_frames(struct view *v)
     note_unmatched(v, !*v->c.tagleaf || leaf, "TagLeaf");
 }
 
-static int prepare(struct report *r, struct view *v, const struct view_command *command,
-                   const char *argument)
+static int prepare_report(struct report *r, struct view *v, const struct view_command *command,
+                          const char *argument)
 {
     v->units = model_label_units(v->p, v->arena, note_conflict, v);
     apply_overrides(&v->c, command);
@@ -399,7 +401,7 @@ int view_prepare(struct report *r, const struct model_profile *p,
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap))
         return arena_caught(arena, e);
-    int result = prepare(r, &v, command, argument);
+    int result = prepare_report(r, &v, command, argument);
     arena_try_end(arena);
     return result;
 }

@@ -14,14 +14,14 @@ enum { META_MAX = 16 << 20 };
 
 extern char **environ;
 
-// --- what there is ---
+// --- pages ---
 
 struct page {
     const char *path;
-    int (*answer)(struct viewer_query *q, struct err *e); // data
-    const char *type, *file;                              // of data; a name to save it by
-    const char *moved;                                    // where to look instead
-    bool post;                                            // changes something
+    int (*answer)(struct viewer_query *q, struct err *e); // for data
+    const char *type, *file;                              // of data; file name for saving
+    const char *moved;                                    // redirect target
+    bool post;                                            // modifies state
 };
 
 static const struct page pages[] = {
@@ -66,7 +66,7 @@ static const struct page *find_page(struct str path)
 
 // --- answers ---
 
-// Every view is this document; what it shows comes from api/.
+// All views share this document; their data comes from api/.
 static bool answer_document(const struct viewer *viewer, const struct page *page,
                             const struct http_request *q, struct http_answer *a)
 {
@@ -87,15 +87,15 @@ static bool answer_moved(const struct page *page, const struct http_request *q,
     char place[HTTP_LINE_MAX + 64];
     snprintf(place, sizeof place, "%s%s%.*s", page->moved, q->query.n ? "?" : "", (int)q->query.n,
              q->query.p);
-    // As pprof: the first is temporary, so that browsers do not remember it for this port.
+    // Like pprof: the first redirect is temporary, so that browsers do not cache it for this port.
     http_answer_text(a, page->path[1] ? 301 : 307, "see %s", page->moved);
     http_answer_header(a, "Location", place);
     http_answer_header(a, "Cache-Control", "no-store");
     return true;
 }
 
-static bool refused(const struct viewer *viewer, const struct page *page,
-                    const struct http_request *q, struct http_answer *a)
+static bool viewer_refuse_request(const struct viewer *viewer, const struct page *page,
+                                  const struct http_request *q, struct http_answer *a)
 {
     struct err e = {""};
     if (!http_trusts_origin(q, viewer->check_host, viewer->host, &e)) {
@@ -113,8 +113,9 @@ static bool refused(const struct viewer *viewer, const struct page *page,
     return true;
 }
 
-static bool begin(void *context, const struct http_server *server, const struct http_request *q,
-                  struct http_answer *a, struct http_later *later)
+static bool viewer_begin_request(void *context, const struct http_server *server,
+                                 const struct http_request *q, struct http_answer *a,
+                                 struct http_later *later)
 {
     const struct viewer *viewer = context;
     const struct page *page = find_page(q->path);
@@ -124,7 +125,7 @@ static bool begin(void *context, const struct http_server *server, const struct 
     if (get && http_trusts_origin(q, viewer->check_host, viewer->host, &e) &&
         str_starts(q->path, STR("/ui/")) && pages_file(str_from_to(q->path, 4, q->path.n), q, a))
         return true;
-    if (refused(viewer, page, q, a))
+    if (viewer_refuse_request(viewer, page, q, a))
         return true;
     if (page->moved)
         return answer_moved(page, q, a);
@@ -134,9 +135,9 @@ static bool begin(void *context, const struct http_server *server, const struct 
     return false;
 }
 
-// In the worker.
-static uint64_t finish(void *context, const struct http_request *request, void *state,
-                       struct http_answer *a)
+// Runs in the worker thread.
+static uint64_t viewer_finish_request(void *context, const struct http_request *request,
+                                      void *state, struct http_answer *a)
 {
     const struct page *page = state;
     struct err e = {""};
@@ -171,11 +172,11 @@ static uint64_t finish(void *context, const struct http_request *request, void *
     return 0;
 }
 
-static void due(void *context, void *state)
+static void viewer_request_due(void *context, void *state)
 {
 }
 
-static void abandon(void *context, void *state)
+static void viewer_abandon_request(void *context, void *state)
 {
 }
 
@@ -185,7 +186,7 @@ static void open_browser(const char *url)
 {
     const char *const usual[] = {getenv("BROWSER"), "xdg-open", "sensible-browser",
                                  "google-chrome",   "chromium", "firefox"};
-    // Our own signals are blocked, its are not to be.
+    // Our own signals are blocked; the browser's must not be.
     sigset_t none;
     posix_spawnattr_t attributes;
     sigemptyset(&none);
@@ -214,8 +215,11 @@ int viewer_serve(struct viewer *viewer, const struct viewer_options *options, st
     snprintf(host, sizeof host, "%s", listener.host);
     viewer->check_host = listener.loopback;
     viewer->host = host;
-    struct http_handler handler = {
-        .context = viewer, .begin = begin, .due = due, .finish = finish, .abandon = abandon};
+    struct http_handler handler = {.context = viewer,
+                                   .begin = viewer_begin_request,
+                                   .due = viewer_request_due,
+                                   .finish = viewer_finish_request,
+                                   .abandon = viewer_abandon_request};
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGINT);

@@ -5,7 +5,8 @@
 #include "cli/viewer.h"
 #include "net/pages.h"
 
-static const char *title(struct arena *arena, const char *const *names, size_t n, const char *base)
+static const char *make_viewer_title(struct arena *arena, const char *const *names, size_t n,
+                                     const char *base)
 {
     const char *first = strrchr(names[0], '/');
     const char *text = first && first[1] ? first + 1 : names[0];
@@ -26,11 +27,11 @@ int viewer_load(struct viewer *viewer, const struct source *source, struct arena
     viewer->p = source_load(source, arena, e);
     if (!viewer->p)
         return -1;
-    viewer->title =
-        title(arena, source->names, source->n_names, source->n_bases ? source->bases[0] : "");
+    viewer->title = make_viewer_title(arena, source->names, source->n_names,
+                                      source->n_bases ? source->bases[0] : "");
     if (!source->n_bases)
         return 0;
-    // The difference has lost what its sides had in common; a diff flame graph shows both.
+    // In the difference, equal parts cancel out; a diff flame graph needs both sides.
     struct source side = *source;
     side.n_bases = 0;
     side.diff_base = side.normalize = false;
@@ -41,7 +42,7 @@ int viewer_load(struct viewer *viewer, const struct source *source, struct arena
     return viewer->sides[0] ? 0 : -1;
 }
 
-static void say(const char *text)
+static void print_viewer_text(const char *text)
 {
     fprintf(stderr, "kiln: %s (Ctrl-C ends it)\n", text);
 }
@@ -55,6 +56,6 @@ int command_web(struct call *call, struct err *e)
         return -1;
     viewer.config = call->config;
     struct viewer_options options = {
-        .listen = call->listen, .no_browser = call->no_browser, .say = say};
+        .listen = call->listen, .no_browser = call->no_browser, .say = print_viewer_text};
     return viewer_serve(&viewer, &options, e);
 }

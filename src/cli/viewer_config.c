@@ -1,5 +1,4 @@
-// Named settings, in the file where google/pprof keeps them: either program finds what the other
-// has saved.
+// Named settings in google/pprof's file: both programs share them.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@
 
 enum { PATH_SIZE = 4096, MOST_BYTES = 1 << 20 };
 
-static bool file_name(char *path, size_t size, bool make_directory)
+static bool settings_file_name(char *path, size_t size, bool make_directory)
 {
     const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
     char directory[PATH_SIZE - 32];
@@ -32,7 +31,7 @@ static bool file_name(char *path, size_t size, bool make_directory)
     return true;
 }
 
-// What pprof saves: not where files are, nor which value is looked at.
+// As pprof, saves neither paths nor the sample type.
 static bool is_saved(const struct config_field *field)
 {
     static const char *const not_saved[] = {"output", "source_path", "trim_path", "sample_index",
@@ -43,12 +42,12 @@ static bool is_saved(const struct config_field *field)
     return true;
 }
 
-// The list of configurations in the settings file; absent if there is none that can be read.
+// Returns the configurations in the settings file; absent if the file is not readable.
 static struct json read_settings(struct arena *arena)
 {
     char path[PATH_SIZE];
     struct json all;
-    int fd = file_name(path, sizeof path, false) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    int fd = settings_file_name(path, sizeof path, false) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0)
         return (struct json){0};
     char *text = malloc(MOST_BYTES);
@@ -70,7 +69,7 @@ static void write_setting(struct out *out, const char *name)
     out_text(out, ": ");
 }
 
-// Fields with their default are left out.
+// Omits fields with default values.
 static void write_saved(struct out *out, const struct config *c, const struct config_field *f)
 {
     const char *at = (const char *)c + f->offset;
@@ -111,13 +110,13 @@ static void write_config(struct out *out, const char *name, const struct config 
     out_text(out, "\n    }");
 }
 
-// Writes the settings file anew: the configuration of that name becomes config (NULL: it is
-// removed), the others stay as they are written.
+// Rewrites the settings file: sets the named configuration to config, or removes it if config is
+// NULL. The others are kept as written.
 static int write_settings(struct json configs, const char *name, const struct config *config,
                           struct err *e)
 {
     char path[PATH_SIZE], part[PATH_SIZE + 8];
-    if (!file_name(path, sizeof path, true))
+    if (!settings_file_name(path, sizeof path, true))
         return err_set(e, "no settings can be saved: neither HOME nor XDG_CONFIG_HOME is set");
     snprintf(part, sizeof part, "%s.part", path);
     FILE *file = fopen(part, "we");
@@ -175,8 +174,8 @@ int viewer_delete_config(struct viewer_query *q, struct err *e)
     return found ? write_settings(configs, name, NULL, e) : err_set(e, "config %s not found", name);
 }
 
-static void write_field(struct out *out, struct json config, const struct config_field *f,
-                        struct arena *arena, bool *first)
+static void write_saved_field(struct out *out, struct json config, const struct config_field *f,
+                              struct arena *arena, bool *first)
 {
     struct config plain = config_default();
     struct json value = json_get(config, f->name);
@@ -216,7 +215,7 @@ void viewer_write_configs(struct out *out)
         bool first = true;
         for (const struct config_field *f = config_fields; f->name; f++)
             if (is_saved(f) && config_url_name(f))
-                write_field(out, i.value, f, arena, &first);
+                write_saved_field(out, i.value, f, arena, &first);
         out_text(out, "}]");
     }
     out_char(out, ']');

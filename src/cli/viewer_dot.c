@@ -1,4 +1,4 @@
-// Where Graphviz would put boxes and lines: `dot -Tplain`, within a few seconds.
+// Layout by Graphviz: `dot -Tplain`, with a timeout of a few seconds.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -35,7 +35,7 @@ static void write_input(int fd, const struct viewer_box *boxes, size_t n_boxes,
     lseek(fd, 0, SEEK_SET);
 }
 
-static bool run(int in, int out)
+static bool run_plain_dot(int in, int out)
 {
     char *argv[] = {"dot", "-Tplain", NULL};
     posix_spawn_file_actions_t actions;
@@ -58,8 +58,8 @@ static bool run(int in, int out)
     return status == 0;
 }
 
-// The next word of a line as a number.
-static double number(struct str *line)
+// Removes the next word of a line and returns it as a number.
+static double read_dot_number(struct str *line)
 {
     while (line->n && line->p[0] == ' ')
         *line = str_from_to(*line, 1, line->n);
@@ -76,9 +76,9 @@ static double number(struct str *line)
 static bool read_edge(struct str line, double height, struct viewer_line *lines, size_t n_lines,
                       size_t *next, struct arena *arena)
 {
-    uint32_t from = (uint32_t)number(&line), to = (uint32_t)number(&line);
-    size_t n = (size_t)number(&line), at = *next;
-    // dot tells edges by their first node; ours are looked up from where the last was.
+    uint32_t from = (uint32_t)read_dot_number(&line), to = (uint32_t)read_dot_number(&line);
+    size_t n = (size_t)read_dot_number(&line), at = *next;
+    // dot sorts edges by their first node; search ours from the last one found.
     for (size_t tries = 0; tries < n_lines; tries++, at = (at + 1) % n_lines) {
         if (lines[at].from != from || lines[at].to != to || lines[at].points)
             continue;
@@ -87,8 +87,8 @@ static bool read_edge(struct str line, double height, struct viewer_line *lines,
         lines[at].points = arena_array(arena, 2 * n, sizeof(double));
         lines[at].n_points = 2 * n;
         for (size_t i = 0; i < n; i++) {
-            lines[at].points[2 * i] = number(&line) * POINTS;
-            lines[at].points[2 * i + 1] = (height - number(&line)) * POINTS;
+            lines[at].points[2 * i] = read_dot_number(&line) * POINTS;
+            lines[at].points[2 * i + 1] = (height - read_dot_number(&line)) * POINTS;
         }
         *next = at;
         return true;
@@ -96,8 +96,8 @@ static bool read_edge(struct str line, double height, struct viewer_line *lines,
     return false;
 }
 
-static bool read_output(struct str text, struct viewer_box *boxes, size_t n_boxes,
-                        struct viewer_line *lines, size_t n_lines, struct arena *arena)
+static bool read_dot_output(struct str text, struct viewer_box *boxes, size_t n_boxes,
+                            struct viewer_line *lines, size_t n_lines, struct arena *arena)
 {
     struct str line;
     double height = 0;
@@ -105,16 +105,16 @@ static bool read_output(struct str text, struct viewer_box *boxes, size_t n_boxe
     while (str_next_line(&text, &line)) {
         if (str_starts(line, STR("graph "))) {
             line = str_from_to(line, 6, line.n);
-            number(&line);
-            number(&line);
-            height = number(&line);
+            read_dot_number(&line);
+            read_dot_number(&line);
+            height = read_dot_number(&line);
         } else if (str_starts(line, STR("node n"))) {
             line = str_from_to(line, 5, line.n);
-            size_t i = (size_t)number(&line);
+            size_t i = (size_t)read_dot_number(&line);
             if (i >= n_boxes)
                 return false;
-            boxes[i].x = number(&line) * POINTS - boxes[i].width / 2;
-            boxes[i].y = (height - number(&line)) * POINTS - boxes[i].height / 2;
+            boxes[i].x = read_dot_number(&line) * POINTS - boxes[i].width / 2;
+            boxes[i].y = (height - read_dot_number(&line)) * POINTS - boxes[i].height / 2;
             placed++;
         } else if (str_starts(line, STR("edge n"))) {
             if (!read_edge(str_from_to(line, 5, line.n), height, lines, n_lines, &next, arena))
@@ -133,12 +133,12 @@ bool viewer_dot(struct viewer_box *boxes, size_t n_boxes, struct viewer_line *li
     bool good = false;
     if (in >= 0 && out >= 0) {
         write_input(in, boxes, n_boxes, lines, n_lines);
-        if (run(in, out)) {
+        if (run_plain_dot(in, out)) {
             off_t n = lseek(out, 0, SEEK_END);
             char *text = arena_alloc(arena, (size_t)n + 1);
-            good =
-                pread(out, text, (size_t)n, 0) == n &&
-                read_output((struct str){text, (size_t)n}, boxes, n_boxes, lines, n_lines, arena);
+            good = pread(out, text, (size_t)n, 0) == n &&
+                   read_dot_output((struct str){text, (size_t)n}, boxes, n_boxes, lines, n_lines,
+                                   arena);
         }
     }
     if (in >= 0)

@@ -1,4 +1,4 @@
-// The flame graph: for the page, as files, and the profile itself.
+// The flame graph as page data and as files, and the profile download.
 #include "report/flame.h"
 
 #include "cli/view.h"
@@ -7,8 +7,8 @@
 
 enum { MOST_NODES = 500000, MOST_PATH = 2048 };
 
-// The names in front of what is to be opened: separated by the control character 31, which no
-// name has that is worth showing.
+// Reads the path to the frame to open: names separated by control character 31, which does not
+// occur in names.
 static int read_path(struct viewer_query *q, struct report_flame_options *o, struct err *e)
 {
     const char *text = viewer_parameter(q, "path", e);
@@ -25,7 +25,7 @@ static int read_path(struct viewer_query *q, struct report_flame_options *o, str
     return 0;
 }
 
-static enum report_flame_by by_of(const char *granularity)
+static enum report_flame_by flame_granularity(const char *granularity)
 {
     return strcmp(granularity, "files") == 0       ? REPORT_FLAME_FILES
            : strcmp(granularity, "lines") == 0     ? REPORT_FLAME_LINES
@@ -33,7 +33,7 @@ static enum report_flame_by by_of(const char *granularity)
                                                    : REPORT_FLAME_FUNCTIONS;
 }
 
-static struct report_flame *make(struct viewer_query *q, bool all, struct err *e)
+static struct report_flame *make_viewer_flame(struct viewer_query *q, bool all, struct err *e)
 {
     const struct viewer *viewer = q->viewer;
     const struct model_profile *sides[2] = {NULL, viewer->p};
@@ -54,7 +54,7 @@ static struct report_flame *make(struct viewer_query *q, bool all, struct err *e
         .base = sides[0],
         .normalize = q->config.normalize,
         .max_nodes = REPORT_FLAME_HTML_NODES,
-        .by = by_of(q->config.granularity),
+        .by = flame_granularity(q->config.granularity),
     };
     const char *nodes = viewer_parameter(q, "nodes", e);
     int64_t n;
@@ -69,7 +69,7 @@ static struct report_flame *make(struct viewer_query *q, bool all, struct err *e
 
 int viewer_flame(struct viewer_query *q, struct err *e)
 {
-    struct report_flame *flame = make(q, true, e);
+    struct report_flame *flame = make_viewer_flame(q, true, e);
     if (!flame)
         return -1;
     struct report_flame_style style = {.title = q->viewer->title};
@@ -89,7 +89,7 @@ int viewer_export(struct viewer_query *q, struct err *e)
     bool html = strcmp(format, "html") == 0;
     if (!html && strcmp(format, "svg") != 0)
         return err_set(e, "format: \"%s\" is neither svg nor html", format);
-    struct report_flame *flame = make(q, html, e);
+    struct report_flame *flame = make_viewer_flame(q, html, e);
     if (!flame)
         return -1;
     struct report_flame_style style = {.title = q->viewer->title};

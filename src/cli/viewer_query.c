@@ -1,4 +1,4 @@
-// What a request asks for, and what is told with every answer.
+// Request parameters, and data that goes with every answer.
 #include "cli/viewer.h"
 
 #include "codec/json.h"
@@ -36,7 +36,7 @@ int viewer_read_config(struct viewer_query *q, struct err *e)
     return 0;
 }
 
-// Only the worker reports, one answer at a time.
+// Not locked: only the worker reports, one answer at a time.
 static char notes[NOTES_MAX][160];
 static size_t n_notes;
 
@@ -62,7 +62,7 @@ void viewer_write_notes(struct out *out)
     n_notes = 0;
 }
 
-static void write_text(struct out *out, const char *key, const char *text)
+static void write_meta_text(struct out *out, const char *key, const char *text)
 {
     out_printf(out, ",\"%s\":", key);
     json_write_string(out, str_from(text));
@@ -73,7 +73,7 @@ void viewer_write_meta(const struct viewer *viewer, struct out *out)
     const struct model_profile *p = viewer->p;
     struct err e;
     out_printf(out, "{\"version\":\"%s\"", KILN_VERSION);
-    write_text(out, "title", viewer->title);
+    write_meta_text(out, "title", viewer->title);
     int type = model_type_index(p, str_from(viewer->config.sample_index), &e);
     out_printf(out, ",\"diff\":%d,\"type\":%d,\"samples\":%zu,\"time\":%lld,\"duration\":%lld",
                viewer->sides[0] != NULL, type < 0 ? 0 : type, p->n_samples,
@@ -87,7 +87,7 @@ void viewer_write_meta(const struct viewer *viewer, struct out *out)
     }
     out_text(out, "],\"doc\":");
     json_write_string(out, model_str(p, p->doc_url));
-    // What the command line set: a page shows it, and a URL can change it.
+    // Settings from the command line: pages show them, and URLs can change them.
     out_text(out, ",\"config\":{");
     bool first = true;
     struct config plain = config_default();

@@ -8,18 +8,18 @@
 #include "codec/json.h"
 #include "report/graph.h"
 
-static void write_number(struct out *out, const char *key, int64_t value)
+static void write_json_number(struct out *out, const char *key, int64_t value)
 {
     out_printf(out, ",\"%s\":%lld", key, (long long)value);
 }
 
-static void write_type(struct out *out, const struct report *r)
+static void write_report_type(struct out *out, const struct report *r)
 {
     out_text(out, ",\"type\":");
     json_write_string(out, r->o.type_name);
     out_text(out, ",\"unit\":");
     json_write_string(out, r->o.unit);
-    write_number(out, "total", r->total);
+    write_json_number(out, "total", r->total);
 }
 
 // --- top ---
@@ -29,8 +29,8 @@ struct column {
     struct report_rows rows;
 };
 
-static void write_values(struct out *out, const char *key, const int64_t *values, size_t n,
-                         uint32_t stride)
+static void write_json_values(struct out *out, const char *key, const int64_t *values, size_t n,
+                              uint32_t stride)
 {
     out_printf(out, ",\"%s\":[", key);
     for (size_t i = 0; i < n; i++) {
@@ -80,9 +80,9 @@ static void write_columns(struct viewer_query *q, struct column *columns, uint32
         json_write_string(q->out, r->o.type_name);
         out_text(q->out, ",\"unit\":");
         json_write_string(q->out, r->o.unit);
-        write_number(q->out, "total", r->total);
-        write_values(q->out, "flat", flat + c, first->n, n_columns);
-        write_values(q->out, "cum", cum + c, first->n, n_columns);
+        write_json_number(q->out, "total", r->total);
+        write_json_values(q->out, "flat", flat + c, first->n, n_columns);
+        write_json_values(q->out, "cum", cum + c, first->n, n_columns);
         out_char(q->out, '}');
     }
     out_char(q->out, ']');
@@ -152,7 +152,7 @@ static int top_of_two(struct viewer_query *q, struct err *e)
 
 int viewer_top(struct viewer_query *q, struct err *e)
 {
-    // The page shows any number of rows; pprof's 500 would hide most.
+    // The page can show any number of rows; pprof's limit of 500 would hide most.
     if (q->config.node_count < 0) {
         q->config.node_count = 0;
         q->config.node_fraction = 0;
@@ -228,7 +228,7 @@ static void write_graph(struct viewer_query *q, struct report *r)
     bool placed = !own && n && viewer_dot(boxes, n, lines, n_lines, q->arena);
     out_char(q->out, '{');
     viewer_write_notes(q->out);
-    write_type(q->out, r);
+    write_report_type(q->out, r);
     out_printf(q->out, ",\"placed\":%d,\"dropped\":[%zu,%zu],\"nodes\":[", placed,
                g->n_dropped_nodes, g->n_dropped_edges);
     for (size_t i = 0; i < n; i++) {
@@ -246,9 +246,9 @@ static void write_graph(struct viewer_query *q, struct report *r)
     out_char(q->out, '}');
 }
 
-// Runs what may run out of memory.
-static int try(struct viewer_query *q, struct report *r,
-               void (*write)(struct viewer_query *q, struct report *r), struct err *e)
+// Runs write, which may run out of memory.
+static int try_report(struct viewer_query *q, struct report *r,
+                      void (*write)(struct viewer_query *q, struct report *r), struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(q->arena, trap))
@@ -264,7 +264,7 @@ int viewer_graph(struct viewer_query *q, struct err *e)
     if (view_prepare(&r, q->viewer->p, view_command_find("dot"), NULL, &q->config, q->arena,
                      viewer_note, e))
         return -1;
-    return try(q, &r, write_graph, e);
+    return try_report(q, &r, write_graph, e);
 }
 
 // --- peek ---
@@ -294,7 +294,7 @@ static void write_peek(struct viewer_query *q, struct report *r)
     graph_select_unit(g);
     out_char(q->out, '{');
     viewer_write_notes(q->out);
-    write_type(q->out, r);
+    write_report_type(q->out, r);
     out_text(q->out, ",\"nodes\":[");
     size_t matched = 0;
     for (size_t i = 0; i < g->n_selected; i++) {
@@ -318,17 +318,18 @@ int viewer_peek(struct viewer_query *q, struct err *e)
     struct report r;
     if (!*q->config.granularity)
         q->config.granularity = "lines";
-    // As in pprof, what is looked for also focuses.
+    // Like pprof, the search also focuses.
     const char *regexp = *q->config.focus ? q->config.focus : ".";
     if (view_prepare(&r, q->viewer->p, view_command_find("peek"), regexp, &q->config, q->arena,
                      viewer_note, e))
         return -1;
-    return try(q, &r, write_peek, e);
+    return try_report(q, &r, write_peek, e);
 }
 
 // --- source and machine code ---
 
-static int listing(struct viewer_query *q, const char *command, const char *regexp, struct err *e)
+static int write_listing(struct viewer_query *q, const char *command, const char *regexp,
+                         struct err *e)
 {
     struct report r;
     if (!*regexp)
@@ -343,16 +344,16 @@ static int listing(struct viewer_query *q, const char *command, const char *rege
 
 int viewer_source(struct viewer_query *q, struct err *e)
 {
-    return listing(q, "weblist", q->config.focus, e);
+    return write_listing(q, "weblist", q->config.focus, e);
 }
 
 int viewer_disasm(struct viewer_query *q, struct err *e)
 {
-    // Of symbols, pprof's disasm matches other text than a function's name, to which `^name$`, as
-    // the pages ask, fits never.
+    // pprof's disasm matches symbols, not function names, so the `^name$` that the pages send never
+    // matches.
     const char *regexp = q->config.focus;
     size_t n = strlen(regexp);
     if (n > 2 && regexp[0] == '^' && regexp[n - 1] == '$')
         regexp = arena_copy(q->arena, regexp + 1, n - 2);
-    return listing(q, "disasm", regexp, e);
+    return write_listing(q, "disasm", regexp, e);
 }

@@ -2,14 +2,14 @@
 
 #include "query/query.h"
 
-// Windows and groups of a side, at most.
+// Maximum windows and groups per side.
 enum { MOST_WINDOWS = 16, MOST_GROUPS = 16 };
-enum { SHORT_WINDOWS = 12 }; // of a range that is too short for roll-ups
-enum { CELLS = 128 };        // in which profiles are looked for
+enum { SHORT_WINDOWS = 12 }; // for a range too short for roll-ups
+enum { CELLS = 128 };        // resolution of the search for profiles
 
 static const int64_t MINUTES_5 = INT64_C(300) * 1000000000, HOUR = INT64_C(3600) * 1000000000;
 
-// Where a profile was taken. The first of these that a series has.
+// Labels that identify the pod of a profile; the first one that a series has is used.
 static const char *const POD_LABELS[] = {
     "pod",      "k8s_pod_name", "k8s.pod.name", "service_instance_id", "service.instance.id",
     "instance", "hostname",     "host_name",    "host.name",           "host",
@@ -24,23 +24,23 @@ static struct str pod_of(const struct store_series *series)
     return STR("");
 }
 
-static int by_text(const void *a, const void *b)
+static int compare_pod_names(const void *a, const void *b)
 {
     return str_cmp(*(const struct str *)a, *(const struct str *)b);
 }
 
-static uint32_t group_of(void *ctx, const struct store_series *series)
+static uint32_t pod_group(void *ctx, const struct store_series *series)
 {
     const struct query_pods *pods = ctx;
     struct str pod = pod_of(series);
     const struct str *at =
-        pods->n ? bsearch(&pod, pods->items, pods->n, sizeof pod, by_text) : NULL;
+        pods->n ? bsearch(&pod, pods->items, pods->n, sizeof pod, compare_pod_names) : NULL;
     return at ? (uint32_t)((size_t)(at - pods->items) * pods->n_groups / pods->n) : 0;
 }
 
-// The pods of lines, and from when to when they have profiles.
-static void look_at(const struct store_line *lines, size_t n, int64_t step, int64_t *start,
-                    int64_t *end, struct query_pods *pods, struct arena *arena)
+// Finds the pods of lines, and narrows start and end to where they have profiles.
+static void scan_pods(const struct store_line *lines, size_t n, int64_t step, int64_t *start,
+                      int64_t *end, struct query_pods *pods, struct arena *arena)
 {
     int64_t first = INT64_MAX, last = -1, begin = *start;
     pods->items = arena_array(arena, n + 1, sizeof *pods->items);
@@ -58,12 +58,12 @@ static void look_at(const struct store_line *lines, size_t n, int64_t step, int6
     }
     if (last < 0)
         return;
-    // A point has what came after the one before, up to its own time.
+    // A point covers the time after the previous point up to its own.
     if (first > 0)
         *start = begin + (first - 1) * step + 1;
     if (*end - begin > last * step)
         *end = begin + last * step;
-    qsort(pods->items, pods->n, sizeof *pods->items, by_text);
+    qsort(pods->items, pods->n, sizeof *pods->items, compare_pod_names);
     size_t kept = 0;
     for (size_t i = 0; i < pods->n; i++)
         if (i == 0 || !str_eq(pods->items[kept - 1], pods->items[i]))
@@ -81,16 +81,16 @@ static void plan_windows(int64_t start, int64_t end, struct store_blocks *b)
         b->n_windows = SHORT_WINDOWS;
         return;
     }
-    // Roll-ups have whole hours and five minutes.
+    // Align windows with the roll-ups' hours or five minutes.
     b->origin = start - start % unit;
     int64_t units = (end - b->origin) / unit + 1, each = (units + MOST_WINDOWS - 1) / MOST_WINDOWS;
     b->step = each * unit;
     b->n_windows = (uint32_t)((units + each - 1) / each);
 }
 
-static int look_at_side(struct store *store, const struct store_select *select, struct arena *arena,
-                        struct query_pods *pods, struct store_blocks *b,
-                        struct store_answer *answer, struct err *e)
+static int plan_side(struct store *store, const struct store_select *select, struct arena *arena,
+                     struct query_pods *pods, struct store_blocks *b, struct store_answer *answer,
+                     struct err *e)
 {
     struct store_select narrow = *select;
     for (int round = 0; round < 4; round++) {
@@ -100,7 +100,7 @@ static int look_at_side(struct store *store, const struct store_select *select, 
         int code = store_lines(store, &narrow, step, arena, &lines, &n, answer, e);
         if (code)
             return code;
-        look_at(lines, n, step, &narrow.start, &narrow.end, pods, arena);
+        scan_pods(lines, n, step, &narrow.start, &narrow.end, pods, arena);
         if (narrow.end - narrow.start > length / 8)
             break;
     }
@@ -116,23 +116,24 @@ static bool same_pods(const struct query_pods *a, const struct query_pods *b)
     return same;
 }
 
-static int plan(struct store *store, const struct store_select selects[2], struct arena *arena,
-                struct query_blocks *blocks, struct store_answer *answer, struct err *e)
+static int plan_blocks(struct store *store, const struct store_select selects[2],
+                       struct arena *arena, struct query_blocks *blocks,
+                       struct store_answer *answer, struct err *e)
 {
     struct query_pods *pods = blocks->pods;
     for (int i = 0; i < 2; i++) {
-        int code = look_at_side(store, &selects[i], arena, &pods[i], &blocks->sides[i], answer, e);
+        int code = plan_side(store, &selects[i], arena, &pods[i], &blocks->sides[i], answer, e);
         if (code)
             return code;
     }
-    // Pods that are on both sides cannot be what differs.
+    // Pods that are on both sides cannot explain a difference.
     bool grouped = !same_pods(&pods[0], &pods[1]) && pods[0].n + pods[1].n > 2;
     for (int i = 0; i < 2; i++) {
         pods[i].n_groups = pods[i].n < MOST_GROUPS ? pods[i].n : MOST_GROUPS;
-        blocks->sides[i].group = group_of;
+        blocks->sides[i].group = pod_group;
         blocks->sides[i].ctx = &pods[i];
     }
-    // Both sides have the same columns; windows and groups without a profile do not count.
+    // Both sides need the same columns; windows and groups without profiles do not count.
     struct store_blocks *left = &blocks->sides[0], *right = &blocks->sides[1];
     size_t groups = pods[0].n_groups > pods[1].n_groups ? pods[0].n_groups : pods[1].n_groups;
     left->n_windows = right->n_windows =
@@ -150,7 +151,7 @@ int query_blocks(struct store *store, const struct store_select selects[2], stru
         return STORE_BUSY;
     }
     *blocks = (struct query_blocks){0};
-    int code = plan(store, selects, arena, blocks, answer, e);
+    int code = plan_blocks(store, selects, arena, blocks, answer, e);
     arena_try_end(arena);
     return code;
 }

@@ -30,7 +30,7 @@ struct children {
     uint32_t *first, *next;
 };
 
-static int by_name(const void *a, const void *b, void *ctx)
+static int compare_pair_names(const void *a, const void *b, void *ctx)
 {
     const struct str *names = ((void **)ctx)[0];
     const struct pair_node *nodes = ((void **)ctx)[1];
@@ -60,7 +60,7 @@ struct box {
     int64_t start[2], self[2], total[2];
 };
 
-static void draw(struct drawing *d, const struct box *b)
+static void draw_box(struct drawing *d, const struct box *b)
 {
     if (b->depth == d->n_levels) {
         struct arena *a = d->arena;
@@ -99,8 +99,8 @@ static void draw(struct drawing *d, const struct box *b)
                              b->node == UINT32_MAX ? d->other : d->nodes[b->node].name);
 }
 
-// Depth first with a stack of its own: trees are as deep as stacks are.
-static void draw_all(struct drawing *d, uint32_t n)
+// Depth-first with an explicit stack: trees may be as deep as stacks.
+static void draw_boxes(struct drawing *d, uint32_t n)
 {
     struct box *stack = arena_array(d->arena, (size_t)n * 2 + 2, sizeof *stack);
     struct box *siblings = arena_array(d->arena, (size_t)n + 1, sizeof *siblings);
@@ -110,7 +110,7 @@ static void draw_all(struct drawing *d, uint32_t n)
     while (at) {
         struct box b = stack[--at];
         arena_spend(d->arena, 1);
-        draw(d, &b);
+        draw_box(d, &b);
         if (b.node == UINT32_MAX)
             continue;
         int64_t next[2] = {query_add(b.start[0], b.self[0]), query_add(b.start[1], b.self[1])};
@@ -151,15 +151,15 @@ static int64_t pair_threshold(int64_t *const total[2], uint32_t n, int64_t max_n
         max_nodes = QUERY_MAX_NODES;
     if (max_nodes < 0)
         return INT64_MIN;
-    // The root counts here.
+    // Here the root counts as a node.
     int64_t *larger = arena_array(arena, n, sizeof *larger);
     for (uint32_t i = 0; i < n; i++)
         larger[i] = total[0][i] > total[1][i] ? total[0][i] : total[1][i];
     return query_threshold(larger, n, max_nodes, arena);
 }
 
-static void diff(const struct query_tree *const trees[2], int64_t max_nodes, struct arena *arena,
-                 struct query_flame *flame)
+static void build_diff(const struct query_tree *const trees[2], int64_t max_nodes,
+                       struct arena *arena, struct query_flame *flame)
 {
     struct model_strings *names = arena_alloc(arena, sizeof *names);
     names->arena = arena;
@@ -193,12 +193,12 @@ static void diff(const struct query_tree *const trees[2], int64_t max_nodes, str
                     query_add(total[side][nodes[i].parent], total[side][i]);
         }
     }
-    // Children in the order of their names: the last is put in front first.
+    // Link the children in name order: prepend them from last to first.
     uint32_t *order = arena_array(arena, n, sizeof *order);
     for (uint32_t i = 0; i < n; i++)
         order[i] = i;
     void *ctx[2] = {names->items, nodes};
-    sort_items_by(arena, order + 1, n - 1, sizeof *order, by_name, ctx);
+    sort_items_by(arena, order + 1, n - 1, sizeof *order, compare_pair_names, ctx);
     struct children children = {arena_array(arena, n, sizeof(uint32_t)),
                                 arena_array(arena, n, sizeof(uint32_t))};
     for (uint32_t i = n; i-- > 1;) {
@@ -219,7 +219,7 @@ static void diff(const struct query_tree *const trees[2], int64_t max_nodes, str
     d.least = pair_threshold(total, n, max_nodes, arena);
     d.names.items = arena_array(arena, names->n, sizeof(struct str));
     d.names.to = arena_array(arena, names->n, sizeof(uint32_t));
-    draw_all(&d, n);
+    draw_boxes(&d, n);
     flame->names = d.names.items;
     flame->n_names = d.names.n;
     flame->levels = d.levels;
@@ -236,7 +236,7 @@ int query_diff(const struct query_tree *left, const struct query_tree *right, in
     }
     const struct query_tree *const trees[2] = {query_truncate(left, max_nodes, arena),
                                                query_truncate(right, max_nodes, arena)};
-    diff(trees, max_nodes, arena, flame);
+    build_diff(trees, max_nodes, arena, flame);
     arena_try_end(arena);
     return 0;
 }

@@ -20,7 +20,7 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ar
         arena_spend(arena, 1);
         children[t->parent[i]]++;
     }
-    // Nodes stand depth first: this is the order of the format. A tree of nothing has no root.
+    // Nodes are in depth-first order, as the format requires. An empty tree has no root.
     for (uint32_t i = 0; t->n_nodes > 1 && i < t->n_nodes; i++) {
         struct str name = i ? t->names[t->name[i]] : STR("");
         arena_spend(arena, 1);
@@ -38,9 +38,9 @@ int query_tree_bytes(const struct query_tree *tree, int64_t max_nodes, struct ar
     return 0;
 }
 
-// The functions of the stacks as a tree: what is cut is decided by functions, not by lines.
+// A tree of the stacks' functions, because functions, not lines, decide what is cut.
 struct functions {
-    uint32_t *of; // the node of each node of the stacks
+    uint32_t *of; // maps nodes of the stacks to nodes of this tree
     uint32_t *parent, *function;
     int64_t *total;
     uint32_t n;
@@ -88,13 +88,15 @@ static void grow_functions(struct functions *f, const struct store_stacks *s, st
     }
 }
 
-static int64_t threshold(const struct functions *f, int64_t max_nodes, struct arena *arena)
+static int64_t function_threshold(const struct functions *f, int64_t max_nodes, struct arena *arena)
 {
     return max_nodes > 0 ? query_threshold(f->total + 1, f->n - 1, max_nodes, arena) : INT64_MIN;
 }
 
-// How many functions at the leaf's end are below least; -1: all of them. *depth: of how many.
-static int64_t below(const struct functions *f, uint32_t node, int64_t least, int64_t *depth)
+// How many functions at the leaf end are below least; -1: all. *depth: the stack's number of
+// functions.
+static int64_t count_cut_functions(const struct functions *f, uint32_t node, int64_t least,
+                                   int64_t *depth)
 {
     int64_t cut = -1;
     *depth = 0;
@@ -104,10 +106,10 @@ static int64_t below(const struct functions *f, uint32_t node, int64_t least, in
     return cut;
 }
 
-// How many locations at the leaf's end give way to "other": as Pyroscope, the outermost of those
-// that are cut stays and is what "other" hangs below.
-static uint32_t to_cut(const struct store_stacks *s, const uint32_t *path, uint32_t n, int64_t cut,
-                       int64_t depth)
+// How many locations at the leaf end are replaced by "other". As in Pyroscope, the outermost of the
+// cut ones stays as the parent of "other".
+static uint32_t count_cut_locations(const struct store_stacks *s, const uint32_t *path, uint32_t n,
+                                    int64_t cut, int64_t depth)
 {
     uint32_t l = n;
     for (; l > 0 && depth >= cut; l--)
@@ -115,11 +117,11 @@ static uint32_t to_cut(const struct store_stacks *s, const uint32_t *path, uint3
     return l;
 }
 
-// A location of the stacks in the profile that is built.
+// Copies locations of the stacks to the new profile.
 struct copier {
     struct model_builder *b;
     const struct model_profile *from;
-    uint32_t *location, *function, *mapping; // plus one, but for mappings
+    uint32_t *location, *function, *mapping; // plus one, except mappings
 };
 
 static uint32_t copy_location(struct copier *c, uint32_t l, struct arena *arena)
@@ -156,7 +158,7 @@ static bool is_period_type(const struct model_profile *p)
            p->period > 0;
 }
 
-// Whether the weights of events are told as a profiler tells them.
+// Whether event weights can be expressed as a profiler does.
 static bool is_weighed(const struct store_stacks *s)
 {
     const struct model_profile *p = s->symbols;
@@ -165,8 +167,8 @@ static bool is_weighed(const struct store_stacks *s)
     return s->variance && (s->n_blocks || (!s->is_counted && (counts || is_period_type(p))));
 }
 
-// The period of a profile in blocks, in which weights are told: a thousandth of the average weight.
-// Weights are then precise, and their squares fit into 62 bits for some 10^12 events.
+// The period of a profile with blocks, the unit of its weights: a thousandth of the average weight.
+// So weights are precise, and their squares fit into 62 bits for about 10^12 events.
 static int64_t blocks_period(const struct store_stacks *s)
 {
     const double parts = 1000;
@@ -179,8 +181,8 @@ static int64_t blocks_period(const struct store_stacks *s)
     return period > 1 ? units_truncate(period) : 1;
 }
 
-static void add_sample(struct model_builder *b, const struct store_stacks *s, uint32_t node,
-                       const uint32_t *stack, size_t n, int64_t *values, double unit)
+static void add_export_sample(struct model_builder *b, const struct store_stacks *s, uint32_t node,
+                              const uint32_t *stack, size_t n, int64_t *values, double unit)
 {
     values[0] = s->self[node];
     for (uint32_t i = 0; i < s->n_blocks; i++)
@@ -203,14 +205,14 @@ static void build_block_types(struct model_builder *b, const struct store_stacks
             unit);
 }
 
-static struct model_profile *build(const struct store_stacks *s, int64_t max_nodes,
-                                   struct arena *arena)
+static struct model_profile *build_export_profile(const struct store_stacks *s, int64_t max_nodes,
+                                                  struct arena *arena)
 {
     struct functions functions = {0};
     grow_functions(&functions, s, arena);
-    int64_t least = threshold(&functions, max_nodes, arena), lost = 0;
+    int64_t least = function_threshold(&functions, max_nodes, arena), lost = 0;
     double lost_variance = 0;
-    // The names come with the stacks; "other" is added to a copy of the tables, not to them.
+    // "other" is added to a copy of the tables; the stacks' tables stay unchanged.
     struct model_builder b;
     model_build(&b, arena);
     const struct model_profile *from = s->symbols;
@@ -225,13 +227,13 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
     model_build_type(&b, model_str(from, from->types[0].type),
                      model_str(from, from->types[0].unit));
     build_block_types(&b, s, s->n_windows, arena);
-    // What a variance is divided by; 0: weights are not told.
+    // The divisor of variances; 0: no weights.
     p->period = s->n_blocks ? blocks_period(s) : from->period;
     double unit = !is_weighed(s)                              ? 0
                   : s->n_blocks || is_period_type(s->symbols) ? (double)p->period
                                                               : 1;
     int64_t *values = arena_array(arena, (size_t)s->n_blocks + 1, sizeof *values);
-    // Mappings keep their order: the first is the program.
+    // Keep the order of mappings: the first one is the program.
     for (uint32_t i = 0; i < from->n_mappings; i++) {
         struct model_mapping m = from->mappings[i];
         m.file = model_build_string(&b, model_str(from, m.file));
@@ -252,14 +254,15 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
         }
         if (least != INT64_MIN) {
             arena_spend(arena, n);
-            int64_t depth, functions_cut = below(&functions, functions.of[i], least, &depth);
+            int64_t depth,
+                functions_cut = count_cut_functions(&functions, functions.of[i], least, &depth);
             if (functions_cut < 0) {
                 lost = units_add(lost, s->self[i]);
                 lost_variance += s->variance ? s->variance[i] : 0;
                 continue;
             }
             if (functions_cut)
-                cut = to_cut(s, path, n, functions_cut, depth);
+                cut = count_cut_locations(s, path, n, functions_cut, depth);
         }
         uint32_t *stack = path + cut;
         for (uint32_t k = 0; k < n - cut; k++)
@@ -268,7 +271,7 @@ static struct model_profile *build(const struct store_stacks *s, int64_t max_nod
             *--stack = model_build_named_location(&b, STR("other"));
             n++;
         }
-        add_sample(&b, s, i, stack, n - cut, values, unit);
+        add_export_sample(&b, s, i, stack, n - cut, values, unit);
     }
     if (lost) {
         uint32_t other = model_build_named_location(&b, STR("other"));
@@ -298,8 +301,8 @@ int query_profile(const struct store_stacks *stacks, int64_t max_nodes, int64_t 
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    *profile = build(stacks, max_nodes, arena);
-    if (max_nodes > 0 && (*profile)->n_samples > 1) { // many stacks have become equal
+    *profile = build_export_profile(stacks, max_nodes, arena);
+    if (max_nodes > 0 && (*profile)->n_samples > 1) { // cut stacks may be equal
         *profile = model_merge(profile, 1, arena, e);
         if (!*profile) {
             arena_try_end(arena);

@@ -1,6 +1,6 @@
 #include "query/names.h"
 
-// Levels of width numbers a node, filled from the root down.
+// Levels with width numbers per node, filled from the root down.
 struct levels {
     struct arena *arena;
     struct query_level *items;
@@ -25,7 +25,7 @@ static void make_levels(struct levels *l, const uint32_t *depth, uint32_t n_node
         l->items[i].values = arena_array(l->arena, count[i] * l->width, sizeof(int64_t));
 }
 
-static uint32_t *depths(const struct query_tree *t, struct arena *arena)
+static uint32_t *compute_depths(const struct query_tree *t, struct arena *arena)
 {
     uint32_t *depth = arena_array(arena, t->n_nodes, sizeof *depth);
     for (uint32_t i = 1; i < t->n_nodes; i++) {
@@ -46,12 +46,12 @@ int query_flame(const struct query_tree *tree, int64_t max_nodes, struct arena *
     const struct query_tree *t =
         query_gather(query_truncate(tree, max_nodes, arena), max_nodes, arena);
     struct levels levels = {.arena = arena, .width = 4};
-    uint32_t *depth = depths(t, arena);
+    uint32_t *depth = compute_depths(t, arena);
     make_levels(&levels, depth, t->n_nodes);
     struct query_names names = {.items = arena_array(arena, t->n_names, sizeof(struct str)),
                                 .to = arena_array(arena, t->n_names, sizeof(uint32_t))};
-    // Where a node begins, where its next child does, and where its level has got to. What a
-    // node spent itself stands left of its children.
+    // next: where a node's next child begins; end: where the last node of each level ends. A node's
+    // own time is to the left of its children.
     int64_t *next = arena_array(arena, t->n_nodes, sizeof *next);
     int64_t *end = arena_array(arena, levels.n, sizeof *end);
     *flame = (struct query_flame){.total = t->total[0]};

@@ -1,6 +1,6 @@
 #include "query/names.h"
 
-// Room for a stack: deeper ones than this are cut at the root.
+// Maximum depth: deeper stacks are cut at the root.
 enum { MAX_STACK = 4096 };
 
 size_t query_functions_of(const struct query_functions *f, const struct store_stacks *stacks,
@@ -41,8 +41,8 @@ static void number_frames(struct query_functions *f, const struct model_profile 
         f->items[i].name = names->items[i];
 }
 
-static void add_stack(struct query_functions *f, const struct store_stacks *stacks, uint32_t node,
-                      uint32_t *frames, uint32_t *seen)
+static void add_stack_costs(struct query_functions *f, const struct store_stacks *stacks,
+                            uint32_t node, uint32_t *frames, uint32_t *seen)
 {
     double value = (double)stacks->self[node];
     double variance = stacks->variance ? stacks->variance[node] : 0;
@@ -73,12 +73,12 @@ int query_functions(const struct store_stacks *stacks, struct arena *arena,
     struct query_functions *f = arena_alloc(arena, sizeof *f);
     number_frames(f, stacks->symbols, arena);
     uint32_t *frames = arena_array(arena, MAX_STACK, sizeof *frames);
-    uint32_t *seen = arena_array(arena, (size_t)f->n + 1, sizeof *seen); // by which node
+    uint32_t *seen = arena_array(arena, (size_t)f->n + 1, sizeof *seen); // last node with it
     for (uint32_t i = 1; i < stacks->n_nodes; i++) {
         if (stacks->self[i] == 0)
             continue;
         arena_spend(arena, 8);
-        add_stack(f, stacks, i, frames, seen);
+        add_stack_costs(f, stacks, i, frames, seen);
     }
     *functions = f;
     arena_try_end(arena);

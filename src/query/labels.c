@@ -3,7 +3,7 @@
 #include "base/sort.h"
 #include "query/query.h"
 
-static void sort_once(struct str *items, size_t *n, struct arena *arena)
+static void sort_distinct_names(struct str *items, size_t *n, struct arena *arena)
 {
     size_t kept = 0;
     sort_items(arena, items, *n, sizeof *items, str_compare);
@@ -15,10 +15,10 @@ static void sort_once(struct str *items, size_t *n, struct arena *arena)
     *n = kept;
 }
 
-// Every name, or every value of a name.
-static int collect(struct store *store, const struct store_select *select, const struct str *name,
-                   struct arena *arena, struct str **items, size_t *n, struct store_answer *answer,
-                   struct err *e)
+// Collects all names, or all values of one name.
+static int collect_labels(struct store *store, const struct store_select *select,
+                          const struct str *name, struct arena *arena, struct str **items,
+                          size_t *n, struct store_answer *answer, struct err *e)
 {
     struct store_series *series;
     size_t n_series;
@@ -45,7 +45,7 @@ static int collect(struct store *store, const struct store_select *select, const
                 (*items)[(*n)++] = l->value;
         }
     }
-    sort_once(*items, n, arena);
+    sort_distinct_names(*items, n, arena);
     arena_try_end(arena);
     return 0;
 }
@@ -53,21 +53,21 @@ static int collect(struct store *store, const struct store_select *select, const
 int query_label_names(struct store *store, const struct store_select *select, struct arena *arena,
                       struct str **names, size_t *n, struct store_answer *answer, struct err *e)
 {
-    return collect(store, select, NULL, arena, names, n, answer, e);
+    return collect_labels(store, select, NULL, arena, names, n, answer, e);
 }
 
 int query_label_values(struct store *store, const struct store_select *select, struct str name,
                        struct arena *arena, struct str **values, size_t *n,
                        struct store_answer *answer, struct err *e)
 {
-    return collect(store, select, &name, arena, values, n, answer, e);
+    return collect_labels(store, select, &name, arena, values, n, answer, e);
 }
 
 int query_types(struct store *store, const struct store_select *select, struct arena *arena,
                 struct str **types, size_t *n, struct store_answer *answer, struct err *e)
 {
     struct str name = STR("__profile_type__");
-    return collect(store, select, &name, arena, types, n, answer, e);
+    return collect_labels(store, select, &name, arena, types, n, answer, e);
 }
 
 static int set_order(const void *a, const void *b)
@@ -83,7 +83,7 @@ static int set_order(const void *a, const void *b)
     return (x->n_labels > y->n_labels) - (x->n_labels < y->n_labels);
 }
 
-static struct str service_of(const struct store_series *s)
+static struct str series_service(const struct store_series *s)
 {
     for (size_t i = 0; i < s->n_labels; i++)
         if (str_eq(s->labels[i].name, STR("service_name")))
@@ -92,12 +92,12 @@ static struct str service_of(const struct store_series *s)
 }
 
 // names are sorted; none: all are wanted.
-static bool is_wanted(struct str name, const struct str *names, size_t n)
+static bool name_is_wanted(struct str name, const struct str *names, size_t n)
 {
     return n == 0 || bsearch(&name, names, n, sizeof name, str_compare);
 }
 
-// Which services have one of the names on any series at all: sorted.
+// Returns the sorted services that have one of the names on any series.
 static int services_with(struct store *store, const struct store_select *select,
                          const struct str *names, size_t n_names, struct arena *arena,
                          struct str **services, size_t *n, struct store_answer *answer,
@@ -116,11 +116,11 @@ static int services_with(struct store *store, const struct store_select *select,
         bool any = false;
         arena_spend(arena, 1 + series[i].n_labels);
         for (size_t j = 0; j < series[i].n_labels; j++)
-            any |= is_wanted(series[i].labels[j].name, names, n_names);
+            any |= name_is_wanted(series[i].labels[j].name, names, n_names);
         if (any)
-            (*services)[(*n)++] = service_of(&series[i]);
+            (*services)[(*n)++] = series_service(&series[i]);
     }
-    sort_once(*services, n, arena);
+    sort_distinct_names(*services, n, arena);
     return 0;
 }
 
@@ -143,7 +143,7 @@ int query_label_sets(struct store *store, const struct store_select *select,
     struct str *sorted = arena_array(arena, n_names, sizeof *sorted);
     if (n_names) {
         memcpy(sorted, names, n_names * sizeof *sorted);
-        sort_once(sorted, &n_names, arena);
+        sort_distinct_names(sorted, &n_names, arena);
     }
     struct str *services = NULL;
     size_t n_services = 0, n_made = 0;
@@ -155,10 +155,10 @@ int query_label_sets(struct store *store, const struct store_select *select,
         size_t m = 0;
         arena_spend(arena, 1 + series[i].n_labels);
         for (size_t j = 0; j < series[i].n_labels; j++)
-            if (is_wanted(series[i].labels[j].name, sorted, n_names))
+            if (name_is_wanted(series[i].labels[j].name, sorted, n_names))
                 labels[m++] = series[i].labels[j];
-        // A service that knows none of the names has nothing to say, not even that.
-        struct str service = service_of(&series[i]);
+        // Omit an empty set if its service has none of the names on any series.
+        struct str service = series_service(&series[i]);
         if (m || !n_names || bsearch(&service, services, n_services, sizeof service, str_compare))
             made[n_made++] = (struct store_series){labels, m, series[i].type};
     }

@@ -10,7 +10,7 @@ void query_naming_init(struct query_naming *n, const struct model_profile *p,
     n->locations = arena_array(strings->arena, p->n_locations, sizeof *n->locations);
 }
 
-// What a frame that has no function is called.
+// The name of a frame without a function.
 static struct str address_name(const struct model_profile *p, const struct model_location *l,
                                struct arena *arena)
 {
@@ -20,14 +20,14 @@ static struct str address_name(const struct model_profile *p, const struct model
     return pick_address_name(arena, true, model_str(p, m->file), l->address - m->start + m->offset);
 }
 
-static bool is_frame(const struct model_profile *p, const struct model_location *l)
+static bool location_is_frame(const struct model_profile *p, const struct model_location *l)
 {
     const struct model_mapping *m = l->mapping == MODEL_NONE ? NULL : &p->mappings[l->mapping];
     return pick_address_is_frame(m, m ? model_str(p, m->file) : STR(""), m && m->build_id,
                                  m && m->has_functions);
 }
 
-static struct str function_name(const struct model_profile *p, uint32_t function)
+static struct str query_function_name(const struct model_profile *p, uint32_t function)
 {
     const struct model_function *f = &p->functions[function];
     return pick_function_name(model_str(p, f->name), model_str(p, f->system_name));
@@ -36,7 +36,7 @@ static struct str function_name(const struct model_profile *p, uint32_t function
 uint32_t query_frames(const struct query_naming *n, uint32_t location)
 {
     const struct model_location *l = &n->p->locations[location];
-    return l->n_lines ? l->n_lines : is_frame(n->p, l);
+    return l->n_lines ? l->n_lines : location_is_frame(n->p, l);
 }
 
 uint32_t query_frame_name(struct query_naming *n, uint32_t location, uint32_t frame)
@@ -50,6 +50,6 @@ uint32_t query_frame_name(struct query_naming *n, uint32_t location, uint32_t fr
     }
     uint32_t function = n->p->lines[l->first_line + frame].function;
     if (!n->functions[function])
-        n->functions[function] = model_intern(n->strings, function_name(n->p, function)) + 1;
+        n->functions[function] = model_intern(n->strings, query_function_name(n->p, function)) + 1;
     return n->functions[function] - 1;
 }

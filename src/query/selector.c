@@ -11,8 +11,8 @@ struct parser {
     struct err *e;
 };
 
-// And comments, from # to the end of a line.
-static void skip_space(struct parser *p)
+// Also skips comments, from # to the end of the line.
+static void skip_selector_space(struct parser *p)
 {
     bool comment = false;
     for (; p->at < p->text.n; p->at++) {
@@ -32,7 +32,7 @@ static bool next_is(struct parser *p, const char *token)
     return true;
 }
 
-static int wrong(struct parser *p, const char *expected)
+static int selector_error(struct parser *p, const char *expected)
 {
     char found[32] = "the end";
     if (p->at < p->text.n)
@@ -42,7 +42,7 @@ static int wrong(struct parser *p, const char *expected)
     return STORE_BAD_INPUT;
 }
 
-// An unquoted name of letters, digits, _ and what `also` has; empty if there is none.
+// Reads an unquoted name of letters, digits, _ and the character `also`; empty if there is none.
 static struct str plain_name(struct parser *p, char also)
 {
     size_t start = p->at;
@@ -75,8 +75,8 @@ static void put_char(struct out *out, uint32_t c)
     }
 }
 
-// The n hexadecimal (or octal) digits at p->at.
-static bool digits(struct parser *p, size_t n, int base, uint32_t *value)
+// Reads n digits at p->at in base 8 or 16.
+static bool parse_escape_digits(struct parser *p, size_t n, int base, uint32_t *value)
 {
     uint64_t v = 0;
     if (p->text.n - p->at < n)
@@ -95,8 +95,8 @@ static bool digits(struct parser *p, size_t n, int base, uint32_t *value)
     return true;
 }
 
-// What follows a backslash.
-static bool escape(struct parser *p, char quote, struct out *out)
+// Decodes the escape sequence after a backslash.
+static bool parse_escape(struct parser *p, char quote, struct out *out)
 {
     static const char from[] = "abfnrtv\\", to[] = "\a\b\f\n\r\t\v\\";
     if (p->at == p->text.n)
@@ -109,17 +109,17 @@ static bool escape(struct parser *p, char quote, struct out *out)
     } else if (c == quote) {
         out_char(out, c);
     } else if (c == 'x') {
-        if (!digits(p, 2, 16, &value))
+        if (!parse_escape_digits(p, 2, 16, &value))
             return false;
         out_char(out, (char)value);
     } else if (c == 'u' || c == 'U') {
-        if (!digits(p, c == 'u' ? 4 : 8, 16, &value) || value > 0x10ffff ||
+        if (!parse_escape_digits(p, c == 'u' ? 4 : 8, 16, &value) || value > 0x10ffff ||
             (value >= 0xd800 && value < 0xe000))
             return false;
         put_char(out, value);
     } else if (c >= '0' && c <= '7') {
         p->at--;
-        if (!digits(p, 3, 8, &value) || value > 255)
+        if (!parse_escape_digits(p, 3, 8, &value) || value > 255)
             return false;
         out_char(out, (char)value);
     } else {
@@ -128,26 +128,26 @@ static bool escape(struct parser *p, char quote, struct out *out)
     return true;
 }
 
-static int quoted(struct parser *p, struct str *value)
+static int parse_quoted(struct parser *p, struct str *value)
 {
     char quote = p->at < p->text.n ? p->text.p[p->at] : 0;
     if (quote != '"' && quote != '\'' && quote != '`')
-        return wrong(p, "a quoted value");
+        return selector_error(p, "a quoted value");
     struct out out;
     out_init_arena(&out, p->arena);
     for (p->at++; p->at < p->text.n && p->text.p[p->at] != quote;) {
         char c = p->text.p[p->at++];
         if (c == '\n' && quote != '`') {
             p->at--;
-            return wrong(p, "the quote that ends the value, on the same line");
+            return selector_error(p, "the quote that ends the value, on the same line");
         }
         if (c != '\\' || quote == '`')
             out_char(&out, c);
-        else if (!escape(p, quote, &out))
-            return wrong(p, "an escape such as \\n, \\\" or \\x41");
+        else if (!parse_escape(p, quote, &out))
+            return selector_error(p, "an escape such as \\n, \\\" or \\x41");
     }
     if (p->at == p->text.n)
-        return wrong(p, "the quote that ends the value");
+        return selector_error(p, "the quote that ends the value");
     p->at++;
     *value = out_result(&out);
     return 0;
@@ -158,19 +158,19 @@ static struct store_matcher name_matcher(struct str name)
     return (struct store_matcher){.name = STR("__name__"), .op = STORE_EQ, .value = name};
 }
 
-// A name in quotes that stands alone is the profile's.
-static int matcher(struct parser *p, struct store_matcher *m)
+// A quoted name without an operator is the profile's name.
+static int parse_matcher(struct parser *p, struct store_matcher *m)
 {
     m->name = plain_name(p, '_');
     bool is_quoted = !m->name.n && p->at < p->text.n && strchr("\"'`", p->text.p[p->at]);
     if (is_quoted) {
-        int code = quoted(p, &m->name);
+        int code = parse_quoted(p, &m->name);
         if (code)
             return code;
     } else if (!m->name.n) {
-        return wrong(p, "a label's name");
+        return selector_error(p, "a label's name");
     }
-    skip_space(p);
+    skip_selector_space(p);
     if (is_quoted && p->at < p->text.n && strchr(",}", p->text.p[p->at])) {
         *m = name_matcher(m->name);
         return 0;
@@ -184,14 +184,14 @@ static int matcher(struct parser *p, struct store_matcher *m)
     else if (next_is(p, "="))
         m->op = STORE_EQ;
     else
-        return wrong(p, "=, !=, =~ or !~");
-    skip_space(p);
-    int code = quoted(p, &m->value);
+        return selector_error(p, "=, !=, =~ or !~");
+    skip_selector_space(p);
+    int code = parse_quoted(p, &m->value);
     if (code || m->op == STORE_EQ || m->op == STORE_NE)
         return code;
     char *name = arena_printf(p->arena, "the expression of label %.*s",
                               (int)(m->name.n < 100 ? m->name.n : 100), m->name.p);
-    // As it stands first: an error speaks of what the user wrote.
+    // Compile it unanchored first, so that an error quotes the user's text.
     if (!model_regex_new(p->arena, name, m->value, p->e))
         return STORE_BAD_INPUT;
     char *anchored = arena_printf(p->arena, "\\A(?s:%.*s)\\z", (int)m->value.n, m->value.p);
@@ -199,7 +199,7 @@ static int matcher(struct parser *p, struct store_matcher *m)
     return m->regex ? 0 : STORE_BAD_INPUT;
 }
 
-// What PromQL has another use for.
+// Words that PromQL reserves.
 static bool is_reserved(struct str name)
 {
     static const char *const words[] = {"atan2",    "bool", "group_left", "group_right",
@@ -210,16 +210,16 @@ static bool is_reserved(struct str name)
     return false;
 }
 
-static struct store_matcher *add(struct parser *p, struct query_selector *s, size_t *cap)
+static struct store_matcher *add_matcher(struct parser *p, struct query_selector *s, size_t *cap)
 {
     s->matchers = arena_push(p->arena, s->matchers, s->n, cap, sizeof *s->matchers);
     return &s->matchers[s->n];
 }
 
-static int parse(struct parser *p, struct query_selector *s)
+static int parse_selector(struct parser *p, struct query_selector *s)
 {
     size_t cap = 0;
-    skip_space(p);
+    skip_selector_space(p);
     if (p->at == p->text.n) {
         err_set(p->e, "the selector is empty; {} selects everything");
         return STORE_BAD_INPUT;
@@ -227,37 +227,37 @@ static int parse(struct parser *p, struct query_selector *s)
     struct str name = plain_name(p, ':');
     if (is_reserved(name)) {
         p->at -= name.n;
-        return wrong(p, "a name that is no word of PromQL's, or '{',");
+        return selector_error(p, "a name that is no word of PromQL's, or '{',");
     }
-    skip_space(p);
+    skip_selector_space(p);
     bool braces = next_is(p, "{");
     if (!braces && !name.n)
-        return wrong(p, "'{'");
+        return selector_error(p, "'{'");
     for (bool first = true; braces; first = false) {
-        skip_space(p);
+        skip_selector_space(p);
         if (next_is(p, "}"))
             break;
         if (first && p->at == p->text.n)
-            return wrong(p, "a label's name or '}'");
+            return selector_error(p, "a label's name or '}'");
         if (s->n == QUERY_MAX_MATCHERS) {
             err_set(p->e, "the selector has more than %d matchers", QUERY_MAX_MATCHERS);
             return STORE_BAD_INPUT;
         }
-        int code = matcher(p, add(p, s, &cap));
+        int code = parse_matcher(p, add_matcher(p, s, &cap));
         if (code)
             return code;
         s->n++;
-        skip_space(p);
+        skip_selector_space(p);
         if (next_is(p, "}"))
             break;
         if (!next_is(p, ","))
-            return wrong(p, "',' or '}'");
+            return selector_error(p, "',' or '}'");
     }
-    skip_space(p);
+    skip_selector_space(p);
     if (p->at < p->text.n)
-        return wrong(p, "the end");
+        return selector_error(p, "the end");
     if (name.n) {
-        *add(p, s, &cap) = name_matcher(name);
+        *add_matcher(p, s, &cap) = name_matcher(name);
         s->n++;
     }
     return 0;
@@ -273,7 +273,7 @@ int query_selector(struct str text, struct arena *arena, struct query_selector *
         arena_caught(arena, e);
         return STORE_BAD_INPUT;
     }
-    int code = parse(&p, selector);
+    int code = parse_selector(&p, selector);
     arena_try_end(arena);
     return code;
 }

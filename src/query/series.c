@@ -3,7 +3,8 @@
 #include "base/sort.h"
 #include "query/query.h"
 
-// Of everything, of the filter's stacks, and of those that end where it does.
+// Values: of everything, of the filter's stacks, and of stacks that end in the function or at the
+// call site.
 enum { OF_ALL, OF_TOTAL, OF_SELF, N_OF };
 
 struct cell {
@@ -21,7 +22,7 @@ struct group {
     double sum;
 };
 
-static struct str label(const struct store_series *s, struct str name)
+static struct str series_label(const struct store_series *s, struct str name)
 {
     for (size_t i = 0; i < s->n_labels; i++)
         if (str_eq(s->labels[i].name, name))
@@ -29,7 +30,7 @@ static struct str label(const struct store_series *s, struct str name)
     return STR("");
 }
 
-static int label_order(const void *a, const void *b)
+static int compare_group_labels(const void *a, const void *b)
 {
     return str_cmp(((const struct store_label *)a)->name, ((const struct store_label *)b)->name);
 }
@@ -62,7 +63,7 @@ static int group_order(const void *a, const void *b)
     return compare_labels(x->labels, x->n_labels, y->labels, y->n_labels);
 }
 
-static int sum_order(const void *a, const void *b)
+static int compare_group_sums(const void *a, const void *b)
 {
     const struct group *x = a, *y = b;
     return x->sum > y->sum ? -1 : x->sum < y->sum ? 1 : group_order(a, b);
@@ -81,11 +82,11 @@ static struct store_label *group_labels(const struct store_series *s,
     struct store_label *labels = arena_array(arena, o->n_group_by, sizeof *labels);
     *n = 0;
     for (size_t i = 0; i < o->n_group_by; i++) {
-        struct str value = label(s, o->group_by[i]);
+        struct str value = series_label(s, o->group_by[i]);
         if (value.n)
             labels[(*n)++] = (struct store_label){o->group_by[i], value};
     }
-    qsort(labels, *n, sizeof *labels, label_order);
+    qsort(labels, *n, sizeof *labels, compare_group_labels);
     return labels;
 }
 
@@ -127,9 +128,10 @@ static void join_cells(struct group *g, struct arena *arena)
     g->n = n;
 }
 
-static void finish(const struct group *groups, size_t n, const struct store_select *select,
-                   const struct query_series_options *o, struct arena *arena,
-                   struct query_series *series)
+static void finish_query_series(const struct group *groups, size_t n,
+                                const struct store_select *select,
+                                const struct query_series_options *o, struct arena *arena,
+                                struct query_series *series)
 {
     bool gauge = store_type_is_gauge(select->type);
     for (size_t i = 0; i < n; i++) {
@@ -204,19 +206,20 @@ int query_series(struct store *store, const struct store_select *select,
         arena_spend(arena, 1);
         join_cells(&groups[i], arena);
     }
-    sort_items(arena, groups, n_groups, sizeof *groups, options->limit ? sum_order : group_order);
+    sort_items(arena, groups, n_groups, sizeof *groups,
+               options->limit ? compare_group_sums : group_order);
     if (options->limit && n_groups > options->limit)
         n_groups = options->limit;
     *series = arena_array(arena, n_groups, sizeof **series);
     *n = n_groups;
-    finish(groups, n_groups, select, options, arena, *series);
+    finish_query_series(groups, n_groups, select, options, arena, *series);
     arena_try_end(arena);
     return 0;
 }
 
 // --- exemplars ---
 
-static bool is_private(struct str name)
+static bool is_private_label(struct str name)
 {
     return str_starts(name, STR("__"));
 }
@@ -226,13 +229,14 @@ static uint64_t series_hash(const struct store_series *s)
     uint64_t hash = s->n_labels;
     for (size_t i = 0; i < s->n_labels; i++) {
         const struct store_label *l = &s->labels[i];
-        if (!is_private(l->name))
+        if (!is_private_label(l->name))
             hash = hash_stable(l->value.p, l->value.n, hash_stable(l->name.p, l->name.n, hash));
     }
     return hash;
 }
 
-// Profiles have no id in the store: a UUID of its time and its series' labels finds it again.
+// The store keeps no profile ids. This UUID encodes the time and a hash of the series' labels,
+// which identify the profile.
 static struct str profile_id(const struct store_series *s, int64_t time, struct arena *arena)
 {
     uint64_t t = (uint64_t)time, h = series_hash(s);
@@ -269,8 +273,9 @@ static struct query_point *point_at(const struct query_series *s, int64_t time)
     return low < s->n_points && s->points[low].time == time ? &s->points[low] : NULL;
 }
 
-static struct query_exemplar *exemplar(const struct store_series *s, const struct query_series *in,
-                                       int64_t time, double value, struct arena *arena)
+static struct query_exemplar *make_exemplar(const struct store_series *s,
+                                            const struct query_series *in, int64_t time,
+                                            double value, struct arena *arena)
 {
     struct query_exemplar *x = arena_alloc(arena, sizeof *x);
     *x = (struct query_exemplar){.id = profile_id(s, time, arena), .time = time, .value = value};
@@ -279,7 +284,7 @@ static struct query_exemplar *exemplar(const struct store_series *s, const struc
         size_t k = 0;
         while (k < in->n_labels && !str_eq(in->labels[k].name, s->labels[i].name))
             k++;
-        if (k == in->n_labels && !is_private(s->labels[i].name))
+        if (k == in->n_labels && !is_private_label(s->labels[i].name))
             x->labels[x->n_labels++] = s->labels[i];
     }
     return x;
@@ -292,7 +297,7 @@ int query_exemplars(struct store *store, const struct store_select *select,
 {
     struct store_line *lines;
     size_t n_lines;
-    // On a grid of single nanoseconds the profiles stay apart.
+    // A grid of single nanoseconds keeps profiles apart.
     int code = store_lines(store, select, 1, arena, &lines, &n_lines, answer, e);
     if (code)
         return code;
@@ -322,15 +327,15 @@ int query_exemplars(struct store *store, const struct store_select *select,
                 (int64_t)((uint64_t)select->start + (uint64_t)steps * (uint64_t)options->step);
             struct query_point *to = point_at(&series[at], time);
             if (to && p->n == 1 && (!to->exemplar || p->sum > to->exemplar->value))
-                to->exemplar = exemplar(&lines[i].series, &series[at], select->start + p->index,
-                                        p->sum, arena);
+                to->exemplar = make_exemplar(&lines[i].series, &series[at],
+                                             select->start + p->index, p->sum, arena);
         }
     }
     arena_try_end(arena);
     return 0;
 }
 
-static bool has_label(const struct store_series *s, struct str name)
+static bool series_has_label(const struct store_series *s, struct str name)
 {
     for (size_t i = 0; i < s->n_labels; i++)
         if (str_eq(s->labels[i].name, name))
@@ -361,7 +366,8 @@ int query_select_profile(struct store *store, struct store_select *select, struc
     for (; at < n && series_hash(&series[at]) != hash; at++)
         arena_spend(arena, 1 + series[at].n_labels);
     *found = at < n;
-    // Its labels, and none of those that others of that moment have: each name once.
+    // Match its labels, and require that labels of other series at this time are absent. Each name
+    // once.
     struct str *others = NULL;
     size_t n_others = 0, cap = 0, n_own = *found ? series[at].n_labels : 0;
     for (size_t i = 0; *found && i < n; i++) {
@@ -369,7 +375,7 @@ int query_select_profile(struct store *store, struct store_select *select, struc
         for (size_t k = 0; i != at && k < series[i].n_labels; k++) {
             arena_spend(arena, 1 + n_own / 8);
             struct str name = series[i].labels[k].name;
-            if (is_private(name) || has_label(&series[at], name))
+            if (is_private_label(name) || series_has_label(&series[at], name))
                 continue;
             others = arena_push(arena, others, n_others, &cap, sizeof *others);
             others[n_others++] = name;
@@ -382,7 +388,7 @@ int query_select_profile(struct store *store, struct store_select *select, struc
         memcpy(matchers, select->matchers, select->n_matchers * sizeof *matchers);
     for (size_t k = 0; k < n_own; k++) {
         const struct store_label *l = &series[at].labels[k];
-        if (!is_private(l->name))
+        if (!is_private_label(l->name))
             matchers[select->n_matchers++] =
                 (struct store_matcher){.op = STORE_EQ, .name = l->name, .value = l->value};
     }

@@ -3,7 +3,7 @@
 #include "base/sort.h"
 #include "query/names.h"
 
-// Grows in the order of discovery; sorted afterwards.
+// A tree in order of discovery; sorted afterwards.
 struct grown {
     struct arena *arena;
     uint32_t *parent, *name;
@@ -14,7 +14,7 @@ struct grown {
     struct model_strings *names;
 };
 
-static uint32_t new_node(struct grown *g, uint32_t parent, uint32_t name)
+static uint32_t new_tree_node(struct grown *g, uint32_t parent, uint32_t name)
 {
     g->parent = arena_push(g->arena, g->parent, g->n, &g->cap_parent, sizeof *g->parent);
     g->name = arena_push(g->arena, g->name, g->n, &g->cap_name, sizeof *g->name);
@@ -25,7 +25,7 @@ static uint32_t new_node(struct grown *g, uint32_t parent, uint32_t name)
     return g->n++;
 }
 
-static uint32_t child(struct grown *g, uint32_t parent, uint32_t name)
+static uint32_t tree_child(struct grown *g, uint32_t parent, uint32_t name)
 {
     uint64_t hash = hash_mix(parent, name);
     for (struct hash_probe at = hash_find(&g->index, hash); hash_hit(&g->index, &at);
@@ -33,32 +33,32 @@ static uint32_t child(struct grown *g, uint32_t parent, uint32_t name)
         if (g->parent[at.item] == parent && g->name[at.item] == name)
             return at.item;
     hash_add(&g->index, g->arena, hash, g->n);
-    return new_node(g, parent, name);
+    return new_tree_node(g, parent, name);
 }
 
 // --- order and totals ---
 
-static int by_name(const void *a, const void *b, void *names)
+static int compare_node_names(const void *a, const void *b, void *names)
 {
     const struct str *s = names;
     return str_cmp(s[*(const uint32_t *)a], s[*(const uint32_t *)b]);
 }
 
-// Depth first, children in the order of their names; with totals.
-static struct query_tree *arrange(struct arena *arena, uint32_t n, const uint32_t *parent,
-                                  const uint32_t *name, const int64_t *self, struct str *names,
-                                  uint32_t n_names)
+// Sorts nodes depth-first, children by name, and computes totals.
+static struct query_tree *sort_tree(struct arena *arena, uint32_t n, const uint32_t *parent,
+                                    const uint32_t *name, const int64_t *self, struct str *names,
+                                    uint32_t n_names)
 {
     struct query_tree *t = arena_alloc(arena, sizeof *t);
     uint32_t *order = arena_array(arena, n_names, sizeof *order);
     uint32_t *rank = arena_array(arena, n_names, sizeof *rank);
     for (uint32_t i = 0; i < n_names; i++)
         order[i] = i;
-    sort_items_by(arena, order, n_names, sizeof *order, by_name, names);
+    sort_items_by(arena, order, n_names, sizeof *order, compare_node_names, names);
     for (uint32_t i = 0; i < n_names; i++)
         rank[order[i]] = i;
-    // Nodes by descending rank of their names, put in front of their parents' lists one by one:
-    // lists are then in ascending order.
+    // Prepend nodes by descending rank of their names to their parents' lists, which are then
+    // ascending.
     uint32_t *count = arena_array(arena, (size_t)n_names + 1, sizeof *count);
     uint32_t *by_rank = arena_array(arena, n, sizeof *by_rank);
     for (uint32_t i = 1; i < n; i++) {
@@ -111,16 +111,16 @@ static struct query_tree *arrange(struct arena *arena, uint32_t n, const uint32_
     return t;
 }
 
-static void grow(struct grown *g, const struct store_stacks *s, const struct str *keep,
-                 size_t n_keep)
+static void grow_tree(struct grown *g, const struct store_stacks *s, const struct str *keep,
+                      size_t n_keep)
 {
     struct query_naming naming;
     query_naming_init(&naming, s->symbols, g->names);
     uint32_t *to = arena_array(g->arena, s->n_nodes, sizeof *to);
-    // How many of keep the path down to a node has met; a stack counts when it met all.
+    // How many names of keep the path down to a node has matched; a stack counts if all matched.
     uint32_t *met = arena_array(g->arena, s->n_nodes, sizeof *met);
     bool *out = arena_array(g->arena, s->n_nodes, sizeof *out);
-    g->self[0] = 0; // samples without a stack: they count for series only
+    g->self[0] = 0; // samples without a stack count only in time series
     for (uint32_t i = 1; i < s->n_nodes; i++) {
         uint32_t parent = s->parent[i], node = to[parent];
         uint32_t lines = query_frames(&naming, s->location[i]);
@@ -136,7 +136,7 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
                     out[i] = true;
             }
             if (!out[i])
-                node = child(g, node, name);
+                node = tree_child(g, node, name);
         }
         to[i] = node;
         if (!out[i] && met[i] == n_keep)
@@ -144,7 +144,7 @@ static void grow(struct grown *g, const struct store_stacks *s, const struct str
     }
 }
 
-// Without the nodes that nothing is left below of: a selection has met them and kept nothing.
+// Removes nodes with nothing left below them: the selection rejected all their stacks.
 static void drop_empty(struct grown *g)
 {
     uint32_t n = 0;
@@ -183,18 +183,18 @@ int query_tree(const struct store_stacks *stacks, const struct str *keep, size_t
     *g->names = (struct model_strings){.arena = arena};
     hash_init(&g->names->index, arena, 1024);
     hash_init(&g->index, arena, stacks->n_nodes);
-    new_node(g, 0, model_intern(g->names, STR("total")));
-    grow(g, stacks, keep, n_keep);
+    new_tree_node(g, 0, model_intern(g->names, STR("total")));
+    grow_tree(g, stacks, keep, n_keep);
     drop_empty(g);
     *tree =
-        arrange(arena, g->n, g->parent, g->name, g->self, g->names->items, (uint32_t)g->names->n);
+        sort_tree(arena, g->n, g->parent, g->name, g->self, g->names->items, (uint32_t)g->names->n);
     arena_try_end(arena);
     return 0;
 }
 
 // --- truncation ---
 
-static int descending(const void *a, const void *b)
+static int compare_descending(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return x > y ? -1 : x < y;
@@ -206,20 +206,21 @@ int64_t query_threshold(const int64_t *values, size_t n, int64_t max, struct are
         return INT64_MIN;
     int64_t *sorted = arena_array(arena, n, sizeof *sorted);
     memcpy(sorted, values, n * sizeof *sorted);
-    sort_items(arena, sorted, n, sizeof *sorted, descending);
+    sort_items(arena, sorted, n, sizeof *sorted, compare_descending);
     return sorted[max - 1];
 }
 
-// The smallest total that may stay; max_nodes > 0.
-static int64_t threshold(const struct query_tree *t, int64_t max_nodes, struct arena *arena)
+// The smallest total to keep; max_nodes > 0.
+static int64_t tree_threshold(const struct query_tree *t, int64_t max_nodes, struct arena *arena)
 {
     return query_threshold(t->total + 1, t->n_nodes - 1, max_nodes, arena);
 }
 
-// Without the nodes below least, whose totals go to a child "other" of their parent. Functions
-// that are called "other" stay (and take the totals in), or are gathered like those below least.
-static struct query_tree *cut(const struct query_tree *t, int64_t least, bool gather_others,
-                              struct arena *arena)
+// Removes the nodes below least; their totals go to an "other" child of their parent. Functions
+// named "other" either stay and absorb these totals, or, with gather_others, are merged like
+// removed nodes.
+static struct query_tree *cut_tree(const struct query_tree *t, int64_t least, bool gather_others,
+                                   struct arena *arena)
 {
     struct str *names = arena_array(arena, (size_t)t->n_names + 1, sizeof *names);
     memcpy(names, t->names, t->n_names * sizeof *names);
@@ -232,7 +233,7 @@ static struct query_tree *cut(const struct query_tree *t, int64_t least, bool ga
     uint32_t *name = arena_array(arena, (size_t)t->n_nodes * 2, sizeof *name);
     int64_t *self = arena_array(arena, (size_t)t->n_nodes * 2, sizeof *self);
     uint32_t *to = arena_array(arena, t->n_nodes, sizeof *to), n = 1;
-    // Of a node that stays: its child "other", if it has one.
+    // The "other" child of a kept node; 0: none.
     uint32_t *rest = arena_array(arena, t->n_nodes, sizeof *rest);
     name[0] = t->name[0];
     self[0] = t->self[0];
@@ -262,7 +263,7 @@ static struct query_tree *cut(const struct query_tree *t, int64_t least, bool ga
         name[n] = t->name[i];
         self[n++] = t->self[i];
     }
-    return arrange(arena, n, parent, name, self, names, n_names);
+    return sort_tree(arena, n, parent, name, self, names, n_names);
 }
 
 struct query_tree *query_truncate(const struct query_tree *t, int64_t max_nodes,
@@ -270,18 +271,18 @@ struct query_tree *query_truncate(const struct query_tree *t, int64_t max_nodes,
 {
     if (max_nodes == 0)
         max_nodes = QUERY_MAX_NODES;
-    // Twice, as it happens to a tree on its way out of Pyroscope: the second time "other" counts.
+    // Twice, as in Pyroscope, where the second pass counts "other" nodes.
     for (int i = 0; i < 2; i++) {
-        int64_t least = max_nodes < 0 ? INT64_MIN : threshold(t, max_nodes, arena);
+        int64_t least = max_nodes < 0 ? INT64_MIN : tree_threshold(t, max_nodes, arena);
         if (least == INT64_MIN)
             break;
-        t = cut(t, least, false, arena);
+        t = cut_tree(t, least, false, arena);
     }
     return (struct query_tree *)t;
 }
 
 struct query_tree *query_gather(const struct query_tree *t, int64_t max_nodes, struct arena *arena)
 {
-    int64_t least = max_nodes > 0 ? threshold(t, max_nodes, arena) : INT64_MIN;
-    return cut(t, least, true, arena);
+    int64_t least = max_nodes > 0 ? tree_threshold(t, max_nodes, arena) : INT64_MIN;
+    return cut_tree(t, least, true, arena);
 }

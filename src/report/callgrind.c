@@ -4,7 +4,7 @@
 
 #include "model/units.h"
 
-// Names are written once and referred to by number after that.
+// Names are written once; after that, a number refers to them.
 struct name_table {
     struct arena *arena;
     struct str *names;
@@ -12,7 +12,8 @@ struct name_table {
     struct hash_table index;
 };
 
-static void put_name(struct name_table *t, struct out *out, const char *prefix, struct str name)
+static void put_callgrind_name(struct name_table *t, struct out *out, const char *prefix,
+                               struct str name)
 {
     out_text(out, prefix);
     if (name.n == 0) {
@@ -50,20 +51,20 @@ static void put_address(struct out *out, const struct node_info *previous, uint6
     out_text(out, text);
 }
 
-// Callgrind merges functions of one name and file; those that are different ones here get
-// a number: "name [2/3]".
+// Callgrind merges functions with the same name and file. Different ones get a number: "name
+// [2/3]".
 struct homonym {
     uint32_t file, name;
     uint64_t function;
-    uint32_t number; // within its name, from 1
-    uint32_t next;   // further functions of that name
+    uint32_t number; // within its name, starting at 1
+    uint32_t next;   // next function of that name
 };
 
 struct homonyms {
     struct arena *arena;
     struct homonym *items;
     size_t n, cap;
-    struct hash_table index; // first of each name
+    struct hash_table index; // first function of each name
 };
 
 static uint32_t first_of_name(struct homonyms *h, uint32_t file, uint32_t name)
@@ -110,7 +111,7 @@ static struct str distinct_name(struct homonyms *h, const struct model_profile *
     return str_from(arena_printf(h->arena, "%.*s [%u/%u]", (int)name.n, name.p, mine, total));
 }
 
-static int64_t scaled(const struct report *r, int64_t value)
+static int64_t scale_callgrind_value(const struct report *r, int64_t value)
 {
     return units_truncate(units_scale(value, r->o.unit, r->o.output_unit, NULL));
 }
@@ -144,25 +145,25 @@ void report_callgrind(struct report *r, struct out *out)
         if (!previous || n->info.object != previous->object || n->info.file != previous->file ||
             n->info.name != previous->name) {
             out_char(out, '\n');
-            put_name(&objects, out, "ob=", model_str(p, n->info.object));
-            put_name(&files, out, "fl=", model_str(p, n->info.file));
-            put_name(&names, out, "fn=", model_str(p, n->info.name));
+            put_callgrind_name(&objects, out, "ob=", model_str(p, n->info.object));
+            put_callgrind_name(&files, out, "fl=", model_str(p, n->info.file));
+            put_callgrind_name(&names, out, "fn=", model_str(p, n->info.name));
         }
         put_address(out, previous, n->info.address);
         out_printf(out, " %lld %lld\n", (long long)n->info.line,
-                   (long long)scaled(r, node_flat(n)));
+                   (long long)scale_callgrind_value(r, node_flat(n)));
         size_t n_out;
         uint32_t *edges = graph_sorted_out(g, g->selected[i], &n_out);
         for (size_t k = 0; k < n_out; k++) {
             const struct edge *e = &g->edges[edges[k]];
             const struct node *callee = &g->nodes[e->dst];
-            put_name(&files, out, "cfl=", model_str(p, callee->info.file));
-            put_name(&names, out,
-                     "cfn=", shown[e->dst] ? distinct_name(&homonyms, p, callee) : STR(""));
+            put_callgrind_name(&files, out, "cfl=", model_str(p, callee->info.file));
+            put_callgrind_name(
+                &names, out, "cfn=", shown[e->dst] ? distinct_name(&homonyms, p, callee) : STR(""));
             out_text(out, "calls=0 ");
             put_address(out, previous, callee->info.address);
             out_printf(out, " %lld\n* * %lld\n", (long long)callee->info.line,
-                       (long long)scaled(r, e->weight));
+                       (long long)scale_callgrind_value(r, e->weight));
         }
         previous = &n->info;
     }

@@ -1,4 +1,4 @@
-// disasm: the machine code of functions, each instruction with what it uses.
+// disasm: the machine code of functions, with the values of each instruction.
 #include "symbol/disasm.h"
 
 #include <stdlib.h>
@@ -7,13 +7,13 @@
 #include "report/formats.h"
 #include "report/object.h"
 
-// A function of a binary that has samples and that was asked for.
+// A requested function of a binary that has samples.
 struct routine {
     struct object *object;
-    uint64_t start, end; // the last byte is not counted: pprof's habit
+    uint64_t start, end; // like pprof, excludes the last byte
     const char *const *names;
     size_t n_names;
-    const uint32_t *nodes; // by address
+    const uint32_t *nodes; // sorted by address
     size_t n_nodes;
     int64_t flat, cum;
 };
@@ -21,13 +21,13 @@ struct routine {
 struct work {
     struct report *r;
     struct graph *g;
-    uint32_t *nodes; // all that have values, by address
+    uint32_t *nodes; // all nodes with values, sorted by address
     bool has_address;
-    uint64_t address; // asked for
+    uint64_t address; // the requested one
     bool found;       // in a binary, with or without samples
     struct routine *routines;
     size_t n, cap;
-    // What the arena does not own, for clean_up.
+    // Not owned by the arena; freed by clean_up_disasm.
     struct elf_name *names;
     char *shown;
 };
@@ -44,7 +44,7 @@ bool report_symbol_address(const struct report *r, uint64_t *address)
     return str_to_u64(s, s.n > 1 && s.p[0] == '0' ? 8 : 10, address);
 }
 
-static int by_address(const void *a, const void *b, void *graph)
+static int compare_node_addresses(const void *a, const void *b, void *graph)
 {
     const struct graph *g = graph;
     uint32_t i = *(const uint32_t *)a, k = *(const uint32_t *)b;
@@ -52,7 +52,7 @@ static int by_address(const void *a, const void *b, void *graph)
     return x != y ? (x > y) - (x < y) : (i > k) - (i < k);
 }
 
-// Of each string: is it the name of a binary that has a sample at a place that matches?
+// For each string: whether it names a binary with a sample at a matching place.
 static bool *matching_binaries(struct work *w)
 {
     const struct graph *g = w->g;
@@ -66,7 +66,8 @@ static bool *matching_binaries(struct work *w)
     return matches;
 }
 
-// The name to show for a symbol that matches, mangled or in one of its readable forms.
+// The name to show for a symbol that matches, mangled or in one of its demangled forms; NULL: no
+// match.
 static const char *matching_name(struct work *w, const char *name)
 {
     static const enum demangle_mode modes[] = {DEMANGLE_FULL, DEMANGLE_TEMPLATES, DEMANGLE_DEFAULT};
@@ -111,19 +112,19 @@ static void add_routine(struct work *w, struct routine *routine)
     w->routines[w->n++] = *routine;
 }
 
-static bool covers(const struct routine *routine, uint64_t addr)
+static bool routine_covers(const struct routine *routine, uint64_t addr)
 {
     addr -= routine->object->base;
     return addr >= routine->start && addr < routine->end;
 }
 
-// The last symbol of a binary has no end: for pprof it covers everything else, too.
-static void find_rest(struct work *w, struct routine *routine)
+// The last symbol of a binary has no end: like pprof, it covers everything after it.
+static void find_rest_nodes(struct work *w, struct routine *routine)
 {
     const struct graph *g = w->g;
     uint32_t *nodes = arena_array(w->r->arena, g->n_selected + 1, sizeof *nodes);
     for (size_t i = 0; i < g->n_selected; i++)
-        if (covers(routine, g->nodes[w->nodes[i]].info.address))
+        if (routine_covers(routine, g->nodes[w->nodes[i]].info.address))
             nodes[routine->n_nodes++] = w->nodes[i];
     routine->nodes = nodes;
 }
@@ -132,7 +133,7 @@ static void find_nodes(struct work *w, struct routine *routine)
 {
     const struct graph *g = w->g;
     if (routine->end == UINT64_MAX) {
-        find_rest(w, routine);
+        find_rest_nodes(w, routine);
         return;
     }
     uint64_t first = routine->start + routine->object->base;
@@ -146,7 +147,7 @@ static void find_nodes(struct work *w, struct routine *routine)
     }
     routine->nodes = w->nodes + low;
     while (low + routine->n_nodes < g->n_selected &&
-           covers(routine, g->nodes[routine->nodes[routine->n_nodes]].info.address))
+           routine_covers(routine, g->nodes[routine->nodes[routine->n_nodes]].info.address))
         routine->n_nodes++;
 }
 
@@ -177,7 +178,7 @@ static void search_binary(struct work *w, struct object *object)
     w->names = NULL;
 }
 
-static void search(struct work *w)
+static void search_binaries(struct work *w)
 {
     struct report *r = w->r;
     bool *matches = matching_binaries(w);
@@ -194,14 +195,14 @@ static void search(struct work *w)
     }
 }
 
-static int by_name(const void *a, const void *b)
+static int compare_routine_names(const void *a, const void *b)
 {
     const struct routine *x = a, *y = b;
     int c = strcmp(x->names[0], y->names[0]);
     return c ? c : (x->start > y->start) - (x->start < y->start);
 }
 
-static void clean_up(struct work *w)
+static void clean_up_disasm(struct work *w)
 {
     free(w->names);
     free(w->shown);
@@ -214,14 +215,14 @@ static void find_routines(struct work *w)
     struct arena_trap trap;
     if (ARENA_TRY(r->arena, trap)) {
         struct err e;
-        clean_up(held);
+        clean_up_disasm(held);
         arena_caught(held->r->arena, &e);
         arena_fail(held->r->arena, "%s", e.message);
     }
-    search(w);
+    search_binaries(w);
     arena_try_end(r->arena);
     if (w->n)
-        qsort(w->routines, w->n, sizeof *w->routines, by_name);
+        qsort(w->routines, w->n, sizeof *w->routines, compare_routine_names);
     else if (!w->has_address)
         arena_fail(r->arena, "no matches found for regexp %.*s",
                    (int)model_regex_pattern(r->o.symbol).n, model_regex_pattern(r->o.symbol).p);
@@ -245,9 +246,9 @@ struct counted {
     int64_t flat, flat_div, cum, cum_div;
 };
 
-// Takes what falls on the instruction that ends before next off the routine's nodes.
-static struct counted count(const struct graph *g, struct routine *routine, uint64_t next,
-                            struct place *place)
+// Sums and removes the routine's nodes that belong to the instruction ending before next.
+static struct counted sum_instruction(const struct graph *g, struct routine *routine, uint64_t next,
+                                      struct place *place)
 {
     struct counted sum = {0};
     for (; routine->n_nodes; routine->nodes++, routine->n_nodes--) {
@@ -268,7 +269,7 @@ static struct counted count(const struct graph *g, struct routine *routine, uint
     return sum;
 }
 
-static void put_place(struct out *out, const struct place *place)
+static void put_disasm_place(struct out *out, const struct place *place)
 {
     out_char(out, ';');
     out_str(out, place->function);
@@ -280,8 +281,8 @@ static void put_place(struct out *out, const struct place *place)
     out_char(out, '\n');
 }
 
-static void put_instructions(const struct report *r, const struct graph *g, struct out *out,
-                             struct routine *routine, const struct disasm_range *range)
+static void put_routine_instructions(const struct report *r, const struct graph *g, struct out *out,
+                                     struct routine *routine, const struct disasm_range *range)
 {
     struct place shown = {{0}, {0}, 0};
     for (size_t i = 0; i < range->n; i++) {
@@ -289,16 +290,16 @@ static void put_instructions(const struct report *r, const struct graph *g, stru
         struct place place = {inst->function, {0}, inst->line};
         if (inst->file.n)
             place.file = path_base(inst->file);
-        struct counted sum =
-            count(g, routine, i + 1 < range->n ? range->insts[i + 1].addr : UINT64_MAX, &place);
+        struct counted sum = sum_instruction(
+            g, routine, i + 1 < range->n ? range->insts[i + 1].addr : UINT64_MAX, &place);
         bool changed = !str_eq(place.function, shown.function) || !str_eq(place.file, shown.file) ||
                        place.line != shown.line;
         bool told = changed && (place.function.n || place.file.n);
         shown = place;
-        // A long instruction leaves no room for the place behind it.
+        // After a long instruction there is no room for its source place.
         if (told && inst->text.n >= 40) {
             out_spaces(out, 74);
-            put_place(out, &place);
+            put_disasm_place(out, &place);
             told = false;
         }
         report_put_value_or_dot(r, out, graph_value(sum.flat, sum.flat_div), 10);
@@ -310,7 +311,7 @@ static void put_instructions(const struct report *r, const struct graph *g, stru
         if (told && columns < 40)
             out_spaces(out, 40 - columns);
         if (told)
-            put_place(out, &place);
+            put_disasm_place(out, &place);
         else
             out_char(out, '\n');
     }
@@ -327,7 +328,7 @@ static void put_routine(const struct report *r, const struct graph *g, struct ou
     }
     report_put_sums(r, out, routine->flat, routine->cum);
     out_text(out, " of Total\n");
-    put_instructions(r, g, out, routine, range);
+    put_routine_instructions(r, g, out, routine, range);
 }
 
 void report_disasm(struct report *r, struct out *out)
@@ -336,7 +337,7 @@ void report_disasm(struct report *r, struct out *out)
     w.has_address = report_symbol_address(r, &w.address);
     w.nodes = arena_array(r->arena, w.g->n_selected + 1, sizeof *w.nodes);
     memcpy(w.nodes, w.g->selected, w.g->n_selected * sizeof *w.nodes);
-    qsort_r(w.nodes, w.g->n_selected, sizeof *w.nodes, by_address, w.g);
+    qsort_r(w.nodes, w.g->n_selected, sizeof *w.nodes, compare_node_addresses, w.g);
     r->o.binaries.symbols_only = r->o.binaries.no_debug_files = true;
     find_routines(&w);
 

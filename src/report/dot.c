@@ -13,11 +13,11 @@ struct dot {
     struct graph *g;
     struct report *r;
     struct out *out;
-    uint32_t *numbers; // node -> its number in the picture
+    uint32_t *numbers; // node -> its number in the graph
     bool *has_nodelets;
 };
 
-static void put_escaped(struct out *out, struct str s)
+static void put_dot_escaped(struct out *out, struct str s)
 {
     for (size_t i = 0; i < s.n; i++) {
         if (s.p[i] == '\n') {
@@ -37,9 +37,9 @@ static void put_legend(struct dot *d)
     if (newline)
         title.n = (size_t)(newline - labels.p);
     out_text(d->out, "subgraph cluster_L { \"");
-    put_escaped(d->out, title);
+    put_dot_escaped(d->out, title);
     out_text(d->out, "\" [shape=box fontsize=16 label=\"");
-    put_escaped(d->out, labels);
+    put_dot_escaped(d->out, labels);
     out_text(d->out, "\\l\"");
     if (d->r->o.title.n) {
         out_text(d->out, " tooltip=\"");
@@ -49,11 +49,11 @@ static void put_legend(struct dot *d)
     out_text(d->out, "] }\n");
 }
 
-// A colour between green (-1), grey (0) and red (1).
+// A color between green (-1), gray (0) and red (1).
 static void put_colour(struct out *out, double score, bool background)
 {
     double saturation = background ? 0.1 : 1.0, value = background ? 0.93 : 0.7;
-    // Go's Max and Min give NaN for NaN, C's do not.
+    // Go's Max and Min return NaN for NaN; C's do not.
     if (!isnan(score))
         score = fmax(-1.0, fmin(1.0, score));
     if (fabs(score) < 0.2)
@@ -74,7 +74,7 @@ static void put_colour(struct out *out, double score, bool background)
                (uint8_t)units_truncate(g * 255.0), (uint8_t)units_truncate(b * 255.0));
 }
 
-// A name broken into lines for its box.
+// Writes a name for its box, broken into lines.
 static void put_box_name(struct dot *d, const struct node_info *info)
 {
     struct out *out = d->out;
@@ -101,7 +101,7 @@ static void put_box_name(struct dot *d, const struct node_info *info)
             } else if (name.p[i] == '.') {
                 out_text(out, "\\n");
             } else {
-                put_escaped(out, str_from_to(name, i, i + 1));
+                put_dot_escaped(out, str_from_to(name, i, i + 1));
             }
         }
     }
@@ -159,7 +159,7 @@ static void put_node(struct dot *d, uint32_t node, double most_flat)
     if (most_flat != 0 && flat != 0 && size <= most_flat)
         font += (int)ceil(16.0 * sqrt(size / most_flat));
     out_printf(out, "\" id=\"node%u\" fontsize=%d shape=box tooltip=\"", d->numbers[node], font);
-    put_escaped(out, n->name);
+    put_dot_escaped(out, n->name);
     out_printf(out, " (%s)\" color=\"", cum_text);
     double score = (double)cum / (double)units_abs(d->r->total);
     put_colour(out, score, false);
@@ -204,12 +204,12 @@ static void sort_nodelets(struct nodelet *t, size_t n, bool flat_only)
     qsort_r(t, n, sizeof *t, compare_nodelets, &flat_only);
 }
 
-static double distance(const struct nodelet *t, const struct nodelet *u)
+static double nodelet_distance(const struct nodelet *t, const struct nodelet *u)
 {
     return fabs(units_scale(u->value, u->unit, t->unit, NULL) - (double)t->value);
 }
 
-// One nodelet for a group of sizes: "1MB..2MB".
+// Joins a group of sizes into one nodelet: "1MB..2MB".
 static struct nodelet join_group(struct dot *d, const struct nodelet *all, const size_t *group,
                                  size_t n_all, size_t which)
 {
@@ -239,8 +239,8 @@ static struct nodelet join_group(struct dot *d, const struct nodelet *all, const
     return joined;
 }
 
-// At most four nodelets: the heaviest ones, each with the sizes nearest to it.
-static size_t collapse(struct dot *d, struct nodelet *t, size_t n, bool flat_only)
+// Reduces to at most four nodelets: the heaviest ones, each joined with the sizes closest to it.
+static size_t collapse_nodelets(struct dot *d, struct nodelet *t, size_t n, bool flat_only)
 {
     sort_nodelets(t, n, flat_only);
     if (n <= MOST_NODELETS)
@@ -252,7 +252,7 @@ static size_t collapse(struct dot *d, struct nodelet *t, size_t n, bool flat_onl
             continue;
         group[i] = 0;
         for (size_t k = 1; k < MOST_NODELETS; k++)
-            if (distance(&t[i], &t[k]) < distance(&t[i], &t[group[i]]))
+            if (nodelet_distance(&t[i], &t[k]) < nodelet_distance(&t[i], &t[group[i]]))
                 group[i] = k;
     }
     struct nodelet joined[MOST_NODELETS];
@@ -275,7 +275,7 @@ static void put_nodelet(struct dot *d, const char *from, const char *id, struct 
                from, id, text, text, text, attribute);
 }
 
-// The numeric tags that go with one combination of labels; returns whether any was drawn.
+// Writes the numeric tags of one combination of labels. Returns whether any was written.
 static bool put_numbers(struct dot *d, uint32_t node, uint32_t labels, bool flat_only,
                         const char *from)
 {
@@ -298,7 +298,7 @@ static bool put_numbers(struct dot *d, uint32_t node, uint32_t labels, bool flat
         };
     }
     bool any = false;
-    n = collapse(d, t, n, flat_only);
+    n = collapse_nodelets(d, t, n, flat_only);
     for (size_t i = 0; i < n; i++) {
         bool plain = flat_only || nodelet_flat(&t[i]) == nodelet_cum(&t[i]);
         int64_t weight = plain ? nodelet_flat(&t[i]) : nodelet_cum(&t[i]);
@@ -330,7 +330,7 @@ static bool put_nodelets(struct dot *d, uint32_t node)
                                   .cum = tag->cum,
                                   .cum_div = tag->cum_div};
     }
-    // A leaf shows what reaches it, an inner node only what stays in it.
+    // A leaf shows cumulative values, an inner node only flat ones.
     bool flat_only = false;
     for (uint32_t i = g->out_first[node]; i < g->out_first[node + 1]; i++)
         flat_only |= !g->edges[g->out[i]].dead;
@@ -381,9 +381,9 @@ static void put_edge(struct dot *d, const struct edge *e)
         if (!dst->name.p)
             dst->name = node_printable_name(d->g, &dst->info);
         out_text(out, i ? " labeltooltip=\"" : " tooltip=\"");
-        put_escaped(out, src->name);
+        put_dot_escaped(out, src->name);
         out_text(out, e->residual ? " ... " : " -> ");
-        put_escaped(out, dst->name);
+        put_dot_escaped(out, dst->name);
         out_printf(out, " (%s)\"", text);
     }
     out_text(out, e->residual ? " style=\"dotted\"" : "");

@@ -1,10 +1,10 @@
-// What Graphviz draws, made to fill the window and to be moved and zoomed in it.
+// Makes Graphviz's SVG fill the window and adds panning and zooming.
 #include "report/formats.h"
 
 #include "dot_assets.h"
 
-// Replaces the width and height that the first <svg> tag gives.
-static struct str put_head(struct str svg, struct out *out)
+// Replaces the width and height of the first <svg> tag.
+static struct str put_svg_tag(struct str svg, struct out *out)
 {
     size_t tag = str_find(svg, STR("<svg "), 0), box = str_find(svg, STR("viewBox="), 0);
     if (tag == SIZE_MAX || box == SIZE_MAX || box < tag)
@@ -16,8 +16,8 @@ static struct str put_head(struct str svg, struct out *out)
 
 void report_dot_svg(struct str svg, struct out *out)
 {
-    struct str rest = put_head(svg, out);
-    // Graphviz leaves some ampersands without the name they should have.
+    struct str rest = put_svg_tag(svg, out);
+    // Graphviz writes some ampersands as "&;".
     for (size_t at; (at = str_find(rest, STR("&;"), 0)) != SIZE_MAX;) {
         out_write(out, rest.p, at);
         out_text(out, "&amp;;");

@@ -6,11 +6,11 @@ enum {
     FRAME_ALL,
     FRAME_OTHER,
     FIRST_FRAME,
-    // Functions that the table lists though no node of the tree shows them.
+    // Maximum functions in the table that no node of the tree shows.
     TABLE_EXTRA = 2000,
 };
 
-static int compare_names(const void *a, const void *b, void *context)
+static int compare_branch_names(const void *a, const void *b, void *context)
 {
     const struct flame_growth *g = context;
     const uint32_t *x = a, *y = b;
@@ -18,9 +18,9 @@ static int compare_names(const void *a, const void *b, void *context)
                    g->stacks.keys[g->branches[*y].key].name);
 }
 
-// Numbers the frames that the result needs, in the order in which they are first met.
-static uint32_t frame_of(struct report_flame *f, const struct flame_growth *g,
-                         uint32_t *frame_of_key, uint32_t key)
+// Numbers the frames of the result in the order of their first use.
+static uint32_t number_frame(struct report_flame *f, const struct flame_growth *g,
+                             uint32_t *frame_of_key, uint32_t key)
 {
     if (!frame_of_key[key]) {
         f->frames[f->n_frames] = g->stacks.keys[key];
@@ -29,8 +29,8 @@ static uint32_t frame_of(struct report_flame *f, const struct flame_growth *g,
     return frame_of_key[key];
 }
 
-static uint32_t emit(struct report_flame *f, uint32_t parent, uint32_t frame, uint8_t flags,
-                     const int64_t *totals)
+static uint32_t emit_flame_node(struct report_flame *f, uint32_t parent, uint32_t frame,
+                                uint8_t flags, const int64_t *totals)
 {
     uint32_t id = f->n_nodes++;
     f->frame[id] = frame;
@@ -47,8 +47,8 @@ static void close_node(struct report_flame *f, const struct flame_growth *g, uin
                        uint32_t branch)
 {
     if (g->branches[branch].merged) {
-        uint32_t id =
-            emit(f, node, FRAME_OTHER, REPORT_FLAME_OTHER, g->other + branch * flame_columns(g));
+        uint32_t id = emit_flame_node(f, node, FRAME_OTHER, REPORT_FLAME_OTHER,
+                                      g->other + branch * flame_columns(g));
         f->end[id] = f->n_nodes;
         f->merged += g->branches[branch].merged;
     }
@@ -61,7 +61,7 @@ static void finish_nodes(struct report_flame *f, struct flame_growth *g, uint32_
 {
     uint32_t *pending = arena_array(g->scratch, n_nodes, sizeof *pending);
     struct {
-        uint32_t node, branch, pending; // pending: how many stood there before its children
+        uint32_t node, branch, pending; // pending: length of the pending list before its children
     } *stack = arena_array(g->scratch, FLAME_MAX_DEPTH + 3, sizeof *stack);
     size_t depth = 0, n_pending = 0;
     pending[n_pending++] = 0;
@@ -77,9 +77,9 @@ static void finish_nodes(struct report_flame *f, struct flame_growth *g, uint32_
         uint8_t flags = !b->n_inlined          ? 0
                         : b->n_inlined == b->n ? REPORT_FLAME_INLINED
                                                : REPORT_FLAME_PARTLY;
-        uint32_t node = emit(f, depth ? stack[depth - 1].node : MODEL_NONE,
-                             id ? frame_of(f, g, frame_of_key, b->key) : FRAME_ALL, flags,
-                             g->totals + id * flame_columns(g));
+        uint32_t node = emit_flame_node(f, depth ? stack[depth - 1].node : MODEL_NONE,
+                                        id ? number_frame(f, g, frame_of_key, b->key) : FRAME_ALL,
+                                        flags, g->totals + id * flame_columns(g));
         stack[depth].node = node;
         stack[depth].branch = id;
         stack[depth++].pending = (uint32_t)n_pending;
@@ -88,7 +88,7 @@ static void finish_nodes(struct report_flame *f, struct flame_growth *g, uint32_
             if (g->branches[c].kept)
                 pending[n_pending++] = c;
         sort_items_by(g->scratch, pending + first, n_pending - first, sizeof *pending,
-                      compare_names, g);
+                      compare_branch_names, g);
         for (size_t i = first, j = n_pending; i + 1 < j; i++) {
             uint32_t swap = pending[i];
             pending[i] = pending[--j];
@@ -125,7 +125,7 @@ static int compare_extras(const void *a, const void *b)
                                 : (x->key > y->key) - (x->key < y->key);
 }
 
-// Functions that are called from very many places may be in no node of their own.
+// Functions called from very many places may have no node of their own.
 static void count_functions(struct report_flame *f, struct flame_growth *g, uint32_t *frame_of_key)
 {
     size_t columns = flame_columns(g), n_keys = g->stacks.n_keys;
@@ -147,7 +147,7 @@ static void count_functions(struct report_flame *f, struct flame_growth *g, uint
     }
     sort_items(g->scratch, extras, n, sizeof *extras, compare_extras);
     for (size_t i = 0; i < n && i < TABLE_EXTRA; i++)
-        frame_of(f, g, frame_of_key, extras[i].key);
+        number_frame(f, g, frame_of_key, extras[i].key);
 
     for (uint32_t key = 0; key < n_keys; key++) {
         arena_spend(g->scratch, 1 + columns / 8);
@@ -205,7 +205,7 @@ struct text_table {
     size_t cap;
 };
 
-static uint32_t text_of(struct report_flame *f, struct text_table *table, struct str text)
+static uint32_t text_index(struct report_flame *f, struct text_table *table, struct str text)
 {
     uint64_t hash = hash_bytes(text.p, text.n, 0);
     for (struct hash_probe at = hash_find(&table->index, hash); hash_hit(&table->index, &at);
@@ -222,15 +222,16 @@ static void finish_texts(struct report_flame *f, struct arena *arena, struct are
 {
     struct text_table table = {.arena = arena, .scratch = scratch};
     hash_init(&table.index, scratch, 64);
-    text_of(f, &table, (struct str){"", 0});
+    text_index(f, &table, (struct str){"", 0});
     for (uint32_t i = 0; i < f->n_frames; i++) {
-        f->frames[i].file_text = text_of(f, &table, f->frames[i].file);
-        f->frames[i].module_text = text_of(f, &table, f->frames[i].module);
+        f->frames[i].file_text = text_index(f, &table, f->frames[i].file);
+        f->frames[i].module_text = text_index(f, &table, f->frames[i].module);
     }
 }
 
-static struct report_flame *finish(struct flame_growth *g, struct arena *arena, uint32_t n_nodes,
-                                   const struct report_flame_options *options)
+static struct report_flame *finish_flame(struct flame_growth *g, struct arena *arena,
+                                         uint32_t n_nodes,
+                                         const struct report_flame_options *options)
 {
     struct report_flame *f = arena_alloc(arena, sizeof *f);
     size_t columns = flame_columns(g);
@@ -290,9 +291,9 @@ static void find_path(struct flame_growth *g, const struct report_flame_options 
     }
 }
 
-static struct report_flame *make(struct arena *arena, struct arena *scratch,
-                                 const struct model_profile *p,
-                                 const struct report_flame_options *options, struct err *e)
+static struct report_flame *make_flame(struct arena *arena, struct arena *scratch,
+                                       const struct model_profile *p,
+                                       const struct report_flame_options *options, struct err *e)
 {
     struct flame_growth g = {
         .scratch = scratch,
@@ -304,7 +305,7 @@ static struct report_flame *make(struct arena *arena, struct arena *scratch,
         return NULL;
     find_path(&g, options);
     uint32_t n_nodes = flame_grow(&g);
-    return finish(&g, arena, n_nodes, options);
+    return finish_flame(&g, arena, n_nodes, options);
 }
 
 struct report_flame *report_flame_new(struct arena *arena, const struct model_profile *p,
@@ -327,7 +328,7 @@ struct report_flame *report_flame_new(struct arena *arena, const struct model_pr
         arena_free(scratch);
         return NULL;
     }
-    struct report_flame *f = make(arena, scratch, p, options, e);
+    struct report_flame *f = make_flame(arena, scratch, p, options, e);
     arena_try_end(arena);
     arena_free(scratch);
     return f;

@@ -1,6 +1,6 @@
-// Colours, made in OKLCH: hues apart in lightness too, so that colour-blind eyes can tell
-// them; three shades of each, so that neighbours differ; text on each has a contrast of
-// at least 4.5:1 (#1b1f24 on the light ones, #f2f4f7 on the dark ones).
+// Color palettes, designed in OKLCH. Hues also differ in lightness, for color-blind users; each hue
+// has three shades, so that neighbors differ. Text contrast is at least 4.5:1 (#1b1f24 on light
+// colors, #f2f4f7 on dark ones).
 #include "report/flame_internal.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ const uint32_t flame_blue_palette[2][FLAME_BLUE_STEPS] = {
     {0x2172b9, 0x246099, 0x285077, 0x2b4259},
 };
 
-// Finer steps near "the same", where most frames are; core.js has the same bounds.
+// Finer steps around "equal", where most frames are; core.js uses the same bounds.
 static uint32_t diff_step(double change)
 {
     static const double bounds[] = {0.02, 0.1, 0.25, 0.5};

@@ -1,15 +1,15 @@
-// The tree as JSON for the scripts in src/report/flame: tables of distinct names, and the
-// nodes as base64 of variable-length numbers, some ten bytes each.
+// Writes the tree as JSON for the scripts in src/report/flame: tables of distinct names, and the
+// nodes as base64 of variable-length numbers, about ten bytes each.
 #include "report/flame_internal.h"
 
-// Base64 of a stream of bytes, written as it comes.
+// Streaming base64 encoder.
 struct encoder {
     struct out *out;
     uint32_t bits;
     int n; // bytes in bits
 };
 
-static void put_group(struct encoder *e)
+static void put_base64_group(struct encoder *e)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     uint32_t bits = e->bits << (8 * (3 - e->n));
@@ -23,10 +23,10 @@ static void put_byte(struct encoder *e, uint8_t byte)
 {
     e->bits = e->bits << 8 | byte;
     if (++e->n == 3)
-        put_group(e);
+        put_base64_group(e);
 }
 
-static void put_number(struct encoder *e, uint64_t value)
+static void put_base64_number(struct encoder *e, uint64_t value)
 {
     for (; value >= 0x80; value >>= 7)
         put_byte(e, (uint8_t)(value | 0x80));
@@ -36,21 +36,21 @@ static void put_number(struct encoder *e, uint64_t value)
 static void put_end(struct encoder *e)
 {
     if (e->n)
-        put_group(e);
+        put_base64_group(e);
 }
 
-// Totals are sums of selves, so only those are written; most are zero. For each node: how
-// far up from the node before its parent is, its frame and how it is inlined, its selves.
+// Writes only self values, because totals follow from them; most are zero. For each node: how many
+// levels above the previous node its parent is, frame and inline flags, self values.
 static void write_tree(const struct report_flame *f, struct out *out)
 {
     struct encoder e = {.out = out};
     for (uint32_t i = 0; i < f->n_nodes; i++) {
         if (i)
-            put_number(&e, f->depth[i - 1] + 1 - f->depth[i]);
-        put_number(&e, (uint64_t)f->frame[i] << 2 |
-                           (f->flags[i] & (REPORT_FLAME_INLINED | REPORT_FLAME_PARTLY)));
+            put_base64_number(&e, f->depth[i - 1] + 1 - f->depth[i]);
+        put_base64_number(&e, (uint64_t)f->frame[i] << 2 |
+                                  (f->flags[i] & (REPORT_FLAME_INLINED | REPORT_FLAME_PARTLY)));
         for (uint32_t c = 0; c < f->n_columns; c++)
-            put_number(&e, (uint64_t)f->self[(size_t)i * f->n_columns + c]);
+            put_base64_number(&e, (uint64_t)f->self[(size_t)i * f->n_columns + c]);
     }
     put_end(&e);
 }
@@ -59,8 +59,8 @@ static void write_functions(const struct report_flame *f, struct out *out)
 {
     struct encoder e = {.out = out};
     for (size_t i = 0; f->frame_self && i < (size_t)f->n_frames * f->n_columns; i++) {
-        put_number(&e, (uint64_t)f->frame_self[i]);
-        put_number(&e, (uint64_t)f->frame_total[i]);
+        put_base64_number(&e, (uint64_t)f->frame_self[i]);
+        put_base64_number(&e, (uint64_t)f->frame_total[i]);
     }
     put_end(&e);
 }
@@ -73,7 +73,7 @@ static uint32_t utf16_length(struct str s)
     return n;
 }
 
-// One number for each frame.
+// Writes one number per frame.
 static void write_column(const struct report_flame *f, struct out *out, const char *name,
                          int64_t (*get)(const struct report_flame_frame *))
 {
@@ -95,27 +95,27 @@ static int64_t shade_of(const struct report_flame_frame *frame)
     return flame_shade(frame->name);
 }
 
-static int64_t line_of(const struct report_flame_frame *frame)
+static int64_t frame_line(const struct report_flame_frame *frame)
 {
     return frame->line;
 }
 
-static int64_t group_of(const struct report_flame_frame *frame)
+static int64_t frame_group(const struct report_flame_frame *frame)
 {
     return frame->group;
 }
 
-static int64_t file_of(const struct report_flame_frame *frame)
+static int64_t frame_file_text(const struct report_flame_frame *frame)
 {
     return frame->file_text;
 }
 
-static int64_t module_of(const struct report_flame_frame *frame)
+static int64_t frame_module_text(const struct report_flame_frame *frame)
 {
     return frame->module_text;
 }
 
-static void write_frames(const struct report_flame *f, struct out *out)
+static void write_frame_tables(const struct report_flame *f, struct out *out)
 {
     out_text(out, ",\"names\":[");
     for (uint32_t i = 0; i < f->n_frames; i++) {
@@ -125,10 +125,10 @@ static void write_frames(const struct report_flame *f, struct out *out)
     out_char(out, ']');
     write_column(f, out, "short", short_of);
     write_column(f, out, "shade", shade_of);
-    write_column(f, out, "line", line_of);
-    write_column(f, out, "group", group_of);
-    write_column(f, out, "file", file_of);
-    write_column(f, out, "module", module_of);
+    write_column(f, out, "line", frame_line);
+    write_column(f, out, "group", frame_group);
+    write_column(f, out, "file", frame_file_text);
+    write_column(f, out, "module", frame_module_text);
     out_text(out, ",\"texts\":[");
     for (uint32_t i = 0; i < f->n_texts; i++) {
         out_text(out, i ? "," : "");
@@ -159,7 +159,7 @@ static void write_noise(const struct report_flame *f, struct out *out)
     out_char(out, ']');
 }
 
-// A bit for each, four in a hexadecimal digit, the first one lowest.
+// Writes four bits per hexadecimal digit, lowest bit first.
 static void write_bits(struct out *out, const bool *bits, uint32_t n)
 {
     out_char(out, '"');
@@ -172,7 +172,7 @@ static void write_bits(struct out *out, const bool *bits, uint32_t n)
     out_char(out, '"');
 }
 
-// Of the first type: what of nodes, of the functions' own values and of their totals changed.
+// Writes what changed in the first type: nodes, self values of functions, totals of functions.
 static void write_marks(const struct report_flame *f, struct out *out)
 {
     out_text(out, ",\"marks\":");
@@ -211,7 +211,7 @@ void report_flame_json(const struct report_flame *f, const struct report_flame_s
     out_char(out, ']');
     write_noise(f, out);
     write_marks(f, out);
-    write_frames(f, out);
+    write_frame_tables(f, out);
     out_printf(out, ",\"nodes\":%u,\"tree\":\"", f->n_nodes);
     write_tree(f, out);
     out_text(out, "\",\"functions\":\"");

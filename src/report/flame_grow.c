@@ -8,7 +8,7 @@ static void add_columns(int64_t *to, const int64_t *from, size_t n)
         to[i] += from[i];
 }
 
-static bool before(const struct flame_growth *g, uint32_t a, uint32_t b)
+static bool ranks_before(const struct flame_growth *g, uint32_t a, uint32_t b)
 {
     const struct flame_branch *x = &g->branches[a], *y = &g->branches[b];
     if (x->share != y->share)
@@ -23,7 +23,7 @@ static void heap_push(struct flame_growth *g, uint32_t branch)
 {
     g->heap = arena_push(g->scratch, g->heap, g->n_heap, &g->cap_heap, sizeof *g->heap);
     size_t i = g->n_heap++;
-    for (; i > 0 && before(g, branch, g->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i > 0 && ranks_before(g, branch, g->heap[(i - 1) / 2]); i = (i - 1) / 2)
         g->heap[i] = g->heap[(i - 1) / 2];
     g->heap[i] = branch;
 }
@@ -33,9 +33,9 @@ static uint32_t heap_pop(struct flame_growth *g)
     uint32_t top = g->heap[0], last = g->heap[--g->n_heap];
     size_t i = 0;
     for (size_t child; (child = 2 * i + 1) < g->n_heap; i = child) {
-        if (child + 1 < g->n_heap && before(g, g->heap[child + 1], g->heap[child]))
+        if (child + 1 < g->n_heap && ranks_before(g, g->heap[child + 1], g->heap[child]))
             child++;
-        if (!before(g, g->heap[child], last))
+        if (!ranks_before(g, g->heap[child], last))
             break;
         g->heap[i] = g->heap[child];
     }
@@ -58,7 +58,7 @@ static uint32_t branch_new(struct flame_growth *g, uint32_t parent, uint32_t key
         .first = MODEL_NONE,
         .next = MODEL_NONE,
     };
-    // The room may have belonged to a branch that was dropped.
+    // A dropped branch may have used this slot.
     memset(g->totals + n * columns, 0, columns * sizeof(int64_t));
     memset(g->other + n * columns, 0, columns * sizeof(int64_t));
     return (uint32_t)g->n_branches++;
@@ -86,8 +86,8 @@ static inline size_t sample_of(const struct flame_growth *g, const struct flame_
     return c->sample < g->n_first_side ? c->sample : c->sample - g->n_first_side;
 }
 
-// The next step of a sample, or MODEL_NONE at the end of its stack.
-static inline uint32_t step(const struct flame_growth *g, struct flame_cursor *c)
+// Returns the next step of a sample, or MODEL_NONE at the end of its stack.
+static inline uint32_t next_step(const struct flame_growth *g, struct flame_cursor *c)
 {
     if (!c->left)
         return MODEL_NONE;
@@ -103,7 +103,8 @@ static inline uint32_t step(const struct flame_growth *g, struct flame_cursor *c
     return taken;
 }
 
-static inline void add_sample(struct flame_growth *g, const struct flame_cursor *c, uint32_t branch)
+static inline void add_branch_sample(struct flame_growth *g, const struct flame_cursor *c,
+                                     uint32_t branch)
 {
     const struct flame_side *side = side_of(g, c);
     flame_add_sample(side, g->stacks.n_types, g->stacks.n_sides, sample_of(g, c),
@@ -118,8 +119,9 @@ static void merge_into_other(struct flame_growth *g, uint32_t branch)
     g->branches[parent].merged++;
 }
 
-// Moves the samples of the children that are kept next to each other.
-static void partition(struct flame_growth *g, uint32_t from, uint32_t to, size_t first_child)
+// Groups the samples of each kept child together.
+static void partition_samples(struct flame_growth *g, uint32_t from, uint32_t to,
+                              size_t first_child)
 {
     uint32_t at = 0;
     for (size_t i = first_child; i < g->n_branches; i++) {
@@ -153,13 +155,13 @@ static void open_branch(struct flame_growth *g, uint32_t id)
         struct flame_cursor *c = &g->cursors[i];
         arena_spend(g->scratch, 1 + flame_columns(g) / 8);
         if (i + AHEAD < to) {
-            // Stacks and values lie far apart: each step would wait for memory. (A function
-            // that does nothing else would be dropped by GCC 12 as having no effect.)
+            // Prefetch: stacks and values are far apart in memory, so each step would miss the
+            // cache. (Inline, because GCC 12 removes a function that only prefetches.)
             const struct flame_side *side = side_of(g, c + AHEAD);
             __builtin_prefetch(c[AHEAD].at);
             __builtin_prefetch(model_values(side->p, sample_of(g, c + AHEAD)));
         }
-        uint32_t taken = step(g, c);
+        uint32_t taken = next_step(g, c);
         if (taken == MODEL_NONE) {
             c->key = MODEL_NONE;
             ended = true;
@@ -173,7 +175,7 @@ static void open_branch(struct flame_growth *g, uint32_t id)
         uint32_t child = g->child_of_key[c->key];
         g->branches[child].n++;
         g->branches[child].n_inlined += taken & 1;
-        add_sample(g, c, child);
+        add_branch_sample(g, c, child);
     }
     for (size_t i = first_child; i < g->n_branches; i++) {
         arena_spend(g->scratch, 1 + flame_columns(g) / 8);
@@ -185,10 +187,10 @@ static void open_branch(struct flame_growth *g, uint32_t id)
         g->branches[first_child].from = from;
         g->branches[first_child].to = to;
     } else {
-        partition(g, from, to, first_child);
+        partition_samples(g, from, to, first_child);
     }
 
-    // The small ones are dropped at once: there may be very many of them.
+    // Drop small branches immediately: there may be very many.
     size_t n = first_child;
     for (size_t i = first_child; i < g->n_branches; i++) {
         arena_spend(g->scratch, 1 + flame_columns(g) / 8);
@@ -208,11 +210,11 @@ static void open_branch(struct flame_growth *g, uint32_t id)
     g->n_branches = n;
 }
 
-// Takes the steps of the path; false if the stack goes another way.
+// Follows the path; returns false if the stack leaves it.
 static bool follow_path(const struct flame_growth *g, struct flame_cursor *c)
 {
     for (size_t i = 0; i < g->n_path; i++) {
-        uint32_t taken = step(g, c);
+        uint32_t taken = next_step(g, c);
         if (taken == MODEL_NONE || taken >> 1 != g->path[i])
             return false;
     }

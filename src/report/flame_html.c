@@ -4,7 +4,7 @@
 void report_flame_html(const struct report_flame *flame, const struct report_flame_style *style,
                        struct out *out)
 {
-    // The policy is a promise: the page asks nobody for anything.
+    // The policy guarantees that the page makes no requests.
     out_text(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "

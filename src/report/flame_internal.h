@@ -1,4 +1,4 @@
-// What the files of the flame graph share; not for anyone else.
+// Internal declarations of the flame graph files.
 #pragma once
 
 #include "report/flame.h"
@@ -12,27 +12,27 @@ enum {
     FLAME_COLOURS,
     FLAME_DIFF_STEPS = 9,
     FLAME_BLUE_STEPS = 4,
-    // Deeper frames become part of "other".
+    // Deeper frames are merged into "other".
     FLAME_MAX_DEPTH = 2000,
 };
 
 // 0xrrggbb, for a light and a dark page.
 extern const uint32_t flame_palette[2][FLAME_COLOURS];
 extern const uint32_t flame_diff_palette[2][FLAME_DIFF_STEPS];
-// In place of the greens, for those who cannot tell them from the reds.
+// Replaces the greens for users who cannot distinguish them from the reds.
 extern const uint32_t flame_blue_palette[2][FLAME_BLUE_STEPS];
 
-// The colour of a node: an index into the palette, or into the diff palette.
+// The color of a node: an index into the palette, or into the diff palette.
 uint32_t flame_colour(const struct report_flame *flame, uint32_t node);
 uint32_t flame_shade(struct str name);
 
-// The stacks of a profile, and of its base, as sequences of keys: one key a name. Keys are
-// the indices of `keys`, shared by both sides.
+// The stacks of a profile and of its base as sequences of keys, one key per name. Keys are indices
+// into `keys`, shared by both sides.
 struct flame_side {
     const struct model_profile *p;
-    uint32_t *first_step; // where the steps of a location begin; n_locations + 1 of them
-    uint32_t *steps;      // key << 1 | inlined, the outermost call first
-    uint32_t *value;      // for each drawn type, which of the sample's values
+    uint32_t *first_step; // start of each location's steps; n_locations + 1 entries
+    uint32_t *steps;      // key << 1 | inlined, outermost call first
+    uint32_t *value;      // for each drawn type, the index of the sample value
     uint32_t column;      // of the first type
 };
 
@@ -41,16 +41,16 @@ struct flame_stacks {
     uint32_t n_sides, n_types, n_columns;
     struct report_flame_frame *keys;
     uint32_t n_keys;
-    int64_t *sums;     // of each column, what is above zero
+    int64_t *sums;     // of each column, the sum of positive values
     int64_t *negative; // of each type
 };
 
-// False with e filled if the base has no such type or the sums do not fit. Lives in arena,
-// but for the names of unknown frames, which are made in names.
+// Returns false and fills e if the base lacks the type or the sums overflow. Allocates in arena,
+// except names of unknown frames, which are in names.
 bool flame_stacks_init(struct flame_stacks *stacks, struct arena *arena, struct arena *names,
                        const struct model_profile *p, const struct report_flame_options *options,
                        struct err *e);
-// Self and total of every key, n_columns each; a total counts a sample once.
+// Computes self and total of every key, n_columns each; a total counts a sample once.
 void flame_stacks_count(const struct flame_stacks *stacks, struct arena *arena, int64_t *self,
                         int64_t *total);
 
@@ -73,38 +73,38 @@ struct flame_group_name {
     struct str name;
     bool muted;
 };
-// The package that a function's name tells, else its module.
+// The package in a function's name, else its module.
 struct flame_group_name flame_group_of(struct str function, struct str module, bool by_module);
 uint32_t flame_short_name(struct str function);
 struct str flame_basename(struct str path);
 
-// The next code point of s, which must not be empty; what is not UTF-8, or a control
-// character, comes as U+FFFD.
+// Removes the next code point of s, which must not be empty. Invalid UTF-8 and control characters
+// become U+FFFD.
 uint32_t flame_next_char(struct str *s);
-// As text or attribute of XML and HTML.
+// Escapes s for text and attributes in XML and HTML.
 void flame_write_xml(struct out *out, struct str s);
-// In quotes, safe inside a script element of HTML and XML.
+// Writes a quoted string, safe inside a script element of HTML and XML.
 void flame_write_json(struct out *out, struct str s);
 
-// The custom properties --c0 .., --d0 .. for one theme (0 light, 1 dark).
+// Writes the custom properties --c0 .., --d0 .. of one theme (0 light, 1 dark).
 void flame_write_css_colours(struct out *out, int theme);
 
-// Where boxes stand: walks the nodes in their order and yields each one's left edge and
-// width as shares of the root.
+// Computes the boxes: visits the nodes in order and returns each one's left edge and width as
+// shares of the root.
 struct flame_walk {
-    double next[FLAME_MAX_DEPTH + 3]; // where the next box of a level begins
+    double next[FLAME_MAX_DEPTH + 3]; // left edge of the next box of each level
     double all;
 };
 void flame_walk_start(struct flame_walk *walk, const struct report_flame *flame);
 void flame_walk_next(struct flame_walk *walk, const struct report_flame *flame, uint32_t node,
                      double *left, double *width);
 
-// The sentence about what is not drawn; empty if everything is.
+// Writes a sentence about what is not drawn; empty if everything is.
 void flame_omissions(const struct report_flame *flame, const struct report_flame_style *style,
                      char *text, size_t n);
 
 const char *flame_title(const struct report_flame *flame, const struct report_flame_style *style);
 void flame_format(const struct report_flame *flame, const struct report_flame_style *style,
                   int64_t value, char *text, size_t n);
-// "12.3%"; as many digits as matter.
+// "12.3%", with significant digits only.
 void flame_percent(double share, char *text, size_t n);

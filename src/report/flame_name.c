@@ -1,7 +1,7 @@
-// What a function's name tells: its package, and the part to show where room is short.
+// Derives a function's package from its name, and the part to show in narrow boxes.
 #include "report/flame_internal.h"
 
-// Types and closures inside of each other: the whole name is looked at for each.
+// Maximum nesting of types and closures, because each level scans the whole name.
 enum { MOST_NESTED = 16 };
 
 struct str flame_basename(struct str path)
@@ -18,12 +18,12 @@ static size_t find_char(struct str s, char c)
     return p ? (size_t)(p - s.p) : SIZE_MAX;
 }
 
-static bool is_upper(struct str s)
+static bool starts_upper(struct str s)
 {
     return s.n && s.p[0] >= 'A' && s.p[0] <= 'Z';
 }
 
-static bool is_one_of(struct str s, const char *const *list)
+static bool name_is_one_of(struct str s, const char *const *list)
 {
     for (; *list; list++)
         if (str_eq(s, str_from(*list)))
@@ -62,12 +62,11 @@ static bool is_system_package(struct str package)
     static const char *const prefixes[] = {"runtime/", "internal/", "java/",   "java.", "javax.",
                                            "jdk/",     "jdk.",      "sun/",    "sun.",  "System.",
                                            "com/sun/", "com.sun.",  "vendor/", NULL};
-    return is_one_of(package, exact) || starts_with_one_of(package, prefixes);
+    return name_is_one_of(package, exact) || starts_with_one_of(package, prefixes);
 }
 
-// The position of the first "::" of s that is in no brackets, from the front or the
-// back; SIZE_MAX if there is none. Arrows and operators of angle brackets can fool the
-// count; then the name just has no package.
+// The position of the first or last "::" of s outside of brackets; SIZE_MAX: none. Arrows and
+// operators with angle brackets may confuse the count; then the name has no package.
 static size_t find_colons(struct str s, bool last)
 {
     int depth = 0;
@@ -87,8 +86,8 @@ static size_t find_colons(struct str s, bool last)
     return found;
 }
 
-// C++ templates carry their return type in front: cut it, and the arguments.
-static struct str without_signature(struct str s)
+// Removes the return type that C++ templates have in front, and the arguments.
+static struct str strip_signature(struct str s)
 {
     int depth = 0;
     size_t from = 0, to = s.n;
@@ -113,11 +112,11 @@ static struct str without_signature(struct str s)
     return str_from_to(s, from, to);
 }
 
-// Rust and C++: the crate or namespace. `<a::B as c::D>::f` belongs to a, or, where the type
-// says nothing (`<T as c::D>::f`), to c.
+// Rust and C++: the crate or namespace. `<a::B as c::D>::f` belongs to a or, if the type has no
+// path (`<T as c::D>::f`), to c.
 static struct str colon_package(struct str name)
 {
-    name = without_signature(name);
+    name = strip_signature(name);
     for (int i = 0; i < MOST_NESTED && name.n && strchr("<&*", name.p[0]); i++) {
         size_t as = str_find(name, STR(" as "), 0);
         struct str inner = str_from_to(name, 1, name.n);
@@ -154,10 +153,10 @@ static size_t dotted_package(struct str name)
     if (dot == SIZE_MAX || dot == 0)
         return SIZE_MAX;
     if (slash != SIZE_MAX && slash > 0)
-        return is_upper(str_from_to(head, from, head.n)) ? slash : from + dot;
-    // The parts before the first class, if there are at least two of them.
+        return starts_upper(str_from_to(head, from, head.n)) ? slash : from + dot;
+    // The parts before the first class, if there are at least two.
     for (size_t at = dot + 1, parts = 1; at < head.n; parts++) {
-        if (is_upper(str_from_to(head, at, head.n)) && parts >= 2)
+        if (starts_upper(str_from_to(head, at, head.n)) && parts >= 2)
             return at - 1;
         size_t next = find_char(str_from_to(head, at, head.n), '.');
         if (next == SIZE_MAX)
@@ -186,7 +185,7 @@ struct flame_group_name flame_group_of(struct str function, struct str module, b
                                              is_system_package(package) || of_module.muted};
         return of_module;
     }
-    // A dot also ends the names that a C compiler makes: f.part.0, f.cold, f.constprop.0.
+    // C compilers also create names with dots: f.part.0, f.cold, f.constprop.0.
     static const char *const compiler[] = {".part.",  ".cold", ".constprop.", ".isra.", ".llvm.",
                                            ".lto_pr", "@@",    "@plt",        NULL};
     for (const char *const *c = compiler; *c; c++)
@@ -205,9 +204,9 @@ uint32_t flame_short_name(struct str name)
     if (!name.n || name.p[0] == '[' || name.n > UINT32_MAX)
         return 0;
     if (str_find(name, STR("::"), 0) != SIZE_MAX) {
-        struct str plain = without_signature(name);
+        struct str plain = strip_signature(name);
         size_t offset = (size_t)(plain.p - name.p), last;
-        // Closures say nothing without their function.
+        // A closure needs the name of its function.
         struct str head = plain;
         for (int i = 0;; i++) {
             last = find_colons(head, true);
@@ -232,7 +231,7 @@ uint32_t flame_short_name(struct str name)
         if (name.p[i] == '/')
             slash = i;
     // Java shows the class, Go the last element of the package.
-    if (is_upper(str_from_to(name, end + 1, name.n)))
+    if (starts_upper(str_from_to(name, end + 1, name.n)))
         return (uint32_t)(slash != SIZE_MAX && name.p[end] != '/' ? slash + 1 : end + 1);
     return slash == SIZE_MAX ? 0 : (uint32_t)(slash + 1);
 }

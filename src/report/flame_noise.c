@@ -1,5 +1,6 @@
-// Which boxes and functions of a diff changed beyond noise; docs/diff.md describes the model.
-// Functions decide what the sides have in common, everything is tested against that.
+// Finds the boxes and functions of a diff that changed beyond noise; docs/diff.md describes the
+// model. The common part of the sides is determined from functions; everything is tested against
+// it.
 #include "model/blocks.h"
 #include "model/events.h"
 #include "report/flame_grow.h"
@@ -16,7 +17,7 @@ struct noise {
     struct stats_cell *sums; // by row and side
     double *blocks;          // by row and side, n_blocks each
     uint32_t n_blocks;
-    // Which of a side's blocks have a value, those of windows and those of groups.
+    // The blocks of each side that have a value: windows and groups.
     uint32_t *used[2][2];
     size_t n_used[2][2];
     struct hash_table children;
@@ -44,8 +45,8 @@ static void index_nodes(struct noise *n)
     }
 }
 
-// Where a step leads from a node; MODEL_NONE: its samples are part of the node, or of its "other".
-static uint32_t child_of(const struct noise *n, uint32_t node, uint32_t frame)
+// The child that a step leads to; MODEL_NONE: its samples belong to the node or to its "other".
+static uint32_t find_child_node(const struct noise *n, uint32_t node, uint32_t frame)
 {
     if (!frame)
         return MODEL_NONE;
@@ -57,11 +58,11 @@ static uint32_t child_of(const struct noise *n, uint32_t node, uint32_t frame)
     return MODEL_NONE;
 }
 
-// A sample on its way into the rows.
+// A sample to add to the rows.
 struct weighed_sample {
     int side;
     struct stats_cell cell;
-    const int64_t *blocks; // n_blocks of them
+    const int64_t *blocks; // n_blocks values
 };
 
 static void add_to_row(struct noise *n, size_t row, const struct weighed_sample *s)
@@ -74,7 +75,7 @@ static void add_to_row(struct noise *n, size_t row, const struct weighed_sample 
         blocks[i] += (double)s->blocks[i];
 }
 
-// The key of step k of a stack in the order in which the tree has them.
+// Iterates over the keys of a stack in the tree's order.
 struct steps {
     const struct flame_side *side;
     const uint32_t *stack;
@@ -96,7 +97,7 @@ static bool next_key(struct steps *s, uint32_t *key)
     return true;
 }
 
-static void add_sample(struct noise *n, struct steps steps, const struct weighed_sample *s)
+static void add_noise_sample(struct noise *n, struct steps steps, const struct weighed_sample *s)
 {
     const struct report_flame *f = n->f;
     uint32_t node = 0, key = MODEL_NONE, leaf = MODEL_NONE;
@@ -109,7 +110,7 @@ static void add_sample(struct noise *n, struct steps steps, const struct weighed
         uint32_t frame = n->frame_of_key[key];
         leaf = first || !n->g->reverse ? frame : leaf;
         if (in_tree) {
-            uint32_t child = child_of(n, node, frame);
+            uint32_t child = find_child_node(n, node, frame);
             in_tree = child != MODEL_NONE;
             node = in_tree ? child : n->other[node] != MODEL_NONE ? n->other[node] : node;
         }
@@ -119,13 +120,13 @@ static void add_sample(struct noise *n, struct steps steps, const struct weighed
         }
     }
     add_to_row(n, node, s);
-    // What has no frame of its own is the row of "other", frame 1.
+    // A leaf without a frame counts for frame 1, "other".
     add_to_row(n, n->frames_at + (leaf == MODEL_NONE ? 0 : leaf ? leaf : 1), s);
 }
 
 static void add_side(struct noise *n, int side, double event_weight)
 {
-    const struct flame_side *from = &n->g->stacks.sides[1 - side]; // the profile comes first there
+    const struct flame_side *from = &n->g->stacks.sides[1 - side]; // sides has the profile first
     const struct model_profile *p = from->p;
     struct model_events events = model_events(p, from->value[0]);
     for (size_t i = 0; i < p->n_samples; i++) {
@@ -137,17 +138,17 @@ static void add_side(struct noise *n, int side, double event_weight)
         s.cell.variance =
             event_weight > 0 ? s.cell.value * event_weight : model_variance(&events, p, i);
         s.blocks = values + 1;
-        add_sample(n,
-                   (struct steps){.side = from,
-                                  .stack = model_stack(p, i),
-                                  .n = p->stack_len[i],
-                                  .reverse = n->g->reverse},
-                   &s);
+        add_noise_sample(n,
+                         (struct steps){.side = from,
+                                        .stack = model_stack(p, i),
+                                        .n = p->stack_len[i],
+                                        .reverse = n->g->reverse},
+                         &s);
     }
 }
 
-// Nodes have what ended in them; now also what is below.
-static void sum_up(struct noise *n)
+// Adds the sums of subtrees to their parents.
+static void sum_subtrees(struct noise *n)
 {
     for (uint32_t i = n->f->n_nodes; i-- > 1;) {
         size_t up = n->f->parent[i];
@@ -174,7 +175,7 @@ static void find_used(struct noise *n, int partition, struct model_blocks column
 
 // --- tests ---
 
-// The cells of a row, split by a partition; the weight of events is the same in all parts.
+// The cells of a row, split by a partition; all parts have the same event weight.
 static void fill_cells(const struct noise *n, int partition, size_t row, struct stats_cell *cells)
 {
     for (size_t side = 0; side < 2; side++) {
@@ -191,8 +192,8 @@ static void fill_cells(const struct noise *n, int partition, size_t row, struct 
     }
 }
 
-static void mark_rows(const struct noise *n, int partition, const struct stats_fit *fit,
-                      size_t first, size_t count, bool *changed)
+static void mark_flame_rows(const struct noise *n, int partition, const struct stats_fit *fit,
+                            size_t first, size_t count, bool *changed)
 {
     double *p = arena_array(n->scratch, count + 1, sizeof *p);
     size_t *rows = arena_array(n->scratch, count + 1, sizeof *rows), n_rows = 0;
@@ -213,7 +214,7 @@ static void mark_rows(const struct noise *n, int partition, const struct stats_f
         changed[rows[i]] &= p[i] <= STATS_LEVEL;
 }
 
-// How much the sides vary beyond sampling, as if each were one profile.
+// How much the sides vary beyond sampling if each is treated as one profile.
 static double joint_dispersion(const struct stats_fit *fit)
 {
     double parts = 0, wholes = 0;
@@ -228,7 +229,7 @@ static double joint_dispersion(const struct stats_fit *fit)
 }
 
 // Memory in use does not depend on load.
-static bool is_absolute(const struct report_flame *f, uint32_t type)
+static bool type_is_absolute(const struct report_flame *f, uint32_t type)
 {
     return str_starts(f->types[type].type, STR("inuse_"));
 }
@@ -237,7 +238,7 @@ static void test_partition(struct noise *n, int partition, struct report_flame_n
 {
     struct report_flame *f = n->f;
     struct stats_fit fit;
-    struct stats_rows rows = {.n = f->n_frames, .absolute = is_absolute(f, 0)};
+    struct stats_rows rows = {.n = f->n_frames, .absolute = type_is_absolute(f, 0)};
     for (int side = 0; side < 2; side++)
         rows.n_profiles[side] = n->n_used[partition][side] ? n->n_used[partition][side] : 1;
     size_t k = rows.n_profiles[0] + rows.n_profiles[1];
@@ -253,11 +254,11 @@ static void test_partition(struct noise *n, int partition, struct report_flame_n
         noise->uncertainty =
             fit.agreed[0] > 0 && fit.agreed[1] > 0 ? 1 / fit.agreed[0] + 1 / fit.agreed[1] : 0;
     }
-    mark_rows(n, partition, &fit, 0, f->n_nodes, f->changed);
+    mark_flame_rows(n, partition, &fit, 0, f->n_nodes, f->changed);
     if (!f->frame_self)
         return;
-    mark_rows(n, partition, &fit, n->frames_at, f->n_frames, f->frame_self_changed);
-    mark_rows(n, partition, &fit, n->totals_at, f->n_frames, f->frame_total_changed);
+    mark_flame_rows(n, partition, &fit, n->frames_at, f->n_frames, f->frame_self_changed);
+    mark_flame_rows(n, partition, &fit, n->totals_at, f->n_frames, f->frame_total_changed);
 }
 
 static bool *all_true(struct arena *arena, size_t n)
@@ -267,7 +268,7 @@ static bool *all_true(struct arena *arena, size_t n)
     return flags;
 }
 
-// The first type: marks, from all that is known.
+// Finds marks for the first type, from all data.
 static void find_marks(struct report_flame *f, const struct flame_growth *g,
                        const struct report_flame_options *options, const uint32_t *frame_of_key,
                        struct arena *arena, struct report_flame_noise *noise)
@@ -276,7 +277,7 @@ static void find_marks(struct report_flame *f, const struct flame_growth *g,
     struct noise n = {.f = f, .g = g, .frame_of_key = frame_of_key, .scratch = g->scratch};
     struct model_blocks windows = model_blocks(right, STR(MODEL_WINDOWS)),
                         groups = model_blocks(right, STR(MODEL_GROUPS));
-    // Where there are groups, they follow the windows.
+    // Groups, if present, follow the windows.
     if (options->type == 0 && left->n_types == right->n_types && windows.first == 1 &&
         (!groups.n || groups.first == 1 + windows.n))
         n.n_blocks = windows.n + groups.n;
@@ -289,7 +290,7 @@ static void find_marks(struct report_flame *f, const struct flame_growth *g,
     index_nodes(&n);
     for (int side = 0; side < 2; side++)
         add_side(&n, side, options->event_weights[side]);
-    sum_up(&n);
+    sum_subtrees(&n);
     for (int side = 0; side < 2; side++) {
         noise->weight[side] =
             n.sums[side].value > 0 ? n.sums[side].variance / n.sums[side].value : 0;
@@ -310,7 +311,7 @@ static void find_marks(struct report_flame *f, const struct flame_growth *g,
         test_partition(&n, GROUPS, noise);
 }
 
-// Of another type a page finds the marks when it is shown.
+// For the other types, the page computes marks when they are shown.
 static void describe_noise(const struct report_flame *f, const struct flame_stacks *stacks,
                            uint32_t type, struct arena *scratch, struct report_flame_noise *noise)
 {
@@ -330,8 +331,10 @@ static void describe_noise(const struct report_flame *f, const struct flame_stac
         }
     }
     struct stats_fit fit;
-    struct stats_rows rows = {
-        .n = f->n_frames, .n_profiles = {1, 1}, .cells = cells, .absolute = is_absolute(f, type)};
+    struct stats_rows rows = {.n = f->n_frames,
+                              .n_profiles = {1, 1},
+                              .cells = cells,
+                              .absolute = type_is_absolute(f, type)};
     stats_fit(&rows, scratch, &fit);
     noise->scale = fit.scale;
     noise->dispersion = fit.dispersion;

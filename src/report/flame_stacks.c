@@ -1,5 +1,4 @@
-// From a profile's locations to the frames of a flame graph: which frame is which, and what
-// it is called.
+// Maps a profile's locations to the frames of a flame graph and names them.
 #include "report/flame_internal.h"
 
 #include <inttypes.h>
@@ -11,7 +10,7 @@ struct key_table {
     struct hash_table index;
 };
 
-static uint32_t key_of(struct key_table *keys, struct str name)
+static uint32_t intern_key(struct key_table *keys, struct str name)
 {
     uint64_t hash = hash_bytes(name.p, name.n, 0);
     for (struct hash_probe at = hash_find(&keys->index, hash); hash_hit(&keys->index, &at);
@@ -26,7 +25,7 @@ static uint32_t key_of(struct key_table *keys, struct str name)
     return (uint32_t)keys->n++;
 }
 
-static struct str module_of(const struct model_profile *p, const struct model_location *l)
+static struct str location_module(const struct model_profile *p, const struct model_location *l)
 {
     if (l->mapping == MODEL_NONE)
         return (struct str){"", 0};
@@ -36,7 +35,7 @@ static struct str module_of(const struct model_profile *p, const struct model_lo
 static struct str unknown_name(struct arena *names, const struct model_profile *p,
                                const struct model_location *l)
 {
-    struct str module = module_of(p, l);
+    struct str module = location_module(p, l);
     bool bare = module.n && module.p[0] == '[';
     const char *open = bare ? "" : "[", *close = bare ? "" : "]";
     if (!module.n && !l->address)
@@ -53,17 +52,17 @@ static struct str unknown_name(struct arena *names, const struct model_profile *
                                  close, l->address - m->start + m->offset));
 }
 
-static struct str function_name(const struct model_profile *p, const struct model_function *f)
+static struct str frame_function_name(const struct model_profile *p, const struct model_function *f)
 {
     struct str name = model_str(p, f->name);
     return name.n ? name : model_str(p, f->system_name);
 }
 
-// The first mention of a frame decides where it comes from, except that lines of one
-// file may lower an inferred first line.
-static void describe(struct report_flame_frame *key, const struct model_profile *p,
-                     const struct model_function *f, const struct model_line *line,
-                     struct str module)
+// The first mention of a frame determines its origin, but lines of the same file may lower an
+// inferred first line.
+static void describe_frame(struct report_flame_frame *key, const struct model_profile *p,
+                           const struct model_function *f, const struct model_line *line,
+                           struct str module)
 {
     if (!key->module.n)
         key->module = module;
@@ -77,13 +76,13 @@ static void describe(struct report_flame_frame *key, const struct model_profile 
         key->line = at;
 }
 
-// What a frame is called that is not a function; empty if the profile does not tell.
+// The name of a frame that is not a function; empty if unknown.
 static struct str place_name(struct arena *names, const struct model_profile *p,
                              const struct model_location *l, const struct model_line *line,
                              enum report_flame_by by)
 {
     const struct model_function *f = &p->functions[line->function];
-    struct str name = function_name(p, f), file = model_str(p, f->filename);
+    struct str name = frame_function_name(p, f), file = model_str(p, f->filename);
     if (by == REPORT_FLAME_FILES)
         return file;
     if (!name.n)
@@ -101,9 +100,9 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
     const struct model_profile *p = side->p;
     uint32_t *function_key = arena_array(keys->arena, p->n_functions, sizeof *function_key);
     for (uint32_t i = 0; i < p->n_functions && by == REPORT_FLAME_FUNCTIONS; i++) {
-        struct str name = function_name(p, &p->functions[i]);
+        struct str name = frame_function_name(p, &p->functions[i]);
         arena_spend(keys->arena, 1);
-        function_key[i] = name.n ? key_of(keys, name) : MODEL_NONE;
+        function_key[i] = name.n ? intern_key(keys, name) : MODEL_NONE;
     }
 
     size_t n = 0;
@@ -117,7 +116,7 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
     uint32_t at = 0;
     for (uint32_t i = 0; i < p->n_locations; i++) {
         const struct model_location *l = &p->locations[i];
-        struct str module = module_of(p, l);
+        struct str module = location_module(p, l);
         arena_spend(keys->arena, 1 + l->n_lines);
         side->first_step[i] = at;
         uint32_t unknown = MODEL_NONE;
@@ -129,14 +128,15 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
                     key = function_key[line->function];
                 } else {
                     struct str name = place_name(names, p, l, line, by);
-                    key = name.n ? key_of(keys, name) : MODEL_NONE;
+                    key = name.n ? intern_key(keys, name) : MODEL_NONE;
                 }
                 if (key != MODEL_NONE)
-                    describe(&keys->items[key], p, &p->functions[line->function], line, module);
+                    describe_frame(&keys->items[key], p, &p->functions[line->function], line,
+                                   module);
             }
             if (key == MODEL_NONE) {
                 if (unknown == MODEL_NONE)
-                    unknown = key_of(keys, unknown_name(names, p, l));
+                    unknown = intern_key(keys, unknown_name(names, p, l));
                 key = unknown;
                 keys->items[key].module = module;
             }
@@ -146,9 +146,9 @@ static void init_steps(struct flame_side *side, struct key_table *keys, struct a
     side->first_step[p->n_locations] = at;
 }
 
-// The type of base that is called like p's type; MODEL_NONE if there is none.
-static uint32_t same_type(const struct model_profile *p, uint32_t type,
-                          const struct model_profile *base)
+// The type of base with the name of p's type; MODEL_NONE: none.
+static uint32_t find_same_type(const struct model_profile *p, uint32_t type,
+                               const struct model_profile *base)
 {
     for (uint32_t i = 0; i < base->n_types; i++)
         if (str_eq(model_str(p, p->types[type].type), model_str(base, base->types[i].type)) &&
@@ -157,9 +157,9 @@ static uint32_t same_type(const struct model_profile *p, uint32_t type,
     return MODEL_NONE;
 }
 
-// The chosen type, then the others that both sides have.
-static bool choose_types(struct flame_stacks *stacks, struct arena *arena,
-                         const struct report_flame_options *options, struct err *e)
+// Selects the requested type, then the others that both sides have.
+static bool choose_flame_types(struct flame_stacks *stacks, struct arena *arena,
+                               const struct report_flame_options *options, struct err *e)
 {
     const struct model_profile *p = stacks->sides[0].p, *base = options->base;
     if (options->type >= p->n_types) {
@@ -174,7 +174,7 @@ static bool choose_types(struct flame_stacks *stacks, struct arena *arena,
         if (i > 0 && !options->all_types)
             break;
         if (base) {
-            uint32_t other = same_type(p, type, base);
+            uint32_t other = find_same_type(p, type, base);
             if (other == MODEL_NONE && i == 0) {
                 struct str t = model_str(p, p->types[type].type),
                            u = model_str(p, p->types[type].unit);
@@ -206,7 +206,7 @@ static bool sum_columns(struct flame_stacks *stacks, struct arena *arena, struct
                 int64_t v = model_values(side->p, i)[side->value[t]];
                 *(v > 0 ? &above : &below) += v > 0 ? v : -(__int128)v;
             }
-            // Both sides together stay below 2^63.
+            // So both sides together stay below 2^63.
             if (above > INT64_MAX / 2 || below > INT64_MAX) {
                 err_set(e, "the values of the samples add up to more than 2^62: "
                            "the profile is damaged, or needs to be scaled first");
@@ -227,7 +227,7 @@ bool flame_stacks_init(struct flame_stacks *stacks, struct arena *arena, struct 
         .sides = {{.p = p}, {.p = options->base}},
         .n_sides = options->base ? 2 : 1,
     };
-    if (!choose_types(stacks, arena, options, e) || !sum_columns(stacks, arena, e))
+    if (!choose_flame_types(stacks, arena, options, e) || !sum_columns(stacks, arena, e))
         return false;
     struct key_table keys = {.arena = arena};
     hash_init(&keys.index, arena, p->n_functions);

@@ -3,13 +3,13 @@
 
 #include <stdio.h>
 
-// The script in src/report/flame/svg.js draws with the same measures.
+// src/report/flame/svg.js uses the same dimensions.
 enum {
     ROW = 18,
     PAD = 10,
     HEAD = 60,
     FOOT = 34,
-    MIN_HEIGHT = 260, // a tooltip needs room
+    MIN_HEIGHT = 260, // room for a tooltip
     LEGEND = 6,       // groups shown
 };
 
@@ -20,8 +20,8 @@ struct canvas {
     int width, height;
 };
 
-// Of Helvetica, in thousandths of the font's size, from space to tilde: close enough to
-// every sans-serif that a viewer may take in its place.
+// Widths of Helvetica in thousandths of the font size, from space to tilde: close enough to any
+// sans-serif substitute.
 static const uint16_t char_widths[] = {
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333,  278, 278, 556, 556, 556,
     556, 556, 556, 556, 556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667,
@@ -44,8 +44,8 @@ static double text_width(struct str s)
     return width;
 }
 
-// The part of s that fits into room, with an ellipsis if it is not all. False: nothing fits.
-static bool fit(struct str s, double room, struct str *part, bool *cut)
+// The part of s that fits into room, without the ellipsis if cut. Returns false if nothing fits.
+static bool fit_text(struct str s, double room, struct str *part, bool *cut)
 {
     *cut = false;
     *part = s;
@@ -65,20 +65,20 @@ static bool fit(struct str s, double room, struct str *part, bool *cut)
     return chars > 1;
 }
 
-static void write_label(struct canvas *c, struct str name, uint32_t short_at, double room)
+static void write_svg_label(struct canvas *c, struct str name, uint32_t short_at, double room)
 {
     struct str part;
     bool cut;
     if (text_width(name) > room && short_at)
         name = str_from_to(name, short_at, name.n);
-    if (!fit(name, room, &part, &cut))
+    if (!fit_text(name, room, &part, &cut))
         return;
     flame_write_xml(c->out, part);
     if (cut)
         out_text(c->out, "\xe2\x80\xa6");
 }
 
-// Tenths, without a trailing zero: half of the file is such numbers.
+// Writes tenths, without a trailing zero: half of the file is such numbers.
 static void write_tenths(struct out *out, double value)
 {
     int64_t tenths = (int64_t)(value * 10 + 0.5);
@@ -87,7 +87,7 @@ static void write_tenths(struct out *out, double value)
         out_printf(out, ".%d", (int)(tenths % 10));
 }
 
-static void write_values(struct canvas *c, uint32_t node)
+static void write_svg_values(struct canvas *c, uint32_t node)
 {
     char text[64], share[32];
     const int64_t *total = c->flame->total + (size_t)node * c->flame->n_columns;
@@ -115,7 +115,7 @@ static void write_node(struct canvas *c, uint32_t node, double left, double widt
     out_text(c->out, "<g><title>");
     flame_write_xml(c->out, frame->name);
     out_text(c->out, "\n");
-    write_values(c, node);
+    write_svg_values(c, node);
     out_printf(c->out, "</title><rect class=\"%c%u%s\" x=\"", f->diff ? 'd' : 'c', colour, inlined);
     write_tenths(c->out, PAD + left);
     out_printf(c->out, "\" y=\"%d\" width=\"", y);
@@ -125,7 +125,7 @@ static void write_node(struct canvas *c, uint32_t node, double left, double widt
         out_printf(c->out, "<text%s x=\"", inlined[0] ? " class=\"i\"" : "");
         write_tenths(c->out, PAD + left + 4);
         out_printf(c->out, "\" y=\"%d\">", y + 13);
-        write_label(c, frame->name, frame->short_at, width - 7);
+        write_svg_label(c, frame->name, frame->short_at, width - 7);
         out_text(c->out, "</text>");
     }
     out_text(c->out, "</g>\n");
@@ -154,7 +154,7 @@ static void write_style(struct canvas *c)
     int n = c->flame->diff ? FLAME_DIFF_STEPS : FLAME_COLOURS;
     const uint32_t *colours = c->flame->diff ? flame_diff_palette[0] : flame_palette[0];
     out_text(out, "<style>\n");
-    // Viewers that know no custom properties take the first of each pair.
+    // Viewers without custom properties use the first of each pair.
     for (int i = 0; i < n; i++)
         out_printf(out, ".%c%d{fill:#%06x}.%c%d{fill:var(--%c%d)}.i.%c%d{fill:url(#h%d)}\n", prefix,
                    i, colours[i], prefix, i, prefix, i, prefix, i, i);
@@ -182,7 +182,7 @@ static void write_head(struct canvas *c)
     struct out *out = c->out;
     char text[64];
     out_printf(out, "<text class=\"title\" x=\"%d\" y=\"28\">", PAD);
-    write_label(c, str_from(flame_title(f, c->style)), 0, c->width * 0.36);
+    write_svg_label(c, str_from(flame_title(f, c->style)), 0, c->width * 0.36);
     out_printf(out, "</text>\n<text class=\"faint\" x=\"%d\" y=\"48\">", PAD);
     if (c->style->subtitle && c->style->subtitle[0]) {
         flame_write_xml(out, str_from(c->style->subtitle));
@@ -219,7 +219,7 @@ static double write_words(struct canvas *c, double x, int y, struct str words)
     return x + text_width(words) + 16;
 }
 
-// The groups with the most self value in them.
+// The groups with the largest self value.
 static double write_groups(struct canvas *c, double x, int y, double limit)
 {
     const struct report_flame *f = c->flame;
@@ -243,7 +243,7 @@ static double write_groups(struct canvas *c, double x, int y, double limit)
         const struct report_flame_group *group = &f->groups[best];
         char colour[16], share[32], words[160];
         flame_percent((double)most / (double)f->total[0], share, sizeof share);
-        // Of a long path the end tells more.
+        // Shorten long paths at the front.
         struct str name = group->name;
         size_t cut = name.n > 32 ? name.n - 31 : 0;
         while (cut && cut < name.n && ((unsigned char)name.p[cut] & 0xc0) == 0x80)

@@ -1,5 +1,5 @@
-// A flame graph in a terminal: one line a level, root on top. Siblings stand in the order of
-// their size: nobody can zoom here, and the narrow ones would tear the wide ones apart.
+// A flame graph in a terminal: one line per level, root on top. Siblings are sorted by size:
+// terminals cannot zoom, and narrow boxes would separate the wide ones.
 #include "report/flame_internal.h"
 
 #include <errno.h>
@@ -15,12 +15,12 @@ struct screen {
     struct out *out;
     int columns;
     enum report_flame_colour colour;
-    uint32_t root;   // what fills the line: the profile, or the frame below a folded trunk
+    uint32_t root;   // fills the line: the profile, or the frame below a folded trunk
     uint32_t *order; // nodes as drawn: depth first, siblings by size
     double *left;    // of each node, in shares of the profile
 };
 
-// The colour of the 256 that is nearest: the 6x6x6 cube and the greys.
+// The nearest of the 256 colors: the 6x6x6 cube and the grays.
 static int nearest_256(uint32_t rgb)
 {
     static const int levels[] = {0, 95, 135, 175, 215, 255};
@@ -53,7 +53,7 @@ static void set_colours(struct screen *s, uint32_t node)
         out_printf(s->out, "\x1b[%s38;5;234;48;5;%dm", italic, nearest_256(rgb));
 }
 
-// One column a character, as far as terminals agree; wide scripts take two.
+// The columns of a character: wide scripts take two, as most terminals agree.
 static int char_columns(uint32_t c)
 {
     return (c >= 0x1100 && c <= 0x115f) || (c >= 0x2e80 && c <= 0xa4cf) ||
@@ -72,8 +72,8 @@ static int text_columns(struct str s)
     return n;
 }
 
-// Exactly room columns: the text, cut or padded. No byte that could steer the
-// terminal comes through.
+// Writes exactly room columns: the text, cut or padded. Control characters are replaced, so that
+// the text cannot control the terminal.
 static void write_padded(struct out *out, struct str s, int room)
 {
     bool fits = text_columns(s) <= room;
@@ -104,12 +104,12 @@ static void write_box(struct screen *s, uint32_t node, int width)
         set_colours(s, node);
     else
         out_char(s->out, width == 1 ? '.' : '|');
-    // Between two boxes there is a bar, or a blank in the left one's colour.
+    // Boxes are separated by a bar, or by a blank in the color of the left one.
     int room = width - 1;
     if (text_columns(name) > room)
         name = str_from_to(name, frame->short_at, name.n);
     if (s->flame->diff) {
-        // Relative to the left side, as people say it.
+        // Relative to the left side, as users expect.
         double change = report_flame_change(s->flame, node);
         double relative = change > 0 ? change / (1 - change) : change;
         if (change >= 1 || change <= -1)
@@ -143,9 +143,9 @@ static int compare_sizes(const void *a, const void *b, void *context)
     return v != w ? (v < w) - (v > w) : (*x > *y) - (*x < *y);
 }
 
-// order is at first a stack: the children that wait stand at its end, the nodes that are
-// done at its beginning. Both never need more room than there are nodes.
-static void arrange(struct screen *s)
+// order is initially used as a stack: pending nodes at its end, finished nodes at its start.
+// Together they never exceed the number of nodes.
+static void order_nodes(struct screen *s)
 {
     const struct report_flame *f = s->flame;
     double all = report_flame_weight(f, 0);
@@ -170,10 +170,10 @@ static void write_level(struct screen *s, uint32_t depth)
 {
     const struct report_flame *f = s->flame;
     double all = report_flame_weight(f, 0), whole = report_flame_weight(f, s->root);
-    // One column is kept for the last bar.
+    // One column is for the last bar.
     double scale = whole > 0 ? (s->columns - !s->colour) * all / whole : s->columns;
     int at = 0;
-    bool open = false; // the last box still lacks its right bar
+    bool open = false; // the last box still needs its right bar
     for (uint32_t k = 0; k < f->n_nodes; k++) {
         uint32_t i = s->order[k];
         if (f->depth[i] != depth || i < s->root || i >= f->end[s->root])
@@ -198,7 +198,7 @@ static void write_level(struct screen *s, uint32_t depth)
     out_char(s->out, '\n');
 }
 
-static void write_header(struct screen *s)
+static void write_term_header(struct screen *s)
 {
     const struct report_flame *f = s->flame;
     char value[64];
@@ -222,8 +222,8 @@ static void write_header(struct screen *s)
     out_char(s->out, '\n');
 }
 
-// Frames that hold everything and have nothing of their own say little: a service spends
-// all of its time below the same ten frames of its runtime.
+// Folds the frames at the root that hold at least 98% of their parent: a service spends its time
+// below the same frames of its runtime.
 static uint32_t fold_trunk(struct screen *s, uint32_t levels)
 {
     const struct report_flame *f = s->flame;
@@ -281,10 +281,10 @@ void report_flame_term(const struct report_flame *flame, const struct report_fla
         out->error = ENOMEM;
         goto done;
     }
-    arrange(&s);
-    write_header(&s);
+    order_nodes(&s);
+    write_term_header(&s);
 
-    // Two lines of header, one of notes, one for the prompt that follows.
+    // Two lines of header, one of notes, one for the next prompt.
     uint32_t levels = rows <= 0 ? UINT32_MAX : rows > 8 ? (uint32_t)rows - 4 : 4;
     if (flame->max_depth + 1 > levels) {
         levels--; // for the trunk

@@ -1,4 +1,4 @@
-// Untrusted names into XML and JSON, numbers into words.
+// Escapes untrusted names for XML and JSON, and formats numbers.
 #include "report/flame_internal.h"
 
 #include <inttypes.h>
@@ -83,7 +83,8 @@ void flame_write_json(struct out *out, struct str s)
             out_char(out, '\\');
             out_char(out, (char)c);
         } else if (c == '<' || c == '>' || c == '&' || c == 0x2028 || c == 0x2029) {
-            // What could end a script element, a CDATA section or, in old engines, a line.
+            // Characters that could end a script element, a CDATA section or, in old engines, a
+            // line.
             out_printf(out, "\\u%04x", c);
         } else {
             write_utf8(out, c);
@@ -104,7 +105,7 @@ void flame_percent(double share, char *text, size_t n)
 
 struct scale {
     const char *unit, *label;
-    double factor; // to the first of its family
+    double factor; // in the first unit of its family
 };
 
 static const struct scale time_scales[] = {{"nanoseconds", "ns", 1},    {"microseconds", "us", 1e3},
@@ -123,7 +124,7 @@ static bool format_scaled(const struct scale *scales, struct str unit, int64_t v
     const struct scale *own = scales;
     for (; own->unit; own++) {
         struct str name = str_from(own->unit);
-        // Also in the singular.
+        // The singular is accepted too.
         if (str_eq(unit, name) || str_eq(unit, str_from_to(name, 0, name.n - 1)) ||
             str_eq(unit, str_from(own->label)))
             break;

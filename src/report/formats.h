@@ -1,4 +1,4 @@
-// The writers behind report_write. They give up through arena_fail of the report's arena.
+// The writers behind report_write. They report errors by arena_fail of the report's arena.
 #pragma once
 
 #include "report/graph.h"
@@ -17,13 +17,13 @@ void report_list(struct report *r, struct out *out);
 void report_disasm(struct report *r, struct out *out);
 void report_weblist(struct report *r, struct out *out);
 
-// Whether the symbol asked for is an address.
+// Whether the requested symbol is an address.
 bool report_symbol_address(const struct report *r, uint64_t *address);
 
-// A value or a percentage, right-aligned in width columns.
+// Write a value or a percentage, right-aligned in width columns.
 void report_put_value(const struct report *r, struct out *out, int64_t value, size_t width);
 void report_put_percentage(struct out *out, int64_t value, int64_t total);
-// The value, or a dot for none.
+// Writes the value, or a dot for zero.
 void report_put_value_or_dot(const struct report *r, struct out *out, int64_t value, size_t width);
-// What stands above a listing: "flat cum (flat, cum) share".
+// Writes the line above a listing: "flat cum (flat, cum) share".
 void report_put_sums(const struct report *r, struct out *out, int64_t flat, int64_t cum);

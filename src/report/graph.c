@@ -1,5 +1,5 @@
-// Nodes, values and edges. A frame costs a table look-up and a compare: nodes get dense
-// numbers, and a stamp per node or edge tells whether the current sample has counted it.
+// Nodes, values and edges. Nodes get dense numbers, so a frame costs a table lookup; a stamp per
+// node and edge shows whether the current sample was already counted.
 #include "report/tagger.h"
 
 #include <pthread.h>
@@ -45,7 +45,7 @@ static uint32_t find_or_add_node(struct graph *g, const struct node_info *info)
     return (uint32_t)g->n_nodes++;
 }
 
-// The cleaned file name of each function, so that paths are worked on once.
+// The cleaned file name of each function; each path is processed once.
 static uint32_t *clean_files(struct graph *g, bool trim)
 {
     const struct model_profile *p = g->p;
@@ -70,7 +70,7 @@ static uint32_t *clean_files(struct graph *g, bool trim)
     return files;
 }
 
-// Functions are not merged across binaries.
+// Whether functions of different binaries stay separate.
 static bool keeps_objects(enum report_format format)
 {
     return format == REPORT_CALLGRIND || format == REPORT_LIST || format == REPORT_DISASM;
@@ -146,14 +146,14 @@ struct graph *graph_new_nodes(struct report *r)
 
 struct sum {
     int64_t cum, flat;
-    size_t seen; // the last sample that was counted, plus one
+    size_t seen; // the last counted sample, plus one
     int64_t cum_div, flat_div;
 };
 
-// A part of the samples, counted by a thread of its own.
+// A range of samples, counted by its own thread.
 struct part {
     const struct graph *g;
-    const uint32_t *only; // the node of each location that has one line, which is most of them
+    const uint32_t *only; // the node of each location that has exactly one (most have)
     size_t from, to;
     struct sum *sums; // by node
 };
@@ -196,7 +196,7 @@ static void *count_part(void *context)
 
 enum { MOST_PARTS = 4, WORTH_A_THREAD = 100000 };
 
-static void count_samples(struct graph *g)
+static void count_graph_samples(struct graph *g)
 {
     const struct model_profile *p = g->p;
     uint32_t *only = arena_array(g->arena, p->n_locations + 1, sizeof *only);
@@ -261,7 +261,7 @@ void graph_make_nodes(struct graph *g)
 void graph_count_values(struct graph *g)
 {
     make_nodes(g, true);
-    count_samples(g);
+    count_graph_samples(g);
     graph_select_nodes(g);
 }
 
@@ -277,7 +277,7 @@ struct graph *graph_new_values(struct report *r)
 struct connector {
     struct graph *g;
     struct hash_table index;
-    // The edge by which each node was reached last: stacks repeat themselves.
+    // The last edge into each node: stacks are often similar.
     struct {
         uint32_t parent, edge;
     } * last;
@@ -308,7 +308,7 @@ static uint32_t find_or_add_edge(struct connector *c, uint32_t src, uint32_t dst
     return edge;
 }
 
-// A sample counts once for an edge, as its outermost occurrence was.
+// Counts a sample once per edge; the outermost occurrence decides its flags.
 static inline void add_to_edge(struct connector *c, uint32_t src, uint32_t dst, size_t sample,
                                struct weight w, bool residual, bool is_inline)
 {
@@ -349,13 +349,13 @@ static void connect_sample(struct connector *c, size_t s)
     }
 }
 
-// Only edges into the nodes of interest, with outgoing ones also out of them: frames that
-// are of no interest are passed over at the cost of a look-up.
+// Finds only edges into the nodes of interest, and if outgoing also out of them. Other frames cost
+// only a lookup.
 static void connect_some(struct connector *c, const bool *interest, bool outgoing)
 {
     struct graph *g = c->g;
     const struct model_profile *p = g->p;
-    // Of each location: has it such a node; its innermost and outermost node that is kept.
+    // For each location: whether it has such a node, and its innermost and outermost kept node.
     uint8_t *interesting = arena_array(g->arena, p->n_locations + 1, 1);
     uint32_t *innermost = arena_array(g->arena, p->n_locations + 1, sizeof *innermost);
     uint32_t *outermost = arena_array(g->arena, p->n_locations + 1, sizeof *outermost);

@@ -1,5 +1,5 @@
-// The call graph of a profile: nodes are distinct frames at the granularity that the
-// profile has been aggregated to, edges are calls between them.
+// The call graph of a profile: nodes are distinct frames at the profile's granularity, edges are
+// calls between them.
 #pragma once
 
 #include "report/report.h"
@@ -13,7 +13,7 @@ struct node_info {
 struct node {
     struct node_info info;
     int64_t flat, flat_div, cum, cum_div;
-    struct str name;   // printable; filled for selected nodes
+    struct str name;   // printable; set for selected nodes
     uint64_t function; // identity of the function that the node belongs to
     bool may_be_inlined;
 };
@@ -21,12 +21,12 @@ struct node {
 struct edge {
     uint32_t src, dst;
     int64_t weight, weight_div;
-    size_t seen;    // last sample that was counted, plus one
-    uint32_t place; // among edges that are sorted, before
+    size_t seen;    // the last counted sample, plus one
+    uint32_t place; // position among the edges before sorting
     bool residual, is_inline, dead;
 };
 
-// A label, or a number that belongs to a combination of labels, seen at a node.
+// A label, or a number with a combination of labels, at a node.
 struct tag {
     uint32_t node;
     uint32_t labels; // string id of the joined labels; 0: none
@@ -48,12 +48,12 @@ struct graph {
     uint32_t *first_node; // of each location, in location_nodes
     uint32_t *location_nodes;
     bool has_inlines;
-    bool is_tree; // a node for each path from the root
+    bool is_tree; // one node per path from the root
 
     uint32_t *selected; // what the report shows, in its order
     size_t n_selected;
-    bool *is_kept; // NULL: every node takes part in edges
-    bool *matches; // what peek asks for, by node; NULL: not asked
+    bool *is_kept; // NULL: all nodes have edges
+    bool *matches; // nodes that match peek's symbol; NULL: not peek
 
     struct edge *edges;
     size_t n_edges, cap_edges;
@@ -66,13 +66,13 @@ struct graph {
     size_t n_original, n_dropped_nodes, n_dropped_edges;
 };
 
-// The graph of r's profile, trimmed as r's options say.
+// Builds the graph of r's profile, trimmed according to r's options.
 struct graph *graph_new_trimmed(struct report *r);
 
-// All nodes that have values, in no order, without edges: for list and disasm.
+// Builds all nodes that have values, unsorted, without edges: for list and disasm.
 struct graph *graph_new_values(struct report *r);
 
-// Nodes for every line of every location, without values: for traces.
+// Builds nodes for every line of every location, without values: for traces.
 struct graph *graph_new_nodes(struct report *r);
 
 int64_t graph_value(int64_t value, int64_t divisor);
@@ -85,44 +85,45 @@ static inline int64_t node_cum(const struct node *n)
     return graph_value(n->cum, n->cum_div);
 }
 
-// Edges into or out of a node, heaviest first; *n of them, allocated in the graph's arena.
+// Return edges into or out of a node, heaviest first; *n of them, allocated in the graph's arena.
 uint32_t *graph_sorted_in(struct graph *g, uint32_t node, size_t *n);
 uint32_t *graph_sorted_out(struct graph *g, uint32_t node, size_t *n);
 void graph_sort_edges(struct graph *g, uint32_t *edges, size_t n);
 
-// Settles "minimum" as output unit from the values shown.
+// Replaces the output unit "minimum" by the unit that fits the displayed values.
 void graph_select_unit(struct graph *g);
 
 // The header of a graph report, joined by newlines.
 struct str graph_labels(struct graph *g, bool full_headers);
 
-// --- parts, used by each other ---
+// --- steps, internal to the graph files ---
 
 void graph_make_nodes(struct graph *g);
 void graph_select_nodes(struct graph *g);
 void graph_count_values(struct graph *g);
 void graph_build_tree(struct graph *g);
 void graph_trim_tree(struct graph *g, const bool *kept);
-// Counts the edges between the nodes that are kept.
+// Counts the edges between kept nodes.
 void graph_connect(struct graph *g);
-// Counts the tags of the nodes that are kept. With leaves_only just those that some sample
-// brings to the end of its stack: enough to tell how many a node shows, and far fewer.
+// Counts the tags of kept nodes. With leaves_only, only tags at the end of some stack: far fewer,
+// and enough to count the tags that a node shows.
 void graph_tag(struct graph *g, bool leaves_only);
-// The same, but only edges into nodes that can be inlined: all that a table asks for.
+// Like graph_connect, but only for edges into nodes that can be inlined, which is all that a table
+// needs.
 void graph_connect_inlined(struct graph *g);
-// Only edges into and out of the nodes of interest. Nothing tells which are residual.
+// Only edges into and out of the nodes of interest. Residual edges are not marked.
 void graph_connect_around(struct graph *g, const bool *interest);
 void graph_index_edges(struct graph *g);
 struct str node_printable_name(struct graph *g, const struct node_info *info);
 
 // --- names ---
 
-// A function's name without package or namespace, for boxes in a picture.
+// A function's name without package or namespace, for boxes in a graph.
 struct str name_shorten(struct arena *arena, struct str name);
-// The shortest path that means the same, as Go's filepath.Clean.
+// The shortest equivalent path, like Go's filepath.Clean.
 struct str path_clean(struct arena *arena, struct str path);
 struct str path_base(struct str path);
-// Takes the next element off a colon-separated list; false when nothing is left.
+// Removes the next element of a colon-separated list; returns false if there is none.
 bool path_next(struct str *list, struct str *item);
-// Without the prefixes that trim_path or source_path make superfluous.
+// Removes the prefixes given by trim_path or implied by source_path.
 struct str path_trim(struct str path, struct str trim_path, struct str source_path);

@@ -1,4 +1,4 @@
-// list: the source of functions, each line with what it uses.
+// list: the source of functions, with the values of each line.
 #include "report/formats.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include "model/units.h"
 #include "report/source_file.h"
 
-// Lines shown before the first and after the last that has samples.
+// Lines shown before the first and after the last line with samples.
 enum { MARGIN = 5 };
 
 struct listing {
@@ -16,8 +16,8 @@ struct listing {
     struct out *out;
 };
 
-// Functions by name, their files by name; in a file by line. Allocates nothing.
-static int by_name_and_place(const void *a, const void *b, void *graph)
+// Sorts by function name, file name, start line, line. Does not allocate.
+static int compare_listed_nodes(const void *a, const void *b, void *graph)
 {
     const struct graph *g = graph;
     const struct node *x = &g->nodes[*(const uint32_t *)a], *y = &g->nodes[*(const uint32_t *)b];
@@ -48,19 +48,19 @@ void report_put_sums(const struct report *r, struct out *out, int64_t flat, int6
     report_put_percentage(out, cum, r->total);
 }
 
-static int64_t shift(int64_t line, int by)
+static int64_t shift_line(int64_t line, int by)
 {
     return (int64_t)((uint64_t)line + (uint64_t)(int64_t)by);
 }
 
-// Which lines to show: from the function's beginning, where that is known.
+// The range of lines to show, from the beginning of the function if it is known.
 static void choose_lines(const struct graph *g, const uint32_t *nodes, size_t n, int64_t *start,
                          int64_t *end)
 {
     for (size_t i = 0; i < n; i++) {
         const struct node_info *info = &g->nodes[nodes[i]].info;
-        int64_t from = info->start_line ? info->start_line : shift(info->line, -MARGIN);
-        int64_t to = shift(info->line, MARGIN);
+        int64_t from = info->start_line ? info->start_line : shift_line(info->line, -MARGIN);
+        int64_t to = shift_line(info->line, MARGIN);
         if (i == 0) {
             *start = from;
             *end = to;
@@ -98,8 +98,8 @@ static void put_lines(struct listing *l, const uint32_t *nodes, size_t n, struct
     }
 }
 
-// One file of one function.
-static void put_file(struct listing *l, const uint32_t *nodes, size_t n)
+// Writes one file of one function.
+static void put_listed_file(struct listing *l, const uint32_t *nodes, size_t n)
 {
     const struct node_info *info = &l->g->nodes[nodes[0]].info;
     struct str name = model_str(l->r->p, info->name), file = model_str(l->r->p, info->file);
@@ -118,7 +118,7 @@ static void put_file(struct listing *l, const uint32_t *nodes, size_t n)
     int64_t start = 0, end = 0;
     struct str ignored;
     choose_lines(l->g, nodes, n, &start, &end);
-    // Where no line is to be shown (none is known) it does not matter whether there is a file.
+    // If there are no lines to show (none is known), a missing file is no error.
     if (start <= end)
         source_files_line(l->sources, file, start, &ignored);
     const char *error = source_files_error(l->sources, file);
@@ -128,7 +128,7 @@ static void put_file(struct listing *l, const uint32_t *nodes, size_t n)
         put_lines(l, nodes, n, file, start, end);
 }
 
-static void put_function(struct listing *l, const uint32_t *nodes, size_t n)
+static void put_listed_function(struct listing *l, const uint32_t *nodes, size_t n)
 {
     size_t i = 0;
     while (i < n && l->g->nodes[nodes[i]].info.file == 0)
@@ -142,7 +142,7 @@ static void put_function(struct listing *l, const uint32_t *nodes, size_t n)
         size_t end = i;
         while (end < n && l->g->nodes[nodes[end]].info.file == l->g->nodes[nodes[i]].info.file)
             end++;
-        put_file(l, nodes + i, end - i);
+        put_listed_file(l, nodes + i, end - i);
         i = end;
     }
 }
@@ -162,7 +162,7 @@ void report_list(struct report *r, struct out *out)
         struct str pattern = model_regex_pattern(r->o.symbol);
         arena_fail(r->arena, "no matches found for regexp: %.*s", (int)pattern.n, pattern.p);
     }
-    qsort_r(nodes, n, sizeof *nodes, by_name_and_place, l.g);
+    qsort_r(nodes, n, sizeof *nodes, compare_listed_nodes, l.g);
     out_text(out, "Total: ");
     report_put_value(r, out, r->total, 0);
     out_char(out, '\n');
@@ -170,6 +170,6 @@ void report_list(struct report *r, struct out *out)
         for (end = i;
              end < n && l.g->nodes[nodes[end]].info.name == l.g->nodes[nodes[i]].info.name;)
             end++;
-        put_function(&l, nodes + i, end - i);
+        put_listed_function(&l, nodes + i, end - i);
     }
 }

@@ -22,7 +22,7 @@ struct str path_clean(struct arena *arena, struct str path)
         return STR(".");
     bool rooted = path.p[0] == '/';
     char *to = arena_alloc(arena, path.n + 1);
-    size_t n = 0, at = 0, dotdot = 0; // up to dotdot a ".." must not eat what was written
+    size_t n = 0, at = 0, dotdot = 0; // ".." does not remove output before dotdot
     if (rooted) {
         to[n++] = '/';
         at = dotdot = 1;
@@ -100,7 +100,7 @@ struct str path_trim(struct str path, struct str trim_path, struct str source_pa
     return path;
 }
 
-static bool is_word(char c)
+static bool is_word_char(char c)
 {
     return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '_';
 }
@@ -110,14 +110,14 @@ static bool is_lower(char c)
     return c >= 'a' && c <= 'z';
 }
 
-static bool is_upper(char c)
+static bool is_upper_char(char c)
 {
     return c >= 'A' && c <= 'Z';
 }
 
-// Without the first "/vN" (N from 2 up) that is followed by a dot or a slash; no newline
-// may stand before or after it.
-static struct str without_go_version(struct arena *arena, struct str f)
+// Removes the first "/vN" (N from 2 up) that is followed by a dot or a slash; not if there is a
+// newline anywhere.
+static struct str strip_go_version(struct arena *arena, struct str f)
 {
     if (memchr(f.p, '\n', f.n))
         return f;
@@ -140,8 +140,8 @@ static struct str without_go_version(struct arena *arena, struct str f)
     return f;
 }
 
-// Go: after the directories (`[\w\-.]+/` once or more), a package without dots, a dot and
-// at least one more character that is no newline.
+// Go: after the directories (`[\w\-.]+/` once or more), a package without dots, a dot and at least
+// one more character that is not a newline.
 static bool shorten_go(struct str f, struct str *to)
 {
     size_t starts[64], n = 0;
@@ -150,11 +150,11 @@ static bool shorten_go(struct str f, struct str *to)
             if (i == from || n == 64)
                 break;
             starts[n++] = from = i + 1;
-        } else if (!is_word(f.p[i]) && f.p[i] != '-' && f.p[i] != '.') {
+        } else if (!is_word_char(f.p[i]) && f.p[i] != '-' && f.p[i] != '.') {
             break;
         }
     }
-    // The regexp is greedy: the longest directory part that lets the rest match wins.
+    // As the regexp is greedy, the longest directory part that lets the rest match wins.
     while (n-- > 0) {
         size_t dot = starts[n];
         while (dot < f.n && f.p[dot] != '.')
@@ -172,16 +172,16 @@ static bool shorten_go(struct str f, struct str *to)
 
 static bool is_java_char(char c)
 {
-    return is_word(c) || c == '$';
+    return is_word_char(c) || c == '$';
 }
 
-// Java: packages in lower case, then Class.method, then "(" or the end.
+// Java: lower-case packages, then Class.method, then "(" or the end.
 static bool shorten_java(struct str f, struct str *to)
 {
     size_t at = 0;
     for (;;) {
         size_t i = at;
-        if (i < f.n && is_upper(f.p[i])) {
+        if (i < f.n && is_upper_char(f.p[i])) {
             while (i < f.n && is_java_char(f.p[i]))
                 i++;
             if (i >= f.n || f.p[i] != '.')
@@ -200,7 +200,7 @@ static bool shorten_java(struct str f, struct str *to)
         }
         if (i >= f.n || !is_lower(f.p[i]))
             return false;
-        while (i < f.n && is_word(f.p[i]))
+        while (i < f.n && is_word_char(f.p[i]))
             i++;
         if (i >= f.n || f.p[i] != '.')
             return false;
@@ -211,34 +211,34 @@ static bool shorten_java(struct str f, struct str *to)
 // C++: namespaces, then Class::method with its template arguments.
 static bool shorten_cpp(struct str f, struct str *to)
 {
-    // Where each `name::` part begins.
+    // Start of each `name::` part.
     size_t starts[64], n = 0, at = 0;
     while (n < 64) {
         size_t i = at;
-        if (i >= f.n || !(is_word(f.p[i]) && !(f.p[i] >= '0' && f.p[i] <= '9')))
+        if (i >= f.n || !(is_word_char(f.p[i]) && !(f.p[i] >= '0' && f.p[i] <= '9')))
             break;
-        while (i < f.n && is_word(f.p[i]))
+        while (i < f.n && is_word_char(f.p[i]))
             i++;
         if (i + 1 >= f.n || f.p[i] != ':' || f.p[i + 1] != ':')
             break;
         starts[n++] = at;
         at = i + 2;
     }
-    // At least one namespace goes; greedy, so as many as leave a class and a method.
+    // Removes at least one namespace; greedy, so as many as leave a class and a method.
     for (size_t k = n; k-- > 1;) {
         size_t i = starts[k];
         while (i < f.n && f.p[i] == '_')
             i++;
-        if (i >= f.n || !is_upper(f.p[i]))
+        if (i >= f.n || !is_upper_char(f.p[i]))
             continue;
-        while (i < f.n && is_word(f.p[i]))
+        while (i < f.n && is_word_char(f.p[i]))
             i++;
-        i += 2; // the "::" that made it a part
+        i += 2; // the "::" of this part
         if (i < f.n && f.p[i] == '~')
             i++;
-        if (i >= f.n || !is_word(f.p[i]) || (f.p[i] >= '0' && f.p[i] <= '9'))
+        if (i >= f.n || !is_word_char(f.p[i]) || (f.p[i] >= '0' && f.p[i] <= '9'))
             continue;
-        while (i < f.n && is_word(f.p[i]))
+        while (i < f.n && is_word_char(f.p[i]))
             i++;
         if (i < f.n && f.p[i] == '<') {
             size_t close = SIZE_MAX;
@@ -261,7 +261,7 @@ struct str name_shorten(struct arena *arena, struct str name)
         name = str_from_to(name, prefix.n, name.n);
     if (name.n == 0)
         return name;
-    name = without_go_version(arena, name);
+    name = strip_go_version(arena, name);
     if (shorten_go(name, &shorter) || shorten_java(name, &shorter) || shorten_cpp(name, &shorter))
         return shorter;
     return name;

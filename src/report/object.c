@@ -4,11 +4,11 @@
 #include <sys/stat.h>
 
 struct report_objects {
-    struct object **items; // one a mapping; NULL: not opened yet
+    struct object **items; // one per mapping; NULL: not opened yet
     size_t n;
 };
 
-static void open_file(struct report *r, struct object *object)
+static void open_object_file(struct report *r, struct object *object)
 {
     struct str name = model_str(r->p, object->name);
     const char *path = arena_copy(r->arena, name.p, name.n);
@@ -41,7 +41,7 @@ struct object *object_open(struct report *r, uint32_t mapping)
                                .limit = m->limit,
                                .offset = m->offset,
                                .starts_at_text = m->starts_at_text};
-    open_file(r, *object);
+    open_object_file(r, *object);
     return *object;
 }
 

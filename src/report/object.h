@@ -1,4 +1,4 @@
-// The binaries of a profile's mappings, for reports that look into them.
+// The binaries of a profile's mappings, for reports that read them.
 #pragma once
 
 #include "report/report.h"
@@ -8,17 +8,17 @@ struct object {
     uint32_t name; // string id of the path
     uint64_t start, limit, offset;
     bool starts_at_text;      // as in the mapping
-    struct symbol_file *file; // NULL: cannot be had
-    struct err why;           // it cannot
+    struct symbol_file *file; // NULL: not available
+    struct err why;           // reason, if file is NULL
     bool is_placed;
     uint64_t base;
 };
 
-// The binary of mapping, opened at its first use; the report closes it. One with a file of NULL
-// if it cannot be opened.
+// Returns the binary of a mapping and opens it on first use; the report closes it. file is NULL if
+// it cannot be opened.
 struct object *object_open(struct report *r, uint32_t mapping);
-// Finds out where the binary was loaded, from one address in it: 0, or -1 with e filled. Later
-// calls change nothing. After it, an address minus base is one of the file.
+// Determines the load address of the binary from one address in it. Returns 0, or -1 and fills e.
+// Later calls change nothing. Afterwards, an address minus base is an address of the file.
 int object_place(struct object *object, uint64_t addr, struct err *e);
 
 void objects_close(struct report *r);

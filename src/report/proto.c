@@ -4,7 +4,7 @@
 #include "model/units.h"
 #include "report/formats.h"
 
-static void write_profile(struct report *r, const struct model_profile *p, struct out *out)
+static void write_pprof_report(struct report *r, const struct model_profile *p, struct out *out)
 {
     struct err e;
     if (codec_write_pprof_gzip(p, out, &e))
@@ -14,7 +14,7 @@ static void write_profile(struct report *r, const struct model_profile *p, struc
 void report_proto(struct report *r, struct out *out)
 {
     struct model_profile *p = model_profile_derive(r->p, r->arena);
-    // google/pprof drops what it does not know.
+    // google/pprof drops unknown fields.
     p->is_weighed = false;
     p->squares = NULL;
     if (r->o.ratio > 0 && r->o.ratio != 1) {
@@ -25,7 +25,7 @@ void report_proto(struct report *r, struct out *out)
             scaled->values[i] = units_truncate((double)p->values[i] * r->o.ratio);
         p = scaled;
     }
-    write_profile(r, p, out);
+    write_pprof_report(r, p, out);
 }
 
 void report_topproto(struct report *r, struct out *out)
@@ -49,7 +49,7 @@ void report_topproto(struct report *r, struct out *out)
         const struct node *n = &g->nodes[g->selected[i]];
         uint32_t name = model_build_string(&b, model_str(p, n->info.name));
         uint32_t file = model_build_string(&b, model_str(p, n->info.file));
-        // One location a row, even where two rows look alike.
+        // One location per row, even if two rows are equal.
         b.p->lines[i] = (struct model_line){
             .line = n->info.line,
             .column = n->info.column,
@@ -68,5 +68,5 @@ void report_topproto(struct report *r, struct out *out)
         model_build_sample(&b, &frame, 1, values);
     }
     b.p->n_locations = b.p->n_lines = (uint32_t)g->n_selected;
-    write_profile(r, b.p, out);
+    write_pprof_report(r, b.p, out);
 }

@@ -1,4 +1,4 @@
-// Reports: a profile in, text out. Each format prints exactly what google/pprof prints.
+// Reports: turns a profile into text. Each format prints exactly what google/pprof prints.
 #pragma once
 
 #include "base/out.h"
@@ -8,7 +8,7 @@
 
 enum report_format {
     REPORT_TEXT,
-    REPORT_TREE, // also peek: with a symbol
+    REPORT_TREE, // also peek, which sets symbol
     REPORT_TRACES,
     REPORT_TAGS,
     REPORT_RAW,
@@ -29,7 +29,7 @@ struct report_options {
     double ratio;   // applied to every printed value
     int node_count; // 0: all
     double node_fraction, edge_fraction;
-    uint32_t type;          // index of the sample type shown
+    uint32_t type;          // index of the displayed sample type
     struct str type_name;   // as printed
     struct str unit;        // of the values
     struct str output_unit; // "minimum", "auto" or a unit
@@ -41,11 +41,11 @@ struct report_options {
     struct str source_path, trim_path;
 
     // For disasm and weblist.
-    struct symbol_options binaries; // how binaries are opened
-    const char *tools;              // where objdump is, as pprof's -tools
+    struct symbol_options binaries; // how to open binaries
+    const char *tools;              // directory of objdump, like pprof's -tools
     bool intel_syntax;
-    bool fragment;                  // weblist: without the page around, nor style attributes
-    void (*note)(const char *text); // told which binary cannot be read, and why; may be NULL
+    bool fragment;                  // weblist: without the surrounding page and style attributes
+    void (*note)(const char *text); // reports unreadable binaries with the reason; may be NULL
 };
 
 struct report_objects;
@@ -55,29 +55,28 @@ struct report {
     struct arena *arena;
     struct report_options o;
     int64_t total;
-    struct report_objects *objects; // binaries that are open, while the report is written
+    struct report_objects *objects; // binaries open while the report is written
 };
 
-// The value that percentages refer to: the sum of |value|, or only that of the diff base.
-// Taken before filters unless percentages are to be relative.
+// The value that percentages refer to: the sum of |value|, for a diff only that of the base.
+// Computed before filters, unless percentages are relative.
 int64_t report_total(const struct model_profile *p, uint32_t type, bool mean);
 
-// Writes the report as it goes along. A report that has nothing to say (peek without a
-// match) fails before it writes; only running out of memory can leave part of one behind.
-// Memory comes from r->arena.
+// Writes the report incrementally. A report without content (peek without a match) fails before it
+// writes; only running out of memory leaves partial output. Allocates in r->arena.
 int report_write(struct report *r, struct out *out, struct err *e);
 
-// The lines above a report: file, build id, comments, type, time, duration. Joined by
-// newlines, without one at the end.
+// The header lines of a report: file, build id, comments, type, time, duration. Joined by newlines,
+// without a final one.
 struct str report_profile_labels(const struct report *r);
 
-// A value as the report prints it, cut at size - 1; returns its length.
+// Formats a value as the report prints it, truncated to size - 1. Returns its length.
 size_t report_format_value(const struct report *r, int64_t value, char *text, size_t size);
 
-// Graphviz's SVG of REPORT_DOT, made to fill the window and to be moved and zoomed in it.
+// Writes Graphviz's SVG of REPORT_DOT, modified to fill the window, with panning and zooming.
 void report_dot_svg(struct str svg, struct out *out);
 
-// One row of REPORT_TEXT, for tables that are laid out differently.
+// A row of REPORT_TEXT, for tables with another layout.
 struct report_row {
     struct str name;
     const char *inline_label; // "", "(inline)", "(partial-inline)"
@@ -86,6 +85,6 @@ struct report_row {
 struct report_rows {
     struct report_row *rows;
     size_t n;
-    struct str header; // what stands above the table
+    struct str header; // the lines above the table
 };
 int report_text_rows(struct report *r, struct report_rows *rows, struct err *e);

@@ -11,15 +11,15 @@
 #include "base/hash.h"
 #include "report/graph.h"
 
-// What pprof's reader of lines gives up at: the rest of the file is not shown.
+// pprof's line reader gives up at longer lines: the rest of the file is not shown.
 enum { LONGEST_LINE = 65535 };
-// No source file is that large; one that claims to be is not worth the memory.
+// Larger files are rejected to save memory.
 enum { LARGEST_FILE = 64 << 20 };
 
 struct source {
     struct str path, text;
     const char *error;
-    size_t *ends; // of each line, with its \n
+    size_t *ends; // of each line, including its \n
     size_t n_lines;
 };
 
@@ -29,10 +29,10 @@ struct source_files {
     struct source *items;
     size_t n, cap;
     struct hash_table index;
-    size_t last; // asked for; lines of one file are asked for in turn
+    size_t last; // last file used; consecutive queries are mostly for the same file
 };
 
-// The current directory by the name that the user knows it by.
+// The current directory, by the user's name for it.
 static struct str current_directory(struct arena *arena)
 {
     const char *named = getenv("PWD");
@@ -82,7 +82,7 @@ static struct str parent_of(struct arena *arena, struct str dir)
     return path_clean(arena, str_from_to(dir, 0, n));
 }
 
-// In dir or in a directory above it; NULL: in none.
+// Searches dir and the directories above it; NULL: not found.
 static const char *find_above(struct source_files *files, struct str dir, struct str path)
 {
     for (;;) {
@@ -100,8 +100,8 @@ static const char *find_above(struct source_files *files, struct str dir, struct
     }
 }
 
-// The file's name here; NULL with the source's error set.
-static const char *find_source(struct source_files *files, struct source *source)
+// The local name of the file; NULL: sets the source's error.
+static const char *locate_source(struct source_files *files, struct source *source)
 {
     struct str path = path_trim(source->path, files->trim_path, files->search_path), dir;
     if (path.n && path.p[0] == '/') {
@@ -123,9 +123,9 @@ static const char *find_source(struct source_files *files, struct source *source
     return NULL;
 }
 
-static void read_source(struct source_files *files, struct source *source)
+static void read_source_text(struct source_files *files, struct source *source)
 {
-    const char *name = find_source(files, source);
+    const char *name = locate_source(files, source);
     struct stat st;
     if (!name || stat(name, &st) || !S_ISREG(st.st_mode) || st.st_size > LARGEST_FILE)
         return;
@@ -153,7 +153,7 @@ static void split_lines(struct source_files *files, struct source *source)
     }
 }
 
-static struct source *find(struct source_files *files, struct str path, uint64_t hash)
+static struct source *lookup_source(struct source_files *files, struct str path, uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&files->index, hash); hash_hit(&files->index, &at);
          hash_next(&files->index, &at))
@@ -164,16 +164,16 @@ static struct source *find(struct source_files *files, struct str path, uint64_t
     return NULL;
 }
 
-static struct source *get(struct source_files *files, struct str path)
+static struct source *load_source(struct source_files *files, struct str path)
 {
     if (files->n && str_eq(files->items[files->last].path, path))
         return &files->items[files->last];
     uint64_t hash = hash_bytes(path.p, path.n, 0);
-    struct source *known = find(files, path, hash);
+    struct source *known = lookup_source(files, path, hash);
     if (known)
         return known;
     struct source source = {.path = path};
-    read_source(files, &source);
+    read_source_text(files, &source);
     split_lines(files, &source);
     files->items =
         arena_push(files->arena, files->items, files->n, &files->cap, sizeof *files->items);
@@ -185,7 +185,7 @@ static struct source *get(struct source_files *files, struct str path)
 
 bool source_files_line(struct source_files *files, struct str path, int64_t n, struct str *line)
 {
-    struct source *source = get(files, path);
+    struct source *source = load_source(files, path);
     if (n <= 0 || (uint64_t)n > source->n_lines)
         return false;
     size_t from = n == 1 ? 0 : source->ends[n - 2], to = source->ends[n - 1];
@@ -199,6 +199,6 @@ bool source_files_line(struct source_files *files, struct str path, int64_t n, s
 
 const char *source_files_error(struct source_files *files, struct str path)
 {
-    const struct source *source = find(files, path, hash_bytes(path.p, path.n, 0));
+    const struct source *source = lookup_source(files, path, hash_bytes(path.p, path.n, 0));
     return source ? source->error : NULL;
 }

@@ -1,4 +1,4 @@
-// Source files that a profile names, found on this machine as pprof finds them.
+// Finds source files on this machine in the same way as pprof.
 #pragma once
 
 #include "base/arena.h"
@@ -6,12 +6,14 @@
 
 struct source_files;
 
-// search_path: directories, separated by colons, in which (and above which) a relative name is
-// looked for; empty: the current one. trim_path: prefixes that names lose first; without any,
-// everything up to the base name of a search directory goes. Everything lives in arena.
+// search_path: colon-separated directories in which (and above which) relative names are searched;
+// empty: the current directory. trim_path: prefixes that are removed from names first; without it,
+// everything up to the base name of a search directory is removed. Everything is allocated in
+// arena.
 struct source_files *source_files_new(struct arena *arena, struct str search_path,
                                       struct str trim_path);
-// Line number n, from 1, without its end. false: the file has no such line or cannot be had.
+// Returns line n, counted from 1, without its end. false: there is no such line, or the file is not
+// readable.
 bool source_files_line(struct source_files *files, struct str path, int64_t n, struct str *line);
-// Why the file cannot be had; NULL if it can, or if no line was asked for yet.
+// The reason why the file is not readable; NULL if it is, or if no line was read yet.
 const char *source_files_error(struct source_files *files, struct str path);

@@ -68,7 +68,7 @@ struct tag_set *tagger_set(struct tagger *t, size_t sample)
     return to;
 }
 
-// NULL if there is none and add is not set.
+// NULL if there is none and add is false.
 static struct tag *find_tag(struct tagger *t, uint32_t node, uint32_t labels, uint32_t name,
                             uint32_t unit, int64_t value, bool add)
 {
@@ -122,12 +122,12 @@ void tagger_init(struct tagger *t, struct graph *g)
     g->n_tags = g->cap_tags = 0;
 }
 
-static bool brings_nothing(const struct tag_set *set)
+static bool tag_set_is_empty(const struct tag_set *set)
 {
     return !set->labels && !set->n;
 }
 
-static bool is_kept(const struct graph *g, uint32_t node)
+static bool node_is_kept(const struct graph *g, uint32_t node)
 {
     return !g->is_kept || g->is_kept[node];
 }
@@ -142,12 +142,12 @@ static void tag_leaves(struct tagger *t)
             continue;
         const struct tag_set *set = tagger_set(t, s);
         uint32_t leaf = g->location_nodes[g->first_node[model_stack(p, s)[0]]];
-        if (!brings_nothing(set) && is_kept(g, leaf))
+        if (!tag_set_is_empty(set) && node_is_kept(g, leaf))
             tagger_add(t, set, leaf, w, true);
     }
 }
 
-// Every node of a stack once.
+// Counts each node of a stack once.
 static void tag_stacks(struct tagger *t)
 {
     const struct graph *g = t->g;
@@ -157,13 +157,13 @@ static void tag_stacks(struct tagger *t)
         struct weight w = sample_weight(g, s);
         const struct tag_set *set = tagger_set(t, s);
         arena_spend(g->arena, 1 + p->stack_len[s]);
-        if ((w.value == 0 && w.divisor == 0) || brings_nothing(set))
+        if ((w.value == 0 && w.divisor == 0) || tag_set_is_empty(set))
             continue;
         const uint32_t *frames = model_stack(p, s);
         for (uint32_t i = 0; i < p->stack_len[s]; i++) {
             for (uint32_t k = g->first_node[frames[i]]; k < g->first_node[frames[i] + 1]; k++) {
                 uint32_t node = g->location_nodes[k];
-                if (!is_kept(g, node) || seen[node] == s + 1)
+                if (!node_is_kept(g, node) || seen[node] == s + 1)
                     continue;
                 seen[node] = s + 1;
                 tagger_add(t, set, node, w, false);

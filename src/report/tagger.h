@@ -1,9 +1,9 @@
-// Labels and sizes that samples bring to the nodes of a graph.
+// Collects labels and sizes of samples at the nodes of a graph.
 #pragma once
 
 #include "report/graph.h"
 
-// What a sample counts: its value, and what means are divided by.
+// The weight of a sample: its value, and the divisor of means.
 struct weight {
     int64_t value, divisor;
 };
@@ -14,7 +14,7 @@ static inline struct weight sample_weight(const struct graph *g, size_t sample)
     return (struct weight){values[g->r->o.type], g->r->o.mean ? values[0] : 0};
 }
 
-// What a label set contributes at a node: its strings joined, and the sizes in "bytes".
+// The contribution of a label set at a node: its strings joined, and the sizes in "bytes".
 struct tag_set {
     bool ready;
     uint32_t labels;
@@ -33,13 +33,13 @@ struct tagger {
     size_t n_numbers, cap_numbers;
     struct hash_table index;
     uint32_t bytes_key, base_key;
-    bool known_only; // adds to tags that are there, makes no new ones
+    bool known_only; // only updates existing tags
 };
 
-// Forgets the tags that the graph has.
+// Discards the existing tags of the graph.
 void tagger_init(struct tagger *t, struct graph *g);
-// What the sample's labels contribute.
+// The contribution of the sample's labels.
 struct tag_set *tagger_set(struct tagger *t, size_t sample);
-// Adds it to the tags of a node.
+// Adds a contribution to the tags of a node.
 void tagger_add(struct tagger *t, const struct tag_set *set, uint32_t node, struct weight w,
                 bool flat);

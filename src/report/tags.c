@@ -58,7 +58,7 @@ static int compare_values(const void *a, const void *b, void *profile)
     return str_cmp(model_str(p, x->name), model_str(p, y->name));
 }
 
-// One key: its total, then its values right-aligned in two columns.
+// Writes one key: its total, then its values right-aligned in two columns.
 static void put_key(struct tally *t, struct out *out, const struct value *values, size_t n)
 {
     struct report *r = t->r;

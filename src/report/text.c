@@ -79,8 +79,8 @@ void report_text(struct report *r, struct out *out)
     }
 }
 
-static void put_edges(struct graph *g, struct out *out, const uint32_t *edges, size_t n, bool in,
-                      int64_t cum)
+static void put_table_edges(struct graph *g, struct out *out, const uint32_t *edges, size_t n,
+                            bool in, int64_t cum)
 {
     for (size_t i = 0; i < n; i++) {
         const struct edge *e = &g->edges[edges[i]];
@@ -122,7 +122,7 @@ void report_tree(struct report *r, struct out *out)
         out_text(out, separator);
         size_t n;
         uint32_t *edges = graph_sorted_in(g, node, &n);
-        put_edges(g, out, edges, n, true, cum);
+        put_table_edges(g, out, edges, n, true, cum);
         sum = units_add(sum, flat);
         report_put_value(r, out, flat, 10);
         out_char(out, ' ');
@@ -137,7 +137,7 @@ void report_tree(struct report *r, struct out *out)
         out_str(out, g->nodes[node].name);
         out_char(out, '\n');
         edges = graph_sorted_out(g, node, &n);
-        put_edges(g, out, edges, n, false, cum);
+        put_table_edges(g, out, edges, n, false, cum);
     }
     if (g->n_selected > 0)
         out_text(out, separator);

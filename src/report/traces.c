@@ -15,8 +15,8 @@ void report_comments(struct report *r, struct out *out)
     }
 }
 
-// Calls begin for each key of the labels of one kind, value for each of its values and
-// end; the pieces are sorted as whole texts and joined.
+// Builds the text of labels: each key becomes a piece with all its values; complete pieces are
+// sorted and joined.
 struct label_text {
     const struct report *r;
     struct out scratch, text;
@@ -56,7 +56,7 @@ static bool units_given(const struct model_profile *p, const struct model_label_
     return false;
 }
 
-// How labels are written: one piece for each key, with its values between before and after.
+// How to write labels: one piece per key, its values between before and after.
 struct label_style {
     size_t key_width;
     const char *before, *after;
@@ -82,8 +82,8 @@ static void raw_number(struct label_text *t, const struct model_label *l, bool w
 static const struct label_style trace_style = {10, ":  ", "\n", trace_number};
 static const struct label_style raw_style = {0, ":[", "]", raw_number};
 
-static void put_labels(struct label_text *t, const struct model_label_set *set, bool numbers,
-                       const struct label_style *style)
+static void put_label_pieces(struct label_text *t, const struct model_label_set *set, bool numbers,
+                             const struct label_style *style)
 {
     const struct model_profile *p = t->r->p;
     for (uint32_t i = 0; i < set->n;) {
@@ -113,9 +113,9 @@ static void put_labels(struct label_text *t, const struct model_label_set *set, 
 }
 
 // The text of a sample's labels, rendered once per label set.
-static struct str labels_of(struct label_text *t, size_t sample,
-                            void (*render)(struct label_text *, const struct model_label_set *,
-                                           struct out *))
+static struct str sample_labels_text(struct label_text *t, size_t sample,
+                                     void (*render)(struct label_text *,
+                                                    const struct model_label_set *, struct out *))
 {
     const struct model_profile *p = t->r->p;
     if (!p->label_set)
@@ -140,9 +140,9 @@ static void label_text_init(struct label_text *t, const struct report *r)
 static void render_trace_labels(struct label_text *t, const struct model_label_set *set,
                                 struct out *out)
 {
-    put_labels(t, set, false, &trace_style);
+    put_label_pieces(t, set, false, &trace_style);
     sort_and_join(t, out, "");
-    put_labels(t, set, true, &trace_style);
+    put_label_pieces(t, set, true, &trace_style);
     sort_and_join(t, out, "");
 }
 
@@ -150,7 +150,7 @@ static void render_raw_labels(struct label_text *t, const struct model_label_set
                               struct out *out)
 {
     for (int numbers = 0; numbers < 2; numbers++) {
-        put_labels(t, set, numbers, &raw_style);
+        put_label_pieces(t, set, numbers, &raw_style);
         if (t->n) {
             out_text(out, "                ");
             sort_and_join(t, out, " ");
@@ -159,8 +159,8 @@ static void render_raw_labels(struct label_text *t, const struct model_label_set
     }
 }
 
-// The lines of each location as they stand in a trace, rendered once; the first ten
-// columns are blank and give way to the value where a trace begins.
+// Renders the lines of each location as they appear in a trace. Where a trace begins, the value
+// replaces the first ten columns, which are blank.
 static struct str *render_locations(struct graph *g)
 {
     const struct model_profile *p = g->p;
@@ -195,7 +195,7 @@ void report_traces(struct report *r, struct out *out)
         if (p->stack_len[s] == 0)
             continue;
         out_write(out, separator, sizeof separator - 1);
-        out_str(out, labels_of(&labels, s, render_trace_labels));
+        out_str(out, sample_labels_text(&labels, s, render_trace_labels));
         const int64_t *values = model_values(p, s);
         int64_t v = values[r->o.type], d = r->o.mean ? values[0] : 0;
         report_put_value(r, out, graph_value(v, d), 10);
@@ -209,7 +209,7 @@ void report_traces(struct report *r, struct out *out)
 
 // --- raw ---
 
-// Drops zeros at the end.
+// Removes trailing zeros.
 static void cut_zeros(char *digits)
 {
     size_t n = strlen(digits);
@@ -217,7 +217,7 @@ static void cut_zeros(char *digits)
         digits[--n] = '\0';
 }
 
-// Go's time.Duration.String.
+// Formats like Go's time.Duration.String.
 static size_t duration_text(char *text, size_t size, int64_t nanos)
 {
     uint64_t u = nanos < 0 ? 0 - (uint64_t)nanos : (uint64_t)nanos;
@@ -243,8 +243,8 @@ static size_t duration_text(char *text, size_t size, int64_t nanos)
                             digits);
 }
 
-// Go's time.Time.String without the monotonic part.
-static void put_time(struct out *out, int64_t nanos)
+// Formats like Go's time.Time.String without the monotonic part.
+static void put_go_time(struct out *out, int64_t nanos)
 {
     int64_t rest = nanos % 1000000000, seconds = nanos / 1000000000;
     if (rest < 0) {
@@ -283,9 +283,9 @@ static void raw_header(const struct report *r, struct out *out)
     out_str(out, model_str(p, p->period_type.unit));
     out_printf(out, "\nPeriod: %lld\n", (long long)p->period);
     if (p->time_nanos)
-        put_time(out, p->time_nanos);
+        put_go_time(out, p->time_nanos);
     if (p->duration_nanos) {
-        // Printed with a precision of four characters, whatever they are.
+        // Like pprof, cut to four characters.
         char text[64];
         size_t n = duration_text(text, sizeof text, p->duration_nanos), end = 0;
         for (size_t chars = 0; end < n; end++) {
@@ -377,7 +377,7 @@ void report_raw(struct report *r, struct out *out)
         for (uint32_t i = 0; i < p->stack_len[s]; i++)
             out_str(out, ids[frames[i]]);
         out_char(out, '\n');
-        out_str(out, labels_of(&labels, s, render_raw_labels));
+        out_str(out, sample_labels_text(&labels, s, render_raw_labels));
     }
     out_text(out, "Locations\n");
     for (uint32_t i = 0; i < p->n_locations; i++)

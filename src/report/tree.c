@@ -1,4 +1,4 @@
-// Call trees: a function reached on different paths is several nodes.
+// Builds a call tree: a function reached on different paths becomes several nodes.
 #include "model/units.h"
 #include "report/tagger.h"
 
@@ -82,8 +82,7 @@ void graph_build_tree(struct graph *g)
     graph_select_nodes(g);
 }
 
-// Takes the nodes that are not kept out of the tree: their children hang on the next kept
-// ancestor by a residual edge.
+// Removes nodes that are not kept. Residual edges connect their children to the next kept ancestor.
 void graph_trim_tree(struct graph *g, const bool *kept)
 {
     uint32_t *edge_of = arena_array(g->arena, g->n_nodes + 1, sizeof *edge_of);
@@ -91,7 +90,7 @@ void graph_trim_tree(struct graph *g, const bool *kept)
     for (size_t i = 0; i < g->n_edges; i++)
         if (!g->edges[i].dead)
             edge_of[g->edges[i].dst] = (uint32_t)i;
-    // Parents come before their children, so what hangs above an edge is settled already.
+    // Parents precede their children, so the edges above are final.
     for (size_t i = 0; i < g->n_nodes; i++) {
         if (edge_of[i] == MODEL_NONE)
             continue;

@@ -1,4 +1,4 @@
-// Which nodes and edges a graph report shows, and in which order.
+// Selects and sorts the nodes and edges that a graph report shows.
 #include "report/graph.h"
 
 #include <math.h>
@@ -48,8 +48,8 @@ static void name_node(struct graph *g, uint32_t node)
         n->name = node_printable_name(g, &n->info);
 }
 
-// Allocates nothing: memory that runs out must not jump out of a sort.
-static int compare_edges(const void *a, const void *b, void *graph)
+// Must not allocate: a failed allocation would jump out of the sort.
+static int compare_edge_weights(const void *a, const void *b, void *graph)
 {
     const struct graph *g = graph;
     const struct edge *x = &g->edges[*(const uint32_t *)a], *y = &g->edges[*(const uint32_t *)b];
@@ -70,11 +70,11 @@ void graph_sort_edges(struct graph *g, uint32_t *edges, size_t n)
         name_node(g, e->src);
         name_node(g, e->dst);
     }
-    qsort_r(edges, n, sizeof *edges, compare_edges, g);
+    qsort_r(edges, n, sizeof *edges, compare_edge_weights, g);
 }
 
-static uint32_t *sorted(struct graph *g, const uint32_t *first, const uint32_t *list, uint32_t node,
-                        size_t *n)
+static uint32_t *sorted_edges(struct graph *g, const uint32_t *first, const uint32_t *list,
+                              uint32_t node, size_t *n)
 {
     uint32_t *edges = arena_array(g->arena, first[node + 1] - first[node] + 1, sizeof *edges);
     *n = 0;
@@ -87,17 +87,17 @@ static uint32_t *sorted(struct graph *g, const uint32_t *first, const uint32_t *
 
 uint32_t *graph_sorted_in(struct graph *g, uint32_t node, size_t *n)
 {
-    return sorted(g, g->in_first, g->in, node, n);
+    return sorted_edges(g, g->in_first, g->in, node, n);
 }
 
 uint32_t *graph_sorted_out(struct graph *g, uint32_t node, size_t *n)
 {
-    return sorted(g, g->out_first, g->out, node, n);
+    return sorted_edges(g, g->out_first, g->out, node, n);
 }
 
 // --- order of nodes ---
 
-// Go's math.Log2: exact for powers of two.
+// Go's math.Log2, which is exact for powers of two.
 static double log2_like_go(double x)
 {
     int exponent;
@@ -128,8 +128,7 @@ static double entropy(const struct graph *g, const uint32_t *first, const uint32
     return score;
 }
 
-// How much a node tells: those that merely pass on from one caller to one callee tell
-// little.
+// How informative a node is: nodes that only pass on from one caller to one callee score low.
 static int64_t entropy_score(const struct graph *g, uint32_t node)
 {
     const struct node *n = &g->nodes[node];
@@ -144,10 +143,10 @@ static int64_t entropy_score(const struct graph *g, uint32_t node)
 
 struct order {
     struct graph *g;
-    int64_t *score; // by node; NULL: flat
+    int64_t *score; // by node; NULL: sort by flat
 };
 
-static int descending(int64_t a, int64_t b)
+static int order_descending(int64_t a, int64_t b)
 {
     a = units_abs(a);
     b = units_abs(b);
@@ -159,13 +158,13 @@ static int compare_nodes(const void *left, const void *right, void *context)
     const struct order *order = context;
     uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
     const struct node *a = &order->g->nodes[l], *b = &order->g->nodes[r];
-    int c =
-        order->score ? descending(order->score[l], order->score[r]) : descending(a->flat, b->flat);
+    int c = order->score ? order_descending(order->score[l], order->score[r])
+                         : order_descending(a->flat, b->flat);
     if (!c)
         c = str_cmp(a->name, b->name);
-    // pprof looks further only where both are the same but for their callers: in a tree.
+    // Like pprof, continue only for nodes that differ just in their callers, in a tree.
     if (!c && order->g->is_tree)
-        c = order->score ? descending(a->flat, b->flat) : descending(a->cum, b->cum);
+        c = order->score ? order_descending(a->flat, b->flat) : order_descending(a->cum, b->cum);
     return c ? c : l < r ? -1 : l > r;
 }
 
@@ -216,7 +215,7 @@ static void drop_light_tags(struct graph *g, int64_t cutoff)
 
 enum { MOST_TAGS_SHOWN = 4 };
 
-// In pictures tags count as nodes.
+// In graphs, tags count as nodes.
 static size_t nodes_that_fit(struct graph *g, size_t most)
 {
     if (g->r->o.format == REPORT_DOT) {
@@ -237,9 +236,9 @@ static size_t nodes_that_fit(struct graph *g, size_t most)
     return most < g->n_selected ? most : g->n_selected;
 }
 
-// Whether src still reaches dst when this edge is gone.
-static bool is_redundant(struct graph *g, uint32_t edge, uint32_t *queue, uint32_t *visited,
-                         uint32_t round)
+// Whether src still reaches dst without this edge.
+static bool edge_is_redundant(struct graph *g, uint32_t edge, uint32_t *queue, uint32_t *visited,
+                              uint32_t round)
 {
     uint32_t src = g->edges[edge].src, head = 0, tail = 0;
     queue[tail++] = g->edges[edge].dst;
@@ -268,14 +267,14 @@ static void drop_redundant_edges(struct graph *g)
     for (size_t i = g->n_selected; i-- > 0;) {
         size_t n;
         uint32_t *in = graph_sorted_in(g, g->selected[i], &n);
-        // What is heavier than a true edge stays, to avoid confusion.
+        // Keep residual edges heavier than a real edge, to avoid confusion.
         while (n-- > 0 && g->edges[in[n]].residual)
-            if (is_redundant(g, in[n], queue, visited, ++round))
+            if (edge_is_redundant(g, in[n], queue, visited, ++round))
                 g->edges[in[n]].dead = true;
     }
 }
 
-// Keeps only the first n selected nodes (or, in a tree, joins what is left).
+// Keeps only the wanted nodes; in a tree, reconnects the rest.
 static void keep_nodes(struct graph *g, const bool *wanted, bool tree)
 {
     bool *kept = arena_array(g->arena, g->n_nodes + 1, sizeof *kept);
@@ -339,7 +338,7 @@ struct graph *graph_new_trimmed(struct report *r)
     }
     g->n_original = g->n_selected;
 
-    // Edges are counted once the nodes are final; pictures choose nodes by their edges.
+    // Count edges after the nodes are final; graphs however select nodes by their edges.
     bool connected = tree;
     bool chooses = o->node_count > 0;
     if (visual && !connected) {

@@ -8,15 +8,15 @@
 
 enum {
     AROUND = 500,      // bytes disassembled before and after an address of interest
-    MOST_RANGES = 25,  // the heaviest are disassembled
-    NEIGHBOURHOOD = 32 // bytes within which an instruction without a line takes the last one's
+    MOST_RANGES = 25,  // the heaviest ranges are disassembled
+    NEIGHBOURHOOD = 32 // an instruction without a line takes the last line within this many bytes
 };
 
-// What samples say of one address.
+// The sample values of an address.
 struct sampled {
     uint64_t addr;
     size_t order;
-    uint32_t location; // the first of interest at this address; MODEL_NONE: none is
+    uint32_t location; // the first location of interest at this address; MODEL_NONE: none
     int64_t flat, cum;
 };
 
@@ -47,7 +47,7 @@ static void mark_function(struct gather *g, const struct model_line *line)
     g->w->interest[f->name] = g->w->interest[f->system_name] = true;
 }
 
-static bool matches(struct gather *g, const struct model_line *line)
+static bool line_matches(struct gather *g, const struct model_line *line)
 {
     const struct model_function *f = &g->p->functions[line->function];
     struct model_regex *symbol = g->r->o.symbol;
@@ -57,7 +57,7 @@ static bool matches(struct gather *g, const struct model_line *line)
            model_regex_match_id(symbol, strings, f->filename);
 }
 
-// Marks the functions to show at a location; false if there are none.
+// Marks the functions to show at a location; returns false if there are none.
 static bool mark_location(struct gather *g, const struct model_location *l, bool is_asked_for)
 {
     const struct model_line *lines = g->p->lines + l->first_line;
@@ -70,7 +70,7 @@ static bool mark_location(struct gather *g, const struct model_location *l, bool
     bool binary = l->mapping != MODEL_NONE && model_regex_match_id(g->r->o.symbol, g->p->strings,
                                                                    g->p->mappings[l->mapping].file);
     for (uint32_t i = 0; i < l->n_lines; i++) {
-        if (!(i == 0 && binary) && !matches(g, &lines[i]))
+        if (!(i == 0 && binary) && !line_matches(g, &lines[i]))
             continue;
         mark_function(g, &lines[i]);
         any = true;
@@ -78,7 +78,7 @@ static bool mark_location(struct gather *g, const struct model_location *l, bool
     return any;
 }
 
-static int by_address(const void *a, const void *b)
+static int compare_sampled_addresses(const void *a, const void *b)
 {
     const struct sampled *x = a, *y = b;
     if (x->addr != y->addr)
@@ -89,7 +89,7 @@ static int by_address(const void *a, const void *b)
 static void merge_addresses(struct gather *g)
 {
     size_t kept = 0;
-    qsort(g->sampled, g->n_sampled, sizeof *g->sampled, by_address);
+    qsort(g->sampled, g->n_sampled, sizeof *g->sampled, compare_sampled_addresses);
     for (size_t i = 0; i < g->n_sampled; i++) {
         struct sampled *last = kept ? &g->sampled[kept - 1] : NULL, *s = &g->sampled[i];
         if (!last || last->addr != s->addr) {
@@ -104,11 +104,11 @@ static void merge_addresses(struct gather *g)
     g->n_sampled = kept;
 }
 
-// Sums by location, in the order in which locations are met from the root on.
+// Sums by location, in order of discovery from the root.
 static void count_locations(struct gather *g)
 {
     const struct model_profile *p = g->p;
-    uint32_t *met = arena_array(g->r->arena, p->n_locations + 1, sizeof *met); // place + 1
+    uint32_t *met = arena_array(g->r->arena, p->n_locations + 1, sizeof *met); // index + 1
     g->sampled = arena_array(g->r->arena, p->n_locations + 1, sizeof *g->sampled);
     for (size_t s = 0; s < p->n_samples; s++) {
         const int64_t *values = model_values(p, s);
@@ -129,11 +129,11 @@ static void count_locations(struct gather *g)
     }
 }
 
-static void count_samples(struct gather *g)
+static void count_weblist_samples(struct gather *g)
 {
     const struct model_profile *p = g->p;
     struct weblist *w = g->w;
-    uint64_t next = 1, address = 0; // next: for locations that have no address
+    uint64_t next = 1, address = 0; // next: for locations without an address
     bool has_address = report_symbol_address(g->r, &address);
     for (uint32_t i = 0; i < p->n_mappings; i++)
         if (next < p->mappings[i].limit)
@@ -184,7 +184,7 @@ static uint32_t canonical_file(struct weblist *w, uint32_t id)
     return model_intern(w->r->p->strings, path_clean(w->r->arena, path));
 }
 
-static struct weblist_file *file_named(struct weblist *w, uint32_t id)
+static struct weblist_file *get_weblist_file(struct weblist *w, uint32_t id)
 {
     uint32_t name = canonical_file(w, id);
     uint64_t hash = hash_mix(name, 0);
@@ -198,13 +198,13 @@ static struct weblist_file *file_named(struct weblist *w, uint32_t id)
     return &w->files[w->n_files++];
 }
 
-// Puts the last instruction under each line of a function to show that it belongs to.
+// Adds the last instruction to each line of a shown function that it belongs to.
 static void add_entries(struct weblist *w, const struct weblist_frame *frames, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         if (!is_interesting(w, frames[i].function))
             continue;
-        struct weblist_file *file = file_named(w, frames[i].file);
+        struct weblist_file *file = get_weblist_file(w, frames[i].file);
         file->entries =
             arena_push(w->r->arena, file->entries, file->n, &file->cap, sizeof *file->entries);
         file->entries[file->n] = (struct weblist_entry){
@@ -226,7 +226,7 @@ static struct weblist_inst *add_inst(struct weblist *w)
     return &w->insts[w->n_insts++];
 }
 
-// An address of which only the profile knows something.
+// Adds an address known only from the profile.
 static void add_sampled(struct gather *g, const struct sampled *s)
 {
     const struct model_location *l = &g->p->locations[s->location];
@@ -234,7 +234,7 @@ static void add_sampled(struct gather *g, const struct sampled *s)
     for (uint32_t i = 0; i < l->n_lines; i++) {
         const struct model_line *line = &g->p->lines[l->first_line + i];
         const struct model_function *f = &g->p->functions[line->function];
-        // No file has more lines; what claims to must not overflow.
+        // No file has more lines; invalid numbers must not overflow.
         int64_t at = line->line > INT32_MAX || line->line < 0 ? 0 : line->line;
         frames[i] = (struct weblist_frame){f->name, f->filename, at};
     }
@@ -248,16 +248,16 @@ static void add_sampled(struct gather *g, const struct sampled *s)
 
 // --- machine code ---
 
-static struct object *object_of(struct gather *g, const struct sampled *s)
+static struct object *sample_object(struct gather *g, const struct sampled *s)
 {
     uint32_t mapping = g->p->locations[s->location].mapping;
     return mapping == MODEL_NONE ? NULL : object_open(g->r, mapping);
 }
 
-static void add_range(struct gather *g, size_t first, size_t n)
+static void add_code_range(struct gather *g, size_t first, size_t n)
 {
     struct sampled **s = g->wanted + first;
-    struct range range = {.object = object_of(g, s[0]), .first = first, .n = n};
+    struct range range = {.object = sample_object(g, s[0]), .first = first, .n = n};
     for (size_t i = 0; i < n; i++)
         range.score = units_add(range.score, s[i]->flat);
     uint64_t begin = s[0]->addr, end = s[n - 1]->addr;
@@ -268,7 +268,8 @@ static void add_range(struct gather *g, size_t first, size_t n)
     g->ranges[g->n_ranges++] = range;
 }
 
-// Ranges that cover the addresses of interest; those without a binary are added as they are.
+// Builds ranges that cover the addresses of interest; addresses without a binary are added
+// directly.
 static void split_into_ranges(struct gather *g)
 {
     g->wanted = arena_array(g->r->arena, g->n_sampled + 1, sizeof *g->wanted);
@@ -276,23 +277,23 @@ static void split_into_ranges(struct gather *g)
         struct sampled *s = &g->sampled[i];
         if (s->location == MODEL_NONE)
             continue;
-        struct object *object = object_of(g, s);
+        struct object *object = sample_object(g, s);
         if (object && object->file)
             g->wanted[g->n_wanted++] = s;
         else
             add_sampled(g, s);
     }
     for (size_t i = 0, end; i < g->n_wanted; i = end) {
-        uint64_t limit = object_of(g, g->wanted[i])->limit;
+        uint64_t limit = sample_object(g, g->wanted[i])->limit;
         for (end = i + 1; end < g->n_wanted; end++)
             if (g->wanted[end]->addr > g->wanted[end - 1]->addr + 2 * AROUND ||
                 g->wanted[end]->addr >= limit)
                 break;
-        add_range(g, i, end - i);
+        add_code_range(g, i, end - i);
     }
 }
 
-static int by_score(const void *a, const void *b)
+static int compare_range_scores(const void *a, const void *b)
 {
     const struct range *x = a, *y = b;
     if (x->score != y->score)
@@ -300,9 +301,9 @@ static int by_score(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-// The calls inlined at an instruction, innermost first; at least one.
-static size_t look_up(struct gather *g, const struct range *range, const struct disasm_inst *inst,
-                      struct weblist_frame *frames)
+// The inlined calls at an instruction, innermost first; at least one.
+static size_t look_up_frames(struct gather *g, const struct range *range,
+                             const struct disasm_inst *inst, struct weblist_frame *frames)
 {
     struct symbol_frame found[SYMBOL_FRAMES_MAX];
     struct model_strings *strings = g->p->strings;
@@ -335,7 +336,7 @@ static void add_instructions(struct gather *g, const struct range *range,
         if (i + 1 < code->n && code->insts[i + 1].addr > from->addr)
             inst->length = code->insts[i + 1].addr - from->addr;
         inst->text = from->text;
-        size_t n = look_up(g, range, from, frames);
+        size_t n = look_up_frames(g, range, from, frames);
         inst->file = frames[0].file;
         inst->line = frames[0].line;
         if (frames[0].line != 0) {
@@ -361,7 +362,7 @@ static void disassemble(struct gather *g)
 {
     struct report *r = g->r;
     if (g->n_ranges > 1)
-        qsort(g->ranges, g->n_ranges, sizeof *g->ranges, by_score);
+        qsort(g->ranges, g->n_ranges, sizeof *g->ranges, compare_range_scores);
     size_t n = g->n_ranges < MOST_RANGES ? g->n_ranges : MOST_RANGES;
     struct disasm_tool *tool = arena_alloc(r->arena, sizeof *tool);
     struct disasm_range *code = arena_array(r->arena, n + 1, sizeof *code);
@@ -394,8 +395,8 @@ static void disassemble(struct gather *g)
     }
 }
 
-// A sample in the middle of an instruction (behind a call) counts for the instruction.
-static void share_samples(struct gather *g)
+// A sample in the middle of an instruction (after a call) counts for the instruction.
+static void assign_samples(struct gather *g)
 {
     for (size_t i = 0; i < g->w->n_insts; i++) {
         struct weblist_inst *inst = &g->w->insts[i];
@@ -407,7 +408,7 @@ static void share_samples(struct gather *g)
     }
 }
 
-static int by_line(const void *a, const void *b)
+static int compare_entry_lines(const void *a, const void *b)
 {
     const struct weblist_entry *x = a, *y = b;
     if (x->line != y->line)
@@ -415,7 +416,7 @@ static int by_line(const void *a, const void *b)
     return (x->order > y->order) - (x->order < y->order);
 }
 
-static int by_name(const void *a, const void *b, void *profile)
+static int compare_file_names(const void *a, const void *b, void *profile)
 {
     const struct weblist_file *x = a, *y = b;
     return str_cmp(model_str(profile, x->name), model_str(profile, y->name));
@@ -429,18 +430,18 @@ void weblist_gather(struct weblist *w)
     w->interest = arena_array(r->arena, w->n_strings, sizeof *w->interest);
     w->pretty = arena_array(r->arena, w->n_strings, sizeof *w->pretty);
     hash_init(&w->file_index, r->arena, 64);
-    count_samples(&g);
+    count_weblist_samples(&g);
     split_into_ranges(&g);
     if (g.n_wanted == 0 && w->n_insts == 0) {
         struct str pattern = model_regex_pattern(r->o.symbol);
         arena_fail(r->arena, "no matches found for regexp: %.*s", (int)pattern.n, pattern.p);
     }
     disassemble(&g);
-    share_samples(&g);
+    assign_samples(&g);
     for (size_t i = 0; i < w->n_files; i++)
-        qsort(w->files[i].entries, w->files[i].n, sizeof *w->files[i].entries, by_line);
+        qsort(w->files[i].entries, w->files[i].n, sizeof *w->files[i].entries, compare_entry_lines);
     if (w->n_files > 1)
-        qsort_r(w->files, w->n_files, sizeof *w->files, by_name, (void *)r->p);
+        qsort_r(w->files, w->n_files, sizeof *w->files, compare_file_names, (void *)r->p);
 }
 
 void report_weblist(struct report *r, struct out *out)

@@ -1,12 +1,12 @@
-// What weblist shows: instructions of the functions that match, by the source lines that they
-// come from. weblist.c gathers it, weblist_html.c draws it.
+// Data of weblist: instructions of the matching functions, by source line. weblist.c collects it,
+// weblist_html.c renders it.
 #pragma once
 
 #include "report/formats.h"
 #include "report/source_file.h"
 #include "symbol/disasm.h"
 
-// A call of an inlined chain; strings are ids.
+// A call in an inline chain; strings are ids.
 struct weblist_frame {
     uint32_t function, file;
     int64_t line;
@@ -14,7 +14,7 @@ struct weblist_frame {
 
 struct weblist_inst {
     uint64_t addr, object_addr, length;
-    struct str text; // empty: there is no machine code to show
+    struct str text; // empty: no machine code available
     uint32_t file;   // of the innermost call
     int64_t line;
     int64_t flat, cum;
@@ -25,13 +25,13 @@ struct weblist_entry {
     int64_t line;
     size_t order;
     uint32_t inst, depth;
-    uint32_t function; // that the line is taken to belong to
+    uint32_t function; // that owns the line
     const struct weblist_frame *frames;
 };
 
 struct weblist_file {
     uint32_t name;
-    struct weblist_entry *entries; // by line, then as they were met
+    struct weblist_entry *entries; // by line, then in order of discovery
     size_t n, cap;
 };
 
@@ -43,8 +43,8 @@ struct weblist {
     struct weblist_file *files; // by name
     size_t n_files, cap_files;
     struct hash_table file_index;
-    uint32_t *pretty; // by string id: the readable form of a linkage name, plus one; 0: none
-    size_t n_strings; // that pretty and interest know
+    uint32_t *pretty; // by string id: the demangled form of a linkage name, plus one; 0: none
+    size_t n_strings; // size of pretty and interest
     bool *interest;   // by string id: names of functions to show
 };
 

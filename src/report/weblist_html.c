@@ -1,5 +1,5 @@
-// weblist as one page: functions with their source lines; a line opens to show its machine code.
-// The text of each row is what pprof's page shows, the markup is not pprof's.
+// Renders weblist as one page: functions with their source lines; a line expands to show its
+// machine code. Each row has the text of pprof's page; the markup is our own.
 #include <stdio.h>
 
 #include "model/units.h"
@@ -8,18 +8,18 @@
 #include "weblist_assets.h"
 
 enum {
-    MERGE = 20,   // lines between two parts of a function that are shown as one
+    MERGE = 20,   // parts of a function with fewer lines between them are merged
     MARGIN = 5,   // lines before and after
     COLUMNS = 80, // of machine code
 };
 
-// A function's lines [begin, end), and which entries of its file lie there.
+// A function's lines [begin, end), and their entries in the file.
 struct part {
     struct str name;
     int64_t begin, end, flat, cum;
 };
 
-static void put_text(struct out *out, struct str s)
+static void put_html_text(struct out *out, struct str s)
 {
     while (s.n) {
         const char *tab = memchr(s.p, '\t', s.n);
@@ -31,7 +31,7 @@ static void put_text(struct out *out, struct str s)
     }
 }
 
-// Where the first character of a line stands.
+// The column of the first character of a line.
 static size_t indentation(struct str line)
 {
     size_t column = 0;
@@ -40,7 +40,7 @@ static size_t indentation(struct str line)
     return column;
 }
 
-// text behind indent spaces, tabs as spaces, filled up to COLUMNS.
+// Writes text after indent spaces, with tabs expanded, padded to COLUMNS.
 static void put_padded(struct out *out, size_t indent, struct str text)
 {
     size_t column = indent;
@@ -61,7 +61,7 @@ static void put_padded(struct out *out, size_t indent, struct str text)
         out_spaces(out, COLUMNS - column);
 }
 
-static void put_values(const struct weblist *w, struct out *out, int64_t flat, int64_t cum)
+static void put_weblist_values(const struct weblist *w, struct out *out, int64_t flat, int64_t cum)
 {
     report_put_value_or_dot(w->r, out, flat, 10);
     out_char(out, ' ');
@@ -69,10 +69,10 @@ static void put_values(const struct weblist *w, struct out *out, int64_t flat, i
     out_char(out, ' ');
 }
 
-static void put_place(const struct weblist *w, struct out *out, uint32_t file, int64_t line)
+static void put_weblist_place(const struct weblist *w, struct out *out, uint32_t file, int64_t line)
 {
     out_text(out, " <b>");
-    put_text(out, path_base(model_str(w->r->p, file)));
+    put_html_text(out, path_base(model_str(w->r->p, file)));
     out_printf(out, ":%lld</b>", (long long)line);
 }
 
@@ -81,7 +81,7 @@ static bool same_call(const struct weblist_frame *a, const struct weblist_frame 
     return a->file == b->file && a->line == b->line;
 }
 
-// The chain of calls inlined at e that is not the same as before it.
+// Writes the inline chain at e, without the part that is the same as before.
 static void put_calls(const struct weblist *w, struct out *out, const struct weblist_entry *e,
                       const struct weblist_entry *before, size_t indent)
 {
@@ -96,13 +96,13 @@ static void put_calls(const struct weblist *w, struct out *out, const struct web
         out_text(out, "<div class=call>");
         out_spaces(out, 42);
         put_padded(out, indent + 4 + 4 * j, str_trim(line));
-        put_place(w, out, call->file, call->line);
+        put_weblist_place(w, out, call->file, call->line);
         out_text(out, "</div>\n");
     }
 }
 
-static void put_instructions(const struct weblist *w, struct out *out,
-                             const struct weblist_entry *entries, size_t n, size_t indent)
+static void put_line_instructions(const struct weblist *w, struct out *out,
+                                  const struct weblist_entry *entries, size_t n, size_t indent)
 {
     const struct weblist_inst *last = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -119,11 +119,11 @@ static void put_instructions(const struct weblist *w, struct out *out,
             continue;
         out_text(out, "<div class=code>");
         out_spaces(out, 10);
-        put_values(w, out, inst->flat, inst->cum);
+        put_weblist_values(w, out, inst->flat, inst->cum);
         out_printf(out, "%8llx: ", (unsigned long long)inst->object_addr);
         put_padded(out, indent + 4 + 4 * (size_t)e->depth, inst->text);
         if (inst->file)
-            put_place(w, out, inst->file, inst->line);
+            put_weblist_place(w, out, inst->file, inst->line);
         out_text(out, "</div>\n");
     }
 }
@@ -152,26 +152,26 @@ static void put_line(const struct weblist *w, struct out *out, int64_t number, s
     else
         out_text(out, class);
     out_printf(out, "><b> %6lld</b>   ", (long long)number);
-    put_values(w, out, flat, cum);
+    put_weblist_values(w, out, flat, cum);
     out_spaces(out, 10);
-    put_text(out, line);
+    put_html_text(out, line);
     if (!opens) {
         out_text(out, "</div>\n");
         return;
     }
     out_text(out, "</summary>\n");
-    put_instructions(w, out, entries, n, indentation(line));
+    put_line_instructions(w, out, entries, n, indentation(line));
     out_text(out, "</details>\n");
 }
 
-static void put_part(const struct weblist *w, struct out *out, const struct weblist_file *file,
-                     const struct part *part)
+static void put_weblist_part(const struct weblist *w, struct out *out,
+                             const struct weblist_file *file, const struct part *part)
 {
     struct str name = model_str(w->r->p, file->name), line;
     out_text(out, "<h2>");
-    put_text(out, part->name);
+    put_html_text(out, part->name);
     out_text(out, "</h2>\n<p class=file>");
-    put_text(out, name);
+    put_html_text(out, name);
     out_text(out, "</p>\n<section>\n<div>  Total:  ");
     report_put_sums(w->r, out, part->flat, part->cum);
     out_text(out, "</div>\n");
@@ -192,14 +192,14 @@ static void put_part(const struct weblist *w, struct out *out, const struct webl
     out_text(out, "</section>\n");
 }
 
-static struct str part_name(const struct weblist *w, uint32_t function)
+static struct str weblist_part_name(const struct weblist *w, uint32_t function)
 {
     if (function < w->n_strings && w->pretty[function])
         function = w->pretty[function] - 1;
     return model_str(w->r->p, function);
 }
 
-// The stretches of a file to show: lines of one function that are not far apart.
+// Finds the parts of a file to show: lines of one function that are close together.
 static struct part *find_parts(const struct weblist *w, const struct weblist_file *file, size_t *n)
 {
     struct part *parts = NULL;
@@ -207,7 +207,7 @@ static struct part *find_parts(const struct weblist *w, const struct weblist_fil
     *n = 0;
     for (size_t i = 0, end; i < file->n; i = end) {
         int64_t line = file->entries[i].line;
-        struct part part = {part_name(w, file->entries[i].function), line, line + 1, 0, 0};
+        struct part part = {weblist_part_name(w, file->entries[i].function), line, line + 1, 0, 0};
         for (end = i; end < file->n && file->entries[end].line == line; end++) {
             const struct weblist_inst *inst = &w->insts[file->entries[end].inst];
             part.flat = units_add(part.flat, inst->flat);
@@ -226,7 +226,7 @@ static struct part *find_parts(const struct weblist *w, const struct weblist_fil
     return parts;
 }
 
-// Lines around each part; what lies between two is divided.
+// Adds lines around each part; the gap between two parts is split.
 static void widen_parts(struct part *parts, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -239,25 +239,25 @@ static void widen_parts(struct part *parts, size_t n)
         } else if (part->begin > MARGIN) {
             part->begin -= MARGIN;
         } else if (part->begin > 1) {
-            part->begin = 1; // 0 stands for lines that are not known
+            part->begin = 1; // 0 is used for unknown lines
         }
     }
     if (n)
         parts[n - 1].end += MARGIN;
 }
 
-static void put_head(const struct weblist *w, struct out *out)
+static void put_weblist_head(const struct weblist *w, struct out *out)
 {
     const struct report *r = w->r;
-    // The policy is a promise: the page asks nobody for anything.
+    // The policy guarantees that the page makes no requests.
     out_text(out, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
                   "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n"
                   "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
                   "style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n"
                   "<meta name=\"color-scheme\" content=\"light dark\">\n<title>");
-    put_text(out, r->o.title.n ? r->o.title : STR("unknown"));
+    put_html_text(out, r->o.title.n ? r->o.title : STR("unknown"));
     out_char(out, ' ');
-    put_text(out, r->o.type_name);
+    put_html_text(out, r->o.type_name);
     out_text(out, "</title>\n<style>\n:root {");
     out_text(out, weblist_theme_css);
     out_text(out, "}\n@media (prefers-color-scheme: dark) { :root {");
@@ -268,7 +268,7 @@ static void put_head(const struct weblist *w, struct out *out)
     struct str rest = report_profile_labels(r), line;
     while (str_next_line(&rest, &line)) {
         out_text(out, "<p>");
-        put_text(out, line);
+        put_html_text(out, line);
         out_text(out, "</p>\n");
     }
     out_text(out, "<p>Total: ");
@@ -279,14 +279,14 @@ static void put_head(const struct weblist *w, struct out *out)
 void weblist_html(struct weblist *w, struct out *out)
 {
     if (!w->r->o.fragment)
-        put_head(w, out);
+        put_weblist_head(w, out);
     for (size_t i = 0; i < w->n_files; i++) {
         size_t n;
         struct part *parts = find_parts(w, &w->files[i], &n);
         widen_parts(parts, n);
         for (size_t k = 0; k < n; k++)
             if (parts[k].cum != 0)
-                put_part(w, out, &w->files[i], &parts[k]);
+                put_weblist_part(w, out, &w->files[i], &parts[k]);
     }
     if (w->r->o.fragment)
         return;

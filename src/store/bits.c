@@ -2,27 +2,26 @@
 
 #include <pthread.h>
 
-// Codes are skipped a byte at a time, by tables for each shift: what state the reader is in when a
-// byte begins, and the byte, tell how many codes' ones end in it and what the next state is. A
-// state is how many bits are still to be passed before the next code (of the last one, or of a byte
-// that begins in its middle); 0: among the ones of a code. What a byte means in all states is one
-// word, a field of FIELD bits for each of them, so a state is kept as the shift to its field: no
-// load has to wait for the state of the byte before.
+// Codes are skipped one byte at a time, with a table per shift. The state at the start of a byte
+// and the byte itself determine how many codes have their terminating zero in it, and the next
+// state. A state is the number of bits to skip before the next code begins; state 0 is within the
+// ones of a code. All states of a byte are packed into one word, a field of FIELD bits each. The
+// state is kept as the shift of its field, so no load depends on the previous byte's state.
 enum {
     MAX_SHIFT = 7,
     FIELD = 6,
     STATES = 10,
-    AFTER_ONES = 8, // as 0, and the byte before was all ones: a second such byte may be an escape
-    ESCAPED = 9,    // for good, and soon enough more codes have ended than are skipped
+    AFTER_ONES = 8, // like 0, after a byte of ones: another such byte may be an escape
+    ESCAPED = 9,    // final; MANY ends the skipping soon
     MANY = 63,
 };
 
 static struct skip_table {
-    uint64_t codes[256], next[256]; // next: times FIELD
-} tables[MAX_SHIFT + 1];
+    uint64_t codes[256], next[256]; // next: multiplied by FIELD
+} skip_tables[MAX_SHIFT + 1];
 static pthread_once_t tables_made = PTHREAD_ONCE_INIT;
 
-static unsigned skip_of(unsigned k, unsigned state, unsigned byte, unsigned *next)
+static unsigned skip_entry(unsigned k, unsigned state, unsigned byte, unsigned *next)
 {
     if (state == ESCAPED || (byte == 255 && state == AFTER_ONES)) {
         *next = ESCAPED;
@@ -45,27 +44,27 @@ static unsigned skip_of(unsigned k, unsigned state, unsigned byte, unsigned *nex
     return codes;
 }
 
-static void make_tables(void)
+static void make_skip_tables(void)
 {
     for (unsigned k = 0; k <= MAX_SHIFT; k++)
         for (unsigned byte = 0; byte < 256; byte++)
             for (unsigned state = 0; state < STATES; state++) {
-                unsigned next, codes = skip_of(k, state, byte, &next);
-                tables[k].codes[byte] |= (uint64_t)codes << state * FIELD;
-                tables[k].next[byte] |= (uint64_t)next * FIELD << state * FIELD;
+                unsigned next, codes = skip_entry(k, state, byte, &next);
+                skip_tables[k].codes[byte] |= (uint64_t)codes << state * FIELD;
+                skip_tables[k].next[byte] |= (uint64_t)next * FIELD << state * FIELD;
             }
 }
 
-static inline uint32_t field(uint64_t of, unsigned state)
+static inline uint32_t state_field(uint64_t of, unsigned state)
 {
     return of >> state & ((1u << FIELD) - 1);
 }
 
 struct skipping {
     struct unbits_skip of;
-    const struct skip_table *table; // NULL: none is needed, or of use
+    const struct skip_table *table; // NULL: not needed, or too few codes
     const uint8_t *at;
-    unsigned state; // times FIELD
+    unsigned state; // multiplied by FIELD
     uint32_t left;
 };
 
@@ -75,14 +74,14 @@ static struct skipping begin_skipping(struct unbits_skip of)
     const struct unbits *b = of.b;
     if (of.n < 4 || of.k > MAX_SHIFT || b->over)
         return s;
-    // The next bit is in this byte, behind some that were taken.
+    // The next bit is in this byte, after some bits that were taken.
     s.at = b->p - (b->n + 7) / 8;
     s.state = (8 - b->n % 8) % 8 * FIELD;
-    s.table = &tables[of.k];
+    s.table = &skip_tables[of.k];
     return s;
 }
 
-// While bytes of both are passed. In variables of its own, which are in registers.
+// Advances while both streams have bytes. Local copies let the compiler use registers.
 static void skip_in_turns(struct skipping *a, struct skipping *b)
 {
     const uint8_t *p = a->at, *q = b->at;
@@ -91,14 +90,14 @@ static void skip_in_turns(struct skipping *a, struct skipping *b)
     uint32_t left_a = a->left, left_b = b->left;
     size_t n_a = (size_t)(a->of.b->end - p), n_b = (size_t)(b->of.b->end - q);
     for (size_t n = n_a < n_b ? n_a : n_b; n > 0; n--, p++, q++) {
-        uint32_t codes_a = field(table_a->codes[*p], state_a);
-        uint32_t codes_b = field(table_b->codes[*q], state_b);
+        uint32_t codes_a = state_field(table_a->codes[*p], state_a);
+        uint32_t codes_b = state_field(table_b->codes[*q], state_b);
         if (codes_a >= left_a || codes_b >= left_b)
             break;
         left_a -= codes_a;
         left_b -= codes_b;
-        state_a = field(table_a->next[*p], state_a);
-        state_b = field(table_b->next[*q], state_b);
+        state_a = state_field(table_a->next[*p], state_a);
+        state_b = state_field(table_b->next[*q], state_b);
     }
     *a = (struct skipping){a->of, table_a, p, state_a, left_a};
     *b = (struct skipping){b->of, table_b, q, state_b, left_b};
@@ -111,11 +110,11 @@ static void skip_alone(struct skipping *s)
     unsigned state = s->state;
     uint32_t left = s->left;
     for (; p < end; p++) {
-        uint32_t codes = field(table->codes[*p], state);
+        uint32_t codes = state_field(table->codes[*p], state);
         if (codes >= left)
             break;
         left -= codes;
-        state = field(table->next[*p], state);
+        state = state_field(table->next[*p], state);
     }
     *s = (struct skipping){s->of, table, p, state, left};
 }
@@ -126,12 +125,12 @@ static void end_skipping(struct skipping *s)
     unsigned k = s->of.k;
     if (s->table)
         skip_alone(s);
-    if (!s->table || s->at == b->end || field(s->table->codes[*s->at], s->state) == MANY) {
+    if (!s->table || s->at == b->end || state_field(s->table->codes[*s->at], s->state) == MANY) {
         for (uint32_t i = 0; i < s->of.n; i++)
             unbits_code(b, k);
         return;
     }
-    // The last code's ones end in this byte; its lower bits follow.
+    // The terminating zero of the last code is in this byte; its low bits follow.
     unsigned bit = s->state == AFTER_ONES * FIELD ? 0 : s->state / FIELD;
     for (uint32_t left = s->left;; bit++) {
         if (*s->at >> bit & 1)
@@ -150,7 +149,7 @@ static void end_skipping(struct skipping *s)
 
 void unbits_skip(struct unbits_skip first, struct unbits_skip second)
 {
-    pthread_once(&tables_made, make_tables);
+    pthread_once(&tables_made, make_skip_tables);
     struct skipping a = begin_skipping(first), b = begin_skipping(second);
     if (a.table && b.table)
         skip_in_turns(&a, &b);

@@ -1,11 +1,11 @@
-// Numbers in bits, the lowest first. A code of shift k: v >> k ones, a zero, the k lower bits of v.
-// A wide code of order k: with w = v + 2^k of n + 1 bits: n - k ones, a zero, the n lower bits of
-// w. In both, BITS_ESCAPE ones say that the 64 bits of v follow.
+// Numbers as bit codes, least significant bit first. A code of shift k: v >> k ones, a zero, then
+// the k low bits of v. A wide code of order k, for w = v + 2^k with n + 1 bits: n - k ones, a zero,
+// then the n low bits of w. In both, BITS_ESCAPE ones announce the 64 bits of v.
 //
-// A list of numbers: a bit, 1 if its codes are wide; six bits, their k; the codes.
+// A list of numbers: one bit, 1 if its codes are wide; six bits for k; the codes.
 //
-// The reader trusts nothing: behind the end everything is zero, and unbits_over tells that it went
-// there.
+// The reader does not trust its input: bits after the end read as zero, and unbits_over reports
+// that the reader passed the end.
 #pragma once
 
 #include <endian.h>
@@ -19,8 +19,8 @@ static inline unsigned bits_length(uint64_t v)
     return v ? 64 - (unsigned)__builtin_clzll(v) : 0;
 }
 
-// The shift that suits n numbers which amount to sum, if they fall off geometrically: the golden
-// ratio decides whether one bit more pays.
+// The best shift for n numbers with this sum if they are geometrically distributed; the golden
+// ratio decides when another bit pays off.
 static inline unsigned bits_shift(uint64_t n, uint64_t sum)
 {
     if (!n)
@@ -96,10 +96,10 @@ static inline void bits_put_wide(struct bits *b, uint64_t v, unsigned k)
     bits_put(b, w & ((UINT64_C(1) << n) - 1), n);
 }
 
-// A list, in the codes that are shortest for it.
+// Writes a list with the shortest codes.
 void bits_put_list(struct bits *b, const uint64_t *v, size_t n);
 
-// To the next whole byte.
+// Pads to the next byte.
 static inline void bits_end(struct bits *b)
 {
     if (b->n)
@@ -110,7 +110,7 @@ struct unbits {
     const uint8_t *p, *end;
     uint64_t word;
     unsigned n;
-    size_t over; // bytes that were made up
+    size_t over; // bytes read past the end
 };
 
 static inline struct unbits unbits_of(struct str s)
@@ -119,7 +119,7 @@ static inline struct unbits unbits_of(struct str s)
     return (struct unbits){.p = p, .end = p + s.n};
 }
 
-// At least 56 bits.
+// Ensures at least 56 bits.
 static inline void unbits_fill(struct unbits *b)
 {
     if (b->end - b->p >= 8) {
@@ -143,7 +143,7 @@ static inline bool unbits_over(const struct unbits *b)
     return b->over * 8 > b->n;
 }
 
-// Of what is there: after unbits_fill up to 56, less what was taken since.
+// Takes n buffered bits. unbits_fill guarantees 56 of them.
 static inline uint64_t unbits_take(struct unbits *b, unsigned n)
 {
     uint64_t v = b->word & ((UINT64_C(1) << n) - 1);
@@ -198,7 +198,7 @@ static inline struct unbits_list unbits_list(struct unbits *b)
     unbits_fill(b);
     struct unbits_list list = {.is_wide = unbits_take(b, 1)};
     list.k = (unsigned)unbits_take(b, 6);
-    if (list.k > BITS_MAX_SHIFT) { // nothing that was written
+    if (list.k > BITS_MAX_SHIFT) { // the writer never does this
         b->over = SIZE_MAX / 16;
         list.k = 0;
     }
@@ -210,8 +210,8 @@ static inline uint64_t unbits_next(struct unbits *b, struct unbits_list list)
     return list.is_wide ? unbits_wide(b, list.k) : unbits_code(b, list.k);
 }
 
-// Past n codes of shift k of each of two streams, which are read in turns because neither has to
-// wait for the other then.
+// Skips n codes of shift k in each of two streams. They are read alternately, so that neither waits
+// for the other's data dependencies.
 struct unbits_skip {
     struct unbits *b;
     uint32_t n;

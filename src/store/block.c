@@ -6,7 +6,7 @@
 
 #include "store/matrix.h"
 
-static struct str packed(const struct pack *b)
+static struct str block_bytes(const struct pack *b)
 {
     return (struct str){b->n ? (const char *)b->p : "", b->n};
 }
@@ -40,10 +40,10 @@ void block_write_fini(struct block_writer *w)
 
 // --- the temporary file ---
 
-// For an entry of a part: with the largest parts it begins at 4 MiB.
+// Bytes per entry of a part; parts of the largest size spill from 4 MiB on.
 enum { SPILL_BYTES = 8 };
 
-static bool write_whole(int fd, const uint8_t *p, size_t n)
+static bool write_spill(int fd, const uint8_t *p, size_t n)
 {
     while (n) {
         ssize_t done = write(fd, p, n);
@@ -57,18 +57,18 @@ static bool write_whole(int fd, const uint8_t *p, size_t n)
     return true;
 }
 
-static void spill(struct block_writer *w)
+static void spill_body(struct block_writer *w)
 {
     if (w->body.n < w->entries * SPILL_BYTES || !w->directory_path || w->error)
         return;
     if (w->fd < 0)
         w->fd = open(w->directory_path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    // A file system without such files: the body stays in memory.
+    // The file system does not support O_TMPFILE: keep the body in memory.
     if (w->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL)) {
         w->directory_path = NULL;
         return;
     }
-    if (w->fd < 0 || !write_whole(w->fd, w->body.p, w->body.n)) {
+    if (w->fd < 0 || !write_spill(w->fd, w->body.p, w->body.n)) {
         w->error = errno;
         return;
     }
@@ -78,9 +78,9 @@ static void spill(struct block_writer *w)
 
 // --- rows ---
 
-// Writes the directory's line of a part that was appended.
-static void end_part(struct block_writer *w, uint64_t n_rows, bool is_segment, size_t head,
-                     size_t body)
+// Adds a part to the directory.
+static void add_part_to_directory(struct block_writer *w, uint64_t n_rows, bool is_segment,
+                                  size_t head, size_t body)
 {
     pack_varint(&w->directory, n_rows << 1 | is_segment);
     if (!is_segment)
@@ -89,7 +89,7 @@ static void end_part(struct block_writer *w, uint64_t n_rows, bool is_segment, s
     w->n_parts++;
 }
 
-static void end_scratch(struct block_writer *w)
+static void free_scratch(struct block_writer *w)
 {
     arena_try_end(w->scratch);
     arena_free(w->scratch);
@@ -107,9 +107,9 @@ static void flush_matrix(struct block_writer *w)
     if (!w->scratch || ARENA_TRY(w->scratch, trap))
         arena_fail(w->arena, "no memory to pack profiles");
     matrix_pack(w->matrix, w->scratch, &w->heads, &w->body);
-    end_scratch(w);
-    end_part(w, n_rows, false, head, body);
-    spill(w);
+    free_scratch(w);
+    add_part_to_directory(w, n_rows, false, head, body);
+    spill_body(w);
 }
 
 static void flush_segment(struct block_writer *w)
@@ -135,14 +135,14 @@ static void flush_segment(struct block_writer *w)
     struct pack packed_rows = {.arena = w->scratch};
     segment_pack(&packed_rows, w->segment.items, n, w->k, w->zstd, w->level, true);
     pack_bytes(&w->body, packed_rows.p, packed_rows.n);
-    end_scratch(w);
+    free_scratch(w);
     w->segment.n = w->segment.n_entries = 0;
-    end_part(w, n, true, 0, body);
-    spill(w);
+    add_part_to_directory(w, n, true, 0, body);
+    spill_body(w);
 }
 
-// A copy, because rows of a segment are packed together. Where they are is decided in
-// flush_segment: the arrays may move.
+// Copies the row, because a segment is packed as a whole. flush_segment sets the row's pointers,
+// because the arrays may still move.
 static void add_to_segment(struct block_writer *w, const struct block_item *item)
 {
     const struct symbols_values *v = &item->v;
@@ -169,10 +169,10 @@ static void add_to_segment(struct block_writer *w, const struct block_item *item
     w->segment.n_entries = at + v->n;
 }
 
-// Numbers of a series' points that are held; beyond them the series goes on in another group.
+// Maximum buffered point numbers of a series; the series then continues in another group.
 enum { POINTS_NUMBERS = 1 << 18 };
 
-static void write_points(struct block_writer *w)
+static void write_block_points(struct block_writer *w)
 {
     struct pack *b = &w->points;
     size_t n = w->n_points, width = w->k + 3;
@@ -203,7 +203,7 @@ static void write_points(struct block_writer *w)
 
 static void end_series(struct block_writer *w)
 {
-    write_points(w);
+    write_block_points(w);
     flush_segment(w);
     w->segment.begun = false;
 }
@@ -233,7 +233,7 @@ void block_write_row(struct block_writer *w, const struct block_item *item)
         matrix_add(w->matrix, &item->v);
     }
     if ((w->n_points + 1) * width > POINTS_NUMBERS)
-        write_points(w);
+        write_block_points(w);
     if ((w->n_points + 1) * width > w->cap_numbers) {
         size_t cap = w->cap_numbers ? w->cap_numbers * 2 : 4096;
         w->numbers = arena_grow(w->arena, w->numbers, w->cap_numbers * sizeof *w->numbers,
@@ -254,14 +254,14 @@ void block_write_end(struct block_writer *w, struct str *points, struct str *hea
     end_series(w);
     flush_matrix(w);
     pack_varint(&to, w->n_series);
-    pack_stream(&to, w->zstd, w->level, true, packed(&w->points));
-    *points = packed(&to);
+    pack_stream(&to, w->zstd, w->level, true, block_bytes(&w->points));
+    *points = block_bytes(&to);
     pack_varint(&all, w->n_parts);
     pack_varint(&all, w->directory.n);
     pack_bytes(&all, w->directory.p, w->directory.n);
     pack_bytes(&all, w->heads.p, w->heads.n);
-    *head = packed(&all);
-    *body = packed(&w->body);
+    *head = block_bytes(&all);
+    *body = block_bytes(&w->body);
 }
 
 // --- reading ---

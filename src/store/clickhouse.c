@@ -17,9 +17,9 @@ void clickhouse_note(struct clickhouse *c, const char *format, ...)
     c->options.note(c->options.note_ctx, text);
 }
 
-// --- its address ---
+// --- the URL ---
 
-static bool is_name(struct str s)
+static bool is_database_name(struct str s)
 {
     for (size_t i = 0; i < s.n; i++) {
         char c = s.p[i];
@@ -30,7 +30,7 @@ static bool is_name(struct str s)
     return s.n > 0 && s.n < 64 && !(s.p[0] >= '0' && s.p[0] <= '9');
 }
 
-static int copy(char *to, size_t size, struct str from, const char *what, struct err *e)
+static int copy_field(char *to, size_t size, struct str from, const char *what, struct err *e)
 {
     if (from.n >= size || memchr(from.p, 0, from.n))
         return err_set(e, "--store: the %s is longer than %zu bytes", what, size - 1);
@@ -47,7 +47,8 @@ static int read_password(struct clickhouse_place *at, const char *file, struct e
         return err_set(e, "--store: password_file %s: %s", file, strerror(errno));
     size_t n = fread(text, 1, sizeof text, f);
     fclose(f);
-    return copy(at->password, sizeof at->password, str_trim((struct str){text, n}), "password", e);
+    return copy_field(at->password, sizeof at->password, str_trim((struct str){text, n}),
+                      "password", e);
 }
 
 static bool read_size(struct str s, uint64_t *bytes)
@@ -67,16 +68,17 @@ static int read_parameter(struct clickhouse_place *at, struct str name, struct s
                           struct err *e)
 {
     if (str_eq(name, STR("cluster"))) {
-        if (!is_name(value))
+        if (!is_database_name(value))
             return err_set(e, "--store: cluster '%.*s': letters, digits and _ are expected",
                            (int)value.n, value.p);
-        return copy(at->cluster, sizeof at->cluster, value, "cluster", e);
+        return copy_field(at->cluster, sizeof at->cluster, value, "cluster", e);
     }
     if (str_eq(name, STR("ca_file")))
-        return copy(at->ca_file, sizeof at->ca_file, value, "ca_file", e);
+        return copy_field(at->ca_file, sizeof at->ca_file, value, "ca_file", e);
     if (str_eq(name, STR("password_file"))) {
         char file[512];
-        return copy(file, sizeof file, value, "password_file", e) || read_password(at, file, e);
+        return copy_field(file, sizeof file, value, "password_file", e) ||
+               read_password(at, file, e);
     }
     if (str_eq(name, STR("spool")))
         return read_size(value, &at->spool_bytes)
@@ -110,22 +112,22 @@ static int parse_place(struct clickhouse_place *at, struct str url, struct err *
                               "into a file and add ?password_file=FILE, or into the environment "
                               "as KILN_STORE_PASSWORD");
     }
-    if (!place.n || !is_name(database))
+    if (!place.n || !is_database_name(database))
         return err_set(e, "--store: %s is expected; a database's name is of letters, digits and _",
                        form);
     size_t host = place.p[0] == '[' ? str_find(place, STR("]"), 0) : 0;
     bool has_port = str_find(place, STR(":"), host == SIZE_MAX ? 0 : host) != SIZE_MAX;
     char base[400];
-    if (copy(base, sizeof base, place, "host", e) ||
-        copy(at->user, sizeof at->user, user, "user", e) ||
-        copy(at->database, sizeof at->database, database, "database", e))
+    if (copy_field(base, sizeof base, place, "host", e) ||
+        copy_field(at->user, sizeof at->user, user, "user", e) ||
+        copy_field(at->database, sizeof at->database, database, "database", e))
         return -1;
     snprintf(at->base, sizeof at->base, "%s://%s%s", tls ? "https" : "http", base,
              has_port ? ""
              : tls    ? ":8443"
                       : ":8123");
     const char *secret = getenv("KILN_STORE_PASSWORD");
-    if (secret && copy(at->password, sizeof at->password, str_from(secret), "password", e))
+    if (secret && copy_field(at->password, sizeof at->password, str_from(secret), "password", e))
         return -1;
     for (size_t p = question; p < url.n;) {
         size_t end = str_find(url, STR("&"), p + 1);
@@ -143,8 +145,8 @@ static int parse_place(struct clickhouse_place *at, struct str url, struct err *
 
 // --- puts ---
 
-static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
-                  struct arena *arena, struct put_rows **puts, struct err *e)
+static int encode_request(struct clickhouse *c, struct store_request *r, uint64_t batch,
+                          struct arena *arena, struct put_rows **puts, struct err *e)
 {
     struct row_ids ids = {0};
     struct arena_trap trap;
@@ -159,8 +161,8 @@ static int encode(struct clickhouse *c, struct store_request *r, uint64_t batch,
     return 0;
 }
 
-// A request's rows into the open segment.
-static void put_request(struct clickhouse *c, struct store_request *r, struct arena **arena)
+// Appends the rows of a request to the open segment.
+static void spool_request(struct clickhouse *c, struct store_request *r, struct arena **arena)
 {
     struct segment_file *open;
     struct put_rows *puts;
@@ -171,7 +173,7 @@ static void put_request(struct clickhouse *c, struct store_request *r, struct ar
         *arena = NULL;
     }
     for (size_t i = 0; i < r->n; i++)
-        if (r->puts[i].time / DAY_NANOS > 65535) { // what a Date holds
+        if (r->puts[i].time / DAY_NANOS > 65535) { // the limit of ClickHouse's Date
             err_set(e, "a profile's time is %lld: later than 2149", (long long)r->puts[i].time);
             r->code = STORE_BAD_INPUT;
             return;
@@ -180,10 +182,10 @@ static void put_request(struct clickhouse *c, struct store_request *r, struct ar
         *arena = arena_new(c->options.memory);
     r->code = *arena ? spool_begin(&c->spool, &open, e) : err_set(e, "no memory for a profile");
     if (!r->code)
-        r->code = encode(c, r, open->batch, *arena, &puts, e);
+        r->code = encode_request(c, r, open->batch, *arena, &puts, e);
     if (!r->code)
         r->code = spool_append(&c->spool, puts, r->n, e);
-    if (r->code) { // Others must write again what is known of it now.
+    if (r->code) { // rows marked as written may be missing: write them again
         known_clear(&c->written);
         return;
     }
@@ -208,7 +210,7 @@ static void clickhouse_commit(void *driver, struct store_request **requests, siz
                     (unsigned long long)s->bytes, s->failing ? "; " : "", s->failing ? s->why : "");
             continue;
         }
-        put_request(c, requests[i], &arena);
+        spool_request(c, requests[i], &arena);
     }
     int code = spool_sync(s, before, &e);
     pthread_mutex_unlock(&s->lock);
@@ -222,10 +224,10 @@ static void clickhouse_commit(void *driver, struct store_request **requests, siz
     arena_free(arena);
 }
 
-// --- the rest ---
+// --- other driver functions ---
 
-// A commit has the spool locked while it writes, which takes long on a slow disk: who asks for
-// counters gets those of before.
+// A commit holds the spool's lock during writes, which are slow on a slow disk. If it is locked,
+// the counters keep their last values.
 static void read_spool(struct clickhouse *c)
 {
     struct spool *s = &c->spool;
@@ -331,9 +333,9 @@ static const struct store_driver driver_functions = {
     .name = clickhouse_name,
 };
 
-// A server starts although ClickHouse is not there: what comes waits in the spool, and the tables
-// are looked at before it is sent. But a wrong user or name is told at once.
-static int start(struct clickhouse *c, struct err *e)
+// The server starts even if ClickHouse is unreachable: data waits in the spool, and the tables are
+// created or checked before it is sent. A wrong user or name is an error right away.
+static int start_sender(struct clickhouse *c, struct err *e)
 {
     int code = clickhouse_migrate(c, e);
     if (code == STORE_FULL)
@@ -360,7 +362,7 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
     spool_init(&c->spool);
     c->has_lock = true;
     if (!code && options->look_only) {
-        code = clickhouse_look(c, e);
+        code = clickhouse_check_version(c, e);
         if (code)
             clickhouse_close(c);
         else
@@ -375,7 +377,7 @@ int store_clickhouse_open(const char *url, const struct store_options *options,
     if (!code)
         code = spool_open(&c->spool, options->directory ? options->directory : "kiln-data", e);
     if (!code)
-        code = start(c, e);
+        code = start_sender(c, e);
     if (code) {
         clickhouse_close(c);
         return code;

@@ -1,8 +1,8 @@
-// Retention, deletion, what there is.
+// Retention, deletion, statistics.
 //
-// Servers remember which rows of series, stacks and locations they stored, and do not send them
-// again. So whoever drops a day writes it into the table drops, before and after: a server whose
-// samples of that day refer to rows that are gone sends these again (clickhouse_send.c).
+// Servers remember which rows of series, stacks and locations they have stored and do not send them
+// again. Therefore dropping a day is recorded in the table drops before and after. A server whose
+// samples of that day refer to dropped rows then sends these rows again (clickhouse_send.c).
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -10,9 +10,9 @@
 
 #include "store/clickhouse.h"
 
-static const char *const everything[] = {"samples", "hourly",    "profiles", "series",
+static const char *const day_tables[] = {"samples", "hourly",    "profiles", "series",
                                          "stacks",  "locations", "voids"};
-enum { N_EVERYTHING = sizeof everything / sizeof *everything };
+enum { N_DAY_TABLES = sizeof day_tables / sizeof *day_tables };
 
 static int64_t real_nanos(void)
 {
@@ -21,12 +21,12 @@ static int64_t real_nanos(void)
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static const char *local(const struct clickhouse *c)
+static const char *local_suffix(const struct clickhouse *c)
 {
     return *c->at.cluster ? "_local" : "";
 }
 
-static const char *on_cluster(const struct clickhouse *c)
+static const char *cluster_clause(const struct clickhouse *c)
 {
     return *c->at.cluster ? " ON CLUSTER " : "";
 }
@@ -36,9 +36,9 @@ struct kept {
     uint64_t bytes;
 };
 
-// The days of this node, oldest first.
-static int every_day(struct clickhouse *c, struct arena *arena, struct kept **days, size_t *n,
-                     struct err *e)
+// Lists the days on this node, oldest first.
+static int list_partition_days(struct clickhouse *c, struct arena *arena, struct kept **days,
+                               size_t *n, struct err *e)
 {
     struct unpack rows;
     struct arena_trap trap;
@@ -46,7 +46,7 @@ static int every_day(struct clickhouse *c, struct arena *arena, struct kept **da
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    // A table of a later version may be of another partition: only days count.
+    // A table of a later version may be partitioned differently: only days count.
     char *sql = arena_printf(arena,
                              "SELECT toUInt32(toUInt16(toDate(partition))) AS d, "
                              "toUInt64(sum(bytes)) FROM system.parts WHERE active AND database = "
@@ -54,7 +54,7 @@ static int every_day(struct clickhouse *c, struct arena *arena, struct kept **da
                              "'^[0-9]{4}-[0-9]{2}-[0-9]{2}$') GROUP BY d ORDER BY d "
                              "FORMAT RowBinary",
                              c->at.database);
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     size_t cap = 0;
     *days = NULL;
     *n = 0;
@@ -75,14 +75,13 @@ void clickhouse_day_text(uint32_t day, char text[16])
     strftime(text, 16, "%Y-%m-%d", &tm);
 }
 
-// --- days that are dropped ---
+// --- dropped days ---
 
-// A server that dies while it drops a day leaves it to the others to say that this has ended, after
-// so long.
+// If a server dies while it drops a day, another one records the end of the drop after this time.
 #define DROP_NANOS (INT64_C(60) * 1000000000)
 
-int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-              struct err *e)
+int drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+                struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -94,7 +93,7 @@ int drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct are
     for (size_t i = 0; i < n; i++)
         out_printf(&sql, ",toDate(%u)", days[i].day);
     out_text(&sql, ") GROUP BY d FORMAT RowBinary");
-    int code = n ? clickhouse_ask(c, out_result(&sql), arena, &rows, e) : 0;
+    int code = n ? clickhouse_query(c, out_result(&sql), arena, &rows, e) : 0;
     while (n && !code && rows.p < rows.end && !rows.bad) {
         uint32_t day = row_u32(&rows);
         uint64_t begun = row_u64(&rows), ended = row_u64(&rows);
@@ -119,8 +118,8 @@ static int write_drop(struct clickhouse *c, uint32_t day, uint64_t number, int64
     return clickhouse_insert(c, "drops", "", (struct str){row, sizeof row}, e);
 }
 
-// Those that began long ago and have not ended.
-static int finish_drops(struct clickhouse *c, struct arena *arena, struct err *e)
+// Ends drops that began long ago.
+static int end_stale_drops(struct clickhouse *c, struct arena *arena, struct err *e)
 {
     struct unpack rows;
     struct arena_trap trap;
@@ -133,7 +132,7 @@ static int finish_drops(struct clickhouse *c, struct arena *arena, struct err *e
         "SELECT toUInt32(toUInt16(any(dropped))), number, min(began) AS b FROM %s.drops GROUP BY "
         "number HAVING max(ended) = 0 AND b < %lld FORMAT RowBinary",
         c->at.database, (long long)(real_nanos() - DROP_NANOS));
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         uint32_t day = row_u32(&rows);
         uint64_t number = row_u64(&rows);
@@ -144,7 +143,7 @@ static int finish_drops(struct clickhouse *c, struct arena *arena, struct err *e
     return code;
 }
 
-static int drop_day(struct clickhouse *c, uint32_t day, const char *why, struct err *e)
+static int drop_day_partitions(struct clickhouse *c, uint32_t day, const char *why, struct err *e)
 {
     char text[16];
     uint64_t number;
@@ -155,10 +154,11 @@ static int drop_day(struct clickhouse *c, uint32_t day, const char *why, struct 
     int code = write_drop(c, day, number, began, false, e);
     if (code)
         return code;
-    for (int i = 0; i < N_EVERYTHING && !code; i++)
-        code = clickhouse_run(c, e, "ALTER TABLE %s.%s%s%s%s DROP PARTITION '%s'", c->at.database,
-                              everything[i], local(c), on_cluster(c), c->at.cluster, text);
-    // If there was no answer, ClickHouse may still be at it: that is for finish_drops.
+    for (int i = 0; i < N_DAY_TABLES && !code; i++)
+        code =
+            clickhouse_run(c, e, "ALTER TABLE %s.%s%s%s%s DROP PARTITION '%s'", c->at.database,
+                           day_tables[i], local_suffix(c), cluster_clause(c), c->at.cluster, text);
+    // Without an answer, ClickHouse may still be dropping: end_stale_drops records the end.
     struct err ended;
     if (code != STORE_FULL && write_drop(c, day, number, began, true, &ended) && !code) {
         *e = ended;
@@ -183,8 +183,8 @@ void clickhouse_begin_retention(struct clickhouse *c)
     struct arena *arena = c->migrated ? arena_new(0) : NULL;
     struct kept *days = NULL;
     size_t n = 0;
-    struct err ignored; // a ClickHouse that cannot answer is noted by others
-    if (arena && every_day(c, arena, &days, &n, &ignored))
+    struct err ignored; // others report an unreachable ClickHouse
+    if (arena && list_partition_days(c, arena, &days, &n, &ignored))
         n = 0;
     retention_init(&c->retention, &c->options, newest_end(days, n));
     arena_free(arena);
@@ -207,7 +207,7 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
     int64_t now = o->clock(), cutoff;
     if (all)
         spool_flush(&c->spool, INT64_C(30) * 1000000000, NULL);
-    int code = arena ? every_day(c, arena, &days, &n, e) : err_set(e, "no memory");
+    int code = arena ? list_partition_days(c, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n; i++)
         bytes += days[i].bytes;
     cutoff = retention_cutoff(&c->retention, o, newest_end(days, n));
@@ -220,11 +220,11 @@ int clickhouse_maintain(void *driver, bool all, struct err *e)
             why = "the store is larger than it may be";
         if (!why)
             continue;
-        code = drop_day(c, days[i].day, why, e);
+        code = drop_day_partitions(c, days[i].day, why, e);
         bytes -= days[i].bytes;
     }
     if (!code)
-        code = finish_drops(c, arena, e);
+        code = end_stale_drops(c, arena, e);
     if (!code)
         code = clickhouse_watch_names(c, e);
     if (!code)
@@ -278,13 +278,13 @@ static int delete_found(struct clickhouse *c, const struct store_select *select,
     clickhouse_where(&sql, select, f, IN_PROFILES);
     out_text(&sql, " FORMAT RowBinary");
     int code = clickhouse_number(c, out_result(&sql), n, e);
-    // Profiles last: as long as there are some, a deletion that was cut short can be repeated.
+    // Profiles last: as long as some are left, an interrupted deletion can be repeated.
     for (int i = 0; i < 3 && !code; i++) {
         sql.n = 0;
-        out_printf(&sql, "ALTER TABLE %s.%s%s%s%s DELETE", c->at.database, everything[i], local(c),
-                   on_cluster(c), c->at.cluster);
+        out_printf(&sql, "ALTER TABLE %s.%s%s%s%s DELETE", c->at.database, day_tables[i],
+                   local_suffix(c), cluster_clause(c), c->at.cluster);
         out_str(&sql, out_result(&in));
-        code = clickhouse_ask(c, out_result(&sql), NULL, NULL, e);
+        code = clickhouse_query(c, out_result(&sql), NULL, NULL, e);
     }
     arena_try_end(arena);
     return code;
@@ -309,11 +309,11 @@ int clickhouse_delete_service(void *driver, struct str tenant, struct str servic
     return code;
 }
 
-// --- what there is ---
+// --- statistics ---
 
-// The first or the last hour that has a profile; 0: none has.
-static int hour_of(struct clickhouse *c, bool last, struct str tenant, struct arena *arena,
-                   uint64_t *hour, struct err *e)
+// Finds the first or the last hour with a profile; 0: none.
+static int find_profile_hour(struct clickhouse *c, bool last, struct str tenant,
+                             struct arena *arena, uint64_t *hour, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
@@ -330,11 +330,12 @@ static int hour_of(struct clickhouse *c, bool last, struct str tenant, struct ar
         sql_text(&of, tenant);
     }
     struct str where = out_result(&of);
-    // Series have few rows. A day of theirs may have no profile left: a deletion leaves series.
+    // Query series first, as it has few rows. A deletion leaves series behind, so a day may have no
+    // profiles.
     out_printf(&sql, "SELECT toUInt32(toUInt16(day)) AS d FROM %s.series WHERE 1", db);
     out_str(&sql, where);
     out_printf(&sql, " GROUP BY d ORDER BY d%s FORMAT RowBinary", last ? " DESC" : "");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &days, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &days, e);
     while (!code && !*hour && days.p < days.end && !days.bad) {
         sql.n = 0;
         out_printf(&sql, "SELECT toUInt64(%s(hour)) FROM %s.profiles WHERE day = toDate(%u)",
@@ -356,14 +357,14 @@ int clickhouse_stats(void *driver, struct str tenant, struct budget *budget,
     size_t n = 0;
     uint64_t first = 0, last = 0;
     spool_flush(&c->spool, INT64_C(2) * 1000000000, budget);
-    int code = arena ? every_day(c, arena, &days, &n, e) : err_set(e, "no memory");
+    int code = arena ? list_partition_days(c, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n; i++)
         stats->bytes += days[i].bytes;
     stats->days = (uint32_t)n;
     if (!code && n)
-        code = hour_of(c, false, tenant, arena, &first, e);
+        code = find_profile_hour(c, false, tenant, arena, &first, e);
     if (!code && n)
-        code = hour_of(c, true, tenant, arena, &last, e);
+        code = find_profile_hour(c, true, tenant, arena, &last, e);
     stats->any = !code && last != 0;
     if (stats->any) {
         stats->oldest = (int64_t)first * HOUR_NANOS;
@@ -389,7 +390,7 @@ int clickhouse_tenants(void *driver, struct arena *arena, struct str **tenants, 
                              "SELECT tenant FROM %s.series GROUP BY tenant ORDER BY tenant FORMAT "
                              "RowBinary",
                              c->at.database);
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     *tenants = NULL;
     *n = 0;
     while (!code && rows.p < rows.end && !rows.bad) {

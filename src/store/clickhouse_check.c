@@ -1,14 +1,13 @@
-// What kiln server check looks for: rows that are missing or too many, and rows that refer to
-// nothing.
+// Implements kiln server check: finds missing or extra rows, and dangling references.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "store/clickhouse.h"
 
-// The rows of a question, all columns UInt64, one after the other in arena.
-static int ask_numbers(struct clickhouse *c, struct str sql, size_t columns, struct arena *arena,
-                       uint64_t **numbers, size_t *n_rows, struct err *e)
+// Runs a query whose columns are all UInt64. Returns the numbers row by row in arena.
+static int query_number_rows(struct clickhouse *c, struct str sql, size_t columns,
+                             struct arena *arena, uint64_t **numbers, size_t *n_rows, struct err *e)
 {
     struct unpack rows;
     struct arena_trap trap;
@@ -19,7 +18,7 @@ static int ask_numbers(struct clickhouse *c, struct str sql, size_t columns, str
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = clickhouse_ask(c, sql, arena, &rows, e);
+    int code = clickhouse_query(c, sql, arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *numbers = arena_push(arena, *numbers, *n_rows, &cap, sizeof **numbers);
         (*numbers)[(*n_rows)++] = row_u64(&rows);
@@ -29,13 +28,13 @@ static int ask_numbers(struct clickhouse *c, struct str sql, size_t columns, str
     return code;
 }
 
-// Days whose profiles say another number of samples than there is.
+// A day whose profiles promise another number of samples than there are.
 struct difference {
     uint64_t day, said, there; // rows of samples
 };
 
-static int ask_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
-                           size_t *n, struct err *e)
+static int query_differences(struct clickhouse *c, struct arena *arena, struct difference **found,
+                             size_t *n, struct err *e)
 {
     char sql[600];
     uint64_t *numbers;
@@ -45,13 +44,13 @@ static int ask_differences(struct clickhouse *c, struct arena *arena, struct dif
              "toUInt64(0) AS a, toUInt64(1) AS b FROM %s.samples) AS u GROUP BY day HAVING x != y "
              "ORDER BY day FORMAT RowBinary",
              c->at.database, c->at.database);
-    int code = ask_numbers(c, str_from(sql), 3, arena, &numbers, n, e);
+    int code = query_number_rows(c, str_from(sql), 3, arena, &numbers, n, e);
     *found = (struct difference *)numbers;
     return code;
 }
 
-static int list_days(struct clickhouse *c, struct arena *arena, uint64_t **days, size_t *n,
-                     struct err *e)
+static int list_checked_days(struct clickhouse *c, struct arena *arena, uint64_t **days, size_t *n,
+                             struct err *e)
 {
     char sql[400];
     snprintf(sql, sizeof sql,
@@ -59,10 +58,10 @@ static int list_days(struct clickhouse *c, struct arena *arena, uint64_t **days,
              "UNION ALL SELECT day FROM %s.samples GROUP BY day) AS u GROUP BY d ORDER BY d FORMAT "
              "RowBinary",
              c->at.database, c->at.database);
-    return ask_numbers(c, str_from(sql), 1, arena, days, n, e);
+    return query_number_rows(c, str_from(sql), 1, arena, days, n, e);
 }
 
-// What rows of a day refer to by an id, and where that has to be.
+// References between tables: rows of `from` have an id that must exist in `to`.
 static const struct {
     const char *id, *from, *key, *to, *what;
 } references[] = {
@@ -75,11 +74,11 @@ enum { N_REFERENCES = sizeof references / sizeof *references };
 
 struct orphans {
     uint64_t day;
-    uint64_t n[N_REFERENCES]; // ids that are not there
-    uint64_t doubles;         // numbers that two stacks have
+    uint64_t n[N_REFERENCES]; // missing ids
+    uint64_t doubles;         // numbers that two stacks share
 };
 
-static int ask_orphans(struct clickhouse *c, struct orphans *o, struct err *e)
+static int query_orphans(struct clickhouse *c, struct orphans *o, struct err *e)
 {
     const char *db = c->at.database;
     unsigned day = (unsigned)o->day;
@@ -101,22 +100,22 @@ static int ask_orphans(struct clickhouse *c, struct orphans *o, struct err *e)
     return code ? code : clickhouse_number(c, str_from(sql), &o->doubles, e);
 }
 
-struct telling {
+struct defect_report {
     void (*found)(void *ctx, const char *text);
     void *ctx;
     struct err *e;
     bool wrong;
 };
 
-static void tell(struct telling *t, const char *text)
+static void report_defect(struct defect_report *t, const char *text)
 {
     t->found(t->ctx, text);
     err_set(t->e, "%s", text);
     t->wrong = true;
 }
 
-static void tell_differences(struct telling *t, const struct difference *first, size_t n,
-                             const struct difference *then, size_t m)
+static void report_differences(struct defect_report *t, const struct difference *first, size_t n,
+                               const struct difference *then, size_t m)
 {
     for (size_t i = 0, j = 0; i < n; i++) {
         char day[16], text[200];
@@ -130,18 +129,19 @@ static void tell_differences(struct telling *t, const struct difference *first, 
                  "%s: its profiles say %llu rows of samples, there are %llu (or a server that was "
                  "stopped has some of them in its spool)",
                  day, (unsigned long long)then[j].said, (unsigned long long)then[j].there);
-        tell(t, text);
+        report_defect(t, text);
     }
 }
 
-// Of days on which there were orphans a while ago: those that are still there.
-static int tell_orphans(struct telling *t, struct clickhouse *c, struct orphans *days, size_t n)
+// Reports dangling references of days that had some earlier and still have.
+static int report_orphans(struct defect_report *t, struct clickhouse *c, struct orphans *days,
+                          size_t n)
 {
     int code = 0;
     for (size_t i = 0; i < n && !code; i++) {
         struct orphans now = {.day = days[i].day};
         char day[16], text[200];
-        code = ask_orphans(c, &now, t->e);
+        code = query_orphans(c, &now, t->e);
         clickhouse_day_text((uint32_t)now.day, day);
         for (int j = 0; j < N_REFERENCES && !code; j++) {
             if (!now.n[j] || !days[i].n[j])
@@ -151,7 +151,7 @@ static int tell_orphans(struct telling *t, struct clickhouse *c, struct orphans 
                      "them",
                      day, references[j].from, (unsigned long long)now.n[j], references[j].what,
                      references[j].to);
-            tell(t, text);
+            report_defect(t, text);
         }
         if (code || !now.doubles)
             continue;
@@ -159,7 +159,7 @@ static int tell_orphans(struct telling *t, struct clickhouse *c, struct orphans 
                  "%s: two stacks of a service have one number, %llu times: queries take one for "
                  "the other",
                  day, (unsigned long long)now.doubles);
-        tell(t, text);
+        report_defect(t, text);
     }
     return code;
 }
@@ -173,30 +173,30 @@ int clickhouse_check(void *driver, void (*found)(void *ctx, const char *text), v
     struct orphans *orphans = NULL;
     uint64_t *days = NULL;
     size_t n = 0, m = 0, n_days = 0, n_orphans = 0;
-    struct telling t = {found, ctx, e, false};
-    int code = arena ? ask_differences(c, arena, &first, &n, e) : err_set(e, "no memory");
+    struct defect_report t = {found, ctx, e, false};
+    int code = arena ? query_differences(c, arena, &first, &n, e) : err_set(e, "no memory");
     if (!code)
-        code = list_days(c, arena, &days, &n_days, e);
+        code = list_checked_days(c, arena, &days, &n_days, e);
     if (!code && !(orphans = calloc(n_days + 1, sizeof *orphans)))
         code = err_set(e, "no memory");
     for (size_t i = 0; i < n_days && !code; i++) {
         struct orphans o = {.day = days[i]};
-        code = ask_orphans(c, &o, e);
+        code = query_orphans(c, &o, e);
         uint64_t sum = o.doubles;
         for (int j = 0; j < N_REFERENCES; j++)
             sum += o.n[j];
         if (sum)
             orphans[n_orphans++] = o;
     }
-    // Servers send samples before their profiles: what differs now may be under way.
+    // Servers send samples before their profiles: a difference now may be transient.
     if (!code && (n || n_orphans)) {
         nanosleep(&(struct timespec){2, 0}, NULL);
-        code = ask_differences(c, arena, &then, &m, e);
+        code = query_differences(c, arena, &then, &m, e);
     }
     if (!code)
-        tell_differences(&t, first, n, then, m);
+        report_differences(&t, first, n, then, m);
     if (!code)
-        code = tell_orphans(&t, c, orphans, n_orphans);
+        code = report_orphans(&t, c, orphans, n_orphans);
     if (!code && t.wrong)
         code = STORE_CORRUPT;
     free(orphans);

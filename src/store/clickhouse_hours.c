@@ -1,9 +1,9 @@
-// Whole hours are taken from the roll-up where it is complete: the view that fills it works after
-// the rows are stored, so a server that is killed in between leaves an hour that lacks some. The
-// profiles say how many rows an hour has, the roll-up how many it was made from.
+// Whole hours are read from the roll-up where it is complete. ClickHouse fills the view after the
+// rows are stored; a server killed in between leaves an incomplete hour. profiles has the number of
+// rows of an hour, the roll-up the number it was made from.
 #include "store/clickhouse.h"
 
-// Of the range, and on one step of it.
+// Whether an hour is entirely in the range and within one step.
 static bool is_whole(const struct store_select *s, int64_t step, uint64_t hour)
 {
     if (hour >= INT64_MAX / HOUR_NANOS || (int64_t)hour * HOUR_NANOS < s->start ||
@@ -18,10 +18,10 @@ struct hour_rows {
     uint64_t hour, rows;
 };
 
-// Rows of each hour, in the order of hours.
-static int ask_hours(struct clickhouse *c, const struct store_select *select,
-                     const struct finding *f, bool rolled, struct arena *arena,
-                     struct hour_rows **hours, size_t *n, struct err *e)
+// Returns the row count of each hour, sorted by hour.
+static int query_hour_rows(struct clickhouse *c, const struct store_select *select,
+                           const struct finding *f, bool rolled, struct arena *arena,
+                           struct hour_rows **hours, size_t *n, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -33,7 +33,7 @@ static int ask_hours(struct clickhouse *c, const struct store_select *select,
     out_text(&sql, " GROUP BY hour ORDER BY hour FORMAT RowBinary");
     *hours = NULL;
     *n = 0;
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *hours = arena_push(arena, *hours, *n, &cap, sizeof **hours);
         (*hours)[*n].hour = row_u64(&rows);
@@ -49,14 +49,14 @@ int hours_find(struct clickhouse *c, const struct store_select *select, const st
     size_t n_raw, n_rolled, cap = 0;
     int64_t first = select->start / HOUR_NANOS, last = select->end / HOUR_NANOS;
     *hours = (struct hours){0};
-    // The roll-up knows nothing of spans and traces.
+    // The roll-up has no spans and traces.
     if (select->n_spans || select->n_traces || (step && step < HOUR_NANOS) ||
         (last - first < 2 && !is_whole(select, step, (uint64_t)first) &&
          !is_whole(select, step, (uint64_t)last)))
         return 0;
-    int code = ask_hours(c, select, f, false, arena, &raw, &n_raw, e);
+    int code = query_hour_rows(c, select, f, false, arena, &raw, &n_raw, e);
     if (!code)
-        code = ask_hours(c, select, f, true, arena, &rolled, &n_rolled, e);
+        code = query_hour_rows(c, select, f, true, arena, &rolled, &n_rolled, e);
     hours->rest = arena_array(arena, code ? 0 : n_raw, sizeof *hours->rest);
     for (size_t i = 0, j = 0; !code && i < n_raw; i++) {
         while (j < n_rolled && rolled[j].hour < raw[i].hour)
@@ -77,7 +77,7 @@ void clickhouse_in_hours(struct out *sql, const struct hours *hours, bool rolled
 {
     if (!hours->rest)
         return;
-    // What is not listed is not read: the index knows hours.
+    // The index skips hours that are not listed.
     out_text(sql, " AND hour IN (");
     sql_numbers(sql, rolled ? hours->rolled : hours->rest,
                 rolled ? hours->n_rolled : hours->n_rest);

@@ -53,7 +53,7 @@ void sql_numbers(struct out *sql, const uint64_t *numbers, size_t n)
             out_char(sql, ',');
         out_u64(sql, numbers[i]);
     }
-    if (!n) // An empty list is no list to ClickHouse.
+    if (!n) // ClickHouse rejects an empty list.
         out_text(sql, "NULL");
 }
 
@@ -110,7 +110,7 @@ uint8_t row_u8(struct unpack *b)
     return s.n ? (uint8_t)s.p[0] : 0;
 }
 
-// Connections are kept: a client for each request that is under way.
+// Connections are reused; each running request has its own client.
 static struct clickhouse_client *client_take(struct clickhouse *c, struct err *e)
 {
     pthread_mutex_lock(&c->lock);
@@ -147,7 +147,7 @@ struct exchange {
     struct err error;
 };
 
-static void keep(void *context, struct net_answer *answer)
+static void keep_response(void *context, struct net_answer *answer)
 {
     struct exchange *x = context;
     x->status = answer->status;
@@ -157,8 +157,8 @@ static void keep(void *context, struct net_answer *answer)
     answer->data = NULL;
 }
 
-// The first line of what ClickHouse says, without what would break a log.
-static int refused(struct clickhouse *c, const struct exchange *x, struct err *e)
+// Sets e to the first line of ClickHouse's answer, without control characters.
+static int set_refused_error(struct clickhouse *c, const struct exchange *x, struct err *e)
 {
     char text[320];
     size_t n = 0;
@@ -170,8 +170,8 @@ static int refused(struct clickhouse *c, const struct exchange *x, struct err *e
     return STORE_FAILED;
 }
 
-// How long a request may take: what is left of a budget's time, if there is one.
-static int64_t time_left(const struct budget *budget, int64_t ms)
+// The timeout of a request: at most the rest of the budget, if there is one.
+static int64_t request_time_left(const struct budget *budget, int64_t ms)
 {
     if (!budget || !budget->deadline)
         return ms;
@@ -179,10 +179,10 @@ static int64_t time_left(const struct budget *budget, int64_t ms)
     return left < 1 ? 1 : left < ms ? left : ms;
 }
 
-// budget may be NULL: a query that nobody waits for any more ends here, and in ClickHouse after the
-// time that it was given.
-static int exchange(struct clickhouse *c, const char *url, struct str body, int64_t ms,
-                    struct budget *budget, struct exchange *x, struct err *e)
+// budget may be NULL. When it ends, the query is abandoned here, and ClickHouse stops it after its
+// max_execution_time.
+static int run_exchange(struct clickhouse *c, const char *url, struct str body, int64_t ms,
+                        struct budget *budget, struct exchange *x, struct err *e)
 {
     static const char *const headers[] = {"Expect:", "Content-Type: application/octet-stream",
                                           NULL};
@@ -197,10 +197,10 @@ static int exchange(struct clickhouse *c, const char *url, struct str body, int6
                             .user = c->at.user,
                             .password = c->at.password,
                             .ca_file = c->at.ca_file,
-                            .timeout_ms = time_left(budget, ms),
+                            .timeout_ms = request_time_left(budget, ms),
                             .limit = ANSWER_MAX,
                             .budget = budget};
-    int code = net_client_begin(client->net, &r, keep, x, e) ? STORE_FAILED : 0;
+    int code = net_client_begin(client->net, &r, keep_response, x, e) ? STORE_FAILED : 0;
     bool late = false;
     budget_rest(budget);
     while (!code && !late && net_client_wait(client->net, budget ? 50 : 1000) > 0)
@@ -220,7 +220,7 @@ static int exchange(struct clickhouse *c, const char *url, struct str body, int6
         err_set(e, "ClickHouse at %s: %s", c->at.base, x->error.message);
         code = STORE_FULL;
     } else if (!code && x->status != 200) {
-        code = refused(c, x, e);
+        code = set_refused_error(c, x, e);
     }
     if (code) {
         free(x->data);
@@ -229,12 +229,13 @@ static int exchange(struct clickhouse *c, const char *url, struct str body, int6
     return code;
 }
 
-int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
-                   struct err *e)
+int clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena, struct unpack *rows,
+                     struct err *e)
 {
     char url[1024];
     struct exchange x;
-    // Errors come as a status, not in the middle of the rows; lists of ids may be long.
+    // wait_end_of_query: errors arrive as a status, not in the middle of the rows. The size limits
+    // allow long lists of ids.
     struct budget *budget = arena ? arena_budget(arena) : NULL;
     if (budget && budget_check(budget) != BUDGET_OK) {
         budget_explain(budget, e);
@@ -246,8 +247,8 @@ int clickhouse_ask(struct clickhouse *c, struct str sql, struct arena *arena, st
                      c->at.base, STATEMENT_MAX);
     if (budget)
         snprintf(url + n, sizeof url - (size_t)n, "&max_execution_time=%lld",
-                 (long long)(time_left(budget, ASK_MS) / 1000 + 1));
-    int code = exchange(c, url, sql, ASK_MS, budget, &x, e);
+                 (long long)(request_time_left(budget, ASK_MS) / 1000 + 1));
+    int code = run_exchange(c, url, sql, ASK_MS, budget, &x, e);
     struct arena_trap trap;
     if (code || !arena) {
         free(x.data);
@@ -276,7 +277,7 @@ int clickhouse_run(struct clickhouse *c, struct err *e, const char *format, ...)
     va_end(args);
     if (n < 0)
         return err_set(e, "no memory for a statement");
-    int code = clickhouse_ask(c, (struct str){sql, (size_t)n}, NULL, NULL, e);
+    int code = clickhouse_query(c, (struct str){sql, (size_t)n}, NULL, NULL, e);
     free(sql);
     return code;
 }
@@ -286,7 +287,7 @@ int clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct 
     struct arena *arena = arena_new(0);
     struct unpack rows;
     *n = 0;
-    int code = arena ? clickhouse_ask(c, sql, arena, &rows, e) : err_set(e, "no memory");
+    int code = arena ? clickhouse_query(c, sql, arena, &rows, e) : err_set(e, "no memory");
     if (!code) {
         *n = row_u64(&rows);
         if (rows.bad)
@@ -306,7 +307,7 @@ int clickhouse_insert(struct clickhouse *c, const char *table, const char *id, s
              "%%20FORMAT%%20RowBinary",
              c->at.base, *id ? "query_id=" : "", id, *id ? "&" : "",
              c->version >= 22000 ? "&async_insert=0" : "", c->at.database, table);
-    int code = exchange(c, url, rows, INSERT_MS, NULL, &x, e);
+    int code = run_exchange(c, url, rows, INSERT_MS, NULL, &x, e);
     free(x.data);
     if (code)
         err_prefix(e, "rows for %s: ", table);

@@ -1,10 +1,10 @@
-// What is remembered of ids: which rows were written, and which ids things have.
+// Caches: which rows were written, and the ids of content.
 #include <stdlib.h>
 #include <sys/random.h>
 
 #include "store/clickhouse.h"
 
-static size_t slots_for(size_t bytes, size_t size)
+static size_t count_cache_slots(size_t bytes, size_t size)
 {
     size_t n = 1024;
     while (n * 2 * size <= bytes)
@@ -12,11 +12,11 @@ static size_t slots_for(size_t bytes, size_t size)
     return n;
 }
 
-// --- rows that are known ---
+// --- known rows ---
 
 int known_init(struct known *k, size_t bytes)
 {
-    size_t n = slots_for(bytes, sizeof *k->slots);
+    size_t n = count_cache_slots(bytes, sizeof *k->slots);
     k->slots = calloc(n, sizeof *k->slots);
     k->mask = n - 1;
     return k->slots ? 0 : -1;
@@ -53,7 +53,7 @@ void known_add(struct known *k, struct id id, uint16_t day, uint64_t nth)
 
 int id_cache_init(struct id_cache *c, size_t bytes)
 {
-    size_t n = slots_for(bytes, sizeof *c->slots);
+    size_t n = count_cache_slots(bytes, sizeof *c->slots);
     c->slots = calloc(n, sizeof *c->slots);
     c->mask = n - 1;
     return c->slots && getrandom(c->seed, sizeof c->seed, 0) == sizeof c->seed ? 0 : -1;

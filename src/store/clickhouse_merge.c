@@ -1,4 +1,4 @@
-// Sums: ClickHouse adds up, only stacks and their sums come back.
+// Merges: ClickHouse adds up, and only stacks with their sums are transferred.
 #include <stdlib.h>
 
 #include "base/sort.h"
@@ -10,11 +10,11 @@ struct sum {
     struct str service;
     uint64_t stack;
     __int128 sum; // of a gauge: shares of a mean
-    // What its variance is made of: squared weights in units of values; where those are not known,
-    // values and what is beside them.
+    // Input of the variance: squared weights in units of values; without weights, the values and
+    // the related column.
     double weighed, plain, beside;
     uint32_t way;   // of plain and beside
-    uint32_t block; // + 1: all of sum is in this one, too
+    uint32_t block; // block + 1; all of sum belongs to it
     bool only_block;
 };
 
@@ -27,7 +27,7 @@ struct merging {
     struct db no_names;
     bool gauge, all_stacks_found, has_doubles;
     bool with_variance, is_counted;
-    bool mixed; // variances of series follow in several ways
+    bool mixed; // series differ in how their variance is derived
     struct variance variance;
     const struct store_blocks *blocks; // NULL: none
     uint32_t n_blocks;
@@ -39,8 +39,8 @@ struct merging {
     struct hours hours;
 };
 
-// How many profiles there are, by series; what a mean is divided by.
-static int ask_counts(struct merging *m, struct err *e)
+// Counts the profiles of each line, the divisors of means, and sums up durations.
+static int query_counts(struct merging *m, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -50,7 +50,7 @@ static int ask_counts(struct merging *m, struct err *e)
     clickhouse_where(&sql, m->select, &m->found, IN_PROFILES);
     clickhouse_in_range(&sql, m->select);
     out_text(&sql, " GROUP BY family, series FORMAT RowBinary");
-    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
+    int code = clickhouse_query(m->c, out_result(&sql), m->arena, &rows, e);
     m->counts = arena_array(m->arena, m->found.n_lines, sizeof *m->counts);
     while (!code && rows.p < rows.end && !rows.bad) {
         struct id family = row_id(&rows), series = row_id(&rows);
@@ -66,11 +66,11 @@ static int ask_counts(struct merging *m, struct err *e)
     return code;
 }
 
-// What sums are asked for.
+// Which sums a query computes.
 enum sums {
-    SUMS,        // of the type itself; by window where there are blocks
-    SUMS_SERIES, // the same by series, for the blocks that are groups of them
-    SUMS_BESIDE, // of the columns beside it
+    SUMS,        // of the type itself, per window if there are blocks
+    SUMS_SERIES, // per series, for blocks that are groups of series
+    SUMS_BESIDE, // of the related columns
 };
 
 static const char *window_column(const struct merging *m, enum sums what, bool rolled,
@@ -83,8 +83,8 @@ static const char *window_column(const struct merging *m, enum sums what, bool r
                         (long long)m->blocks->origin, (long long)m->blocks->step);
 }
 
-static struct sum sum_of(struct merging *m, enum sums what, const struct found_series *f,
-                         uint64_t stack, __int128 sum, int64_t window)
+static struct sum make_sum(struct merging *m, enum sums what, const struct found_series *f,
+                           uint64_t stack, __int128 sum, int64_t window)
 {
     struct sum s = {.service = f->service, .stack = stack, .way = f->way};
     if (what == SUMS_BESIDE) {
@@ -108,7 +108,7 @@ static struct sum sum_of(struct merging *m, enum sums what, const struct found_s
     return s;
 }
 
-static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *e)
+static int query_sums(struct merging *m, enum sums what, bool rolled, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -144,7 +144,7 @@ static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *
                : one_family ? ""
                             : "family, ",
                *window ? "w, " : "");
-    int code = clickhouse_ask(m->c, out_result(&sql), m->arena, &rows, e);
+    int code = clickhouse_query(m->c, out_result(&sql), m->arena, &rows, e);
     while (!code && rows.p < rows.end) {
         struct id base = one_family ? m->found.bases[0] : row_id(&rows);
         struct id series = by_series ? row_id(&rows) : (struct id){0};
@@ -157,12 +157,12 @@ static int ask_sums(struct merging *m, enum sums what, bool rolled, struct err *
             continue;
         sum *= f->factor;
         m->sums = arena_push(m->arena, m->sums, m->n_sums, &m->cap_sums, sizeof *m->sums);
-        m->sums[m->n_sums++] = sum_of(m, what, f, stack, sum, in_window);
+        m->sums[m->n_sums++] = make_sum(m, what, f, stack, sum, in_window);
     }
     return code;
 }
 
-static int sum_order(const void *a, const void *b)
+static int compare_sums(const void *a, const void *b)
 {
     const struct sum *x = a, *y = b;
     int order = str_cmp(x->service, y->service);
@@ -173,14 +173,14 @@ static int sum_order(const void *a, const void *b)
     return x->way < y->way ? -1 : x->way > y->way;
 }
 
-// Sorted, each stack of a service, and block and way of it, once.
-static void gather(struct merging *m)
+// Sorts the sums and merges those of one stack, block and way.
+static void combine_sums(struct merging *m)
 {
     size_t n = 0;
-    sort_items(m->arena, m->sums, m->n_sums, sizeof *m->sums, sum_order);
+    sort_items(m->arena, m->sums, m->n_sums, sizeof *m->sums, compare_sums);
     for (size_t i = 0; i < m->n_sums; i++) {
         arena_spend(m->arena, 1);
-        if (n && sum_order(&m->sums[n - 1], &m->sums[i]) == 0) {
+        if (n && compare_sums(&m->sums[n - 1], &m->sums[i]) == 0) {
             m->sums[n - 1].sum += m->sums[i].sum;
             m->sums[n - 1].weighed += m->sums[i].weighed;
             m->sums[n - 1].plain += m->sums[i].plain;
@@ -220,7 +220,7 @@ static int fold_service(struct merging *m, struct stacks_cache *cache, const str
     for (size_t i = 0; i < n; i++)
         if (i == 0 || sums[i].stack != sums[i - 1].stack)
             numbers[n_stacks++] = sums[i].stack;
-    int code = stacks_need(m->c, cache, m->select, numbers, n_stacks, arena_budget(m->arena), e);
+    int code = stacks_ensure(m->c, cache, m->select, numbers, n_stacks, arena_budget(m->arena), e);
     m->has_doubles |= cache->has_doubles;
     if (!code) {
         const struct symbols *s = cache->symbols;
@@ -274,7 +274,7 @@ static int fold_all(struct merging *m, struct err *e)
     return code;
 }
 
-static void name_type(struct merging *m)
+static void set_result_type(struct merging *m)
 {
     struct model_builder *b = &m->fold.b;
     struct found_series of = {0};
@@ -292,31 +292,31 @@ static void name_type(struct merging *m)
     b->p->period = of.period;
 }
 
-// Those of m->found, of the roll-up and of what it lacks.
-static int ask_found(struct merging *m, enum sums what, struct err *e)
+// Queries the sums of m->found from the roll-up, and the rest from samples.
+static int query_found_sums(struct merging *m, enum sums what, struct err *e)
 {
-    // The roll-up knows nothing of parts of an hour.
+    // The roll-up has no parts of an hour.
     bool is_by_hour =
         !m->blocks || !(m->blocks->origin % HOUR_NANOS || m->blocks->step % HOUR_NANOS);
     m->hours = (struct hours){0};
     int code = is_by_hour ? hours_find(m->c, m->select, &m->found, 0, m->arena, &m->hours, e) : 0;
     if (!code && m->hours.n_rolled)
-        code = ask_sums(m, what, true, e);
+        code = query_sums(m, what, true, e);
     if (!code && (!m->hours.rest || m->hours.n_rest))
-        code = ask_sums(m, what, false, e);
+        code = query_sums(m, what, false, e);
     return code;
 }
 
-static int ask_beside(struct merging *m, struct err *e)
+static int query_related_sums(struct merging *m, struct err *e)
 {
     struct finding found = m->found;
     finding_beside(&found, m->arena, &m->found);
-    int code = m->found.n ? ask_found(m, SUMS_BESIDE, e) : 0;
+    int code = m->found.n ? query_found_sums(m, SUMS_BESIDE, e) : 0;
     m->found = found;
     return code;
 }
 
-static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *e)
+static int query_all_sums(struct merging *m, struct store_stacks **stacks, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(m->arena, trap)) {
@@ -331,29 +331,29 @@ static int ask_all(struct merging *m, struct store_stacks **stacks, struct err *
         m->mixed |= m->found.found[i].events.is_weighed != m->found.found[0].events.is_weighed;
     int code = 0;
     if (m->found.n) {
-        code = ask_counts(m, e);
+        code = query_counts(m, e);
         if (!code)
-            code = ask_found(m, SUMS, e);
+            code = query_found_sums(m, SUMS, e);
         if (!code && m->blocks && m->blocks->n_groups)
-            code = ask_found(m, SUMS_SERIES, e);
+            code = query_found_sums(m, SUMS_SERIES, e);
         if (!code && m->with_variance)
-            code = ask_beside(m, e);
+            code = query_related_sums(m, e);
     }
     if (!code)
-        gather(m);
+        combine_sums(m);
     *stacks = arena_alloc(m->arena, sizeof **stacks);
     arena_try_end(m->arena);
     return code;
 }
 
-static int finish(struct merging *m, struct store_stacks *s, struct err *e)
+static int finish_clickhouse_merge(struct merging *m, struct store_stacks *s, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(m->arena, trap)) {
         arena_caught(m->arena, e);
         return STORE_BUSY;
     }
-    name_type(m);
+    set_result_type(m);
     *s = fold_end(&m->fold);
     s->n_profiles = m->n_profiles;
     s->duration = m->duration;
@@ -373,7 +373,7 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
     m.n_blocks = m.blocks ? m.blocks->n_windows + m.blocks->n_groups : 0;
     int code = clickhouse_find(driver, select, arena, &m.found, e);
     if (!code)
-        code = ask_all(&m, stacks, e);
+        code = query_all_sums(&m, stacks, e);
     if (!code)
         code = fold_all(&m, e);
     if (!code && !m.all_stacks_found) {
@@ -385,5 +385,5 @@ int clickhouse_merge(void *driver, const struct store_select *select, struct are
         store_warn(answer,
                    "some samples may be shown at another stack: two stacks have one number");
     }
-    return code ? code : finish(&m, *stacks, e);
+    return code ? code : finish_clickhouse_merge(&m, *stacks, e);
 }

@@ -1,17 +1,17 @@
-// Names that came late: what debug files said about addresses that were stored without names.
+// Late names: function names from debug files for addresses stored without names.
 #include <stdlib.h>
 #include <time.h>
 
 #include "store/clickhouse.h"
 
-static uint64_t now(void)
+static uint64_t names_version_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-// Of the same address the row with the greatest version counts.
+// The row of an address with the highest version wins.
 static int write_names(struct clickhouse *c, struct str tenant, const struct store_name *names,
                        size_t n, struct arena *arena, struct err *e)
 {
@@ -21,7 +21,7 @@ static int write_names(struct clickhouse *c, struct str tenant, const struct sto
         return STORE_BUSY;
     }
     struct pack rows = {.arena = arena};
-    uint64_t version = now();
+    uint64_t version = names_version_now();
     for (size_t i = 0; i < n; i++) {
         struct pack b = {.arena = arena};
         pack_varint(&b, names[i].n_frames);
@@ -33,7 +33,7 @@ static int write_names(struct clickhouse *c, struct str tenant, const struct sto
             pack_signed(&b, f->line);
             pack_signed(&b, f->start_line);
         }
-        pack_bytes(&rows, "\0\0", 2); // the day: names stay
+        pack_bytes(&rows, "\0\0", 2); // day 0: names do not expire
         pack_str(&rows, tenant);
         pack_str(&rows, names[i].build_id);
         pack_bytes(&rows, &names[i].offset, sizeof names[i].offset);
@@ -89,8 +89,8 @@ static int name_order(const void *a, const void *b)
     return str_cmp(x->build_id, y->build_id);
 }
 
-int names_ask(struct clickhouse *c, struct str tenant, const uint64_t *places, size_t n,
-              struct arena *arena, struct late_names *names, struct err *e)
+int names_query(struct clickhouse *c, struct str tenant, const uint64_t *places, size_t n,
+                struct arena *arena, struct late_names *names, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -106,7 +106,7 @@ int names_ask(struct clickhouse *c, struct str tenant, const uint64_t *places, s
     out_text(&sql, " AND place IN (");
     sql_numbers(&sql, places, n);
     out_text(&sql, ") GROUP BY build_id, place FORMAT RowBinary");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         names->items = arena_push(arena, names->items, names->n, &cap, sizeof *names->items);
         struct late_name *name = &names->items[names->n++];
@@ -170,7 +170,7 @@ int clickhouse_unnamed(void *driver, struct str tenant, struct str build_id, int
     out_text(&sql, build_id.n ? "= " : "!= ");
     sql_text(&sql, build_id);
     out_text(&sql, " GROUP BY build_id, place FORMAT RowBinary");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *addresses = arena_push(arena, *addresses, *n, &cap, sizeof **addresses);
         struct store_address *a = &(*addresses)[(*n)++];

@@ -1,5 +1,5 @@
-// The stacks of a filter over time: which stacks those are is found out here, in the cached tree of
-// each service; ClickHouse adds up their values by series and step.
+// The stacks of a filter over time. kiln selects the stacks in each service's cached tree;
+// ClickHouse sums their values by series and step.
 #include "store/clickhouse.h"
 #include "store/exact.h"
 #include "store/pick.h"
@@ -13,12 +13,12 @@ struct picking {
     struct finding *found;
     struct arena *arena;
     struct hours hours;
-    uint64_t *numbers; // of the stacks; those that end in the function come first
+    uint64_t *numbers; // of the selected stacks; those that end in the function come first
     size_t n, n_self, cap;
 };
 
-static int ask_numbers(struct picking *p, struct str service, uint64_t **numbers, size_t *n,
-                       struct err *e)
+static int query_stack_numbers(struct picking *p, struct str service, uint64_t **numbers, size_t *n,
+                               struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -34,7 +34,7 @@ static int ask_numbers(struct picking *p, struct str service, uint64_t **numbers
     out_text(&sql, " AND service = ");
     sql_text(&sql, service);
     out_text(&sql, " FORMAT RowBinary");
-    int code = clickhouse_ask(p->c, out_result(&sql), p->arena, &rows, e);
+    int code = clickhouse_query(p->c, out_result(&sql), p->arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         *numbers = arena_push(p->arena, *numbers, *n, &cap, sizeof **numbers);
         (*numbers)[(*n)++] = row_u64(&rows);
@@ -42,7 +42,7 @@ static int ask_numbers(struct picking *p, struct str service, uint64_t **numbers
     return code;
 }
 
-// In the cache, which is ours meanwhile.
+// Selects stacks in the cache, which this query has exclusively.
 static int pick_stacks(struct picking *p, struct stacks_cache *cache, const uint64_t *numbers,
                        size_t n, struct err *e)
 {
@@ -51,7 +51,7 @@ static int pick_stacks(struct picking *p, struct stacks_cache *cache, const uint
         arena_caught(p->arena, e);
         return STORE_BUSY;
     }
-    int code = stacks_need(p->c, cache, p->select, numbers, n, arena_budget(p->arena), e);
+    int code = stacks_ensure(p->c, cache, p->select, numbers, n, arena_budget(p->arena), e);
     const uint8_t *picks =
         code ? NULL : pick_nodes(p->select->filter, cache->symbols, NULL, p->arena);
     for (size_t i = 0; picks && i < n; i++) {
@@ -76,7 +76,7 @@ static int pick_service(struct picking *p, struct str service, struct err *e)
     struct stacks_cache *cache;
     uint64_t *numbers;
     size_t n;
-    int code = ask_numbers(p, service, &numbers, &n, e);
+    int code = query_stack_numbers(p, service, &numbers, &n, e);
     if (code || !n)
         return code;
     code = stacks_take(p->c, p->select->tenant, service, budget, &cache, e);
@@ -106,9 +106,10 @@ static int pick_services(struct picking *p, struct err *e)
     return code;
 }
 
-// Those that are among the first n_self of all, which end in the function, are summed up apart.
-static int ask_picked(struct picking *p, bool rolled, size_t from, size_t to,
-                      struct exact_line *to_lines[], struct err *e)
+// Sums the stacks from..to. Those among the first n_self, which end in the function, are also
+// summed separately.
+static int query_picked_sums(struct picking *p, bool rolled, size_t from, size_t to,
+                             struct exact_line *to_lines[], struct err *e)
 {
     const struct store_select *s = p->select;
     const char *value = rolled ? "total" : "value";
@@ -133,7 +134,7 @@ static int ask_picked(struct picking *p, bool rolled, size_t from, size_t to,
     out_text(&sql, " AND stack IN (");
     sql_numbers(&sql, p->numbers + from, to - from);
     out_text(&sql, ") GROUP BY family, series, i FORMAT RowBinary");
-    int code = clickhouse_ask(p->c, out_result(&sql), p->arena, &rows, e);
+    int code = clickhouse_query(p->c, out_result(&sql), p->arena, &rows, e);
     while (!code && rows.p < rows.end) {
         struct id base = row_id(&rows), series = row_id(&rows);
         struct exact_point point = {.index = (int64_t)row_u64(&rows)};
@@ -161,9 +162,9 @@ int clickhouse_pick(struct clickhouse *c, const struct store_select *select, int
     for (size_t at = 0; at < p.n && !code; at += NUMBERS_A_STATEMENT) {
         size_t end = p.n - at < NUMBERS_A_STATEMENT ? p.n : at + NUMBERS_A_STATEMENT;
         if (p.hours.n_rolled)
-            code = ask_picked(&p, true, at, end, lines, e);
+            code = query_picked_sums(&p, true, at, end, lines, e);
         if (!code && (!p.hours.rest || p.hours.n_rest))
-            code = ask_picked(&p, false, at, end, lines, e);
+            code = query_picked_sums(&p, false, at, end, lines, e);
     }
     return code;
 }

@@ -1,5 +1,5 @@
-// A profile as rows. Everything that rows refer to is named by a hash of its content, so that
-// any server writes the same rows for the same things, without asking.
+// Converts a profile to rows. Ids are content hashes, so all servers write the same rows for the
+// same content without coordination.
 #include <stdlib.h>
 
 #include "store/clickhouse.h"
@@ -26,7 +26,7 @@ static void put_u64(struct out *out, uint64_t v)
     out_write(out, &v, sizeof v);
 }
 
-static void put_id(struct out *out, struct id id)
+static void put_row_id(struct out *out, struct id id)
 {
     out_write(out, &id, sizeof id);
 }
@@ -38,7 +38,7 @@ static void put_varint(struct out *out, uint64_t v)
     out_char(out, (char)v);
 }
 
-static void put_str(struct out *out, struct str s)
+static void put_row_str(struct out *out, struct str s)
 {
     put_varint(out, s.n);
     out_str(out, s);
@@ -46,7 +46,7 @@ static void put_str(struct out *out, struct str s)
 
 // --- a profile ---
 
-// What an id is of. The same content is told apart by it, and by the tenant and service.
+// What an id identifies. Separates equal content, together with tenant and service.
 enum use { USE_SCOPE = 1, USE_LOCATION, USE_STACK, USE_FAMILY, USE_BASE, USE_SERIES, USE_PUT };
 
 struct writer {
@@ -59,7 +59,7 @@ struct writer {
     uint64_t batch;
     struct str service;
     struct id scope, series, base, stack_key;
-    struct id stacks_key; // in the cache: what the keys of all stacks begin with
+    struct id stacks_key; // in the cache: common prefix of all stack keys
     uint64_t derived;
     struct row_ids *ids;
     struct out content;
@@ -75,18 +75,18 @@ static bool is_written(struct writer *w, struct id id)
     return known_has(w->written, id, w->to->day, w->batch);
 }
 
-// Begins a row that others refer to and that the segment does not have. id is what the sender knows
-// it by; the rest is the caller's to write.
+// Begins a row that others refer to and that the segment does not have. id is the sender's key for
+// it. The caller writes the other columns.
 static struct out *begin_row(struct writer *w, enum table table, struct id id, size_t *length)
 {
     known_add(w->written, id, w->to->day, w->batch);
     struct out *out = &w->to->rows[table];
-    put_id(out, id);
+    put_row_id(out, id);
     *length = out->n;
     put_u32(out, 0);
     put_u16(out, w->to->day);
-    put_str(out, w->put->tenant);
-    put_str(out, w->service);
+    put_row_str(out, w->put->tenant);
+    put_row_str(out, w->service);
     w->to->n[table]++;
     return out;
 }
@@ -98,8 +98,8 @@ static void end_row(struct out *out, size_t at)
         memcpy(out->p + at, &length, sizeof length);
 }
 
-// All of a location's row behind its hash. *hashed: how much of it is what the location is; where
-// its file was mapped is not, unless that is all there is to tell.
+// Writes a location's row after its hash. *hashed: size of the part that identifies the location.
+// The mapping address is not part of it, unless nothing else identifies the mapping.
 static void write_content(struct writer *w, const struct model_location *l, size_t *hashed)
 {
     const struct model_profile *p = w->p;
@@ -113,17 +113,17 @@ static void write_content(struct writer *w, const struct model_location *l, size
     put_u8(out, m != NULL);
     put_u64(out, m ? m->limit - m->start : 0);
     put_u64(out, m ? m->offset : 0);
-    put_str(out, m ? model_str(p, m->file) : STR(""));
-    put_str(out, m ? model_str(p, m->build_id) : STR(""));
+    put_row_str(out, m ? model_str(p, m->file) : STR(""));
+    put_row_str(out, m ? model_str(p, m->build_id) : STR(""));
     put_u32(out, m ? symbols_flags(m) : 0);
     for (int column = 0; column < 6; column++) {
         put_varint(out, l->n_lines);
         for (uint32_t i = 0; i < l->n_lines; i++) {
             const struct model_function *f = &p->functions[lines[i].function];
             if (column < 3)
-                put_str(out, model_str(p, column == 0   ? f->name
-                                          : column == 1 ? f->system_name
-                                                        : f->filename));
+                put_row_str(out, model_str(p, column == 0   ? f->name
+                                              : column == 1 ? f->system_name
+                                                            : f->filename));
             else
                 put_u64(out, (uint64_t)(column == 3   ? f->start_line
                                         : column == 4 ? lines[i].line
@@ -138,7 +138,7 @@ static void write_content(struct writer *w, const struct model_location *l, size
 
 // --- ids from the cache ---
 
-static struct id both(uint64_t v)
+static struct id repeat_u64(uint64_t v)
 {
     return (struct id){v, v};
 }
@@ -159,7 +159,7 @@ static struct id function_key(struct writer *w, uint32_t index)
         return *key;
     *key = id_cache_mix(w->cache, string_key(w, f->name), string_key(w, f->system_name));
     *key = id_cache_mix(w->cache, *key, string_key(w, f->filename));
-    return *key = id_cache_mix(w->cache, *key, both((uint64_t)f->start_line));
+    return *key = id_cache_mix(w->cache, *key, repeat_u64((uint64_t)f->start_line));
 }
 
 static struct id mapping_key(struct writer *w, uint32_t index)
@@ -169,35 +169,36 @@ static struct id mapping_key(struct writer *w, uint32_t index)
     if (!id_is_none(*key))
         return *key;
     *key = id_cache_mix(w->cache, string_key(w, m->file), string_key(w, m->build_id));
-    *key = id_cache_mix(w->cache, *key, both(m->limit - m->start));
-    *key = id_cache_mix(w->cache, *key, both(m->offset));
-    *key = id_cache_mix(w->cache, *key, both(symbols_flags(m)));
-    return *key =
-               id_cache_mix(w->cache, *key, both(symbols_flags(m) & SYMBOLS_FIXED ? m->start : 0));
+    *key = id_cache_mix(w->cache, *key, repeat_u64(m->limit - m->start));
+    *key = id_cache_mix(w->cache, *key, repeat_u64(m->offset));
+    *key = id_cache_mix(w->cache, *key, repeat_u64(symbols_flags(m)));
+    return *key = id_cache_mix(w->cache, *key,
+                               repeat_u64(symbols_flags(m) & SYMBOLS_FIXED ? m->start : 0));
 }
 
-// Of everything that the id of a location is made of.
+// The cache key covers everything that a location's id is made of.
 static struct id location_key(struct writer *w, const struct model_location *l)
 {
     bool mapped = l->mapping != MODEL_NONE;
     uint64_t start = mapped ? w->p->mappings[l->mapping].start : 0;
-    struct id key = id_cache_mix(w->cache, w->scope, both(l->address - start));
-    key = id_cache_mix(w->cache, key,
-                       both((uint64_t)l->n_lines << 2 | (uint64_t)l->is_folded << 1 | mapped));
+    struct id key = id_cache_mix(w->cache, w->scope, repeat_u64(l->address - start));
+    key =
+        id_cache_mix(w->cache, key,
+                     repeat_u64((uint64_t)l->n_lines << 2 | (uint64_t)l->is_folded << 1 | mapped));
     if (mapped)
         key = id_cache_mix(w->cache, key, mapping_key(w, l->mapping));
     for (uint32_t i = l->first_line; i < l->first_line + l->n_lines; i++) {
         const struct model_line *line = &w->p->lines[i];
         key = id_cache_mix(w->cache, key, function_key(w, line->function));
-        key = id_cache_mix(w->cache, key, both((uint64_t)line->line));
-        key = id_cache_mix(w->cache, key, both((uint64_t)line->column));
+        key = id_cache_mix(w->cache, key, repeat_u64((uint64_t)line->line));
+        key = id_cache_mix(w->cache, key, repeat_u64((uint64_t)line->column));
     }
     return key;
 }
 
 // --- rows of locations and stacks ---
 
-static void write_location(struct writer *w, uint32_t index)
+static void write_location_row(struct writer *w, uint32_t index)
 {
     const struct model_location *l = &w->p->locations[index];
     struct id key = location_key(w, l), *id = &w->ids->locations[index];
@@ -213,22 +214,22 @@ static void write_location(struct writer *w, uint32_t index)
     if (is_written(w, *id))
         return;
     struct out *out = begin_row(w, T_LOCATIONS, *id, &length);
-    put_id(out, *id);
+    put_row_id(out, *id);
     out_write(out, w->content.p, w->content.n);
     end_row(out, length);
 }
 
-// The number of a stack. Its row, too, is known by it: where the secret of numbers changes, it is
-// another row.
-static uint64_t write_stack(struct writer *w, size_t sample)
+// Returns the number of a stack. The number is also the sender's key of its row: with another
+// secret, it is another row.
+static uint64_t write_stack_row(struct writer *w, size_t sample)
 {
     const uint32_t *stack = model_stack(w->p, sample);
     uint32_t depth = w->p->stack_len[sample];
     const struct id *locations = w->ids->locations;
-    struct id key = id_cache_mix(w->cache, w->stacks_key, both(depth)), known;
+    struct id key = id_cache_mix(w->cache, w->stacks_key, repeat_u64(depth)), known;
     for (uint32_t i = 0; i < depth; i++) {
         if (id_is_none(locations[stack[i]]))
-            write_location(w, stack[i]);
+            write_location_row(w, stack[i]);
         key = id_cache_mix(w->cache, key, locations[stack[i]]);
     }
     // known: the number, and half of the id.
@@ -237,7 +238,7 @@ static uint64_t write_stack(struct writer *w, size_t sample)
         return known.a;
     w->content.n = 0;
     for (uint32_t i = 0; i < depth; i++)
-        put_id(&w->content, locations[stack[i]]);
+        put_row_id(&w->content, locations[stack[i]]);
     struct id id = hash_use(w->scope, USE_STACK, out_result(&w->content));
     known = (struct id){id_hash(w->stack_key, &id, sizeof id).a, id.b};
     id_cache_add(w->cache, key, known);
@@ -246,43 +247,44 @@ static uint64_t write_stack(struct writer *w, size_t sample)
     size_t length;
     struct out *out = begin_row(w, T_STACKS, known, &length);
     put_u64(out, known.a);
-    put_id(out, id);
+    put_row_id(out, id);
     put_varint(out, depth);
     out_write(out, w->content.p, w->content.n);
     end_row(out, length);
     return known.a;
 }
 
-// What the values of one type of one profile have in common.
-static struct id family_of(struct writer *w, const struct kind *kind, uint32_t column)
+// The id shared by all values of one type of profile.
+static struct id hash_family(struct writer *w, const struct kind *kind, uint32_t column)
 {
     w->content.n = 0;
-    put_str(&w->content, labels_get(w->put->labels, w->put->n_labels, STR("__name__")));
-    put_str(&w->content, kind->types[column].type);
-    put_str(&w->content, kind->types[column].unit);
-    put_str(&w->content, kind->period_type);
-    put_str(&w->content, kind->period_unit);
-    // Squared weights are in periods: they add up only where those are the same.
+    put_row_str(&w->content, labels_get(w->put->labels, w->put->n_labels, STR("__name__")));
+    put_row_str(&w->content, kind->types[column].type);
+    put_row_str(&w->content, kind->types[column].unit);
+    put_row_str(&w->content, kind->period_type);
+    put_row_str(&w->content, kind->period_unit);
+    // Squared weights are in periods: they can be added up only if the period is the same.
     if (column == kind_types(kind))
         put_u64(&w->content, (uint64_t)kind->period);
     return hash_use(w->scope, USE_FAMILY, out_result(&w->content));
 }
 
-// What a put is to be recognized by if it comes again; none if it has no id of its own.
-static struct id id_of_put(struct writer *w, struct str labels)
+// The id that identifies a repeated put; none if the put has no id.
+static struct id hash_put_id(struct writer *w, struct str labels)
 {
     if (!w->put->id.n)
         return (struct id){0};
     w->content.n = 0;
     put_u64(&w->content, w->put->is_untimed ? 0 : (uint64_t)w->put->time);
-    put_str(&w->content, w->put->id);
+    put_row_str(&w->content, w->put->id);
     out_str(&w->content, labels);
     struct id id = hash_use(w->scope, USE_PUT, out_result(&w->content));
     id.b = w->put->is_untimed ? id.b | UNTIMED_BIT : id.b & ~UNTIMED_BIT;
     return id;
 }
 
-static struct id write_series(struct writer *w, const struct kind *kind, const struct id *families)
+static struct id write_series_row(struct writer *w, const struct kind *kind,
+                                  const struct id *families)
 {
     const struct store_put *put = w->put;
     struct pack labels = {.arena = w->arena}, body = {.arena = w->arena};
@@ -292,31 +294,31 @@ static struct id write_series(struct writer *w, const struct kind *kind, const s
     struct str packed = {(const char *)labels.p, labels.n}, kinds = {(const char *)body.p, body.n};
     w->content.n = 0;
     put_u64(&w->content, w->derived);
-    put_str(&w->content, kinds);
-    if (w->derived) { // with the name of the profile, which the first family has
-        put_id(&w->content, families[0]);
+    put_row_str(&w->content, kinds);
+    if (w->derived) { // with the name of the profile, which is part of the first family
+        put_row_id(&w->content, families[0]);
         w->base = hash_use(w->scope, USE_BASE, out_result(&w->content));
     }
     out_str(&w->content, packed);
     w->series = hash_use(w->scope, USE_SERIES, out_result(&w->content));
     if (is_written(w, w->series))
-        return id_of_put(w, packed);
+        return hash_put_id(w, packed);
     struct out *out = begin_row(w, T_SERIES, w->series, &length);
-    put_id(out, w->series);
-    put_str(out, kinds);
+    put_row_id(out, w->series);
+    put_row_str(out, kinds);
     put_varint(out, put->n_labels);
     for (size_t i = 0; i < put->n_labels; i++)
-        put_str(out, put->labels[i].name);
+        put_row_str(out, put->labels[i].name);
     put_varint(out, put->n_labels);
     for (size_t i = 0; i < put->n_labels; i++)
-        put_str(out, put->labels[i].value);
+        put_row_str(out, put->labels[i].value);
     put_varint(out, kind->k);
     for (uint32_t i = 0; i < kind->k; i++)
-        put_id(out, families[i]);
-    put_id(out, w->base);
+        put_row_id(out, families[i]);
+    put_row_id(out, w->base);
     put_u64(out, w->derived);
     end_row(out, length);
-    return id_of_put(w, packed);
+    return hash_put_id(w, packed);
 }
 
 struct row {
@@ -337,11 +339,11 @@ static int row_order(const void *a, const void *b)
     return x->trace.low < y->trace.low ? -1 : x->trace.low > y->trace.low;
 }
 
-// The columns whose values are those of the first times the period, and with them the first: time
-// on a CPU beside the number of samples. Their rows are written once. Only this factor, because it
-// is part of the kind: a factor that may be another one in each profile would be a series each.
-// Not where sums of a profile could overflow: a product of the sum would be another number.
-// Squared weights are those of the first where every event weighs one period.
+// Finds columns equal to the first one times the period (CPU time next to a sample count); their
+// samples are stored once, with the first column. Only this factor qualifies, because it is part of
+// the kind; a factor that varies between profiles would make each a series of its own. Columns
+// whose sum could overflow do not qualify, because the product of the wrapped sum would differ.
+// Squared weights equal the first column if every event weighs one period.
 static bool equals_first(const struct model_profile *p, uint32_t column)
 {
     for (size_t i = 0; i < p->n_samples; i++)
@@ -372,29 +374,30 @@ static uint64_t find_derived(const struct model_profile *p)
     return derived ? derived | 1 : 0;
 }
 
-// Where columns of samples begin in a row.
+// Column offsets in a row of samples.
 enum { STACK_AT = 38, SPAN_AT = STACK_AT + 16, VALUE_AT = SPAN_AT + 24 };
 
-// A row with what those of a profile's type have in common.
+// Builds a row with the columns that all samples of a profile's type share.
 static struct str begin_sample(struct writer *w, struct id family)
 {
     struct out *out = &w->content;
     out->n = 0;
     put_u16(out, w->to->day);
-    put_id(out, family);
+    put_row_id(out, family);
     put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
-    put_id(out, w->series);
+    put_row_id(out, w->series);
     put_u64(out, 0);
     put_u64(out, (uint64_t)w->put->time);
     put_u64(out, 0);
-    put_id(out, (struct id){0});
+    put_row_id(out, (struct id){0});
     put_u64(out, 0);
     put_u64(out, w->batch);
-    put_str(out, w->put->tenant);
+    put_row_str(out, w->put->tenant);
     return out_result(out);
 }
 
-// How many rows the values have; they are not written when others stand for them.
+// Returns the number of rows of the column. They are not written if others is set: another column's
+// rows represent them.
 static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n, uint32_t column,
                               struct id family, bool others, int64_t *total)
 {
@@ -423,38 +426,38 @@ static uint32_t write_samples(struct writer *w, const struct row *rows, size_t n
     return written;
 }
 
-static void write_profile(struct writer *w, struct id family, struct id id, int64_t total,
-                          uint32_t n, bool others, bool first)
+static void write_profile_row(struct writer *w, struct id family, struct id id, int64_t total,
+                              uint32_t n, bool others, bool first)
 {
     struct out *out = &w->to->rows[T_PROFILES];
     put_u16(out, w->to->day);
-    put_id(out, family);
+    put_row_id(out, family);
     put_u32(out, (uint32_t)(w->put->time / HOUR_NANOS));
-    put_id(out, w->series);
+    put_row_id(out, w->series);
     put_u64(out, (uint64_t)w->put->time);
-    put_id(out, id);
+    put_row_id(out, id);
     put_u64(out, (uint64_t)total);
     put_u64(out, (uint64_t)w->put->duration);
     put_u32(out, n);
     put_u8(out, !others);
     put_u8(out, first);
     put_u64(out, w->batch);
-    put_str(out, w->put->tenant);
+    put_row_str(out, w->put->tenant);
     w->to->n[T_PROFILES]++;
 }
 
-static struct id scope_of(struct writer *w)
+static struct id hash_scope(struct writer *w)
 {
     w->content.n = 0;
-    put_str(&w->content, w->put->tenant);
-    put_str(&w->content, w->service);
+    put_row_str(&w->content, w->put->tenant);
+    put_row_str(&w->content, w->service);
     return hash_use((struct id){0}, USE_SCOPE, out_result(&w->content));
 }
 
-// The ids of a profile: those of the put before if it has the same tables, service and day, so that
-// its rows are in the segment.
-static void prepare_ids(struct row_ids *ids, const struct model_profile *p, struct id scope,
-                        uint16_t day, struct arena *arena)
+// Prepares the ids of a profile: keeps those of the previous put if it has the same tables, service
+// and day, so that its rows are in the segment.
+static void prepare_row_ids(struct row_ids *ids, const struct model_profile *p, struct id scope,
+                            uint16_t day, struct arena *arena)
 {
     const void *tables[] = {p->strings, p->functions, p->mappings, p->locations, p->lines};
     const size_t counts[] = {p->strings->n, p->n_functions, p->n_mappings, p->n_locations};
@@ -483,24 +486,24 @@ void clickhouse_rows(struct clickhouse *c, const struct store_put *put, uint64_t
         out_init_arena(&to->rows[i], arena);
     out_init_arena(&w.content, arena);
     w.service = labels_get(put->labels, put->n_labels, STR("service_name"));
-    w.scope = scope_of(&w);
-    prepare_ids(ids, p, w.scope, to->day, arena);
+    w.scope = hash_scope(&w);
+    prepare_row_ids(ids, p, w.scope, to->day, arena);
     w.stack_key = clickhouse_stack_key(c);
     w.stacks_key = id_cache_mix(&c->ids, w.scope, w.stack_key);
     struct kind kind;
     kind_of_profile(p, &kind);
     struct id *families = arena_array(arena, kind.k, sizeof *families);
     for (uint32_t i = 0; i < kind.k; i++)
-        families[i] = family_of(&w, &kind, i);
+        families[i] = hash_family(&w, &kind, i);
     w.derived = find_derived(p);
-    struct id id = write_series(&w, &kind, families);
+    struct id id = write_series_row(&w, &kind, families);
     struct symbols_samples samples;
     symbols_samples(p, arena, &samples);
     struct row *rows = arena_raw(arena, samples.n, sizeof *rows);
     for (size_t i = 0; i < samples.n; i++) {
         uint32_t sample = samples.samples[i];
         rows[i] =
-            (struct row){write_stack(&w, sample), samples.spans ? samples.spans[i] : 0,
+            (struct row){write_stack_row(&w, sample), samples.spans ? samples.spans[i] : 0,
                          samples.traces ? samples.traces[sample] : (struct store_trace){0}, sample};
     }
     qsort(rows, samples.n, sizeof *rows, row_order);
@@ -509,6 +512,6 @@ void clickhouse_rows(struct clickhouse *c, const struct store_put *put, uint64_t
         bool shared = w.derived >> i & 1, others = shared && i > 0;
         uint32_t n_rows =
             write_samples(&w, rows, samples.n, i, shared ? w.base : families[i], others, &total);
-        write_profile(&w, families[i], id, total, n_rows, others, i == 0);
+        write_profile_row(&w, families[i], id, total, n_rows, others, i == 0);
     }
 }

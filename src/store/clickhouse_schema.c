@@ -6,11 +6,11 @@
 const char *const clickhouse_tables[N_TABLES] = {"locations", "stacks", "series", "samples",
                                                  "profiles"};
 
-// A table of one version of the schema. On a cluster NAME_local is replicated and NAME spreads
-// over the shards; a batch goes to one shard as a whole, so that it is there or not.
+// A table of one version of the schema. On a cluster NAME_local is replicated, and NAME distributes
+// over the shards. A batch goes to one shard as a whole, so it is stored completely or not at all.
 struct definition {
     const char *name, *columns, *engine, *version, *order, *shard;
-    bool once; // a block that looks like an earlier one is another one, not a repetition
+    bool once; // without deduplication: a block equal to an earlier one is not a retry
 };
 
 static const struct definition definitions[] = {
@@ -47,14 +47,14 @@ static const struct definition definitions[] = {
     {"names",
      "day Date, tenant String, build_id String, place UInt64, version UInt64, frames String",
      "ReplacingMergeTree", "version", "tenant, build_id, place", "place", true},
-    // total is the sum modulo 2^64; with high, the sum of the values' upper halves, it is exact.
+    // total is the sum modulo 2^64; together with high, the sum of the upper halves, it is exact.
     {"hourly",
      "day Date, family FixedString(16), hour UInt32, series FixedString(16),"
      " stack UInt64, total Int64, high Int64, n UInt64, tenant String",
      "SummingMergeTree", "", "tenant, family, hour, series, stack", "sipHash64(series)", true},
 };
 
-static int create(struct clickhouse *c, const struct definition *d, struct err *e)
+static int create_table(struct clickhouse *c, const struct definition *d, struct err *e)
 {
     const char *db = c->at.database, *cluster = c->at.cluster;
     if (!*cluster)
@@ -63,7 +63,7 @@ static int create(struct clickhouse *c, const struct definition *d, struct err *
             "CREATE TABLE IF NOT EXISTS %s.%s (%s) ENGINE = %s(%s) PARTITION BY day "
             "ORDER BY (%s) SETTINGS index_granularity = 8192%s",
             db, d->name, d->columns, d->engine, d->version, d->order,
-            // Only newer ones know repeated blocks without ZooKeeper.
+            // Older versions deduplicate blocks only with ZooKeeper.
             c->version >= 22000 && !d->once ? ", non_replicated_deduplication_window = 1000" : "");
     int code = clickhouse_run(
         c, e,
@@ -79,7 +79,7 @@ static int create(struct clickhouse *c, const struct definition *d, struct err *
                                  db, d->name, cluster, d->columns, cluster, db, d->name, d->shard);
 }
 
-// --- the secret of stacks' numbers ---
+// --- the secret of stack numbers ---
 
 struct id clickhouse_stack_key(struct clickhouse *c)
 {
@@ -89,8 +89,8 @@ struct id clickhouse_stack_key(struct clickhouse *c)
     return key;
 }
 
-// A view of a constant: each node has it, whatever the others do, and of two servers that start at
-// the same moment one is the first on all nodes.
+// A view of a constant: each node has it independently of the others. If two servers start at the
+// same time, the same one wins on all nodes.
 static int create_stack_key(struct clickhouse *c, struct err *e)
 {
     struct id key = clickhouse_stack_key(c);
@@ -109,7 +109,8 @@ static int find_stack_key(struct clickhouse *c, struct err *e)
     char sql[200];
     snprintf(sql, sizeof sql, "SELECT stack_key FROM %s.stack_key FORMAT RowBinary",
              c->at.database);
-    int code = arena ? clickhouse_ask(c, str_from(sql), arena, &rows, e) : err_set(e, "no memory");
+    int code =
+        arena ? clickhouse_query(c, str_from(sql), arena, &rows, e) : err_set(e, "no memory");
     struct str text = code ? STR("") : unpack_str(&rows);
     if (!code && (text.n != 32 || !str_to_u64(str_from_to(text, 0, 16), 16, &key.a) ||
                   !str_to_u64(str_from_to(text, 16, 32), 16, &key.b)))
@@ -124,13 +125,13 @@ static int find_stack_key(struct clickhouse *c, struct err *e)
     return 0;
 }
 
-// --- steps ---
+// --- migration steps ---
 
 static int create_all(struct clickhouse *c, struct err *e)
 {
     int code = 0;
     for (size_t i = 0; i < sizeof definitions / sizeof *definitions && !code; i++)
-        code = create(c, &definitions[i], e);
+        code = create_table(c, &definitions[i], e);
     if (!code)
         code = create_stack_key(c, e);
     const char *local = *c->at.cluster ? "_local" : "";
@@ -146,7 +147,7 @@ static int create_all(struct clickhouse *c, struct err *e)
                       local, c->at.database, local);
 }
 
-// No kiln that writes an earlier version was released.
+// No version of kiln with older tables was released.
 static int refuse_older(struct clickhouse *c, uint64_t have, struct err *e)
 {
     return err_set(e,
@@ -155,19 +156,20 @@ static int refuse_older(struct clickhouse *c, uint64_t have, struct err *e)
                    c->at.database, c->at.base, (unsigned long long)have, c->at.database);
 }
 
-// The first brings an empty database to version FIRST_VERSION, the next that to the version after,
-// and so on. Each can be run again: two servers may start at once.
+// The first step takes an empty database to FIRST_VERSION, each further step to the next version.
+// Steps are idempotent, because two servers may start at the same time.
 enum { FIRST_VERSION = 3 };
-static int (*const steps[])(struct clickhouse *c, struct err *e) = {create_all};
-enum { VERSION = FIRST_VERSION - 1 + sizeof steps / sizeof *steps };
+static int (*const schema_steps[])(struct clickhouse *c, struct err *e) = {create_all};
+enum { VERSION = FIRST_VERSION - 1 + sizeof schema_steps / sizeof *schema_steps };
 
-static int find_version(struct clickhouse *c, struct err *e)
+static int query_server_version(struct clickhouse *c, struct err *e)
 {
     struct arena *arena = arena_new(0);
     struct unpack rows;
     uint64_t major = 0, minor = 0;
-    int code = arena ? clickhouse_ask(c, STR("SELECT version() FORMAT RowBinary"), arena, &rows, e)
-                     : err_set(e, "no memory");
+    int code = arena
+                   ? clickhouse_query(c, STR("SELECT version() FORMAT RowBinary"), arena, &rows, e)
+                   : err_set(e, "no memory");
     if (!code) {
         struct str v = unpack_str(&rows);
         size_t dot = str_find(v, STR("."), 0);
@@ -181,9 +183,9 @@ static int find_version(struct clickhouse *c, struct err *e)
     return code;
 }
 
-// 0: there is nothing yet. Statements for a whole cluster wait for each of its nodes, so they are
-// left out where nothing is to be done.
-static int have_version(struct clickhouse *c, uint64_t *have, struct err *e)
+// Returns the version of the tables; 0: there are none. Checked first, because statements for a
+// whole cluster wait for every node.
+static int query_schema_version(struct clickhouse *c, uint64_t *have, struct err *e)
 {
     char sql[256];
     snprintf(sql, sizeof sql,
@@ -198,12 +200,12 @@ static int have_version(struct clickhouse *c, uint64_t *have, struct err *e)
     return clickhouse_number(c, str_from(sql), have, e);
 }
 
-int clickhouse_look(struct clickhouse *c, struct err *e)
+int clickhouse_check_version(struct clickhouse *c, struct err *e)
 {
     uint64_t have = 0;
-    int code = find_version(c, e);
+    int code = query_server_version(c, e);
     if (!code)
-        code = have_version(c, &have, e);
+        code = query_schema_version(c, &have, e);
     if (!code && have && have < FIRST_VERSION)
         code = refuse_older(c, have, e);
     else if (!code && have != VERSION)
@@ -218,9 +220,9 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
     const char *db = c->at.database, *cluster = c->at.cluster;
     const char *on = *cluster ? " ON CLUSTER " : "";
     uint64_t have = 0;
-    int code = find_version(c, e);
+    int code = query_server_version(c, e);
     if (!code)
-        code = have_version(c, &have, e);
+        code = query_schema_version(c, &have, e);
     if (!code && have == VERSION)
         code = find_stack_key(c, e);
     if (code || have == VERSION)
@@ -233,7 +235,7 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
                        "%d): update this server",
                        db, c->at.base, (unsigned long long)have, VERSION);
     code = clickhouse_run(c, e, "CREATE DATABASE IF NOT EXISTS %s%s%s", db, on, cluster);
-    // On every node, so that a server may ask any of them.
+    // On every node, so that a server may query any of them.
     if (!code)
         code = clickhouse_run(c, e,
                               "CREATE TABLE IF NOT EXISTS %s.kiln_schema%s%s (day Date, version "
@@ -241,7 +243,7 @@ int clickhouse_migrate(struct clickhouse *c, struct err *e)
                               db, on, cluster);
     uint64_t next = have < FIRST_VERSION ? FIRST_VERSION : have + 1;
     for (; next <= VERSION && !code; next++) {
-        code = steps[next - FIRST_VERSION](c, e);
+        code = schema_steps[next - FIRST_VERSION](c, e);
         if (!code)
             code = clickhouse_run(c, e, "INSERT INTO %s.kiln_schema VALUES (toDate(0), %llu)", db,
                                   (unsigned long long)next);

@@ -1,15 +1,15 @@
-// From the spool into ClickHouse, each batch once, and with everything that its samples refer to.
+// Sends segments from the spool to ClickHouse: each batch exactly once, with everything that its
+// samples refer to.
 //
-// Whether a request that failed has stored its rows cannot be known from the failure: the answer
-// may have been lost, the server killed. So before rows are sent again they are counted: all of a
-// batch's rows carry its number, and ClickHouse keeps the rows of a statement in their order, so
-// the count says where to go on. Replicated tables also know a repeated block by themselves, which
-// covers a replica that lags behind.
+// A failed request may have stored its rows: the answer may be lost, or the server killed. So
+// before rows are sent again, they are counted. All rows of a batch carry its number, and
+// ClickHouse stores the rows of a statement in order, so the count tells where to continue.
+// Replicated tables also recognize repeated blocks, which covers a replica that lags behind.
 //
-// A segment has all rows of series, stacks and locations that it needs. Those that this server has
-// stored already are not sent again, unless their day was dropped since: whoever drops a day says
-// so in the table drops before and after, and what was sent counts only if the number of drops was
-// the same before and after.
+// A segment has all rows of series, stacks and locations that it needs. Rows that this server has
+// stored already are not sent again, unless their day was dropped since. Every drop is recorded in
+// the table drops before and after it. Sent rows count only if the number of drops was the same
+// before and after sending.
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -21,11 +21,11 @@ struct sending {
     struct segment_file *f;
     struct arena *arena;
     struct spool_put *puts;
-    bool *repeated; // one for each put: known by its id
+    bool *repeated; // per put: a duplicate, recognized by its id
     size_t n, cap, cap_repeated;
     struct day_drops *days; // of the puts
     size_t n_days;
-    uint64_t whole; // bytes of whole records
+    uint64_t whole; // bytes of complete records
     bool decided;
 };
 
@@ -60,7 +60,7 @@ static void read_puts(struct sending *s, const uint8_t *bytes, size_t n)
     }
 }
 
-// --- ids that came before ---
+// --- duplicate ids ---
 
 static size_t row_size(const struct spool_put *put, enum table table)
 {
@@ -81,25 +81,25 @@ static uint32_t hour_at(const struct spool_put *put, enum table table, size_t ro
     return v;
 }
 
-static struct id put_id(const struct spool_put *put)
+static struct id spooled_put_id(const struct spool_put *put)
 {
     return put->n[T_PROFILES] ? id_at(put, T_PROFILES, 0, PROFILE_ID_AT) : (struct id){0};
 }
 
-// Puts of a day: all, or those with a time, or those without.
+// Puts of a day: all, timed ones, or untimed ones.
 struct some_puts {
     uint16_t day;
     enum { ALL_PUTS, TIMED_PUTS, UNTIMED_PUTS } kind;
 };
 
-static bool is_one_of(const struct spool_put *put, struct some_puts some)
+static bool put_is_selected(const struct spool_put *put, struct some_puts some)
 {
-    bool untimed = put_id(put).b & UNTIMED_BIT;
+    bool untimed = spooled_put_id(put).b & UNTIMED_BIT;
     return put->day == some.day &&
            (some.kind == ALL_PUTS || untimed == (some.kind == UNTIMED_PUTS));
 }
 
-// Those of each day in two halves.
+// Returns the nth selection: the timed and the untimed puts of each day.
 static struct some_puts some_puts(const struct sending *s, size_t nth)
 {
     return (struct some_puts){s->days[nth / 2].day, nth % 2 ? UNTIMED_PUTS : TIMED_PUTS};
@@ -114,7 +114,7 @@ static void sql_tenants(struct sending *s, struct out *sql, struct some_puts som
         size_t j = 0;
         while (j < n && !str_eq(tenants[j], s->puts[i].tenant))
             j++;
-        if (!is_one_of(&s->puts[i], some) || j < n)
+        if (!put_is_selected(&s->puts[i], some) || j < n)
             continue;
         if (n)
             out_char(sql, ',');
@@ -124,9 +124,9 @@ static void sql_tenants(struct sending *s, struct out *sql, struct some_puts som
     out_text(sql, ")");
 }
 
-// The tenants, families and hours of rows: what an index of ClickHouse finds them by. They are in
-// the same place in samples and profiles. Puts without a time may have come at any time of the day
-// before; in its first hour, also of the day before it. Senders repeat them within minutes.
+// Appends the condition on tenants, families and hours of the rows, which ClickHouse's index uses.
+// Their offsets are the same in samples and profiles. An untimed put may have arrived earlier on
+// the same day, or in the day's first hour also on the day before; senders retry within minutes.
 static void where_rows(struct sending *s, struct out *sql, enum table table, struct some_puts some)
 {
     size_t n = 0, cap = 0;
@@ -134,7 +134,7 @@ static void where_rows(struct sending *s, struct out *sql, enum table table, str
     struct id *families = NULL;
     for (size_t i = 0; i < s->n; i++) {
         const struct spool_put *put = &s->puts[i];
-        uint32_t n_rows = is_one_of(put, some) ? put->n[table] : 0;
+        uint32_t n_rows = put_is_selected(put, some) ? put->n[table] : 0;
         for (uint32_t j = 0; j < n_rows; j++) {
             uint32_t hour = hour_at(put, table, j);
             struct id family = id_at(put, table, j, FAMILY_AT);
@@ -163,37 +163,38 @@ struct own_id {
     size_t put;
 };
 
-static int own_cmp(const struct own_id *x, const struct own_id *y)
+static int compare_own_ids(const struct own_id *x, const struct own_id *y)
 {
     return id_eq(x->id, y->id) ? str_cmp(x->tenant, y->tenant) : id_cmp(x->id, y->id);
 }
 
-static int own_order(const void *a, const void *b)
+static int order_own_ids(const void *a, const void *b)
 {
     const struct own_id *x = a, *y = b;
-    int order = own_cmp(x, y);
+    int order = compare_own_ids(x, y);
     return order ? order : x->put < y->put ? -1 : x->put > y->put;
 }
 
-// The ids of puts; those that are known to be repeated are left out.
-static struct id *ids_of(struct sending *s, struct some_puts some, size_t *n)
+// The ids of the selected puts, without known duplicates.
+static struct id *selected_ids(struct sending *s, struct some_puts some, size_t *n)
 {
     struct id *ids = arena_array(s->arena, s->n, sizeof *ids);
     *n = 0;
     for (size_t i = 0; i < s->n; i++)
-        if (is_one_of(&s->puts[i], some) && !s->repeated[i] && !id_is_none(put_id(&s->puts[i])))
-            ids[(*n)++] = put_id(&s->puts[i]);
+        if (put_is_selected(&s->puts[i], some) && !s->repeated[i] &&
+            !id_is_none(spooled_put_id(&s->puts[i])))
+            ids[(*n)++] = spooled_put_id(&s->puts[i]);
     *n = id_distinct(ids, *n);
     return ids;
 }
 
-static int find_ids(struct sending *s, struct some_puts some, struct err *e)
+static int find_stored_ids(struct sending *s, struct some_puts some, struct err *e)
 {
     struct out sql;
     struct unpack rows;
     struct own_id *old = NULL;
     size_t n, n_old = 0, cap = 0;
-    struct id *ids = ids_of(s, some, &n);
+    struct id *ids = selected_ids(s, some, &n);
     if (!n)
         return 0;
     out_init_arena(&sql, s->arena);
@@ -203,41 +204,41 @@ static int find_ids(struct sending *s, struct some_puts some, struct err *e)
     sql_ids(&sql, ids, n);
     out_printf(&sql, ") AND batch != %llu GROUP BY tenant, id FORMAT RowBinary",
                (unsigned long long)s->f->batch);
-    int code = clickhouse_ask(s->c, out_result(&sql), s->arena, &rows, e);
+    int code = clickhouse_query(s->c, out_result(&sql), s->arena, &rows, e);
     while (!code && rows.p < rows.end && !rows.bad) {
         old = arena_push(s->arena, old, n_old, &cap, sizeof *old);
         old[n_old] = (struct own_id){.tenant = unpack_str(&rows)};
         old[n_old++].id = row_id(&rows);
     }
     if (n_old)
-        qsort(old, n_old, sizeof *old, own_order);
+        qsort(old, n_old, sizeof *old, order_own_ids);
     for (size_t i = 0; i < s->n && n_old && !code; i++) {
-        struct own_id key = {.id = put_id(&s->puts[i]), .tenant = s->puts[i].tenant};
-        if (is_one_of(&s->puts[i], some) && !id_is_none(key.id) &&
-            bsearch(&key, old, n_old, sizeof key, own_order))
+        struct own_id key = {.id = spooled_put_id(&s->puts[i]), .tenant = s->puts[i].tenant};
+        if (put_is_selected(&s->puts[i], some) && !id_is_none(key.id) &&
+            bsearch(&key, old, n_old, sizeof key, order_own_ids))
             s->repeated[i] = true;
     }
     return code;
 }
 
-// Which puts came before, in this segment or in others. It is decided once and written down:
-// another try must send the same rows.
-static int decide(struct sending *s, struct err *e)
+// Determines which puts are duplicates, of this segment or of others. The decision is made once and
+// saved in the segment, because a retry must send the same rows.
+static int decide_duplicates(struct sending *s, struct err *e)
 {
     struct own_id *own = arena_array(s->arena, s->n, sizeof *own);
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++)
-        if (!id_is_none(put_id(&s->puts[i])))
-            own[n++] = (struct own_id){put_id(&s->puts[i]), s->puts[i].tenant, i};
+        if (!id_is_none(spooled_put_id(&s->puts[i])))
+            own[n++] = (struct own_id){spooled_put_id(&s->puts[i]), s->puts[i].tenant, i};
     if (!n || s->decided)
         return 0;
-    qsort(own, n, sizeof *own, own_order);
+    qsort(own, n, sizeof *own, order_own_ids);
     for (size_t i = 1; i < n; i++)
-        if (own_cmp(&own[i], &own[i - 1]) == 0)
+        if (compare_own_ids(&own[i], &own[i - 1]) == 0)
             s->repeated[own[i].put] = true;
     int code = 0;
     for (size_t i = 0; i < 2 * s->n_days && !code; i++)
-        code = find_ids(s, some_puts(s, i), e);
+        code = find_stored_ids(s, some_puts(s, i), e);
     if (code)
         return code;
     struct pack b = {.arena = s->arena};
@@ -248,7 +249,8 @@ static int decide(struct sending *s, struct err *e)
     for (size_t i = 0; i < s->n; i++)
         if (s->repeated[i])
             pack_varint(&b, i);
-    code = spool_decide(&s->c->spool, s->f, s->whole, (struct str){(const char *)b.p, b.n}, e);
+    code = spool_append_decision(&s->c->spool, s->f, s->whole, (struct str){(const char *)b.p, b.n},
+                                 e);
     if (!code) {
         pthread_mutex_lock(&s->c->spool.lock);
         s->c->spool.repeated += n_repeated;
@@ -259,7 +261,7 @@ static int decide(struct sending *s, struct err *e)
 
 // --- rows ---
 
-// Waits until an earlier try is not under way any more.
+// Waits until an earlier attempt is no longer running in ClickHouse.
 static int wait_for_earlier(struct sending *s, struct err *e)
 {
     char sql[256];
@@ -323,8 +325,8 @@ static int send_table(struct sending *s, enum table table, uint16_t day, struct 
     return insert_rows(s, table, day, out_result(&rows), e);
 }
 
-// A number that is another one once the day was dropped.
-static uint64_t generation(const struct day_drops *day)
+// A number that changes when the day is dropped.
+static uint64_t day_generation(const struct day_drops *day)
 {
     return day->begun << 32 | day->ended;
 }
@@ -342,9 +344,9 @@ struct referred {
     const struct day_drops *day;
 };
 
-// Rows that samples refer to, of all days and of repeated puts as well: others of the segment may
-// need them. What ClickHouse has is left out. Rows that are stored twice count once, so nothing is
-// counted before another try.
+// Sends rows that samples refer to, of all days and also of duplicate puts, because other puts of
+// the segment may need them. Rows known to be in ClickHouse are skipped. Storing such a row twice
+// is harmless, so a retry counts nothing.
 static int send_referred(struct sending *s, enum table table, struct err *e)
 {
     struct known *stored = &s->c->stored;
@@ -361,7 +363,7 @@ static int send_referred(struct sending *s, enum table table, struct err *e)
             struct str row = unpack_bytes(&b, row_u32(&b));
             if (b.bad)
                 return err_set(e, "a record in the spool %s is damaged", s->c->spool.directory);
-            if (known_has(stored, id, day->day, generation(day)))
+            if (known_has(stored, id, day->day, day_generation(day)))
                 continue;
             out_str(&rows, row);
             sent = arena_push(s->arena, sent, n, &cap, sizeof *sent);
@@ -370,7 +372,7 @@ static int send_referred(struct sending *s, enum table table, struct err *e)
     }
     int code = n ? insert_rows(s, table, 0, out_result(&rows), e) : 0;
     for (size_t i = 0; i < n && !code; i++)
-        known_add(stored, sent[i].id, sent[i].day->day, generation(sent[i].day));
+        known_add(stored, sent[i].id, sent[i].day->day, day_generation(sent[i].day));
     return code;
 }
 
@@ -382,17 +384,17 @@ static int send_all_referred(struct sending *s, struct err *e)
     return code;
 }
 
-// If a day was dropped while its rows were sent, some of what they refer to may be gone: it is sent
-// again, until nobody drops the day.
+// If a day was dropped while its rows were sent, rows that they refer to may be gone. Sends them
+// again until the day is stable.
 static int confirm_days(struct sending *s, struct err *e)
 {
     struct day_drops *before = arena_array(s->arena, s->n_days, sizeof *before);
     for (int try = 0; try < 100; try++) {
         bool same = true, dropping = false;
         memcpy(before, s->days, s->n_days * sizeof *before);
-        int code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
+        int code = drops_query(s->c, s->days, s->n_days, s->arena, e);
         for (size_t i = 0; i < s->n_days; i++) {
-            same &= generation(&s->days[i]) == generation(&before[i]);
+            same &= day_generation(&s->days[i]) == day_generation(&before[i]);
             dropping |= s->days[i].begun != s->days[i].ended;
         }
         if (!code && !same)
@@ -404,14 +406,14 @@ static int confirm_days(struct sending *s, struct err *e)
     return err_set(e, "a day that rows belong to is being dropped from %s", s->c->at.database);
 }
 
-// Of puts that are sent: whether another server sent some of them at the same time.
-static int find_doubles(struct sending *s, struct some_puts some, struct err *e)
+// Finds puts that another server sent at the same time, and voids the duplicates.
+static int void_duplicates(struct sending *s, struct some_puts some, struct err *e)
 {
     struct out sql;
     struct unpack rows;
     uint64_t own = 0;
     size_t n;
-    struct id *ids = ids_of(s, some, &n);
+    struct id *ids = selected_ids(s, some, &n);
     if (!n)
         return 0;
     out_init_arena(&sql, s->arena);
@@ -421,7 +423,7 @@ static int find_doubles(struct sending *s, struct some_puts some, struct err *e)
     sql_ids(&sql, ids, n);
     out_text(&sql, ")");
     voids_group(&sql);
-    int code = clickhouse_ask(s->c, out_result(&sql), s->arena, &rows, e);
+    int code = clickhouse_query(s->c, out_result(&sql), s->arena, &rows, e);
     if (!code)
         code = voids_write(s->c, &rows, NULL, 0, s->f->batch, s->arena, &own, e);
     pthread_mutex_lock(&s->c->spool.lock);
@@ -430,7 +432,7 @@ static int find_doubles(struct sending *s, struct some_puts some, struct err *e)
     return code;
 }
 
-static void list_days(struct sending *s)
+static void list_put_days(struct sending *s)
 {
     s->days = arena_array(s->arena, s->n, sizeof *s->days);
     for (size_t i = 0; i < s->n; i++) {
@@ -442,15 +444,15 @@ static void list_days(struct sending *s)
     }
 }
 
-// Not part of the function that catches jumps: its variables would be clobbered there.
+// A separate function, because the variables of a function that catches jumps would be clobbered.
 static __attribute__((noinline)) int send_puts(struct sending *s, struct err *e)
 {
-    list_days(s);
-    int code = decide(s, e);
+    list_put_days(s);
+    int code = decide_duplicates(s, e);
     if (!code && s->f->attempted)
         code = wait_for_earlier(s, e);
     if (!code)
-        code = drops_ask(s->c, s->days, s->n_days, s->arena, e);
+        code = drops_query(s->c, s->days, s->n_days, s->arena, e);
     if (!code)
         code = send_all_referred(s, e);
     for (int table = T_SAMPLES; table < N_TABLES && !code; table++)
@@ -459,7 +461,7 @@ static __attribute__((noinline)) int send_puts(struct sending *s, struct err *e)
     if (!code)
         code = confirm_days(s, e);
     for (size_t i = 0; i < 2 * s->n_days && !code; i++)
-        code = find_doubles(s, some_puts(s, i), e);
+        code = void_duplicates(s, some_puts(s, i), e);
     return code;
 }
 
@@ -500,7 +502,7 @@ static int send_segment(struct clickhouse *c, struct segment_file *f, struct err
     return code;
 }
 
-static void pause_after(struct clickhouse *c, int tries)
+static void pause_before_retry(struct clickhouse *c, int tries)
 {
     struct timespec t;
     int64_t nanos = INT64_C(100000000) << (tries < 6 ? tries : 6);
@@ -530,7 +532,7 @@ void *clickhouse_send_loop(void *arg)
             clickhouse_note(c, "ClickHouse at %s takes rows again", c->at.base);
         tries = code ? tries + 1 : 0;
         if (code)
-            pause_after(c, tries);
+            pause_before_retry(c, tries);
     }
     return NULL;
 }

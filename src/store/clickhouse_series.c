@@ -4,7 +4,7 @@
 #include "store/clickhouse.h"
 #include "store/exact.h"
 
-// How long a question waits for what was acknowledged before it.
+// How long a query waits for data acknowledged before it.
 #define FLUSH_NANOS (INT64_C(5) * 1000000000)
 
 uint32_t clickhouse_day(int64_t time)
@@ -32,8 +32,8 @@ struct search {
     struct kind_events_cache events;
 };
 
-// any() because a series may have been written more than once.
-static int ask_series(struct search *s, struct unpack *rows, struct err *e)
+// any(), because a series may have been written more than once.
+static int query_series_rows(struct search *s, struct unpack *rows, struct err *e)
 {
     struct out sql;
     struct str service = labels_one_service(s->select);
@@ -49,7 +49,7 @@ static int ask_series(struct search *s, struct unpack *rows, struct err *e)
         sql_text(&sql, service);
     }
     out_text(&sql, " GROUP BY service, series FORMAT RowBinary");
-    return clickhouse_ask(s->c, out_result(&sql), s->arena, rows, e);
+    return clickhouse_query(s->c, out_result(&sql), s->arena, rows, e);
 }
 
 static void add_other(struct search *s, struct id family)
@@ -88,7 +88,7 @@ static void describe_events(struct search *s, struct str body, const struct kind
     found->beside_factor = factor_of(kind, other, derived);
 }
 
-static bool read_one(struct search *s, struct unpack *b)
+static bool read_series_row(struct search *s, struct unpack *b)
 {
     struct finding *f = s->f;
     struct str service = unpack_str(b);
@@ -141,20 +141,20 @@ static bool read_one(struct search *s, struct unpack *b)
     return !b->bad;
 }
 
-static int label_order(const void *a, const void *b)
+static int compare_series_labels(const void *a, const void *b)
 {
     const struct found_series *x = a, *y = b;
     return labels_compare(x->series.labels, x->series.n_labels, y->series.labels,
                           y->series.n_labels);
 }
 
-static int found_order(const void *a, const void *b)
+static int compare_found_series(const void *a, const void *b)
 {
     const struct found_series *x = a, *y = b;
     return id_eq(x->family, y->family) ? id_cmp(x->id, y->id) : id_cmp(x->family, y->family);
 }
 
-static int base_order(const void *a, const void *b)
+static int compare_bases(const void *a, const void *b)
 {
     const struct found_series *x = a, *y = b;
     return id_eq(x->base, y->base) ? id_cmp(x->id, y->id) : id_cmp(x->base, y->base);
@@ -162,11 +162,11 @@ static int base_order(const void *a, const void *b)
 
 static void index_found(struct finding *f, struct arena *arena)
 {
-    sort_items(arena, f->found, f->n, sizeof *f->found, found_order);
+    sort_items(arena, f->found, f->n, sizeof *f->found, compare_found_series);
     f->by_base = arena_array(arena, f->n, sizeof *f->by_base);
     if (f->n)
         memcpy(f->by_base, f->found, f->n * sizeof *f->found);
-    sort_items(arena, f->by_base, f->n, sizeof *f->by_base, base_order);
+    sort_items(arena, f->by_base, f->n, sizeof *f->by_base, compare_bases);
     f->families = arena_array(arena, f->n, sizeof *f->families);
     f->bases = arena_array(arena, f->n, sizeof *f->bases);
     for (size_t i = 0; i < f->n; i++) {
@@ -193,13 +193,13 @@ void finding_beside(const struct finding *f, struct arena *arena, struct finding
     index_found(beside, arena);
 }
 
-static void arrange(struct search *s)
+static void sort_finding(struct search *s)
 {
     struct finding *f = s->f;
-    sort_items(s->arena, f->found, f->n, sizeof *f->found, label_order);
+    sort_items(s->arena, f->found, f->n, sizeof *f->found, compare_series_labels);
     for (size_t i = 0; i < f->n; i++) {
         arena_spend(s->arena, 1 + f->found[i].series.n_labels);
-        f->n_lines += i == 0 || label_order(&f->found[i - 1], &f->found[i]) != 0;
+        f->n_lines += i == 0 || compare_series_labels(&f->found[i - 1], &f->found[i]) != 0;
         f->found[i].line = f->n_lines - 1;
     }
     index_found(f, s->arena);
@@ -223,18 +223,18 @@ int clickhouse_find(struct clickhouse *c, const struct store_select *select, str
         arena_caught(arena, e);
         return STORE_BUSY;
     }
-    int code = voids_ask(c, select->tenant, clickhouse_day(select->start),
-                         clickhouse_day(select->end), arena, &f->voids, &f->n_voids, e);
+    int code = voids_query(c, select->tenant, clickhouse_day(select->start),
+                           clickhouse_day(select->end), arena, &f->voids, &f->n_voids, e);
     if (!code)
-        code = ask_series(&s, &rows, e);
+        code = query_series_rows(&s, &rows, e);
     while (!code && rows.p < rows.end)
-        if (!read_one(&s, &rows)) {
+        if (!read_series_row(&s, &rows)) {
             err_set(e, "ClickHouse at %s: a row of %s.series cannot be read", c->at.base,
                     c->at.database);
             code = STORE_CORRUPT;
         }
     if (!code)
-        arrange(&s);
+        sort_finding(&s);
     arena_try_end(arena);
     return code;
 }
@@ -261,7 +261,8 @@ void clickhouse_where(struct out *sql, const struct store_select *select, const 
         }
         out_text(sql, ")");
     }
-    if (table == IN_HOURLY) // An hour with voids has more rows here than its profiles say.
+    // In hourly, an hour with voids has more rows than profiles says, so it is not used.
+    if (table == IN_HOURLY)
         return;
     for (size_t i = 0; i < f->n_voids; i++) {
         out_text(sql, i ? ",(" : " AND (series, ts, batch) NOT IN ((");
@@ -280,7 +281,7 @@ void clickhouse_in_range(struct out *sql, const struct store_select *select)
 struct found_series *finding_at(struct finding *f, struct id family, struct id series)
 {
     struct found_series key = {.family = family, .id = series};
-    return f->n ? bsearch(&key, f->found, f->n, sizeof key, found_order) : NULL;
+    return f->n ? bsearch(&key, f->found, f->n, sizeof key, compare_found_series) : NULL;
 }
 
 static int only_base_order(const void *a, const void *b)
@@ -293,11 +294,11 @@ struct found_series *finding_base(struct finding *f, struct id base, struct id s
 {
     struct found_series key = {.base = base, .id = series};
     return f->n ? bsearch(&key, f->by_base, f->n, sizeof key,
-                          id_is_none(series) ? only_base_order : base_order)
+                          id_is_none(series) ? only_base_order : compare_bases)
                 : NULL;
 }
 
-// --- answers ---
+// --- results ---
 
 struct line {
     struct store_series series;
@@ -313,8 +314,8 @@ void clickhouse_index(struct out *sql, const struct store_select *select, int64_
 }
 
 // step 0: only whether there is a profile.
-static int ask_points(struct clickhouse *c, const struct store_select *select, int64_t step,
-                      struct finding *f, struct arena *arena, struct line *lines, struct err *e)
+static int query_points(struct clickhouse *c, const struct store_select *select, int64_t step,
+                        struct finding *f, struct arena *arena, struct line *lines, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -329,7 +330,7 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
     clickhouse_where(&sql, select, f, IN_PROFILES);
     clickhouse_in_range(&sql, select);
     out_printf(&sql, " GROUP BY family, series%s FORMAT RowBinary", step ? ", i ORDER BY i" : "");
-    int code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+    int code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     if (code)
         return code;
     while (rows.p < rows.end) {
@@ -352,9 +353,9 @@ static int ask_points(struct clickhouse *c, const struct store_select *select, i
     return 0;
 }
 
-// The lines that have something, in the order of their labels.
-static int scan(struct clickhouse *c, const struct store_select *select, int64_t step,
-                struct arena *arena, struct line **lines, size_t *n, struct err *e)
+// Returns the lines with profiles, sorted by their labels.
+static int scan_lines(struct clickhouse *c, const struct store_select *select, int64_t step,
+                      struct arena *arena, struct line **lines, size_t *n, struct err *e)
 {
     struct finding f;
     int code = clickhouse_find(c, select, arena, &f, e);
@@ -368,7 +369,7 @@ static int scan(struct clickhouse *c, const struct store_select *select, int64_t
         return STORE_BUSY;
     }
     *lines = arena_array(arena, f.n_lines, sizeof **lines);
-    code = ask_points(c, select, step, &f, arena, *lines, e);
+    code = query_points(c, select, step, &f, arena, *lines, e);
     if (!code && step && select->filter) {
         struct exact_line **points = arena_array(arena, f.n_lines, sizeof *points);
         for (uint32_t i = 0; i < f.n_lines; i++)
@@ -387,7 +388,7 @@ int clickhouse_series(void *driver, const struct store_select *select, struct ar
                       struct err *e)
 {
     struct line *lines;
-    int code = scan(driver, select, 0, arena, &lines, n, e);
+    int code = scan_lines(driver, select, 0, arena, &lines, n, e);
     struct arena_trap trap;
     if (code || ARENA_TRY(arena, trap))
         return code ? code : (arena_caught(arena, e), STORE_BUSY);
@@ -403,7 +404,7 @@ int clickhouse_lines(void *driver, const struct store_select *select, int64_t st
                      struct store_answer *answer, struct err *e)
 {
     struct line *lines;
-    int code = scan(driver, select, step, arena, &lines, n, e);
+    int code = scan_lines(driver, select, step, arena, &lines, n, e);
     struct arena_trap trap;
     if (code || ARENA_TRY(arena, trap))
         return code ? code : (arena_caught(arena, e), STORE_BUSY);

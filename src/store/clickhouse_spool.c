@@ -1,12 +1,11 @@
-// Rows on disk until ClickHouse has them. A segment is a file of records:
+// Keeps rows on disk until ClickHouse has them. A segment is a file of records:
 //
 //     length u32, kind u32, hash of the payload u64, payload
 //
-// The payload of RECORD_PUTS is the puts of one request: each its day (u16), rows and bytes of
-// each table (u32 both), then these bytes. RECORD_DECISION: see clickhouse_send.c. What follows
-// the last whole record was never acknowledged. A segment refers to nothing outside: it has all
-// rows of series, stacks and locations that its samples need, and the sender leaves out those that
-// ClickHouse has.
+// The payload of RECORD_PUTS is the puts of one request: for each its day (u16), the row count and
+// size of each table (both u32), then the rows. RECORD_DECISION: see clickhouse_send.c. Data after
+// the last complete record was never acknowledged. A segment is self-contained: it has all rows of
+// series, stacks and locations that its samples need; the sender skips those that ClickHouse has.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,11 +20,11 @@
 
 #include "store/clickhouse.h"
 
-// When a segment is sent: with so many rows or after so long, whichever is first. While ClickHouse
-// is busy with the one before, it grows.
+// A segment is sent when it has this many rows or is this old. While ClickHouse is busy with the
+// previous segment, it grows.
 enum { ENOUGH_ROWS = 10000, LARGEST_SEGMENT = 16 << 20 };
 #define LONGEST_WAIT INT64_C(1000000000)
-// Between looks at the budget of who waits for the sender.
+// How often a caller waiting for the sender checks its budget.
 #define LOOK_NANOS INT64_C(50000000)
 
 struct head {
@@ -33,20 +32,20 @@ struct head {
     uint64_t hash;
 };
 
-static int64_t now(void)
+static int64_t spool_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-static void path_of(const struct spool *s, const struct segment_file *f, char path[PATH_MAX])
+static void segment_path(const struct spool *s, const struct segment_file *f, char path[PATH_MAX])
 {
     snprintf(path, PATH_MAX, "%s/%016llx-%016llx.3.rows", s->directory, (unsigned long long)f->seq,
              (unsigned long long)f->batch);
 }
 
-static int failed(const struct spool *s, const char *what, struct err *e)
+static int set_spool_error(const struct spool *s, const char *what, struct err *e)
 {
     int error = errno;
     err_set(e, "cannot %s in the spool %s: %s", what, s->directory, strerror(error));
@@ -54,16 +53,16 @@ static int failed(const struct spool *s, const char *what, struct err *e)
                                                                                   : STORE_FAILED;
 }
 
-static int sync_directory(const struct spool *s, struct err *e)
+static int sync_spool_directory(const struct spool *s, struct err *e)
 {
     int fd = open(s->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int result = fd < 0 || fsync(fd) ? failed(s, "sync", e) : 0;
+    int result = fd < 0 || fsync(fd) ? set_spool_error(s, "sync", e) : 0;
     if (fd >= 0)
         close(fd);
     return result;
 }
 
-static int by_seq(const void *a, const void *b)
+static int compare_seq(const void *a, const void *b)
 {
     const struct segment_file *x = *(struct segment_file *const *)a;
     const struct segment_file *y = *(struct segment_file *const *)b;
@@ -77,14 +76,14 @@ static void free_segments(struct segment_file **all, size_t n)
     free(all);
 }
 
-// What an earlier process left.
+// Loads the segments of an earlier process.
 static int find_segments(struct spool *s, struct err *e)
 {
     struct segment_file **all = NULL;
     size_t n = 0;
     DIR *d = opendir(s->directory);
     if (!d)
-        return failed(s, "read", e);
+        return set_spool_error(s, "read", e);
     for (const struct dirent *entry; (entry = readdir(d));) {
         uint64_t seq, batch;
         struct stat st;
@@ -123,7 +122,7 @@ static int find_segments(struct spool *s, struct err *e)
     }
     closedir(d);
     if (n)
-        qsort(all, n, sizeof *all, by_seq);
+        qsort(all, n, sizeof *all, compare_seq);
     for (size_t i = 0; i < n; i++) {
         *s->last = all[i];
         s->last = &all[i]->next;
@@ -136,7 +135,7 @@ static int find_segments(struct spool *s, struct err *e)
     return 0;
 }
 
-static int make_directories(struct spool *s, struct err *e)
+static int make_spool_directories(struct spool *s, struct err *e)
 {
     for (char *p = s->directory + 1;; p++) {
         if (*p && *p != '/')
@@ -146,7 +145,7 @@ static int make_directories(struct spool *s, struct err *e)
         int made = mkdir(s->directory, 0750);
         *p = c;
         if (made && errno != EEXIST)
-            return failed(s, "make a directory", e);
+            return set_spool_error(s, "make a directory", e);
         if (!c)
             return 0;
     }
@@ -169,13 +168,13 @@ int spool_open(struct spool *s, const char *directory, struct err *e)
     char path[PATH_MAX];
     if (snprintf(s->directory, sizeof s->directory, "%s/spool", directory) >= 3900)
         return err_set(e, "the name of the spool's directory is too long");
-    int code = make_directories(s, e);
+    int code = make_spool_directories(s, e);
     if (code)
         return code;
     snprintf(path, sizeof path, "%s/lock", s->directory);
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0640);
     if (s->lock_fd < 0)
-        return failed(s, "write", e);
+        return set_spool_error(s, "write", e);
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB))
         return err_set(e, "%s is in use by another process: each server needs a --data of its own",
                        s->directory);
@@ -197,9 +196,9 @@ void spool_close(struct spool *s)
     pthread_mutex_destroy(&s->lock);
 }
 
-// --- writing; lock is held ---
+// --- writing; the caller holds the lock ---
 
-static void seal(struct spool *s)
+static void seal_segment(struct spool *s)
 {
     if (s->open && s->open->fd >= 0)
         close(s->open->fd);
@@ -220,15 +219,15 @@ int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
         return err_set(e, "no memory for the spool");
     }
     f->seq = s->next_seq++;
-    path_of(s, f, path);
+    segment_path(s, f, path);
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-    int code = f->fd < 0 ? failed(s, "make a file", e) : sync_directory(s, e);
+    int code = f->fd < 0 ? set_spool_error(s, "make a file", e) : sync_spool_directory(s, e);
     if (code) {
         if (f->fd >= 0) {
             close(f->fd);
             unlink(path);
         }
-        s->next_seq--; // or a flush would wait for it
+        s->next_seq--; // otherwise a flush would wait for it
         free(f);
         return code;
     }
@@ -239,7 +238,7 @@ int spool_begin(struct spool *s, struct segment_file **to, struct err *e)
     return 0;
 }
 
-static bool write_all(int fd, const void *data, size_t n, uint64_t at)
+static bool write_spool_at(int fd, const void *data, size_t n, uint64_t at)
 {
     for (const char *p = data; n;) {
         ssize_t done = pwrite(fd, p, n, (off_t)at);
@@ -284,10 +283,10 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
         head.length = (uint32_t)(out.n - sizeof head);
         head.hash = hash_stable(out.p + sizeof head, head.length, f->batch ^ head.kind);
         memcpy(out.p, &head, sizeof head);
-        if (!write_all(f->fd, out.p, out.n, f->bytes)) {
-            code = failed(s, "write", e);
-            // What is there of it must not be followed by anything, and what is before it cannot
-            // be acknowledged by syncing another file.
+        if (!write_spool_at(f->fd, out.p, out.n, f->bytes)) {
+            code = set_spool_error(s, "write", e);
+            // If the torn record cannot be removed, nothing may follow it. Records before it are
+            // not durable either, because another file would be synced.
             if (ftruncate(f->fd, (off_t)f->bytes)) {
                 s->broken = code;
                 s->error = *e;
@@ -297,7 +296,7 @@ int spool_append(struct spool *s, const struct put_rows *puts, size_t n, struct 
             f->rows += rows;
             s->bytes += out.n;
             if (!f->first)
-                f->first = now();
+                f->first = spool_now();
         }
     }
     out_fini(&out);
@@ -313,7 +312,7 @@ int spool_sync(struct spool *s, uint64_t before, struct err *e)
     if (code)
         *e = s->error;
     else if (fdatasync(f->fd))
-        code = failed(s, "sync", e);
+        code = set_spool_error(s, "sync", e);
     s->broken = 0;
     if (code) {
         s->bytes -= f->bytes - before;
@@ -322,19 +321,19 @@ int spool_sync(struct spool *s, uint64_t before, struct err *e)
             f->is_cut = true;
             f->cut = before;
         }
-        seal(s); // Nothing is to follow in a file that did not take everything.
+        seal_segment(s); // a file with a failed write gets no more data
         pthread_cond_signal(&s->work);
         return code;
     }
     if (f->bytes >= LARGEST_SEGMENT)
-        seal(s);
+        seal_segment(s);
     pthread_cond_signal(&s->work);
     return 0;
 }
 
 // --- sending ---
 
-static void wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
+static void spool_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, int64_t until)
 {
     struct timespec t = {until / 1000000000, until % 1000000000};
     pthread_cond_timedwait(cond, lock, &t);
@@ -362,11 +361,12 @@ struct segment_file *spool_take(struct spool *s)
         if (f != s->open)
             break;
         int64_t due = f->first + LONGEST_WAIT;
-        if (s->flush || s->stopping || f->rows >= ENOUGH_ROWS || now() >= due || now() < f->first) {
-            seal(s);
+        if (s->flush || s->stopping || f->rows >= ENOUGH_ROWS || spool_now() >= due ||
+            spool_now() < f->first) {
+            seal_segment(s);
             break;
         }
-        wait_until(&s->work, &s->lock, due);
+        spool_wait_until(&s->work, &s->lock, due);
     }
     pthread_mutex_unlock(&s->lock);
     return f;
@@ -376,7 +376,7 @@ void spool_give(struct spool *s, struct segment_file *f, bool sent, const struct
 {
     char path[PATH_MAX];
     if (sent) {
-        path_of(s, f, path);
+        segment_path(s, f, path);
         unlink(path);
     }
     pthread_mutex_lock(&s->lock);
@@ -404,12 +404,12 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
 {
     char path[PATH_MAX];
     struct stat st;
-    path_of(s, f, path);
+    segment_path(s, f, path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     *n = 0;
     *bytes = NULL;
     if (fd < 0 || fstat(fd, &st)) {
-        int code = failed(s, "read", e);
+        int code = set_spool_error(s, "read", e);
         if (fd >= 0)
             close(fd);
         return code;
@@ -423,7 +423,7 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
         code = err_set(e, "no memory to send %zu bytes", size);
     for (ssize_t got; !code && *n < size; *n += (size_t)got)
         if ((got = pread(fd, *bytes + *n, size - *n, (off_t)*n)) <= 0)
-            code = failed(s, "read", e);
+            code = set_spool_error(s, "read", e);
     close(fd);
     if (code) {
         free(*bytes);
@@ -432,21 +432,21 @@ int spool_read(struct spool *s, const struct segment_file *f, uint8_t **bytes, s
     return code;
 }
 
-int spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
-                 struct err *e)
+int spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
+                          struct str record, struct err *e)
 {
     char path[PATH_MAX];
     struct head head = {(uint32_t)record.n, RECORD_DECISION,
                         hash_stable(record.p, record.n, f->batch ^ RECORD_DECISION)};
-    path_of(s, f, path);
+    segment_path(s, f, path);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     int code = 0;
-    // What a crash left behind the whole records is overwritten.
-    if (fd < 0 || ftruncate(fd, (off_t)whole) || !write_all(fd, &head, sizeof head, whole) ||
-        !write_all(fd, record.p, record.n, whole + sizeof head) || fdatasync(fd))
-        code = failed(s, "write", e);
+    // Overwrites what a crash left after the complete records.
+    if (fd < 0 || ftruncate(fd, (off_t)whole) || !write_spool_at(fd, &head, sizeof head, whole) ||
+        !write_spool_at(fd, record.p, record.n, whole + sizeof head) || fdatasync(fd))
+        code = set_spool_error(s, "write", e);
     else
-        f->is_cut = false; // It was truncated now.
+        f->is_cut = false; // it is truncated now
     if (fd >= 0)
         close(fd);
     return code;
@@ -454,19 +454,19 @@ int spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct
 
 void spool_flush(struct spool *s, int64_t nanos, struct budget *budget)
 {
-    int64_t until = now() + nanos;
+    int64_t until = spool_now() + nanos;
     budget_rest(budget);
     if (budget_lock(budget, &s->lock))
         return;
     uint64_t target = s->next_seq - 1;
     if (s->open && s->open->seq == target && !s->open->bytes)
         target--;
-    while (s->done_seq < target && !s->failing && !s->stopping && now() < until &&
+    while (s->done_seq < target && !s->failing && !s->stopping && spool_now() < until &&
            (!budget || budget_check(budget) == BUDGET_OK)) {
-        int64_t look = now() + LOOK_NANOS;
+        int64_t look = spool_now() + LOOK_NANOS;
         s->flush = true;
         pthread_cond_signal(&s->work);
-        wait_until(&s->sent, &s->lock, budget && look < until ? look : until);
+        spool_wait_until(&s->sent, &s->lock, budget && look < until ? look : until);
     }
     pthread_mutex_unlock(&s->lock);
 }
@@ -494,16 +494,16 @@ enum record spool_next(struct unpack *b, uint64_t batch, struct unpack *record)
     return (enum record)head.kind;
 }
 
-// Of the first row; empty if there is none.
-static struct str tenant_of(struct str rows, size_t at)
+// The tenant of the first row; empty if there is none.
+static struct str first_tenant(struct str rows, size_t at)
 {
     struct unpack b = {(const uint8_t *)rows.p, (const uint8_t *)rows.p + rows.n, false};
     unpack_bytes(&b, at);
     return unpack_str(&b);
 }
 
-// Bytes of a text in a row.
-static size_t row_tail(size_t n)
+// The size of a string in a row.
+static size_t string_size(size_t n)
 {
     size_t bytes = n + 1;
     for (; n >= 128; n >>= 7)
@@ -525,9 +525,9 @@ bool spool_next_put(struct unpack *record, struct spool_put *put)
     }
     for (int t = 0; t < N_TABLES; t++)
         put->rows[t] = unpack_bytes(record, bytes[t]);
-    // These are read by counting; the tenant is at the end of each.
-    put->tenant = tenant_of(put->rows[T_PROFILES], PROFILE_ROW);
-    size_t tenant = row_tail(put->tenant.n);
+    // These rows are indexed by counting; the tenant is at the end of each.
+    put->tenant = first_tenant(put->rows[T_PROFILES], PROFILE_ROW);
+    size_t tenant = string_size(put->tenant.n);
     if (put->rows[T_SAMPLES].n != (size_t)put->n[T_SAMPLES] * (SAMPLE_ROW + tenant) ||
         put->rows[T_PROFILES].n != (size_t)put->n[T_PROFILES] * (PROFILE_ROW + tenant))
         unpack_fail(record);

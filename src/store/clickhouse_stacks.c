@@ -1,10 +1,11 @@
-// Stacks by their numbers. Those of a service that were asked for are kept as one tree, which is
-// what a merge adds its sums to; services that were not asked for lately go when memory is short.
+// Stacks by their numbers. The stacks of a service that queries have needed are cached as one tree,
+// to which a merge adds its sums. When memory is short, the least recently used services are
+// evicted.
 #include <stdlib.h>
 
 #include "store/clickhouse.h"
 
-// Above so many, all of the service are asked for.
+// Above this many ids, query all of the service.
 enum { IDS_MAX = 100000 };
 
 static void cache_free(struct stacks_cache *s)
@@ -129,7 +130,7 @@ uint32_t stacks_node(const struct stacks_cache *s, uint64_t number)
     return UINT32_MAX;
 }
 
-// --- what is missing ---
+// --- missing stacks ---
 
 struct fetching {
     struct clickhouse *c;
@@ -138,7 +139,7 @@ struct fetching {
     uint32_t first_day, last_day;
     struct model_builder b;
     struct symbols_ids ids;  // of b's symbols
-    struct hash_table index; // of locations, by their id
+    struct hash_table index; // of locations, by id
     struct id *location_ids;
     uint32_t *locations;
     size_t n_locations, cap_ids, cap_locations;
@@ -157,8 +158,8 @@ static void select_rows(struct fetching *f, struct out *sql, const char *what, c
     sql_text(sql, f->s->service);
 }
 
-static uint32_t mapping_of(struct fetching *f, const struct symbols_mapping *m, uint32_t file,
-                           uint32_t build_id)
+static uint32_t fetched_mapping(struct fetching *f, const struct symbols_mapping *m, uint32_t file,
+                                uint32_t build_id)
 {
     struct model_profile *p = f->b.p;
     for (uint32_t i = 0; i < p->n_mappings; i++) {
@@ -182,7 +183,7 @@ static uint32_t mapping_of(struct fetching *f, const struct symbols_mapping *m, 
                                       .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES});
 }
 
-// A row of locations as it is.
+// A decoded row of locations.
 struct raw_location {
     struct id id;
     uint64_t address;
@@ -223,8 +224,8 @@ static bool parse_location(struct fetching *f, struct unpack *b, struct raw_loca
     return !b->bad;
 }
 
-static void build_location(struct fetching *f, const struct raw_location *l,
-                           const struct late_names *names)
+static void build_fetched_location(struct fetching *f, const struct raw_location *l,
+                                   const struct late_names *names)
 {
     struct model_builder *b = &f->b;
     struct model_line *lines = arena_array(f->arena, l->n, sizeof *lines);
@@ -237,8 +238,8 @@ static void build_location(struct fetching *f, const struct raw_location *l,
                                  model_build_string(b, l->texts[2][i]), l->numbers[0][i])};
     if (!n && l->mapped)
         n = names_lines(names, l->build_id, l->address + l->m.offset, b, &lines);
-    uint32_t mapping = l->mapped ? mapping_of(f, &l->m, model_build_string(b, l->file),
-                                              model_build_string(b, l->build_id))
+    uint32_t mapping = l->mapped ? fetched_mapping(f, &l->m, model_build_string(b, l->file),
+                                                   model_build_string(b, l->build_id))
                                  : MODEL_NONE;
     uint64_t start = l->mapped ? b->p->mappings[mapping].start : 0;
     uint32_t made = model_build_location(b, mapping, l->address + start, lines, n);
@@ -252,7 +253,7 @@ static void build_location(struct fetching *f, const struct raw_location *l,
     hash_add(&f->index, f->arena, hash_mix(l->id.a, l->id.b), (uint32_t)f->n_locations++);
 }
 
-static int build_locations(struct fetching *f, struct unpack rows, struct err *e)
+static int build_fetched_locations(struct fetching *f, struct unpack rows, struct err *e)
 {
     struct raw_location *all = NULL, l;
     size_t n = 0, cap = 0, n_places = 0;
@@ -265,13 +266,13 @@ static int build_locations(struct fetching *f, struct unpack rows, struct err *e
         if (!all[i].n && all[i].mapped && all[i].build_id.n)
             places[n_places++] = all[i].address + all[i].m.offset;
     struct late_names names;
-    int code = names_ask(f->c, f->s->tenant, places, n_places, f->arena, &names, e);
+    int code = names_query(f->c, f->s->tenant, places, n_places, f->arena, &names, e);
     for (size_t i = 0; i < n && !code; i++)
-        build_location(f, &all[i], &names);
+        build_fetched_location(f, &all[i], &names);
     return code;
 }
 
-static uint32_t location_of(const struct fetching *f, struct id id)
+static uint32_t fetched_location(const struct fetching *f, struct id id)
 {
     for (struct hash_probe at = hash_find(&f->index, hash_mix(id.a, id.b));
          hash_hit(&f->index, &at); hash_next(&f->index, &at))
@@ -280,7 +281,7 @@ static uint32_t location_of(const struct fetching *f, struct id id)
     return MODEL_NONE;
 }
 
-// All locations of the stacks in rows.
+// Fetches all locations of the stacks in rows.
 static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e)
 {
     struct id *ids = NULL;
@@ -309,11 +310,11 @@ static int fetch_locations(struct fetching *f, struct unpack rows, struct err *e
         out_text(&sql, ")");
     }
     out_text(&sql, " GROUP BY location FORMAT RowBinary");
-    int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &found, e);
-    return code ? code : build_locations(f, found, e);
+    int code = clickhouse_query(f->c, out_result(&sql), f->arena, &found, e);
+    return code ? code : build_fetched_locations(f, found, e);
 }
 
-static void add_stack(struct stacks_cache *s, uint64_t number, uint32_t node)
+static void cache_stack(struct stacks_cache *s, uint64_t number, uint32_t node)
 {
     s->numbers =
         arena_push(s->symbols->arena, s->numbers, s->n, &s->cap_numbers, sizeof *s->numbers);
@@ -323,8 +324,9 @@ static void add_stack(struct stacks_cache *s, uint64_t number, uint32_t node)
     hash_add(&s->index, s->symbols->arena, hash_mix(number, 0), (uint32_t)s->n++);
 }
 
-// The stacks in rows as samples whose value is their place: so their nodes tell which they are.
-static void add_stacks(struct fetching *f, struct unpack rows)
+// Adds the stacks in rows as samples whose value is their index, so that each node identifies its
+// stack.
+static void cache_stacks(struct fetching *f, struct unpack rows)
 {
     struct stacks_cache *s = f->s;
     s->half_added = true;
@@ -342,7 +344,7 @@ static void add_stacks(struct fetching *f, struct unpack rows)
         }
         for (size_t i = 0; i < depth; i++) {
             arena_spend(f->arena, 1);
-            frames[i] = location_of(f, row_id(&rows));
+            frames[i] = fetched_location(f, row_id(&rows));
             whole &= frames[i] != MODEL_NONE;
         }
         if (rows.bad || !whole || stacks_node(s, number) != UINT32_MAX)
@@ -357,8 +359,9 @@ static void add_stacks(struct fetching *f, struct unpack rows)
     symbols_add(s->symbols, f->b.p, &f->ids, f->arena, &v);
     for (uint32_t i = 0; i < v.n; i++)
         if (v.values[i] == 1)
-            add_stack(s, numbers[v.values[(size_t)v.n + i] - 1], v.nodes[i]);
-    // Stacks that are told apart by nothing that a tree knows share a node: one by one.
+            cache_stack(s, numbers[v.values[(size_t)v.n + i] - 1], v.nodes[i]);
+    // Stacks that differ in nothing the tree stores share a node: add the remaining ones one by
+    // one.
     for (size_t i = 0; i < n; i++) {
         if (stacks_node(s, numbers[i]) != UINT32_MAX)
             continue;
@@ -368,12 +371,12 @@ static void add_stacks(struct fetching *f, struct unpack rows)
         one.stack_len += i;
         one.values += i * one.n_types;
         symbols_add(s->symbols, &one, &f->ids, f->arena, &v);
-        add_stack(s, numbers[i], v.nodes[0]);
+        cache_stack(s, numbers[i], v.nodes[0]);
     }
     s->half_added = false;
 }
 
-static int fetch(struct fetching *f, const uint64_t *numbers, size_t n, struct err *e)
+static int fetch_stacks(struct fetching *f, const uint64_t *numbers, size_t n, struct err *e)
 {
     struct out sql;
     struct unpack rows;
@@ -388,16 +391,16 @@ static int fetch(struct fetching *f, const uint64_t *numbers, size_t n, struct e
         out_text(&sql, ")");
     }
     out_text(&sql, " GROUP BY stack FORMAT RowBinary");
-    int code = clickhouse_ask(f->c, out_result(&sql), f->arena, &rows, e);
+    int code = clickhouse_query(f->c, out_result(&sql), f->arena, &rows, e);
     if (!code)
         code = fetch_locations(f, rows, e);
     if (!code)
-        add_stacks(f, rows);
+        cache_stacks(f, rows);
     return code;
 }
 
-int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
-                const uint64_t *numbers, size_t n, struct budget *budget, struct err *e)
+int stacks_ensure(struct clickhouse *c, struct stacks_cache *s, const struct store_select *select,
+                  const uint64_t *numbers, size_t n, struct budget *budget, struct err *e)
 {
     struct fetching f = {.c = c, .s = s, .arena = arena_new_in(budget, 0)};
     int64_t last = select->end / DAY_NANOS;
@@ -426,7 +429,7 @@ int stacks_need(struct clickhouse *c, struct stacks_cache *s, const struct store
         if (stacks_node(s, numbers[i]) == UINT32_MAX)
             missing[n_missing++] = numbers[i];
     }
-    int code = n_missing ? fetch(&f, missing, n_missing, e) : 0;
+    int code = n_missing ? fetch_stacks(&f, missing, n_missing, e) : 0;
     arena_try_end(f.arena);
     arena_try_end(s->symbols->arena);
     symbols_ids_fini(&f.ids);

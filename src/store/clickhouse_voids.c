@@ -1,45 +1,44 @@
-// Puts that two servers stored at the same time: a client that retries through another server may
-// be so fast that neither finds the other's rows when it decides what to send. After its rows are
-// stored each server looks again, and the one that looks last sees all of them: of the batches that
-// have the put, the one with the least number counts, those of the others become void. Nothing is
-// ever taken back, so whoever sees whatever part of it voids only what is void in the end. On a
-// cluster a replica that lags behind may have answered, so the last hours are looked at now and
-// then.
+// Puts that two servers stored at the same time. A client may retry through another server so fast
+// that neither server sees the other's rows when it decides what to send. After its rows are
+// stored, each server looks again; the last one to look sees all of them. Of the batches that have
+// the put, the one with the lowest number counts; the put is void in the others. Nothing is ever
+// unvoided: a server that sees only some of the batches voids only what is void in the end. On a
+// cluster a lagging replica may have answered, so the last hours are checked again periodically.
 #include <stdlib.h>
 #include <time.h>
 
 #include "store/clickhouse.h"
 
-// For so long nobody asks again when there were none.
+// After an empty result, voids are not queried again for this long.
 #define NONE_NANOS (INT64_C(1) * 1000000000)
 #define SWEEP_NANOS (INT64_C(60) * 1000000000)
 enum { SWEEP_HOURS = 3 };
 
-static int64_t now(void)
+static int64_t voids_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-int voids_ask(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
-              struct arena *arena, struct void_put **voids, size_t *n, struct err *e)
+int voids_query(struct clickhouse *c, struct str tenant, uint32_t first_day, uint32_t last_day,
+                struct arena *arena, struct void_put **voids, size_t *n, struct err *e)
 {
     struct unpack rows;
     *voids = NULL;
     *n = 0;
     pthread_mutex_lock(&c->lock);
-    bool none = c->no_voids_until > now();
+    bool none = c->no_voids_until > voids_now();
     pthread_mutex_unlock(&c->lock);
     if (none)
         return 0;
-    // All days at once: there are hardly ever any.
+    // Query all days at once: voids are very rare.
     char *sql = arena_printf(arena,
                              "SELECT toUInt32(toUInt16(day)) AS d, tenant, series, ts, batch FROM "
                              "%s.voids GROUP BY d, tenant, series, ts, batch FORMAT RowBinary",
                              c->at.database);
-    int64_t asked = now();
-    int code = clickhouse_ask(c, str_from(sql), arena, &rows, e);
+    int64_t asked = voids_now();
+    int code = clickhouse_query(c, str_from(sql), arena, &rows, e);
     if (code)
         return code;
     pthread_mutex_lock(&c->lock);
@@ -84,14 +83,14 @@ static int void_order(const void *a, const void *b)
     return str_cmp(x->tenant, y->tenant);
 }
 
-// The rows of one put, of which a batch has one.
+// All rows of one put, one per batch.
 struct double_put {
     size_t n;
     uint32_t *days;
     struct void_put *rows;
 };
 
-// Arrays of one length: the days, series, times and batches. False: found is bad.
+// Reads arrays of equal length: days, series, times and batches. Returns false if found is bad.
 static bool read_double(struct unpack *found, struct arena *arena, struct double_put *d)
 {
     struct str tenant = unpack_str(found);
@@ -146,7 +145,7 @@ int voids_write(struct clickhouse *c, struct unpack *found, const struct void_pu
     return rows.n ? clickhouse_insert(c, "voids", "", all, e) : 0;
 }
 
-static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, struct err *e)
+static int sweep_voids(struct clickhouse *c, uint32_t from_hour, struct arena *arena, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(arena, trap)) {
@@ -158,7 +157,7 @@ static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, 
     struct out sql;
     size_t n;
     uint64_t own = 0;
-    int code = voids_ask(c, STR(""), from_hour / 24, UINT32_MAX, arena, &known, &n, e);
+    int code = voids_query(c, STR(""), from_hour / 24, UINT32_MAX, arena, &known, &n, e);
     if (n)
         qsort(known, n, sizeof *known, void_order);
     out_init_arena(&sql, arena);
@@ -167,7 +166,7 @@ static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, 
     sql_id(&sql, (struct id){0});
     voids_group(&sql);
     if (!code)
-        code = clickhouse_ask(c, out_result(&sql), arena, &rows, e);
+        code = clickhouse_query(c, out_result(&sql), arena, &rows, e);
     if (!code)
         code = voids_write(c, &rows, known, n, 0, arena, &own, e);
     arena_try_end(arena);
@@ -177,13 +176,14 @@ static int sweep(struct clickhouse *c, uint32_t from_hour, struct arena *arena, 
 int voids_sweep(struct clickhouse *c, bool all, struct err *e)
 {
     int64_t hour = c->options.clock() / HOUR_NANOS;
-    if (!*c->at.cluster || (!all && now() < c->next_sweep))
+    if (!*c->at.cluster || (!all && voids_now() < c->next_sweep))
         return 0;
     struct arena *arena = arena_new(0);
     if (!arena)
         return err_set(e, "no memory");
-    int code = sweep(c, all || hour < SWEEP_HOURS ? 0 : (uint32_t)(hour - SWEEP_HOURS), arena, e);
-    c->next_sweep = now() + SWEEP_NANOS;
+    int code =
+        sweep_voids(c, all || hour < SWEEP_HOURS ? 0 : (uint32_t)(hour - SWEEP_HOURS), arena, e);
+    c->next_sweep = voids_now() + SWEEP_NANOS;
     arena_free(arena);
     return code;
 }

@@ -2,17 +2,17 @@
 
 #include <stdlib.h>
 
-// A tenant with requests that wait or are being committed.
+// A tenant with queued or committing requests.
 struct waiting_tenant {
     char name[151];
     size_t bytes, n;
-    size_t taken[2]; // cost, into the batch that is being made: of new requests, of later ones
-    int64_t newest;  // day that waits, of whole requests
-    uint64_t turn;   // when it was last its turn
+    size_t taken[2]; // cost in the current batch: of new requests, of retried ones
+    int64_t newest;  // newest queued day of whole requests
+    uint64_t turn;   // number of its last turn
     struct waiting_tenant *next;
 };
 
-// The tenant with a name; NULL: nothing of it waits.
+// Returns NULL if the tenant has no requests.
 static struct waiting_tenant *find_tenant(const struct commit_queue *q, struct str name)
 {
     struct waiting_tenant *t = q->tenants;
@@ -21,8 +21,8 @@ static struct waiting_tenant *find_tenant(const struct commit_queue *q, struct s
     return t;
 }
 
-// The same, made if there is none. NULL: no memory.
-static struct waiting_tenant *use_tenant(struct commit_queue *q, struct str name)
+// Like find_tenant, but creates the entry. Returns NULL if there is no memory.
+static struct waiting_tenant *find_or_add_tenant(struct commit_queue *q, struct str name)
 {
     struct waiting_tenant *t = find_tenant(q, name);
     if (t || !(t = calloc(1, sizeof *t)))
@@ -56,13 +56,13 @@ void commit_queue_init(struct commit_queue *q, size_t limit)
     q->last = &q->first;
 }
 
-// --- what is committed together ---
+// --- batches ---
 
-// What is committed together, in bytes of what waits: who comes after it waits for about so much. A
-// put takes time however small it is.
+// Maximum cost of a batch, in bytes of queued data: the next request waits about this long. A put
+// takes time however small it is.
 enum { BATCH_COST = 16 << 20, PUT_COST = 32 << 10 };
 
-static size_t cost_of(const struct store_request *r)
+static size_t request_cost(const struct store_request *r)
 {
     return r->bytes + r->n * PUT_COST;
 }
@@ -78,40 +78,40 @@ static void begin_batch(struct commit_queue *q)
             r->tenant->newest = r->last_day;
 }
 
-// Whether a request waits for its tenant's turn: each further day would be one more file to sync.
-static bool takes_turns(const struct store_request *r)
+// Whether a request waits for its tenant's turn: each additional day is one more file to sync.
+static bool waits_for_turn(const struct store_request *r)
 {
     return r->is_part || r->first_day < r->tenant->newest - 1;
 }
 
-static bool has_others(const struct commit_queue *q)
+static bool has_shared_requests(const struct commit_queue *q)
 {
     const struct store_request *r = q->first;
-    while (r && takes_turns(r))
+    while (r && waits_for_turn(r))
         r = r->next;
     return r;
 }
 
-// The first request of the tenant whose turn it is; NULL: there is none.
+// The first request of the tenant whose turn it is, or NULL.
 static const struct store_request *find_turn(const struct commit_queue *q)
 {
     const struct store_request *found = NULL;
     for (const struct store_request *r = q->first; r; r = r->next)
-        if (takes_turns(r) && (!found || r->tenant->turn < found->tenant->turn))
+        if (waits_for_turn(r) && (!found || r->tenant->turn < found->tenant->turn))
             found = r;
     return found;
 }
 
-static size_t take_out(struct store_request **at, struct store_request **requests, size_t n)
+static size_t dequeue_request(struct store_request **at, struct store_request **requests, size_t n)
 {
     requests[n] = *at;
     *at = (*at)->next;
     return n + 1;
 }
 
-// Each tenant has its share, so that one with much to store does not hold up the others: their
-// first request is taken if it is within the share, however much was taken before it. Requests that
-// come again have shares of their own: their days may still be locked.
+// Each tenant gets a share, so that a tenant with much data does not delay the others: a tenant's
+// first request is taken if it fits the share, whatever was taken before. Retried requests have
+// separate shares, because their days may still be locked.
 static size_t take_shares(struct commit_queue *q, struct store_request **requests, size_t most)
 {
     size_t n = 0, cost[2] = {0}, share = BATCH_COST / (q->n_tenants ? q->n_tenants : 1);
@@ -119,14 +119,14 @@ static size_t take_shares(struct commit_queue *q, struct store_request **request
     while (*at && n < most) {
         struct store_request *r = *at;
         bool later = r->later != 0;
-        size_t *taken = &r->tenant->taken[later], after = *taken + cost_of(r);
-        if (takes_turns(r) || (after > share && (*taken || cost[later] >= BATCH_COST))) {
+        size_t *taken = &r->tenant->taken[later], after = *taken + request_cost(r);
+        if (waits_for_turn(r) || (after > share && (*taken || cost[later] >= BATCH_COST))) {
             at = &r->next;
             continue;
         }
         *taken = after;
-        cost[later] += cost_of(r);
-        n = take_out(at, requests, n);
+        cost[later] += request_cost(r);
+        n = dequeue_request(at, requests, n);
     }
     return n;
 }
@@ -136,22 +136,22 @@ static bool is_day_of(int64_t day, const struct store_request *r)
     return day == r->first_day || day == r->last_day;
 }
 
-// Of one tenant, and of the days of one request.
-static size_t take_turn(struct commit_queue *q, const struct store_request *like,
-                        struct store_request **requests, size_t most)
+// Takes requests of one tenant with the days of one request.
+static size_t take_tenant_turn(struct commit_queue *q, const struct store_request *like,
+                               struct store_request **requests, size_t most)
 {
     size_t n = 0, cost = 0;
     const struct store_request days = *like;
     struct waiting_tenant *tenant = like->tenant;
     for (struct store_request **at = &q->first; *at && n < most && cost < BATCH_COST;) {
         struct store_request *r = *at;
-        if (r->tenant != tenant || !takes_turns(r) || !is_day_of(r->first_day, &days) ||
-            !is_day_of(r->last_day, &days) || (cost && cost + cost_of(r) > BATCH_COST)) {
+        if (r->tenant != tenant || !waits_for_turn(r) || !is_day_of(r->first_day, &days) ||
+            !is_day_of(r->last_day, &days) || (cost && cost + request_cost(r) > BATCH_COST)) {
             at = &r->next;
             continue;
         }
-        cost += cost_of(r);
-        n = take_out(at, requests, n);
+        cost += request_cost(r);
+        n = dequeue_request(at, requests, n);
     }
     tenant->turn = ++q->turns;
     return n;
@@ -160,8 +160,9 @@ static size_t take_turn(struct commit_queue *q, const struct store_request *like
 size_t commit_queue_take(struct commit_queue *q, struct store_request **requests, size_t most)
 {
     begin_batch(q);
-    const struct store_request *turn = q->turn_next || !has_others(q) ? find_turn(q) : NULL;
-    size_t n = turn ? take_turn(q, turn, requests, most) : take_shares(q, requests, most);
+    const struct store_request *turn =
+        q->turn_next || !has_shared_requests(q) ? find_turn(q) : NULL;
+    size_t n = turn ? take_tenant_turn(q, turn, requests, most) : take_shares(q, requests, most);
     q->turn_next = !turn;
     for (q->last = &q->first; *q->last; q->last = &(*q->last)->next)
         ;
@@ -169,7 +170,7 @@ size_t commit_queue_take(struct commit_queue *q, struct store_request **requests
     return n;
 }
 
-// How long a request comes again and again before it fails.
+// How long a request is retried before it fails.
 #define LATER_NANOS (INT64_C(10) * 1000000000)
 
 size_t commit_queue_return(struct commit_queue *q, struct store_request **requests, size_t n,
@@ -228,7 +229,7 @@ int commit_queue_add(struct commit_queue *q, struct str tenant, struct store_req
         bytes += r->bytes;
     if (commit_queue_is_full(q, tenant, bytes, e))
         return STORE_BUSY;
-    struct waiting_tenant *t = use_tenant(q, tenant);
+    struct waiting_tenant *t = find_or_add_tenant(q, tenant);
     if (!t) {
         err_set(e, "no memory for another profile");
         return STORE_BUSY;

@@ -43,12 +43,12 @@ int db_error(const struct db *db, int rc, const char *what, struct err *e)
     }
 }
 
-static int run(struct db *db, const char *sql)
+static int exec_sql(struct db *db, const char *sql)
 {
     return sqlite3_exec(db->handle, sql, NULL, NULL, NULL);
 }
 
-static bool has_log(const char *path)
+static bool has_wal(const char *path)
 {
     char name[PATH_MAX + 8];
     struct stat st;
@@ -56,16 +56,16 @@ static bool has_log(const char *path)
     return stat(name, &st) == 0 && st.st_size > 0;
 }
 
-// For readers of a disk that takes no writes, where SQLite cannot make the index of the log.
-static int open_without_log(struct db *db)
+// For readers on a read-only disk, where SQLite cannot create the WAL index.
+static int open_without_wal(struct db *db)
 {
     char *uri = sqlite3_mprintf("file:%s?immutable=1", db->path);
     int rc = SQLITE_CANTOPEN;
     sqlite3_close(db->handle);
     db->handle = NULL;
     db->without_log = true;
-    // Before the log: a commit that comes in between changes the one or the other.
-    if (uri && stat(db->path, &db->at_open) == 0 && !has_log(db->path))
+    // Before the check for a WAL: a commit in between changes one or the other.
+    if (uri && stat(db->path, &db->at_open) == 0 && !has_wal(db->path))
         rc = sqlite3_open_v2(uri, &db->handle,
                              SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_URI, NULL);
     sqlite3_free(uri);
@@ -79,11 +79,11 @@ bool db_is_intact(const struct db *db)
     return !db->without_log ||
            (stat(db->path, &now) == 0 && now.st_ino == before->st_ino &&
             now.st_size == before->st_size && now.st_mtim.tv_sec == before->st_mtim.tv_sec &&
-            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec && !has_log(db->path));
+            now.st_mtim.tv_nsec == before->st_mtim.tv_nsec && !has_wal(db->path));
 }
 
-// Nobody may look at a new file at that moment, and SQLite does not wait for it.
-static int use_log(struct db *db, int tries)
+// Switching a new file to WAL needs an exclusive lock, and SQLite does not wait for it.
+static int switch_to_wal(struct db *db, int tries)
 {
     int rc = SQLITE_OK;
     for (int try = 1; try <= tries; try++) {
@@ -122,21 +122,21 @@ static int open_handle(struct db *db, enum db_mode mode)
     if (rc == SQLITE_OK) {
         sqlite3_busy_timeout(db->handle, mode == DB_COMMIT ? 0 : DB_BUSY_MILLIS);
         sqlite3_extended_result_codes(db->handle, 1);
-        rc = mode == DB_READ ? run(db, "PRAGMA cache_size=-1024; PRAGMA query_only=1; "
-                                       "SELECT count(*) FROM sqlite_master")
-                             : run(db, "PRAGMA page_size=4096; PRAGMA synchronous=FULL; "
-                                       "PRAGMA wal_autocheckpoint=512; "
-                                       "PRAGMA journal_size_limit=4194304; "
-                                       "PRAGMA cache_size=-4096; PRAGMA temp_store=MEMORY");
+        rc = mode == DB_READ ? exec_sql(db, "PRAGMA cache_size=-1024; PRAGMA query_only=1; "
+                                            "SELECT count(*) FROM sqlite_master")
+                             : exec_sql(db, "PRAGMA page_size=4096; PRAGMA synchronous=FULL; "
+                                            "PRAGMA wal_autocheckpoint=512; "
+                                            "PRAGMA journal_size_limit=4194304; "
+                                            "PRAGMA cache_size=-4096; PRAGMA temp_store=MEMORY");
     }
     if (mode == DB_READ && rc != SQLITE_OK && (rc & 255) != SQLITE_CORRUPT &&
         (rc & 255) != SQLITE_NOTADB)
-        rc = open_without_log(db);
+        rc = open_without_wal(db);
     if (rc == SQLITE_OK)
         rc = read_version(db);
-    // Of a file that has pages it writes one, so only a new file gets it.
+    // Only in a new file: in a file with pages, this pragma writes a page.
     return rc == SQLITE_OK && mode != DB_READ && db->version == 0
-               ? run(db, "PRAGMA auto_vacuum=INCREMENTAL")
+               ? exec_sql(db, "PRAGMA auto_vacuum=INCREMENTAL")
                : rc;
 }
 
@@ -153,18 +153,18 @@ static int check_version(const struct db *db, const struct db_format *format, st
     return STORE_FORMAT;
 }
 
-// What an open that ended with rc returns.
+// Returns the code of an open that ended with rc.
 static int open_error(const struct db *db, enum db_mode mode, int rc, struct err *e)
 {
     int code = rc == SQLITE_OK ? 0 : db_error(db, rc, mode == DB_READ ? "read" : "write to", e);
     return mode == DB_COMMIT && (rc & 255) == SQLITE_BUSY ? STORE_LATER : code;
 }
 
-// Under a transaction: another connection may have done it meanwhile.
-static int bring_up_to_date(struct db *db, enum db_mode mode, const struct db_format *format,
-                            struct err *e)
+// Checks again inside the transaction: another connection may have created or migrated the schema.
+static int create_or_migrate(struct db *db, enum db_mode mode, const struct db_format *format,
+                             struct err *e)
 {
-    int rc = run(db, "BEGIN IMMEDIATE");
+    int rc = exec_sql(db, "BEGIN IMMEDIATE");
     if (rc == SQLITE_OK)
         rc = read_version(db);
     int code = open_error(db, mode, rc, e);
@@ -187,7 +187,7 @@ static int bring_up_to_date(struct db *db, enum db_mode mode, const struct db_fo
 
 int db_migrate(struct db *db, const struct db_format *format, struct err *e)
 {
-    return db->version < format->version ? bring_up_to_date(db, DB_WRITE, format, e) : 0;
+    return db->version < format->version ? create_or_migrate(db, DB_WRITE, format, e) : 0;
 }
 
 int db_open(struct db *db, const char *path, enum db_mode mode, const struct db_format *format,
@@ -200,9 +200,9 @@ int db_open(struct db *db, const char *path, enum db_mode mode, const struct db_
     if (!code && format)
         code = check_version(db, format, e);
     if (!code && mode != DB_READ)
-        code = open_error(db, mode, use_log(db, mode == DB_COMMIT ? 1 : 200), e);
+        code = open_error(db, mode, switch_to_wal(db, mode == DB_COMMIT ? 1 : 200), e);
     if (!code && mode != DB_READ && format && db->version == 0)
-        code = bring_up_to_date(db, mode, format, e);
+        code = create_or_migrate(db, mode, format, e);
     if (code)
         db_close(db);
     return code;
@@ -219,7 +219,7 @@ void db_close(struct db *db)
 
 int db_exec(struct db *db, const char *sql, struct err *e)
 {
-    int rc = run(db, sql);
+    int rc = exec_sql(db, sql);
     return rc == SQLITE_OK ? 0 : db_error(db, rc, "write to", e);
 }
 
@@ -263,7 +263,7 @@ void db_rollback(struct db *db)
 {
     db_reset(db);
     if (!sqlite3_get_autocommit(db->handle))
-        run(db, "ROLLBACK");
+        exec_sql(db, "ROLLBACK");
 }
 
 struct str db_blob(sqlite3_stmt *statement, int column)
@@ -307,7 +307,7 @@ int db_copy(const char *from, const char *to, struct err *e)
     if (backup) {
         int copied = sqlite3_backup_step(backup, -1);
         rc = sqlite3_backup_finish(backup);
-        // By its documentation, finish does not report that a database was locked.
+        // According to its documentation, sqlite3_backup_finish does not report a locked database.
         if (rc == SQLITE_OK && copied != SQLITE_DONE)
             rc = copied;
     } else if (rc == SQLITE_OK) {

@@ -14,7 +14,7 @@ int64_t exact_round(__int128 shares)
     return shares < 0 ? -(int64_t)rounded : (int64_t)rounded;
 }
 
-static void add_point(struct exact_point *to, const struct exact_point *p)
+static void add_exact_point(struct exact_point *to, const struct exact_point *p)
 {
     to->sum += p->sum;
     to->n += p->n;
@@ -26,7 +26,7 @@ void exact_add(struct exact_line *line, struct arena *arena, struct exact_point 
 {
     struct exact_point *last = line->n ? &line->points[line->n - 1] : NULL;
     if (last && last->index == point.index) {
-        add_point(last, &point);
+        add_exact_point(last, &point);
         return;
     }
     line->unordered |= last && last->index > point.index;
@@ -50,8 +50,8 @@ struct store_point *exact_points(struct exact_line *line, struct arena *arena, s
         struct exact_point sum = line->points[i];
         arena_spend(arena, 1);
         for (end = i + 1; end < line->n && line->points[end].index == sum.index; end++)
-            add_point(&sum, &line->points[end]);
-        if (sum.n) // else what was asked for later has a profile that nobody counted
+            add_exact_point(&sum, &line->points[end]);
+        if (sum.n) // otherwise a later query saw a profile that the count missed
             points[(*n)++] = (struct store_point){sum.index, (double)sum.sum, sum.n,
                                                   (double)sum.total, (double)sum.self};
     }

@@ -1,12 +1,12 @@
-// Sums that do not overflow and do not depend on their order, so that every store answers the same:
-// points of a time series, and means of gauges.
+// Sums that do not overflow and do not depend on the order of their terms, so that every store
+// gives the same answer: points of time series, and means of gauges.
 #pragma once
 
 #include "store/store.h"
 
 // --- means ---
 
-// A mean is a sum of shares, sum / n each, in units of 2^-40.
+// A mean is a sum of shares; a share is sum / n in units of 2^-40.
 enum { EXACT_FRACTION = 40 };
 
 static inline __int128 exact_share(__int128 sum, uint64_t n)
@@ -18,14 +18,14 @@ static inline __int128 exact_share(__int128 sum, uint64_t n)
                                                      : scaled / (__int128)n;
 }
 
-// To the nearest number, halves away from zero; a shares' sum that is a half but for what the
-// shares were rounded by counts as one.
+// Rounds to the nearest integer, halves away from zero. A sum that is a half except for the
+// rounding of its shares counts as a half.
 int64_t exact_round(__int128 shares);
 
 // --- points ---
 
-// The point that a time counts for: the first one that is not before it. In unsigned numbers: a
-// range may be everything.
+// The point that a time counts for: the first one that is not before it. Unsigned arithmetic,
+// because a range may cover all times.
 static inline int64_t exact_index(int64_t start, int64_t step, int64_t time)
 {
     uint64_t after = (uint64_t)time - (uint64_t)start;
@@ -45,6 +45,6 @@ struct exact_line {
     bool unordered;
 };
 
-// Both may jump out of arena. Points of the same index become one.
+// Both may jump out of arena. exact_points merges points with the same index.
 void exact_add(struct exact_line *line, struct arena *arena, struct exact_point point);
 struct store_point *exact_points(struct exact_line *line, struct arena *arena, size_t *n);

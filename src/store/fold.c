@@ -5,7 +5,7 @@
 #define PUSH(f, items, cap) \
     ((f)->items = arena_push((f)->arena, (f)->items, (f)->n, &(f)->cap, sizeof *(f)->items))
 
-static uint32_t new_node(struct fold *f, uint32_t parent, uint32_t location)
+static uint32_t new_fold_node(struct fold *f, uint32_t parent, uint32_t location)
 {
     PUSH(f, parent, cap_parent);
     PUSH(f, location, cap_location);
@@ -36,28 +36,28 @@ void fold_init(struct fold *f, struct arena *arena, struct db *names, bool is_me
     hash_init(&f->mapping_index, arena, 16);
 }
 
-// Ids of the result for those of a part, plus one.
+// Maps ids of a part to ids of the result plus one.
 struct translation {
     struct fold *f;
     const struct symbols *s;
     uint32_t *strings, *functions, *mappings, *locations;
 };
 
-static uint32_t string_of(struct translation *t, uint32_t id)
+static uint32_t translate_string(struct translation *t, uint32_t id)
 {
     if (!t->strings[id])
         t->strings[id] = model_build_string(&t->f->b, t->s->strings[id]) + 1;
     return t->strings[id] - 1;
 }
 
-static uint32_t function_of(struct translation *t, uint32_t id)
+static uint32_t translate_function(struct translation *t, uint32_t id)
 {
     if (!t->functions[id]) {
         const struct symbols_function *f = &t->s->functions[id];
-        t->functions[id] =
-            model_build_function(&t->f->b, string_of(t, f->name), string_of(t, f->system_name),
-                                 string_of(t, f->filename), f->start_line) +
-            1;
+        t->functions[id] = model_build_function(&t->f->b, translate_string(t, f->name),
+                                                translate_string(t, f->system_name),
+                                                translate_string(t, f->filename), f->start_line) +
+                           1;
     }
     return t->functions[id] - 1;
 }
@@ -75,13 +75,13 @@ struct model_mapping fold_mapping(const struct symbols_mapping *m, uint32_t file
                                   .has_inline_frames = m->flags & SYMBOLS_HAS_INLINE_FRAMES};
 }
 
-static uint32_t mapping_of(struct translation *t, uint32_t id)
+static uint32_t translate_mapping(struct translation *t, uint32_t id)
 {
     struct fold *f = t->f;
     if (t->mappings[id])
         return t->mappings[id] - 1;
     const struct symbols_mapping *m = &t->s->mappings[id];
-    uint32_t file = string_of(t, m->file), build_id = string_of(t, m->build_id);
+    uint32_t file = translate_string(t, m->file), build_id = translate_string(t, m->build_id);
     uint64_t hash = hash_mix(hash_mix(((uint64_t)file << 32) | build_id, m->size), m->offset);
     if (m->flags & SYMBOLS_FIXED)
         hash = hash_mix(hash, m->start);
@@ -123,13 +123,13 @@ uint32_t fold_late_lines(struct model_builder *b, struct db *names, const struct
     return (uint32_t)n;
 }
 
-static uint32_t location_of(struct translation *t, uint32_t id)
+static uint32_t translate_location(struct translation *t, uint32_t id)
 {
     struct fold *f = t->f;
     if (t->locations[id])
         return t->locations[id] - 1;
     const struct symbols_location *l = &t->s->locations[id];
-    uint32_t mapping = l->mapping ? mapping_of(t, l->mapping - 1) : MODEL_NONE;
+    uint32_t mapping = l->mapping ? translate_mapping(t, l->mapping - 1) : MODEL_NONE;
     uint64_t address = l->address + (l->mapping ? f->b.p->mappings[mapping].start : 0);
     struct model_line few[8], *lines = few;
     uint32_t n = l->n_lines;
@@ -137,7 +137,8 @@ static uint32_t location_of(struct translation *t, uint32_t id)
         lines = arena_array(f->arena, n, sizeof *lines);
     for (uint32_t i = 0; i < n; i++) {
         const struct symbols_line *line = &t->s->lines[l->first_line + i];
-        lines[i] = (struct model_line){line->line, line->column, function_of(t, line->function)};
+        lines[i] =
+            (struct model_line){line->line, line->column, translate_function(t, line->function)};
     }
     if (!n)
         n = fold_late_lines(&f->b, f->names, t->s, l, f->arena, &lines);
@@ -147,7 +148,7 @@ static uint32_t location_of(struct translation *t, uint32_t id)
     return made;
 }
 
-static uint32_t node_of(struct fold *f, uint32_t parent, uint32_t location)
+static uint32_t fold_node(struct fold *f, uint32_t parent, uint32_t location)
 {
     uint64_t hash = hash_mix(parent, location);
     if (f->indexed) {
@@ -157,10 +158,10 @@ static uint32_t node_of(struct fold *f, uint32_t parent, uint32_t location)
                 return at.item;
         hash_add(&f->index, f->arena, hash, f->n);
     }
-    return new_node(f, parent, location);
+    return new_fold_node(f, parent, location);
 }
 
-static void build_index(struct fold *f)
+static void build_fold_index(struct fold *f)
 {
     hash_init(&f->index, f->arena, (size_t)f->n * 2);
     for (uint32_t i = 1; i < f->n; i++) {
@@ -170,18 +171,18 @@ static void build_index(struct fold *f)
     f->indexed = true;
 }
 
-// to[i]: whether node i of s has a value; then its place in the fold. Nodes above those that have
-// one are made, too.
+// to[i]: in: whether node i of s has a value; out: its index in the fold. Ancestors of such nodes
+// are added too.
 static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, uint32_t n_nodes)
 {
     struct translation t = {.f = f, .s = s};
     struct arena *a = f->arena;
-    // Distinct nodes stay distinct, so the first part needs no look at what is there.
+    // Nodes of one part are distinct, so the first part needs no lookup.
     if (f->first_done && !f->indexed)
-        build_index(f);
+        build_fold_index(f);
     f->first_done = true;
     if (!f->n)
-        new_node(f, 0, MODEL_NONE);
+        new_fold_node(f, 0, MODEL_NONE);
     t.strings = arena_array(a, s->n.strings, sizeof *t.strings);
     t.functions = arena_array(a, s->n.functions, sizeof *t.functions);
     t.mappings = arena_array(a, s->n.mappings, sizeof *t.mappings);
@@ -195,7 +196,8 @@ static void place_nodes(struct fold *f, const struct symbols *s, uint32_t *to, u
     for (uint32_t i = 1; i < n_nodes; i++) {
         arena_spend(a, 1);
         if (to[i])
-            to[i] = node_of(f, to[s->nodes[i].parent], location_of(&t, s->nodes[i].location));
+            to[i] =
+                fold_node(f, to[s->nodes[i].parent], translate_location(&t, s->nodes[i].location));
     }
 }
 
@@ -260,7 +262,7 @@ static void round_means(struct fold *f)
 struct store_stacks fold_end(struct fold *f)
 {
     if (!f->n)
-        new_node(f, 0, MODEL_NONE);
+        new_fold_node(f, 0, MODEL_NONE);
     if (f->is_mean)
         round_means(f);
     return (struct store_stacks){.n_nodes = f->n,

@@ -7,7 +7,7 @@ struct sip {
     uint64_t a, b, c, d;
 };
 
-static inline uint64_t rotate(uint64_t v, unsigned by)
+static inline uint64_t rotate_left_64(uint64_t v, unsigned by)
 {
     return v << by | v >> (64 - by);
 }
@@ -16,14 +16,14 @@ static inline void sip_round(struct sip *s)
 {
     s->a += s->b;
     s->c += s->d;
-    s->b = rotate(s->b, 13) ^ s->a;
-    s->d = rotate(s->d, 16) ^ s->c;
-    s->a = rotate(s->a, 32);
+    s->b = rotate_left_64(s->b, 13) ^ s->a;
+    s->d = rotate_left_64(s->d, 16) ^ s->c;
+    s->a = rotate_left_64(s->a, 32);
     s->c += s->b;
     s->a += s->d;
-    s->b = rotate(s->b, 17) ^ s->c;
-    s->d = rotate(s->d, 21) ^ s->a;
-    s->c = rotate(s->c, 32);
+    s->b = rotate_left_64(s->b, 17) ^ s->c;
+    s->d = rotate_left_64(s->d, 21) ^ s->a;
+    s->c = rotate_left_64(s->c, 32);
 }
 
 static inline void sip_word(struct sip *s, uint64_t word)

@@ -1,7 +1,6 @@
-// Names of 128 bits for what a store shares between processes: hashes of content that are the same
-// in every process and version. Nobody finds two contents with one name by chance; whoever could
-// construct such a pair still reaches only rows of his own tenant, because the tenant is part of
-// every key and every condition.
+// 128-bit ids for data that processes share: content hashes, equal in every process and version.
+// Two contents do not collide by chance. An attacker who constructs a collision reaches only rows
+// of his own tenant, because the tenant is part of every key and every condition.
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +11,7 @@ struct id {
     uint64_t a, b;
 };
 
-// SipHash-1-3 with 128 bits; key tells uses apart.
+// SipHash-1-3 with 128 bits of output. The key separates uses.
 struct id id_hash(struct id key, const void *data, size_t n);
 
 static inline bool id_eq(struct id x, struct id y)
@@ -32,7 +31,7 @@ static inline int id_cmp(struct id x, struct id y)
     return x.b < y.b ? -1 : x.b > y.b;
 }
 
-// Sorts ids; how many are left when each is there once.
+// Sorts ids and removes duplicates. Returns how many are left.
 size_t id_distinct(struct id *ids, size_t n);
-// Whether id is among ids that id_distinct has sorted.
+// Whether ids, sorted by id_distinct, contains id.
 bool id_is_among(struct id id, const struct id *ids, size_t n);

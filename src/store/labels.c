@@ -14,14 +14,15 @@ bool store_trace_parse(struct str text, struct store_trace *trace)
 
 #include <stdlib.h>
 
-static const char *const OWN[] = {"__period_type__",  "__period_unit__", "__profile_type__",
-                                  "__service_name__", "__type__",        "__unit__"};
-enum { N_OWN = sizeof OWN / sizeof *OWN };
+static const char *const DERIVED_LABELS[] = {"__period_type__",  "__period_unit__",
+                                             "__profile_type__", "__service_name__",
+                                             "__type__",         "__unit__"};
+enum { N_DERIVED_LABELS = sizeof DERIVED_LABELS / sizeof *DERIVED_LABELS };
 
 bool labels_is_own(struct str name)
 {
-    for (int i = 0; i < N_OWN; i++)
-        if (str_eq(name, str_from(OWN[i])))
+    for (int i = 0; i < N_DERIVED_LABELS; i++)
+        if (str_eq(name, str_from(DERIVED_LABELS[i])))
             return true;
     return false;
 }
@@ -98,7 +99,7 @@ int64_t kind_value(const struct model_profile *p, size_t sample, uint32_t column
     return (int64_t)llround(fmin(model_squares(p, sample), KIND_MOST_SQUARES));
 }
 
-static uint32_t column_beside(const struct model_events *ev, uint32_t column)
+static uint32_t related_column(const struct model_events *ev, uint32_t column)
 {
     return column == ev->count ? ev->rate > 0 ? ev->bytes : MODEL_NONE : ev->count;
 }
@@ -123,7 +124,7 @@ struct kind_events kind_events(const struct kind *kind, uint32_t column, struct 
     }
     if (ev.events.rate > 0 && column != ev.events.count && column != ev.events.bytes)
         ev.events.rate = 0;
-    ev.other = column_beside(&ev.events, column);
+    ev.other = related_column(&ev.events, column);
     ev.has_other = ev.other != MODEL_NONE;
     ev.is_bytes = ev.has_other && ev.other == ev.events.bytes;
     return ev;
@@ -204,7 +205,7 @@ int type_id_column(const struct type_id *id, const struct kind *kind)
     return -1;
 }
 
-static int compare_names(const void *a, const void *b)
+static int compare_label_names(const void *a, const void *b)
 {
     return str_cmp(((const struct store_label *)a)->name, ((const struct store_label *)b)->name);
 }
@@ -212,25 +213,26 @@ static int compare_names(const void *a, const void *b)
 struct store_series labels_series(const struct store_label *labels, size_t n,
                                   const struct kind *kind, uint32_t column, struct arena *arena)
 {
-    struct store_label *all = arena_array(arena, n + N_OWN, sizeof *all);
+    struct store_label *all = arena_array(arena, n + N_DERIVED_LABELS, sizeof *all);
     struct str name = labels_get(labels, n, STR("__name__"));
     struct str type = kind->types[column].type, unit = kind->types[column].unit;
     char *id = arena_printf(arena, "%.*s:%.*s:%.*s:%.*s:%.*s", (int)name.n, name.p, (int)type.n,
                             type.p, (int)unit.n, unit.p, (int)kind->period_type.n,
                             kind->period_type.p, (int)kind->period_unit.n, kind->period_unit.p);
-    const struct str values[N_OWN] = {kind->period_type,
-                                      kind->period_unit,
-                                      str_from(id),
-                                      labels_get(labels, n, STR("service_name")),
-                                      type,
-                                      unit};
+    const struct str values[N_DERIVED_LABELS] = {kind->period_type,
+                                                 kind->period_unit,
+                                                 str_from(id),
+                                                 labels_get(labels, n, STR("service_name")),
+                                                 type,
+                                                 unit};
     if (n)
         memcpy(all, labels, n * sizeof *all);
-    for (int i = 0; i < N_OWN; i++)
+    for (int i = 0; i < N_DERIVED_LABELS; i++)
         if (values[i].n)
-            all[n++] = (struct store_label){
-                str_from(OWN[i]), {arena_copy(arena, values[i].p, values[i].n), values[i].n}};
-    qsort(all, n, sizeof *all, compare_names);
+            all[n++] =
+                (struct store_label){str_from(DERIVED_LABELS[i]),
+                                     {arena_copy(arena, values[i].p, values[i].n), values[i].n}};
+    qsort(all, n, sizeof *all, compare_label_names);
     return (struct store_series){all, n, str_from(id)};
 }
 

@@ -1,21 +1,21 @@
-// Profiles of one kind, of one or many series, turned around: for each node in which of them (rows)
-// it occurs, and its values there. Profiles of a service look alike, so the number of rows that a
-// node is in says how its gaps fall, and its sum how large its values are: codes without tables
-// come within a few percent of the entropy, and what is wanted of all rows together is in the head.
+// Profiles of one kind, of one or many series, transposed: for each node, the rows (profiles) that
+// contain it and its values there. The profiles of a service are similar, so a node's row count
+// predicts its gaps and its sum predicts its values. Codes without tables therefore come within a
+// few percent of the entropy, and sums over all rows are in the head.
 #pragma once
 
 #include "store/block.h"
 
-// Of a matrix with more than one row.
+// Limits of a matrix with more than one row.
 enum { MATRIX_ENTRIES = 1 << 19, MATRIX_ROWS = 1 << 16 };
 enum { MATRIX_COLUMNS = 64 };
 
 // --- writing ---
 
-// Rows that wait to be packed; in an arena.
+// Buffered rows; in an arena.
 struct matrix_writer {
     struct arena *arena;
-    size_t limit; // entries of a matrix with more than one row; 0: MATRIX_ENTRIES
+    size_t limit; // maximum entries of a matrix with more than one row; 0: MATRIX_ENTRIES
     uint32_t k, n_rows;
     size_t n; // entries
     uint32_t *nodes, *rows;
@@ -25,11 +25,11 @@ struct matrix_writer {
     size_t cap_place;
 };
 
-// Whether it must be packed before a row of so many entries.
+// Whether it must be packed before a row with n entries and k columns is added.
 bool matrix_is_full(const struct matrix_writer *w, uint32_t n, uint32_t k);
-// One more row; v has no spans.
+// Adds a row; v has no spans.
 void matrix_add(struct matrix_writer *w, const struct symbols_values *v);
-// Appends to head and body, and is empty again. What it needs meanwhile is in scratch.
+// Appends to head and body, and empties the writer. scratch is for temporary memory.
 void matrix_pack(struct matrix_writer *w, struct arena *scratch, struct pack *head,
                  struct pack *body);
 
@@ -40,9 +40,9 @@ struct matrix_column {
     int64_t num, den;
     uint64_t common;
     unsigned flags;
-    // One for each node; divisor and sum NULL where there are none.
+    // One per node; divisor and sum are NULL if absent.
     uint64_t *divisor, *first, *sum;
-    uint8_t *shift, *delta; // delta 1: the first, then differences
+    uint8_t *shift, *delta; // delta 1: the first value, then differences
     struct str bits;
 };
 
@@ -59,23 +59,25 @@ struct matrix {
 
 void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint64_t n_rows,
                  uint32_t n_nodes);
-// Whether the sums of all rows can be had without the body.
+// Whether the sums over all rows are known without the body.
 bool matrix_has_sums(const struct matrix *m, uint32_t column);
-// Before rows are read. false when it is damaged.
+// Attaches the body; required before rows are read. Returns false if it is damaged.
 bool matrix_body(struct matrix *m, struct str body);
-// Gives the sums of the entries of each node: of neighbouring rows with the same owner, without
-// those whose owner is MATRIX_NOBODY. owner NULL: all rows are of owner 0. false when it is
-// damaged.
+// Calls give with the sum of each node's entries per run of consecutive rows with the same owner.
+// Rows whose owner is MATRIX_NOBODY are skipped. owner NULL: all rows have owner 0. Returns false
+// if the matrix is damaged.
 #define MATRIX_NOBODY UINT32_MAX
 typedef void matrix_give_fn(void *ctx, uint32_t place, uint32_t owner, __int128 sum);
 bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matrix_give_fn *give,
                  void *ctx);
-// Sums of entries by the class of their node (by place) and the run of their row: sums[class][run],
-// n_runs of each, which are zero before. Nodes of class 0 are skipped, which takes a fraction of
-// the time. run NULL: all rows are of run 0. false when it is damaged.
+// Adds up entries by the class of their node (indexed by place) and the run of their row:
+// sums[class][run], with n_runs runs per class, which start at zero. Nodes of class 0 are skipped,
+// at a fraction of the cost. run NULL: all rows are in run 0. Returns false if the matrix is
+// damaged.
 bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, const uint32_t *run,
                  uint32_t n_runs, __int128 *const sums[], unsigned n_classes);
-// All of it row by row, in the reader: the entries of row i are those from start[i] to start[i +
-// 1], places in its dictionary in index, values[column * n + entry]. false when it is damaged.
+// Decodes everything row by row into the reader's memory: the entries of row i are start[i] to
+// start[i + 1]; index has their places in the dictionary, values[column * n + entry] their values.
+// Returns false if the matrix is damaged.
 bool matrix_rows(struct matrix *m, const uint32_t **start, const uint32_t **index,
                  const int64_t **values);

@@ -1,7 +1,7 @@
 #include "store/matrix.h"
 #include "store/matrix_format.h"
 
-static bool is_checked(struct str *bytes)
+static bool strip_checksum(struct str *bytes)
 {
     uint32_t check;
     if (bytes->n < sizeof check)
@@ -12,15 +12,15 @@ static bool is_checked(struct str *bytes)
     return le32toh(check) == matrix_check(*bytes);
 }
 
-// Memory that the next matrix uses again, zeroed; all that is carved of it must fit.
-static void make_room(struct block_reader *r, size_t n)
+// Reserves zeroed memory, reused by the next matrix; everything that carve returns must fit.
+static void reserve_matrix(struct block_reader *r, size_t n)
 {
     r->room = block_scratch(r, r->room, n, &r->cap_room, 1);
     memset(r->room, 0, n);
     r->room_used = 0;
 }
 
-static void *carve(struct block_reader *r, size_t n, size_t size)
+static void *carve_matrix(struct block_reader *r, size_t n, size_t size)
 {
     void *p = r->room + r->room_used;
     r->room_used += (n * size + 15) / 16 * 16;
@@ -41,7 +41,7 @@ static void read_shifts(struct matrix *m, struct matrix_column *c, struct unbits
 static uint64_t *read_numbers(struct matrix *m, struct unbits *b, const uint8_t *only)
 {
     struct unbits_list list = unbits_list(b);
-    uint64_t *v = carve(m->r, m->n_nodes, sizeof *v);
+    uint64_t *v = carve_matrix(m->r, m->n_nodes, sizeof *v);
     for (uint32_t i = 0; i < m->n_nodes; i++)
         if (!only || only[i])
             v[i] = unbits_next(b, list);
@@ -52,14 +52,14 @@ static void read_column(struct matrix *m, struct matrix_column *c, struct unbits
 {
     if (c->flags & MATRIX_DIVISORS)
         c->divisor = read_numbers(m, b, NULL);
-    c->delta = carve(m->r, m->n_nodes, sizeof *c->delta);
+    c->delta = carve_matrix(m->r, m->n_nodes, sizeof *c->delta);
     for (uint32_t i = 0; i < m->n_nodes && c->flags & MATRIX_DELTAS; i++) {
         unbits_fill(b);
         c->delta[i] = (uint8_t)unbits_take(b, 1);
     }
     if (c->flags & MATRIX_SUMS)
         c->sum = read_numbers(m, b, NULL);
-    c->shift = carve(m->r, m->n_nodes, sizeof *c->shift);
+    c->shift = carve_matrix(m->r, m->n_nodes, sizeof *c->shift);
     read_shifts(m, c, b);
     c->first = read_numbers(m, b, c->delta);
 }
@@ -86,10 +86,10 @@ void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint
                  uint32_t n_nodes)
 {
     *m = (struct matrix){.r = r};
-    m->bad = n_rows > MATRIX_ROWS || !is_checked(&head);
+    m->bad = n_rows > MATRIX_ROWS || !strip_checksum(&head);
     struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, m->bad};
     uint64_t k = m->bad ? 0 : unpack_varint(&b), d = m->bad ? 0 : unpack_varint(&b);
-    // Each node takes a bit at least.
+    // Each node takes at least one bit.
     if (m->bad || b.bad || k > MATRIX_COLUMNS || d > head.n * 8) {
         m->bad = true;
         return;
@@ -103,10 +103,10 @@ void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint
     size_t n_own = 0, d_room = (size_t)d + 16;
     for (uint32_t i = 0; i < m->k; i++)
         n_own += m->columns[i].common != 0;
-    make_room(r, d_room * sizeof *m->count + ((size_t)m->n_rows + 16) * sizeof *m->at +
-                     n_own * d_room * (3 * sizeof(uint64_t) + 2));
-    m->count = carve(r, m->n_nodes, sizeof *m->count);
-    m->at = carve(r, (size_t)m->n_rows, sizeof *m->at);
+    reserve_matrix(r, d_room * sizeof *m->count + ((size_t)m->n_rows + 16) * sizeof *m->at +
+                          n_own * d_room * (3 * sizeof(uint64_t) + 2));
+    m->count = carve_matrix(r, m->n_nodes, sizeof *m->count);
+    m->at = carve_matrix(r, (size_t)m->n_rows, sizeof *m->at);
     struct unbits bits = unbits_of((struct str){(const char *)b.p, (size_t)(b.end - b.p)});
     struct unbits_list list = unbits_list(&bits);
     uint64_t node = 0;
@@ -133,7 +133,7 @@ void matrix_open(struct matrix *m, struct block_reader *r, struct str head, uint
     m->bad |= unbits_over(&bits);
 }
 
-static const struct matrix_column *source(const struct matrix *m, uint32_t column)
+static const struct matrix_column *source_column(const struct matrix *m, uint32_t column)
 {
     const struct matrix_column *c = &m->columns[column];
     return c->kind >= MATRIX_MULTIPLE ? &m->columns[c->kind - MATRIX_MULTIPLE] : c;
@@ -143,13 +143,13 @@ bool matrix_has_sums(const struct matrix *m, uint32_t column)
 {
     if (m->bad || column >= m->k)
         return true;
-    const struct matrix_column *c = source(m, column);
+    const struct matrix_column *c = source_column(m, column);
     return !c->common || c->sum;
 }
 
 bool matrix_body(struct matrix *m, struct str body)
 {
-    m->bad |= !is_checked(&body);
+    m->bad |= !strip_checksum(&body);
     if (m->bad)
         return false;
     struct unpack b = {(const uint8_t *)body.p, (const uint8_t *)body.p + body.n, false};
@@ -163,7 +163,7 @@ bool matrix_body(struct matrix *m, struct str body)
     return !m->bad;
 }
 
-// The rows of the node that comes next: n of them, ascending. false when they are damaged.
+// Reads the rows of the next node: n of them, ascending. Returns false if they are damaged.
 static inline bool next_rows(struct unbits *b, uint32_t n, uint32_t n_rows, uint32_t *at)
 {
     uint32_t rest = n_rows - n, row = 0, end = 0;
@@ -198,20 +198,20 @@ struct scale {
 
 static struct scale scale_of(const struct matrix *m, uint32_t column)
 {
-    const struct matrix_column *c = &m->columns[column], *from = source(m, column);
+    const struct matrix_column *c = &m->columns[column], *from = source_column(m, column);
     return (struct scale){from->common, from->flags & MATRIX_FROM_ONE ? 1 : 0,
                           c->kind >= MATRIX_MULTIPLE ? c->num : 1,
                           c->kind >= MATRIX_MULTIPLE ? c->den : 1};
 }
 
-static int64_t scaled(const struct scale *s, int64_t v)
+static int64_t scale_value(const struct scale *s, int64_t v)
 {
     return s->den == 1 ? (int64_t)((uint64_t)v * (uint64_t)s->num)
                        : (int64_t)((__int128)v * s->num / s->den);
 }
 
-// What a code stands for, before it is scaled by the whole column's factor.
-static inline uint64_t meant(const struct matrix_column *c, uint64_t v, uint64_t add)
+// The value of a code, before the column's common factor is applied.
+static inline uint64_t decode_number(const struct matrix_column *c, uint64_t v, uint64_t add)
 {
     return c->kind == MATRIX_SIGNED ? (v >> 1) ^ -(v & 1) : v + add;
 }
@@ -228,8 +228,8 @@ static inline uint64_t next_code(struct unbits *b, unsigned shift, bool delta, b
     return *last;
 }
 
-// Of a sum of numbers what it stands for. Numbers times their factor, and values, are of 64 bits
-// each: sums overflow only if they are damaged.
+// Scales a sum of coded numbers. Numbers times their factor, and values, have 64 bits each, so sums
+// overflow only if the data is damaged.
 static __int128 scale_sum(__int128 sum, uint64_t factor, const struct scale *s)
 {
     sum = (__int128)((unsigned __int128)sum * factor);
@@ -240,7 +240,7 @@ static __int128 scale_sum(__int128 sum, uint64_t factor, const struct scale *s)
                       (unsigned __int128)(sum % den * num / den));
 }
 
-// What neighbouring rows of one owner amount to.
+// The sum over consecutive rows of one owner.
 struct run {
     matrix_give_fn *give;
     void *ctx;
@@ -273,11 +273,12 @@ static inline void add_to_owner(void *ctx, uint32_t row, uint64_t v)
     run_add(r, r->owners[row], v);
 }
 
-// The usual case, and the one that takes time: rows and numbers are read in turns, because neither
-// has to wait for the other then. Inlined with what it adds to.
+// The most common case, and the most expensive one: rows and numbers are read alternately, so that
+// neither waits for the other. Inlined together with the callback.
 __attribute__((always_inline)) static inline bool
-in_turns(struct unbits *rows, struct unbits *numbers, uint32_t n, uint32_t n_rows, unsigned shift,
-         uint64_t add, void (*to)(void *ctx, uint32_t row, uint64_t v), void *ctx)
+read_in_turns(struct unbits *rows, struct unbits *numbers, uint32_t n, uint32_t n_rows,
+              unsigned shift, uint64_t add, void (*to)(void *ctx, uint32_t row, uint64_t v),
+              void *ctx)
 {
     unsigned k = bits_shift(n, n_rows - n);
     uint32_t row = 0;
@@ -296,7 +297,7 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
 {
     if (m->bad || column >= m->k)
         return false;
-    const struct matrix_column *c = source(m, column);
+    const struct matrix_column *c = source_column(m, column);
     struct scale s = scale_of(m, column);
     struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
     for (uint32_t i = 0; i < m->n_nodes && c->common && !m->bad; i++) {
@@ -310,14 +311,15 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
             run.sum = (__int128)c->sum[i] + n * s.add;
         } else if (!owner) {
             for (uint32_t j = 0; j < n; j++)
-                run_add(&run, 0, meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
+                run_add(&run, 0,
+                        decode_number(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
         } else if (n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
-            m->bad = !in_turns(&rows, &b, n, m->n_rows, shift, s.add, add_to_owner, &run);
+            m->bad = !read_in_turns(&rows, &b, n, m->n_rows, shift, s.add, add_to_owner, &run);
         } else {
             m->bad = !next_rows(&rows, n, m->n_rows, m->at);
             for (uint32_t j = 0; j < n && !m->bad; j++)
                 run_add(&run, owner[m->at[j]],
-                        meant(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
+                        decode_number(c, next_code(&b, shift, c->delta[i], j == 0, &last), s.add));
         }
         end_run(&run);
     }
@@ -325,9 +327,9 @@ bool matrix_sums(struct matrix *m, uint32_t column, const uint32_t *owner, matri
     return !m->bad;
 }
 
-// --- some of the nodes, by runs of rows ---
+// --- selected nodes, by runs of rows ---
 
-// The rows and the numbers of the node that comes next; in_rows: else only its numbers.
+// Skips the numbers of the next node, and its rows if in_rows.
 static void skip_node(const struct matrix *m, uint32_t n, bool in_rows, unsigned shift, bool delta,
                       struct unbits *rows, struct unbits *numbers)
 {
@@ -341,7 +343,7 @@ static void skip_node(const struct matrix *m, uint32_t n, bool in_rows, unsigned
 }
 
 struct run_sums {
-    const uint32_t *run; // NULL: all rows are of run 0
+    const uint32_t *run; // NULL: all rows are in run 0
     __int128 *sums;
     int64_t factor;
 };
@@ -357,7 +359,7 @@ bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, cons
 {
     if (m->bad || column >= m->k)
         return false;
-    const struct matrix_column *c = source(m, column);
+    const struct matrix_column *c = source_column(m, column);
     struct scale s = scale_of(m, column);
     struct unbits rows = unbits_of(m->rows), b = unbits_of(c->bits);
     for (uint32_t i = 0; i < m->n_nodes && c->common && !m->bad; i++) {
@@ -370,14 +372,14 @@ bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, cons
         } else if (!classes[i]) {
             skip_node(m, n, run, shift, c->delta[i], &rows, &b);
         } else if (run && n <= m->n_rows - n && !c->delta[i] && c->kind == MATRIX_UNSIGNED) {
-            m->bad = !in_turns(&rows, &b, n, m->n_rows, shift, s.add, add_to_run, &to);
+            m->bad = !read_in_turns(&rows, &b, n, m->n_rows, shift, s.add, add_to_run, &to);
         } else {
             uint64_t last = c->first[i];
             m->bad = run && !next_rows(&rows, n, m->n_rows, m->at);
             for (uint32_t j = 0; j < n && !m->bad; j++) {
                 uint64_t v = next_code(&b, shift, c->delta[i], j == 0, &last);
                 to.sums[run ? run[m->at[j]] : 0] +=
-                    (__int128)(int64_t)meant(c, v, s.add) * to.factor;
+                    (__int128)(int64_t)decode_number(c, v, s.add) * to.factor;
             }
         }
     }
@@ -388,9 +390,9 @@ bool matrix_runs(struct matrix *m, uint32_t column, const uint8_t *classes, cons
     return !m->bad;
 }
 
-// Fills the column of all rows; at[row]: the row's next entry.
-static bool scatter(struct matrix *m, uint32_t column, uint32_t *next, uint32_t *index,
-                    int64_t *values)
+// Fills a column of all rows. next[row]: index of the row's next entry.
+static bool scatter_column(struct matrix *m, uint32_t column, uint32_t *next, uint32_t *index,
+                           int64_t *values)
 {
     const struct matrix_column *c = &m->columns[column];
     struct scale s = scale_of(m, column);
@@ -405,8 +407,9 @@ static bool scatter(struct matrix *m, uint32_t column, uint32_t *next, uint32_t 
             index[to] = i;
             if (c->common)
                 values[to] =
-                    (int64_t)(meant(c, next_code(&b, c->shift[i], c->delta[i], j == 0, &last),
-                                    s.add) *
+                    (int64_t)(decode_number(c,
+                                            next_code(&b, c->shift[i], c->delta[i], j == 0, &last),
+                                            s.add) *
                               factor);
         }
     }
@@ -439,13 +442,13 @@ bool matrix_rows(struct matrix *m, const uint32_t **start, const uint32_t **inde
         int64_t *to = v + c * m->n;
         memcpy(next, from, m->n_rows * sizeof *next);
         if (m->columns[c].kind < MATRIX_MULTIPLE) {
-            m->bad = !scatter(m, c, next, places, to);
+            m->bad = !scatter_column(m, c, next, places, to);
             continue;
         }
         struct scale s = scale_of(m, c);
         const int64_t *of = v + (m->columns[c].kind - MATRIX_MULTIPLE) * m->n;
         for (uint64_t i = 0; i < m->n; i++)
-            to[i] = scaled(&s, of[i]);
+            to[i] = scale_value(&s, of[i]);
     }
     *start = from;
     *index = places;

@@ -1,7 +1,7 @@
 #include "store/matrix.h"
 #include "store/matrix_format.h"
 
-static void *room(struct arena *arena, void *items, size_t n, size_t *cap, size_t size)
+static void *matrix_room(struct arena *arena, void *items, size_t n, size_t *cap, size_t size)
 {
     if (n <= *cap)
         return items;
@@ -14,7 +14,7 @@ static void *room(struct arena *arena, void *items, size_t n, size_t *cap, size_
 bool matrix_is_full(const struct matrix_writer *w, uint32_t n, uint32_t k)
 {
     size_t limit = w->limit ? w->limit : MATRIX_ENTRIES;
-    // Wide rows count as more entries: what is held does not depend on the number of columns.
+    // More columns count as more entries, so that memory does not depend on the number of columns.
     limit = k > 4 ? limit * 4 / k : limit;
     return w->n_rows && (w->k != k || w->n + n > limit || w->n_rows == MATRIX_ROWS);
 }
@@ -22,9 +22,10 @@ bool matrix_is_full(const struct matrix_writer *w, uint32_t n, uint32_t k)
 void matrix_add(struct matrix_writer *w, const struct symbols_values *v)
 {
     w->k = v->k;
-    w->nodes = room(w->arena, w->nodes, w->n + v->n, &w->cap_nodes, sizeof *w->nodes);
-    w->rows = room(w->arena, w->rows, w->n + v->n, &w->cap_rows, sizeof *w->rows);
-    w->values = room(w->arena, w->values, (w->n + v->n) * v->k, &w->cap_values, sizeof *w->values);
+    w->nodes = matrix_room(w->arena, w->nodes, w->n + v->n, &w->cap_nodes, sizeof *w->nodes);
+    w->rows = matrix_room(w->arena, w->rows, w->n + v->n, &w->cap_rows, sizeof *w->rows);
+    w->values =
+        matrix_room(w->arena, w->values, (w->n + v->n) * v->k, &w->cap_values, sizeof *w->values);
     for (uint32_t i = 0; i < v->n; i++) {
         w->nodes[w->n + i] = v->nodes[i];
         w->rows[w->n + i] = w->n_rows;
@@ -36,8 +37,8 @@ void matrix_add(struct matrix_writer *w, const struct symbols_values *v)
     w->n_rows++;
 }
 
-// Turned around: entries in the order of their nodes, then rows.
-struct turned {
+// Transposed rows: entries sorted by node, then row.
+struct transposed {
     struct arena *arena;
     size_t n;
     uint32_t n_nodes, n_rows;
@@ -46,13 +47,13 @@ struct turned {
     int64_t *values; // values[column * n + entry]
 };
 
-static void turn(struct matrix_writer *w, struct arena *a, struct turned *t)
+static void transpose(struct matrix_writer *w, struct arena *a, struct transposed *t)
 {
     uint32_t max = 0;
-    *t = (struct turned){.arena = a, .n = w->n, .n_rows = w->n_rows};
+    *t = (struct transposed){.arena = a, .n = w->n, .n_rows = w->n_rows};
     for (size_t i = 0; i < w->n; i++)
         max = w->nodes[i] > max ? w->nodes[i] : max;
-    w->place = room(w->arena, w->place, (size_t)max + 1, &w->cap_place, sizeof *w->place);
+    w->place = matrix_room(w->arena, w->place, (size_t)max + 1, &w->cap_place, sizeof *w->place);
     t->nodes = arena_array(a, w->n, sizeof *t->nodes);
     for (size_t i = 0; i < w->n; i++)
         if (w->place[w->nodes[i]]++ == 0)
@@ -75,12 +76,12 @@ static void turn(struct matrix_writer *w, struct arena *a, struct turned *t)
         for (uint32_t c = 0; c < w->k; c++)
             t->values[c * t->n + to] = w->values[i * w->k + c];
     }
-    // All zero again: what it costs depends on the entries, not on how many nodes there are.
+    // Reset to zero: the cost depends on the number of entries, not on the number of nodes.
     for (uint32_t i = 0; i < t->n_nodes; i++)
         w->place[t->nodes[i]] = 0;
 }
 
-static void put_rows(struct bits *b, const struct turned *t)
+static void put_matrix_rows(struct bits *b, const struct transposed *t)
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         const uint32_t *rows = t->rows + t->start[i];
@@ -102,19 +103,19 @@ static void put_rows(struct bits *b, const struct turned *t)
     bits_end(b);
 }
 
-// A column that is written: its values divided by what all of them share.
+// A column with numbers of its own: its values divided by their common divisor.
 struct own {
     uint64_t common;
     bool is_signed;
     unsigned flags;
-    uint64_t *v; // as they are coded, without low
+    uint64_t *v; // the numbers to encode, without their offset
     uint64_t *divisor, *sum;
     uint64_t *delta; // 1: differences
     uint64_t *first, *shift;
 };
 
-// What the values of each node share, if it pays to say so.
-static void find_divisors(const struct turned *t, const int64_t *column, struct own *o)
+// Finds the common divisor of each node's values, if storing it saves space.
+static void find_divisors(const struct transposed *t, const int64_t *column, struct own *o)
 {
     o->divisor = arena_array(t->arena, t->n_nodes, sizeof *o->divisor);
     for (uint32_t i = 0; i < t->n_nodes; i++) {
@@ -128,7 +129,7 @@ static void find_divisors(const struct turned *t, const int64_t *column, struct 
     for (uint32_t i = 0; i < t->n_nodes && o->common; i++) {
         uint32_t n = t->start[i + 1] - t->start[i];
         uint64_t d = o->divisor[i] / o->common;
-        // What two numbers share costs as much to say.
+        // For two numbers, the divisor costs as much as it saves.
         o->divisor[i] = d && n > 2 ? d : 1;
         uint64_t bits = bits_length(o->divisor[i]) - 1;
         gain += n * bits;
@@ -140,8 +141,8 @@ static void find_divisors(const struct turned *t, const int64_t *column, struct 
         o->divisor[i] = 1;
 }
 
-// Sums, unless one of them is too large to be one.
-static void find_sums(const struct turned *t, struct own *o)
+// Computes the sums; they are not stored if one of them is too large.
+static void find_sums(const struct transposed *t, struct own *o)
 {
     uint64_t low = o->flags & MATRIX_FROM_ONE ? 1 : 0;
     o->flags |= MATRIX_SUMS;
@@ -157,8 +158,8 @@ static void find_sums(const struct turned *t, struct own *o)
     }
 }
 
-// Differences where they are clearly smaller than the values.
-static void find_deltas(const struct turned *t, struct own *o)
+// Uses differences where they are clearly smaller than the values.
+static void find_deltas(const struct transposed *t, struct own *o)
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         uint32_t from = t->start[i], n = t->start[i + 1] - from;
@@ -182,7 +183,7 @@ static void find_deltas(const struct turned *t, struct own *o)
     }
 }
 
-static void make_own(const struct turned *t, const int64_t *column, struct own *o)
+static void encode_column(const struct transposed *t, const int64_t *column, struct own *o)
 {
     size_t d = t->n_nodes;
     *o = (struct own){0};
@@ -211,7 +212,7 @@ static void make_own(const struct turned *t, const int64_t *column, struct own *
     find_deltas(t, o);
 }
 
-static void put_head(struct bits *b, const struct turned *t, const struct own *o)
+static void put_matrix_head(struct bits *b, const struct transposed *t, const struct own *o)
 {
     uint64_t *some = arena_array(t->arena, t->n_nodes, sizeof *some);
     size_t n = 0;
@@ -235,7 +236,7 @@ static void put_head(struct bits *b, const struct turned *t, const struct own *o
     bits_put_list(b, some, n);
 }
 
-static void put_values(struct bits *b, const struct turned *t, const struct own *o)
+static void put_matrix_values(struct bits *b, const struct transposed *t, const struct own *o)
 {
     for (uint32_t i = 0; i < t->n_nodes; i++) {
         unsigned shift = (unsigned)o->shift[i];
@@ -248,7 +249,7 @@ static void put_values(struct bits *b, const struct turned *t, const struct own 
     bits_end(b);
 }
 
-// Bytes after their checksum.
+// Appends bytes with their checksum in front.
 static void put_checked(struct pack *to, const struct pack *bytes)
 {
     uint32_t check = htole32(matrix_check((struct str){(const char *)bytes->p, bytes->n}));
@@ -258,8 +259,8 @@ static void put_checked(struct pack *to, const struct pack *bytes)
 
 void matrix_pack(struct matrix_writer *w, struct arena *a, struct pack *head, struct pack *body)
 {
-    struct turned t;
-    turn(w, a, &t);
+    struct transposed t;
+    transpose(w, a, &t);
     struct pack front = {.arena = a}, numbers = {.arena = a}, lengths = {.arena = a};
     struct pack data = {.arena = a}, back = {.arena = a};
     struct bits b = {.to = &numbers}, to = {.to = &data};
@@ -272,7 +273,7 @@ void matrix_pack(struct matrix_writer *w, struct arena *a, struct pack *head, st
     for (uint32_t i = 0; i < t.n_nodes; i++)
         some[i] = t.start[i + 1] - t.start[i] - 1;
     bits_put_list(&b, some, t.n_nodes);
-    put_rows(&to, &t);
+    put_matrix_rows(&to, &t);
     pack_varint(&lengths, data.n);
     bool is_own[MATRIX_COLUMNS] = {0};
     for (uint32_t c = 0; c < w->k; c++) {
@@ -290,15 +291,15 @@ void matrix_pack(struct matrix_writer *w, struct arena *a, struct pack *head, st
         }
         struct own o;
         is_own[c] = true;
-        make_own(&t, column, &o);
+        encode_column(&t, column, &o);
         pack_varint(&front, o.is_signed ? MATRIX_SIGNED : MATRIX_UNSIGNED);
         pack_varint(&front, o.common);
         if (!o.common)
             continue;
         pack_varint(&front, o.flags);
-        put_head(&b, &t, &o);
+        put_matrix_head(&b, &t, &o);
         size_t before = data.n;
-        put_values(&to, &t, &o);
+        put_matrix_values(&to, &t, &o);
         pack_varint(&lengths, data.n - before);
     }
     bits_end(&b);

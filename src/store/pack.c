@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-// More than any stream of ours: what is beyond it is damage.
+// More than any stream we write: a larger one is damaged.
 enum { STREAM_LIMIT = 1 << 30 };
 
 void pack_grow(struct pack *b, size_t more)
@@ -45,7 +45,7 @@ struct str unpack_str(struct unpack *b)
     return unpack_bytes(b, n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)n);
 }
 
-// Least significant digits first.
+// Radix sort, least significant byte first.
 void pack_sort(uint32_t *v, size_t n, uint32_t *scratch)
 {
     uint32_t max = 0, *from = v, *to = scratch;
@@ -97,12 +97,12 @@ bool pack_is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num
     return true;
 }
 
-// A column begins with its kind: numbers without or with a sign, or KIND_MULTIPLE + the column
-// that it is a multiple of.
+// A column begins with its kind: unsigned or signed numbers, or KIND_MULTIPLE + the index of the
+// column that it is a multiple of.
 enum { KIND_UNSIGNED, KIND_SIGNED, KIND_MULTIPLE };
 
-// What the column's numbers share; 0: all are zero.
-static struct pack_own own_of(const int64_t *column, size_t n)
+// The common divisor of the column's numbers; 0: all are zero.
+static struct pack_own column_divisor(const int64_t *column, size_t n)
 {
     struct pack_own own = {0};
     for (size_t i = 0; i < n; i++) {
@@ -115,7 +115,7 @@ static struct pack_own own_of(const int64_t *column, size_t n)
     return own;
 }
 
-// Writes its kind; whether its numbers follow.
+// Writes the kind of a column. Returns whether its numbers follow.
 static bool pack_kind(struct pack *b, const int64_t *values, uint32_t c, size_t n,
                       struct pack_own *own, bool *is_own)
 {
@@ -133,7 +133,7 @@ static bool pack_kind(struct pack *b, const int64_t *values, uint32_t c, size_t 
         return false;
     }
     is_own[c] = true;
-    *own = own_of(column, n);
+    *own = column_divisor(column, n);
     pack_varint(b, own->is_signed ? KIND_SIGNED : KIND_UNSIGNED);
     pack_varint(b, own->common);
     return own->common;
@@ -195,17 +195,18 @@ static void skip_varints(struct unpack *b, size_t n)
         unpack_fail(b);
 }
 
-// to may be NULL where n is 0.
-static void clear(int64_t *to, size_t n)
+// to may be NULL if n is 0.
+static void clear_numbers(int64_t *to, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] = 0;
 }
 
-static void read_own(struct unpack *b, uint64_t kind, uint64_t common, size_t n, int64_t *to)
+static void read_column_numbers(struct unpack *b, uint64_t kind, uint64_t common, size_t n,
+                                int64_t *to)
 {
     if (!common) {
-        clear(to, n);
+        clear_numbers(to, n);
         return;
     }
     for (size_t i = 0; i < n; i++) {
@@ -228,7 +229,7 @@ void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int6
         if (kind < KIND_MULTIPLE) {
             uint64_t common = unpack_varint(b);
             if (c == column) {
-                read_own(b, kind, common, n, to);
+                read_column_numbers(b, kind, common, n, to);
                 done = true;
             } else if (common) {
                 skip_varints(b, n);
@@ -250,13 +251,13 @@ void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int6
             unpack_fail(b);
             break;
         }
-        read_own(&of, of_kind, common, n, to);
+        read_column_numbers(&of, of_kind, common, n, to);
         pack_scale(to, n, num, den);
         done = !of.bad;
     }
     if (!done || b->bad) {
         unpack_fail(b);
-        clear(to, n);
+        clear_numbers(to, n);
     }
 }
 
@@ -293,7 +294,7 @@ void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer
     uint64_t raw = unpack_varint(b);
     uint64_t packed = unpack_varint(b);
     *to = (struct unpack){0};
-    // What is empty is not packed.
+    // Empty streams are not compressed.
     if (raw > STREAM_LIMIT || packed > STREAM_LIMIT || (packed > 0 && raw == 0)) {
         unpack_fail(b);
     } else if (packed == 0) {
@@ -321,7 +322,8 @@ void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer
 
 // --- bits ---
 
-// Of one in every numbers. As k grows, costs fall, then rise; *k is where to begin.
+// Returns the least cost of every nth number and sets *k to its shift; *k is the initial guess. As
+// k grows, the cost falls, then rises.
 static inline uint64_t least_cost(unsigned (*cost)(uint64_t v, unsigned k), const uint64_t *v,
                                   size_t n, size_t every, unsigned *k)
 {
@@ -342,7 +344,7 @@ static inline uint64_t least_cost(unsigned (*cost)(uint64_t v, unsigned k), cons
     return least;
 }
 
-// Numbers that tell which codes suit a list.
+// Numbers sampled to choose the codes of a list.
 enum { LIST_SAMPLE = 128 };
 
 void bits_put_list(struct bits *b, const uint64_t *v, size_t n)

@@ -1,5 +1,5 @@
-// The bytes that the store keeps: varints, columns of numbers, compressed streams. Readers trust
-// nothing: after the first thing that does not fit, bad is set and everything reads as zero.
+// The store's byte encoding: varints, columns of numbers, compressed streams. Readers do not trust
+// their input: after the first error, bad is set and everything reads as zero.
 #pragma once
 
 #include <zstd.h>
@@ -82,7 +82,7 @@ static inline int64_t unpack_signed(struct unpack *b)
     return (int64_t)(v >> 1) ^ -(int64_t)(v & 1);
 }
 
-// A count of things that take at least one byte each in what is left.
+// Reads a count of items that take at least one byte each of the rest.
 static inline size_t unpack_count(struct unpack *b)
 {
     uint64_t n = unpack_varint(b);
@@ -97,20 +97,20 @@ static inline int64_t pack_add(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-// Ascending, in linear time. scratch has room for n.
+// Sorts in ascending order, in linear time. scratch has room for n.
 void pack_sort(uint32_t *v, size_t n, uint32_t *scratch);
 
 // --- columns: k of n numbers each, values[column * n + row] ---
 
-// The greatest common divisor; of 0 and b it is b.
+// The greatest common divisor; that of 0 and b is b.
 uint64_t pack_divisor(uint64_t a, uint64_t b);
-// Whether b is a everywhere times *num / *den, and not only zeros.
+// Whether b equals a times *num / *den everywhere, and a is not all zero.
 bool pack_is_multiple(const int64_t *a, const int64_t *b, size_t n, int64_t *num, int64_t *den);
-// Each is divided by its greatest common divisor; one that is a multiple of an earlier one is not
-// written again.
+// Divides each column by its greatest common divisor. A column that is a multiple of an earlier one
+// stores only the factor.
 void pack_columns(struct pack *b, const int64_t *values, uint32_t k, size_t n);
-// What is said of columns before their numbers, without them; own[column]: what these are to be
-// divided by. 0: none are written.
+// Writes the headers of the columns without their numbers. own[column]: the divisor of its numbers;
+// 0: no numbers are written.
 enum { PACK_COLUMNS = 64 };
 struct pack_own {
     uint64_t common;
@@ -121,27 +121,27 @@ struct pack_kind {
     bool is_multiple, is_signed;
     uint32_t of; // of a multiple
     int64_t num, den;
-    uint64_t common; // of others
+    uint64_t common; // of other columns
 };
 void unpack_kind(struct unpack *b, uint32_t column, struct pack_kind *kind);
-// v times num / den.
+// Multiplies v by num / den.
 void pack_scale(int64_t *v, size_t n, int64_t num, int64_t den);
-// Reads one of them into to (n numbers) and steps over all.
+// Reads one column into to (n numbers) and skips the others.
 void unpack_column(struct unpack *b, uint32_t k, uint32_t column, size_t n, int64_t *to);
 
 // --- streams ---
 
-// raw, compressed where that makes it smaller. checked: with a checksum.
+// Writes raw, compressed if that is smaller. checked: with a checksum.
 void pack_stream(struct pack *b, ZSTD_CCtx *zstd, int level, bool checked, struct str raw);
 
-// Memory that is used again and again: for what a stream becomes.
+// Reusable memory for decompressed streams.
 struct pack_buffer {
     uint8_t *p;
     size_t cap;
-    bool starved; // there was no memory: what was read as bad may be right
+    bool starved; // allocation failed: data that read as bad may be intact
 };
 void pack_buffer_fini(struct pack_buffer *buffer);
-// *to reads what the stream holds; it is in buffer, or where b is. Without memory for it, b is bad
-// and the buffer starved.
+// *to reads the content of the stream, which is in buffer or in b's bytes. If there is no memory, b
+// is bad and the buffer starved.
 void unpack_stream(struct unpack *b, ZSTD_DCtx *zstd, struct pack_buffer *buffer,
                    struct unpack *to);

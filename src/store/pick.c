@@ -2,7 +2,7 @@
 
 #include "store/sqlite.h"
 
-enum { NODES_PER_STEP = 8 }; // of arena_spend
+enum { NODES_PER_STEP = 8 }; // arena_spend steps
 
 struct str pick_function_name(struct str name, struct str system_name)
 {
@@ -29,12 +29,12 @@ struct picking {
     const struct symbols *s;
     struct db *names;
     struct arena *arena;
-    bool wants_address; // a name of the filter may be that of an address
+    bool wants_address; // the filter may name an address
     struct str *frames; // of the last location, innermost first
     size_t cap;
 };
 
-static struct str name_of(const struct symbols *s, uint32_t function)
+static struct str symbol_function_name(const struct symbols *s, uint32_t function)
 {
     const struct symbols_function *f = &s->functions[function];
     return pick_function_name(s->strings[f->name], s->strings[f->system_name]);
@@ -48,7 +48,7 @@ static void reserve_frames(struct picking *p, size_t n)
     p->frames = arena_array(p->arena, p->cap, sizeof *p->frames);
 }
 
-// Of a location that has no lines.
+// The frames of a location without lines.
 static uint32_t late_frames(struct picking *p, const struct symbols_location *l)
 {
     const struct symbols *s = p->s;
@@ -70,14 +70,14 @@ static uint32_t late_frames(struct picking *p, const struct symbols_location *l)
     return 1;
 }
 
-static uint32_t frames_of(struct picking *p, uint32_t location)
+static uint32_t location_frames(struct picking *p, uint32_t location)
 {
     const struct symbols_location *l = &p->s->locations[location];
     if (!l->n_lines)
         return late_frames(p, l);
     reserve_frames(p, l->n_lines);
     for (uint32_t i = 0; i < l->n_lines; i++)
-        p->frames[i] = name_of(p->s, p->s->lines[l->first_line + i].function);
+        p->frames[i] = symbol_function_name(p->s, p->s->lines[l->first_line + i].function);
     return l->n_lines;
 }
 
@@ -85,8 +85,8 @@ static uint32_t frames_of(struct picking *p, uint32_t location)
 
 enum { HAS_IT = 1, ENDS_IN_IT = 2, NO_FRAME = 4 };
 
-static uint8_t look_at_location(struct picking *p, uint32_t location, struct str function,
-                                const bool *is_it)
+static uint8_t match_location(struct picking *p, uint32_t location, struct str function,
+                              const bool *is_it)
 {
     const struct symbols_location *l = &p->s->locations[location];
     uint32_t n = l->n_lines;
@@ -107,10 +107,10 @@ static bool pick_function(struct picking *p, struct str function, uint8_t *picks
     bool *is_it = arena_array(p->arena, s->n.functions, sizeof *is_it);
     uint8_t *locations = arena_array(p->arena, s->n.locations, sizeof *locations);
     for (uint32_t i = 0; i < s->n.functions; i++)
-        is_it[i] = str_eq(name_of(s, i), function);
+        is_it[i] = str_eq(symbol_function_name(s, i), function);
     for (uint32_t i = 0; i < s->n.locations; i++) {
         arena_spend(p->arena, s->locations[i].n_lines ? i % NODES_PER_STEP == 0 : 1);
-        locations[i] = look_at_location(p, i, function, is_it);
+        locations[i] = match_location(p, i, function, is_it);
         any |= locations[i] & HAS_IT;
     }
     for (uint32_t i = 1; any && i < s->n.nodes; i++) {
@@ -131,8 +131,8 @@ static bool pick_function(struct picking *p, struct str function, uint8_t *picks
 static bool pick_call_site(struct picking *p, const struct store_filter *filter, uint8_t *picks)
 {
     const struct symbols *s = p->s;
-    // How many names of the call site the frames down to a node have met, all of them equal; one
-    // more than there are: it has been left, to what is below it or beside it.
+    // How many names of the call site the frames from the root down to a node have matched. n + 1:
+    // the stack continues below the call site.
     size_t n = filter->n_call_site;
     uint32_t *met = arena_array(p->arena, s->n.nodes, sizeof *met);
     bool *beside = arena_array(p->arena, s->n.nodes, sizeof *beside), any = false;
@@ -144,7 +144,7 @@ static bool pick_call_site(struct picking *p, const struct store_filter *filter,
         if (beside[i])
             continue;
         if (met[i] <= n) {
-            for (uint32_t j = frames_of(p, s->nodes[i].location); j-- > 0 && met[i] <= n;) {
+            for (uint32_t j = location_frames(p, s->nodes[i].location); j-- > 0 && met[i] <= n;) {
                 if (met[i] < n && !str_eq(p->frames[j], filter->call_site[met[i]])) {
                     beside[i] = true;
                     break;
@@ -160,7 +160,7 @@ static bool pick_call_site(struct picking *p, const struct store_filter *filter,
     return any;
 }
 
-static bool may_be_address(struct str name)
+static bool may_name_address(struct str name)
 {
     return str_find(name, STR("0x"), 0) != SIZE_MAX;
 }
@@ -170,9 +170,9 @@ const uint8_t *pick_nodes(const struct store_filter *filter, const struct symbol
 {
     struct picking p = {.s = s, .names = names, .arena = arena};
     uint8_t *picks = arena_array(arena, s->n.nodes, sizeof *picks);
-    p.wants_address = !filter->n_call_site && may_be_address(filter->function);
+    p.wants_address = !filter->n_call_site && may_name_address(filter->function);
     for (size_t i = 0; i < filter->n_call_site; i++)
-        p.wants_address |= may_be_address(filter->call_site[i]);
+        p.wants_address |= may_name_address(filter->call_site[i]);
     bool any = filter->n_call_site ? pick_call_site(&p, filter, picks)
                                    : pick_function(&p, filter->function, picks);
     return any ? picks : NULL;

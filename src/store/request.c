@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-// About what a profile holds in memory, what its decoder left behind included. Parts of one profile
-// share its tables: they count once, with the last part, because that is when they are freed.
-static size_t weight(const struct model_profile *p, const struct model_profile *next)
+// Estimates the memory of a profile, including what its decoder still holds. Parts of one profile
+// share its tables; the last part accounts for them, because the tables are freed with it.
+static size_t estimate_memory(const struct model_profile *p, const struct model_profile *next)
 {
     size_t n = 1024 + p->n_samples * (24 + 8 * (size_t)p->n_types);
     if (!next || next->strings != p->strings || next->locations != p->locations)
@@ -14,7 +14,7 @@ static size_t weight(const struct model_profile *p, const struct model_profile *
     return n;
 }
 
-// More than midnight explains are many.
+// A batch around midnight has two days; more than that is split.
 enum { FEW_DAYS = 2 };
 
 struct days {
@@ -40,18 +40,18 @@ static int find_days(const struct store_put *puts, size_t n, struct days *days, 
     return 0;
 }
 
-// What the parts have in common.
+// Shared by all parts.
 struct parts {
     store_done_fn *done;
     void *ctx;
-    size_t left; // parts
-    int code;    // of the first that failed
+    size_t left; // parts that are not complete
+    int code;    // of the first part that failed
     struct err error;
     size_t n;
-    struct store_put puts[]; // by day
+    struct store_put puts[]; // sorted by day
 };
 
-// Parts end one after another, in the committer.
+// The committer completes parts one after another, so no lock is needed.
 static void part_done(void *ctx, int code, const struct err *e)
 {
     struct parts *w = ctx;
@@ -65,7 +65,7 @@ static void part_done(void *ctx, int code, const struct err *e)
     free(w);
 }
 
-// end: of the caller's puts, which are those of this request and perhaps more.
+// end: end of the caller's puts, which may extend beyond this request.
 static struct store_request *new_request(const struct store_put *puts, size_t n,
                                          const struct store_put *end, store_done_fn *done,
                                          void *ctx)
@@ -83,12 +83,12 @@ static struct store_request *new_request(const struct store_put *puts, size_t n,
         int64_t day = day_of(put->time);
         r->first_day = day < r->first_day ? day : r->first_day;
         r->last_day = day > r->last_day ? day : r->last_day;
-        r->bytes += weight(put->profile, put + 1 < end ? put[1].profile : NULL);
+        r->bytes += estimate_memory(put->profile, put + 1 < end ? put[1].profile : NULL);
     }
     return r;
 }
 
-static void free_list(struct store_request *first)
+static void free_requests(struct store_request *first)
 {
     for (struct store_request *next; first; first = next) {
         next = first->next;
@@ -96,7 +96,7 @@ static void free_list(struct store_request *first)
     }
 }
 
-// Makes requests of puts of one day, at the end of a list. false: no memory.
+// Appends requests for the puts of one day to a list. Returns false if there is no memory.
 static bool add_parts(struct parts *w, const struct store_put *puts, size_t n,
                       struct store_request ***last)
 {
@@ -113,7 +113,7 @@ static bool add_parts(struct parts *w, const struct store_put *puts, size_t n,
     return true;
 }
 
-// A list of requests; NULL: no memory.
+// Returns a list of requests, or NULL if there is no memory.
 static struct store_request *new_parts(const struct store_put *puts, size_t n,
                                        const struct days *days, store_done_fn *done, void *ctx)
 {
@@ -123,7 +123,7 @@ static struct store_request *new_parts(const struct store_put *puts, size_t n,
         return NULL;
     w->done = done;
     w->ctx = ctx;
-    size_t ends[STORE_PUT_DAYS]; // of the days
+    size_t ends[STORE_PUT_DAYS]; // of each day
     for (size_t i = 0; i < days->n; i++) {
         for (size_t j = 0; j < n; j++)
             if (day_of(puts[j].time) == days->numbers[i])
@@ -132,7 +132,7 @@ static struct store_request *new_parts(const struct store_put *puts, size_t n,
     }
     for (size_t i = 0, begin = 0; i < days->n; begin = ends[i++])
         if (!add_parts(w, w->puts + begin, ends[i] - begin, &last)) {
-            free_list(first);
+            free_requests(first);
             free(w);
             return NULL;
         }
@@ -158,5 +158,5 @@ void request_free(struct store_request *first)
 {
     if (first->is_part)
         free(first->ctx);
-    free_list(first);
+    free_requests(first);
 }

@@ -50,7 +50,7 @@ void rollup_write(struct rollup *r, struct block_writer *to)
     row_reserve(&r->sorted, &row.v, false, false);
     if (r->n)
         memcpy(row.v.nodes, r->nodes, r->n * sizeof *r->nodes);
-    // In which order they came is of no use any more.
+    // r->nodes is scratch memory here: its order is no longer needed.
     pack_sort(row.v.nodes, r->n, r->nodes);
     for (uint32_t i = 0; i < r->n; i++) {
         uint32_t *place = &r->place[row.v.nodes[i]];

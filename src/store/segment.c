@@ -2,7 +2,7 @@
 
 #include "store/block.h"
 
-static struct str packed(const struct pack *b)
+static struct str segment_bytes(const struct pack *b)
 {
     return (struct str){b->n ? (const char *)b->p : "", b->n};
 }
@@ -60,9 +60,10 @@ static void pack_spans(struct pack *to, const struct symbols_values *v)
     }
 }
 
-// The place of a node that the dictionary has. Nodes mostly come in its order: the places at and
-// after the last one are looked at first.
-static uint32_t place_of(const uint32_t *dictionary, uint32_t n, uint32_t last, uint32_t node)
+// The index of a node in the dictionary, which contains it. Nodes mostly come in dictionary order,
+// so the last index and the next one are tried first.
+static uint32_t dictionary_place(const uint32_t *dictionary, uint32_t n, uint32_t last,
+                                 uint32_t node)
 {
     uint32_t low = 0;
     if (dictionary[last] == node)
@@ -77,13 +78,13 @@ static uint32_t place_of(const uint32_t *dictionary, uint32_t n, uint32_t last, 
     return low;
 }
 
-// How an item says which nodes of the dictionary it has.
+// How an item lists its nodes of the dictionary.
 enum { ITEM_SOME, ITEM_ALL, ITEM_SPANS, ITEM_TRACES };
 
 enum { SEGMENT_STREAMS, SEGMENT_BITS };
 
-// A profile alone: nothing repeats in it, and there is little that zstd could find.
-static void pack_alone(struct pack *to, const struct symbols_values *v)
+// A single profile: nothing repeats in it, so zstd would gain little.
+static void pack_single(struct pack *to, const struct symbols_values *v)
 {
     uint64_t *numbers = arena_array(to->arena, v->n, sizeof *numbers);
     struct pack data = {.arena = to->arena};
@@ -115,7 +116,7 @@ void segment_pack(struct pack *to, const struct block_item *items, size_t n, uin
     bool alone = n == 1 && !items[0].v.spans;
     pack_varint(to, alone ? SEGMENT_BITS : SEGMENT_STREAMS);
     if (alone) {
-        pack_alone(to, &items[0].v);
+        pack_single(to, &items[0].v);
         return;
     }
     struct pack nodes = {.arena = arena}, values = {.arena = arena}, spans = {.arena = arena};
@@ -133,7 +134,7 @@ void segment_pack(struct pack *to, const struct block_item *items, size_t n, uin
         pack_varint(&nodes, ((uint64_t)v->n << 2) | (unsigned)how);
         uint32_t at = 0, last = UINT32_MAX;
         for (uint32_t j = 0; j < v->n && how != ITEM_ALL; j++) {
-            at = place_of(dictionary, count, at, v->nodes[j]);
+            at = dictionary_place(dictionary, count, at, v->nodes[j]);
             if (how != ITEM_SOME)
                 pack_signed(&nodes, (int64_t)at - (j ? last : 0));
             else
@@ -144,20 +145,20 @@ void segment_pack(struct pack *to, const struct block_item *items, size_t n, uin
         if (v->spans)
             pack_spans(&spans, v);
     }
-    pack_stream(to, zstd, level, checked, packed(&nodes));
-    pack_stream(to, zstd, level, checked, packed(&values));
-    pack_stream(to, zstd, level, checked, packed(&spans));
+    pack_stream(to, zstd, level, checked, segment_bytes(&nodes));
+    pack_stream(to, zstd, level, checked, segment_bytes(&values));
+    pack_stream(to, zstd, level, checked, segment_bytes(&spans));
 }
 
 // --- reading ---
 
-// Nodes are read at once, columns as they are asked for: values is where they are described.
-static void open_alone(struct segment *s, struct unpack *b, uint32_t n_nodes)
+// Reads the nodes now and columns on demand; s->values is at the column headers.
+static void open_single(struct segment *s, struct unpack *b, uint32_t n_nodes)
 {
     struct block_reader *r = s->r;
     uint64_t n = unpack_varint(b), node = 0;
     s->in_bits = true;
-    // Each takes a bit at least.
+    // Each node takes at least one bit.
     if (b->bad || s->k > PACK_COLUMNS || n > (uint64_t)(b->end - b->p) * 8) {
         s->bad = true;
         return;
@@ -183,8 +184,8 @@ static void open_alone(struct segment *s, struct unpack *b, uint32_t n_nodes)
     s->bad |= b->bad || unbits_over(&s->bits);
 }
 
-// One column, into to.
-static void read_alone(struct segment *s, uint32_t column, int64_t *to)
+// Reads one column into to.
+static void read_single(struct segment *s, uint32_t column, int64_t *to)
 {
     struct pack_kind kinds[PACK_COLUMNS];
     struct unpack b = s->values;
@@ -223,7 +224,7 @@ void segment_open(struct segment *s, struct block_reader *r, struct str bytes, u
     *s = (struct segment){.r = r, .k = k};
     uint64_t form = unpack_varint(&b);
     if (form == SEGMENT_BITS) {
-        open_alone(s, &b, n_nodes);
+        open_single(s, &b, n_nodes);
         return;
     }
     if (form != SEGMENT_STREAMS)
@@ -244,7 +245,7 @@ void segment_open(struct segment *s, struct block_reader *r, struct str bytes, u
     s->bad = b.bad || s->nodes.bad;
 }
 
-static void read_spans(struct segment *s)
+static void read_segment_spans(struct segment *s)
 {
     struct block_reader *r = s->r;
     r->span = block_scratch(r, r->span, s->n, &r->cap_span, sizeof *r->span);
@@ -269,8 +270,8 @@ static void read_spans(struct segment *s)
         unpack_fail(&s->spans);
 }
 
-// Which nodes the next item has.
-static bool next_nodes(struct segment *s)
+// Reads which nodes the next item has.
+static bool next_segment_nodes(struct segment *s)
 {
     struct block_reader *r = s->r;
     uint64_t head = unpack_varint(&s->nodes);
@@ -300,13 +301,13 @@ static bool next_nodes(struct segment *s)
                 at = unpack_fail(&s->nodes);
             r->index[i] = (uint32_t)at;
         }
-        read_spans(s);
+        read_segment_spans(s);
     }
     return !s->nodes.bad && !s->spans.bad && (n == 0 || s->n_dictionary > 0);
 }
 
-// Whether there is one more: a segment in bits has one.
-static bool next_alone(struct segment *s)
+// Whether there is another profile: a segment in bits has one.
+static bool next_single(struct segment *s)
 {
     s->bad |= s->is_read;
     s->is_read = true;
@@ -317,13 +318,13 @@ bool segment_next(struct segment *s, uint32_t column)
 {
     struct block_reader *r = s->r;
     if (s->in_bits) {
-        if (!next_alone(s))
+        if (!next_single(s))
             return false;
         r->value = block_scratch(r, r->value, s->n, &r->cap_value, sizeof *r->value);
-        read_alone(s, column, r->value);
+        read_single(s, column, r->value);
         return !s->bad;
     }
-    if (!next_nodes(s)) {
+    if (!next_segment_nodes(s)) {
         s->bad = true;
         return false;
     }
@@ -360,7 +361,7 @@ void row_reserve(struct row_buffer *b, struct symbols_values *v, bool spans, boo
 bool segment_read(struct segment *s, struct row_buffer *to, struct symbols_values *v)
 {
     struct block_reader *r = s->r;
-    if (s->in_bits ? !next_alone(s) : !next_nodes(s)) {
+    if (s->in_bits ? !next_single(s) : !next_segment_nodes(s)) {
         s->bad = true;
         return false;
     }
@@ -373,7 +374,7 @@ bool segment_read(struct segment *s, struct row_buffer *to, struct symbols_value
     if (v->traces)
         memcpy(v->traces, r->trace, s->n * sizeof *v->traces);
     for (uint32_t c = 0; c < s->k && s->in_bits; c++)
-        read_alone(s, c, s->n ? v->values + (size_t)c * s->n : NULL);
+        read_single(s, c, s->n ? v->values + (size_t)c * s->n : NULL);
     if (s->in_bits)
         return !s->bad;
     struct unpack start = s->values;

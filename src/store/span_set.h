@@ -1,4 +1,4 @@
-// The spans or traces that a query selects, found by hash: a client chooses how many there are.
+// Hash lookup of the spans or traces that a query selects; a client chooses how many there are.
 #pragma once
 
 #include "base/hash.h"

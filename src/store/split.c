@@ -3,14 +3,14 @@
 #include "model/transform.h"
 #include "store/labels.h"
 
-// Labels that tell requests apart, not series.
+// Labels that identify requests, not series.
 static bool is_request_label(struct str key)
 {
     return str_eq(key, STR("span_id")) || str_eq(key, STR("trace_id")) ||
            str_eq(key, STR("profile_id"));
 }
 
-static bool has_label(const struct store_label *labels, size_t n, struct str name)
+static bool part_has_label(const struct store_label *labels, size_t n, struct str name)
 {
     for (size_t i = 0; i < n; i++)
         if (str_eq(labels[i].name, name))
@@ -18,15 +18,15 @@ static bool has_label(const struct store_label *labels, size_t n, struct str nam
     return false;
 }
 
-static int compare_names(const void *a, const void *b)
+static int compare_part_labels(const void *a, const void *b)
 {
     return str_cmp(((const struct store_label *)a)->name, ((const struct store_label *)b)->name);
 }
 
-// The labels of a label set that make a series, beside base; sorted.
-static struct store_label *series_labels(const struct model_profile *p, uint32_t set,
-                                         const struct store_label *base, size_t n_base,
-                                         struct arena *arena, size_t *n)
+// The sorted labels of a part: base plus the string labels of a label set.
+static struct store_label *part_labels(const struct model_profile *p, uint32_t set,
+                                       const struct store_label *base, size_t n_base,
+                                       struct arena *arena, size_t *n)
 {
     const struct model_label *labels = p->labels + p->label_sets[set].first;
     uint32_t n_labels = p->label_sets[set].n;
@@ -37,18 +37,18 @@ static struct store_label *series_labels(const struct model_profile *p, uint32_t
     for (uint32_t i = 0; i < n_labels; i++) {
         struct str key = model_str(p, labels[i].key);
         if (!labels[i].is_number && key.n && !is_request_label(key) && !labels_is_own(key) &&
-            !has_label(all, *n, key))
+            !part_has_label(all, *n, key))
             all[(*n)++] = (struct store_label){key, model_str(p, labels[i].str)};
     }
-    qsort(all, *n, sizeof *all, compare_names);
+    qsort(all, *n, sizeof *all, compare_part_labels);
     return all;
 }
 
-static void split(const struct model_profile *p, const struct store_label *base, size_t n_base,
-                  struct arena *arena, struct store_part **parts, size_t *n)
+static void split_profile(const struct model_profile *p, const struct store_label *base,
+                          size_t n_base, struct arena *arena, struct store_part **parts, size_t *n)
 {
     size_t cap = 0;
-    // The part of a label set, plus one.
+    // The part of each label set, plus one.
     uint32_t *part_of = arena_array(arena, p->n_label_sets + 1, sizeof *part_of);
     struct hash_table index;
     hash_init(&index, arena, 64);
@@ -57,7 +57,7 @@ static void split(const struct model_profile *p, const struct store_label *base,
         if (part_of[set])
             continue;
         size_t n_labels;
-        struct store_label *labels = series_labels(p, set, base, n_base, arena, &n_labels);
+        struct store_label *labels = part_labels(p, set, base, n_base, arena, &n_labels);
         uint64_t hash = 0;
         for (size_t j = 0; j < n_labels; j++)
             hash = hash_bytes(labels[j].value.p, labels[j].value.n,
@@ -116,7 +116,7 @@ int store_split(const struct model_profile *p, const struct store_label *labels,
         return STORE_BUSY;
     }
     if (p->label_set && p->n_samples)
-        split(p, labels, n_labels, arena, parts, n_parts);
+        split_profile(p, labels, n_labels, arena, parts, n_parts);
     if (*n_parts == 0) {
         *parts = arena_alloc(arena, sizeof **parts);
         **parts = (struct store_part){labels, n_labels, p};

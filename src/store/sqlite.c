@@ -46,7 +46,7 @@ void lite_leave_out(struct lite *lite, int code, int64_t number, struct store_an
     char path[PATH_MAX];
     day_path(lite, STR("t"), number, path);
     const char *file = strrchr(path, '/') + 1;
-    // Each of many queries would note the same.
+    // Report a day once per minute, not once per query.
     int64_t now = budget_now();
     pthread_mutex_lock(&lite->read);
     bool noted = lite->noted_at && lite->noted_day == number &&
@@ -153,7 +153,7 @@ static int lock_directory(struct lite *lite, struct err *e)
     return 0;
 }
 
-static int make_directories(const char *directory, struct err *e)
+static int make_store_directories(const char *directory, struct err *e)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/tenants", directory);
@@ -207,7 +207,7 @@ int store_sqlite_open(const char *directory, const struct store_options *options
                    ? 0
                    : err_set(e, "no memory to open the store");
     if (!code && !options->look_only)
-        code = make_directories(directory, e);
+        code = make_store_directories(directory, e);
     if (!code && !options->look_only)
         code = lock_directory(lite, e);
     if (!code && !options->look_only)

@@ -1,5 +1,5 @@
-// What queries read of a service in a day: blocks of its hours, and profiles of hours that are not
-// closed.
+// Reads a service of a day for queries: the blocks of its closed hours, and the profiles of open
+// hours.
 #include <stdio.h>
 
 #include "store/sqlite.h"
@@ -110,7 +110,7 @@ int body_part(struct block_body *b, const struct parts *part, struct str *bytes,
     b->part = block_scratch(b->r, b->part, part->n, &b->cap_part, 1);
     rc = sqlite3_blob_read(b->blob, b->part, (int)part->n, (int)part->at);
     *bytes = (struct str){(const char *)b->part, part->n};
-    // It ends before the part does.
+    // SQLITE_ERROR: the body ends before the part does
     return rc == SQLITE_OK      ? 0
            : rc == SQLITE_ERROR ? body_damaged(b, "a block", e)
                                 : db_error(db, rc, "read", e);
@@ -143,7 +143,7 @@ int body_each_part(struct block_body *b, struct block_at place, struct str head,
     return code;
 }
 
-// --- profiles of hours that are not closed ---
+// --- profiles of open hours ---
 
 int fresh_open(struct fresh *f, struct reader *reader, int64_t service,
                const struct store_select *select, bool bodies, struct err *e)

@@ -1,4 +1,4 @@
-// Closing hours, dropping days.
+// Maintenance: closes hours and drops days.
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 
 #include "store/sqlite.h"
 
-static uint64_t size_of(const char *path, const char *suffix)
+static uint64_t file_bytes(const char *path, const char *suffix)
 {
     char name[PATH_MAX + 8];
     struct stat st;
@@ -21,12 +21,12 @@ static uint64_t day_bytes(const struct lite *lite, struct str tenant, int64_t da
 {
     char path[PATH_MAX];
     day_path(lite, tenant, day, path);
-    return size_of(path, "") + size_of(path, "-wal") + size_of(path, "-shm");
+    return file_bytes(path, "") + file_bytes(path, "-wal") + file_bytes(path, "-shm");
 }
 
 // --- days ---
 
-static void drop_day(struct lite *lite, struct str tenant, int64_t number, const char *why)
+static void drop_day_file(struct lite *lite, struct str tenant, int64_t number, const char *why)
 {
     char path[PATH_MAX], other[PATH_MAX + 8];
     day_path(lite, tenant, number, path);
@@ -64,8 +64,8 @@ static int kept_order(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static int every_day(struct lite *lite, struct arena *arena, struct kept **days, size_t *n,
-                     struct err *e)
+static int list_all_days(struct lite *lite, struct arena *arena, struct kept **days, size_t *n,
+                         struct err *e)
 {
     struct str *tenants;
     size_t n_tenants = 0, cap = 0;
@@ -117,7 +117,7 @@ int64_t sqlite_time(const void *driver)
     return retention_time(&lite->retention, &lite->options);
 }
 
-// Oldest first. Neither the newest day nor the day that is being written is dropped for its size.
+// Oldest first. For size, neither the newest day nor today is dropped.
 static void drop_days(struct lite *lite, struct kept *days, size_t n)
 {
     const struct store_options *o = &lite->options;
@@ -140,7 +140,7 @@ static void drop_days(struct lite *lite, struct kept *days, size_t n)
             why = "too little space is free on the disk";
         if (!why)
             continue;
-        drop_day(lite, days[i].tenant, days[i].number, why);
+        drop_day_file(lite, days[i].tenant, days[i].number, why);
         bytes -= days[i].bytes;
     }
 }
@@ -152,15 +152,15 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
     struct kept *days;
     size_t n = 0;
     pthread_mutex_lock(&lite->care);
-    int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
+    int code = arena ? list_all_days(lite, arena, &days, &n, e) : err_set(e, "no memory");
     if (!code) {
         drop_days(lite, days, n);
-        code = every_day(lite, arena, &days, &n, e);
+        code = list_all_days(lite, arena, &days, &n, e);
     }
     int64_t today = day_of(lite->options.clock());
     int failed = 0;
-    // Old days that nobody writes to are looked at once. Now: what comes up meanwhile is for the
-    // next time.
+    // Check old days that nobody writes to once. The flag is set before the work, so that a request
+    // for another check in the meantime is kept.
     pthread_mutex_lock(&lite->write);
     bool all_days = all || !lite->all_days_seen;
     lite->all_days_seen = !code;
@@ -174,7 +174,7 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
         if (!open && !all_days && days[i].number < today - 1 &&
             !hours_are_due(lite, days[i].tenant, days[i].number))
             continue;
-        // What fails has been noted: the other days go on.
+        // Failures are reported; continue with the other days.
         struct err why;
         int result = hours_close(lite, days[i].tenant, days[i].number, all, &why);
         if (result && !failed && !lite_is_unreadable(result)) {
@@ -184,11 +184,11 @@ int sqlite_maintain(void *driver, bool all, struct err *e)
     }
     pthread_mutex_unlock(&lite->care);
     arena_free(arena);
-    // Whoever asked for it wants to know; the store's own thread goes on in any case.
+    // A caller of store_maintain gets the error; the maintenance thread continues anyway.
     return code || !all ? code : failed;
 }
 
-// --- what there is ---
+// --- statistics ---
 
 int sqlite_stats(void *driver, struct str tenant, struct budget *budget, struct store_stats *stats,
                  struct err *e)
@@ -197,7 +197,7 @@ int sqlite_stats(void *driver, struct str tenant, struct budget *budget, struct 
     struct arena *arena = arena_new_in(budget, 0);
     struct kept *days;
     size_t n = 0;
-    int code = arena ? every_day(lite, arena, &days, &n, e) : err_set(e, "no memory");
+    int code = arena ? list_all_days(lite, arena, &days, &n, e) : err_set(e, "no memory");
     for (size_t i = 0; i < n && !code; i++) {
         if (tenant.n && !str_eq(tenant, days[i].tenant))
             continue;
@@ -214,7 +214,7 @@ int sqlite_stats(void *driver, struct str tenant, struct budget *budget, struct 
         if (unreadable || !reader)
             continue;
         reader->budget = budget;
-        // Service by service: a scan of the blocks would read a page of each.
+        // Per service, because a scan of the blocks would read a page of each.
         int64_t first = db_number(
             &reader->db,
             "SELECT min(h) FROM (SELECT min((SELECT hour FROM block WHERE id BETWEEN s.id*128 AND "

@@ -1,10 +1,10 @@
-// Closing an hour: the fresh profiles of a service become one block, beside it their sums over
-// five minutes and over the hour. What came late is merged into the block that is there.
+// Closes an hour: the fresh profiles of a service become one block, with sums over five minutes and
+// over the hour. Late profiles are merged into the existing block.
 //
-// Profiles are read from a snapshot, row by row in the order of their series and times, and packed
-// in parts of a bounded size: neither the number of series nor that of profiles matters for memory.
-// Only those who write to the same day wait, while the packed block is put in the place of what it
-// was made of: by a connection of its own, so that the committer goes on with the other days.
+// Profiles are read from a snapshot, row by row, ordered by series and time, and packed in parts of
+// a bounded size. So memory depends neither on the number of series nor on that of profiles. Other
+// writers to the day wait only while the packed block replaces its source rows. A separate
+// connection does this, so that the committer can continue with other days.
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,10 +13,10 @@
 #include "store/sqlite.h"
 
 enum { BLOCK_LEVEL = 9, PAST_LEVEL = 15, SYMBOL_CHUNKS = 8 };
-// Profiles of a series from which on its own roll-ups are written. With fewer its profiles are read
-// as soon, and what all series of a block amount to is in the block's head.
+// Minimum profiles per series to write roll-ups. With fewer, reading the profiles is as fast, and
+// the block's head has the sums over all series.
 enum { HOUR_PAYS = 60, FIVE_MINUTES_PAY = 100 };
-// Bytes of the store's memory for an entry of the parts that wait to be packed.
+// Bytes of the memory limit per entry of the parts that wait to be packed.
 enum { BYTES_PER_ENTRY = 256, LEAST_ENTRIES = 16 << 10, MOST_ENTRIES = 512 << 10 };
 enum { COPY_BYTES = 256 << 10 };
 
@@ -35,7 +35,7 @@ struct closing {
     struct block_writer raw, five, whole;
     bool with_hour, with_five;
     struct rollup bucket, total;
-    // The block that is there already, one group of its points after the other.
+    // The existing block, one group of points at a time.
     size_t n_old;
     struct points points;
     struct rows rows;
@@ -47,11 +47,11 @@ struct closing {
     size_t n_group, at_old, cap_old;
     uint32_t old_k;
     struct row_buffer old_row, fresh_row;
-    // Series in the order of their kinds, then ids: so they are in blocks, too.
+    // Series sorted by kind, then id, as in blocks.
     struct listed *fresh;
     size_t n_fresh, at_fresh, cap_fresh;
-    uint64_t n_rows; // fresh ones that were packed
-    // Many small chunks of symbols in one; n 0: they stay.
+    uint64_t n_rows; // packed fresh rows
+    // Many small chunks of symbols joined into one; n 0: unchanged.
     struct pack symbols;
     int64_t chunk;
 };
@@ -79,7 +79,7 @@ static void *close_room(struct closing *c, void *items, size_t n, size_t *cap, s
 
 // --- rows ---
 
-static void close_row(struct closing *c, const struct block_item *item)
+static void add_closed_row(struct closing *c, const struct block_item *item)
 {
     block_write_row(&c->raw, item);
     if (c->with_five) {
@@ -93,7 +93,7 @@ static void close_row(struct closing *c, const struct block_item *item)
         rollup_add(&c->total, item);
 }
 
-// --- the block that is there ---
+// --- the existing block ---
 
 static struct str fetch_part(void *ctx, size_t at, size_t n)
 {
@@ -111,8 +111,8 @@ static struct str fetch_part(void *ctx, size_t at, size_t n)
     return (struct str){(const char *)b->p, n};
 }
 
-// The next group of points, if there is one.
-static int next_group(struct closing *c, struct err *e)
+// Reads the next group of points, if there is one.
+static int read_next_group(struct closing *c, struct err *e)
 {
     int code = 0;
     struct points *p = &c->points;
@@ -141,7 +141,7 @@ static int next_group(struct closing *c, struct err *e)
     return 0;
 }
 
-static int read_old(struct closing *c, struct block_item *item, struct err *e)
+static int read_old_row(struct closing *c, struct block_item *item, struct err *e)
 {
     size_t i = c->at_old++, n = c->n_group;
     item->time = c->old[i];
@@ -154,9 +154,9 @@ static int read_old(struct closing *c, struct block_item *item, struct err *e)
 
 // --- fresh rows ---
 
-// A statement about this service and hour.
-static sqlite3_stmt *ask(struct closing *c, struct db *db, const char *sql, int *code,
-                         struct err *e)
+// Prepares a statement and binds the service and the hour.
+static sqlite3_stmt *prepare_for_hour(struct closing *c, struct db *db, const char *sql, int *code,
+                                      struct err *e)
 {
     sqlite3_stmt *q = db_prepare(db, sql, code, e);
     if (q) {
@@ -166,8 +166,9 @@ static sqlite3_stmt *ask(struct closing *c, struct db *db, const char *sql, int 
     return q;
 }
 
-// The row that q stands at.
-static int read_fresh(struct closing *c, sqlite3_stmt *q, struct block_item *item, struct err *e)
+// Reads the current row of q.
+static int read_fresh_row(struct closing *c, sqlite3_stmt *q, struct block_item *item,
+                          struct err *e)
 {
     struct str head = db_blob(q, 1);
     struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
@@ -210,8 +211,8 @@ static int list_fresh(struct closing *c, sqlite3_stmt *q, struct err *e)
 
 // --- a series ---
 
-// Whether writing goes on; else code is set.
-static bool close_goes_on(struct closing *c, int *code, struct err *e)
+// Whether writing can continue; otherwise sets *code.
+static bool can_continue_closing(struct closing *c, int *code, struct err *e)
 {
     int error = c->raw.error ? c->raw.error : c->five.error ? c->five.error : c->whole.error;
     if (!*code && error) {
@@ -225,8 +226,8 @@ static bool close_goes_on(struct closing *c, int *code, struct err *e)
     return !*code;
 }
 
-// The profiles of a series of the block and fresh ones, in the order of their times. q: its fresh
-// rows; NULL: it has none.
+// Merges the profiles of a series from the block and fresh ones in time order. q: its fresh rows;
+// NULL: none.
 static int merge_series(struct closing *c, const struct listed *series, sqlite3_stmt *q,
                         struct err *e)
 {
@@ -238,19 +239,19 @@ static int merge_series(struct closing *c, const struct listed *series, sqlite3_
     for (;;) {
         while (!code && !has_old && c->more_old && c->old_series == series->id) {
             has_old = c->at_old < c->n_group;
-            code = has_old ? read_old(c, &old, e) : next_group(c, e);
+            code = has_old ? read_old_row(c, &old, e) : read_next_group(c, e);
         }
         if (!code && !has_fresh && q) {
             rc = sqlite3_step(q);
             has_fresh = rc == SQLITE_ROW;
             if (has_fresh)
-                code = read_fresh(c, q, &fresh, e);
+                code = read_fresh_row(c, q, &fresh, e);
             else if (rc == SQLITE_DONE)
                 q = NULL;
             else
                 code = db_error(&c->reader->db, rc, "read", e);
         }
-        if (!close_goes_on(c, &code, e) || (!has_old && !has_fresh))
+        if (!can_continue_closing(c, &code, e) || (!has_old && !has_fresh))
             break;
         bool is_old = has_old && (!has_fresh || old.time <= fresh.time);
         const struct block_item *item = is_old ? &old : &fresh;
@@ -265,7 +266,7 @@ static int merge_series(struct closing *c, const struct listed *series, sqlite3_
             block_write_series(&c->whole, series->id, series->kind, k);
             begun = true;
         }
-        close_row(c, item);
+        add_closed_row(c, item);
         *(is_old ? &has_old : &has_fresh) = false;
     }
     if (!code) {
@@ -276,13 +277,13 @@ static int merge_series(struct closing *c, const struct listed *series, sqlite3_
     return code;
 }
 
-static int every_series(struct closing *c, struct err *e)
+static int close_every_series(struct closing *c, struct err *e)
 {
     int code = 0;
     while (!code && (c->more_old || c->at_fresh < c->n_fresh)) {
-        // Of a block whose points have an empty group at the end.
+        // The points may end with an empty group.
         if (c->more_old && c->at_old == c->n_group) {
-            code = next_group(c, e);
+            code = read_next_group(c, e);
             continue;
         }
         const struct listed old = {c->old_kind, c->old_series}, *fresh = &c->fresh[c->at_fresh];
@@ -292,10 +293,11 @@ static int every_series(struct closing *c, struct err *e)
         sqlite3_stmt *q = NULL;
         if (order >= 0) {
             c->at_fresh++;
-            q = ask(c, &c->reader->db,
-                    "SELECT time, head, body FROM fresh WHERE service=? AND hour=? AND series=? "
-                    "ORDER BY time, seq",
-                    &code, e);
+            q = prepare_for_hour(
+                c, &c->reader->db,
+                "SELECT time, head, body FROM fresh WHERE service=? AND hour=? AND series=? "
+                "ORDER BY time, seq",
+                &code, e);
             if (q)
                 sqlite3_bind_int64(q, 3, series.id);
         }
@@ -307,7 +309,7 @@ static int every_series(struct closing *c, struct err *e)
     return code;
 }
 
-static int open_old(struct closing *c, sqlite3_stmt *q, int64_t id, struct err *e)
+static int open_old_block(struct closing *c, sqlite3_stmt *q, int64_t id, struct err *e)
 {
     struct str points = db_blob(q, 0), head = db_blob(q, 1);
     points.p = arena_copy(c->arena, points.p, points.n);
@@ -320,38 +322,41 @@ static int open_old(struct closing *c, sqlite3_stmt *q, int64_t id, struct err *
     c->rows.fetch = fetch_part;
     c->rows.fetch_ctx = c;
     c->n_old = c->points.left;
-    return next_group(c, e);
+    return read_next_group(c, e);
 }
 
-static int plan(struct closing *c, struct err *e)
+static int plan_close(struct closing *c, struct err *e)
 {
     int code = 0;
     int64_t items = 0, series;
     struct db *db = &c->reader->db;
-    sqlite3_stmt *q = ask(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
+    sqlite3_stmt *q =
+        prepare_for_hour(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
     if (!q)
         return code;
     if (sqlite3_step(q) == SQLITE_ROW)
         items = sqlite3_column_int64(q, 0);
     sqlite3_reset(q);
-    q = ask(c, db,
-            "SELECT f.series, s.kind FROM (SELECT DISTINCT series FROM fresh WHERE service=? AND "
-            "hour=?) f LEFT JOIN series s ON s.id = f.series",
-            &code, e);
+    q = prepare_for_hour(
+        c, db,
+        "SELECT f.series, s.kind FROM (SELECT DISTINCT series FROM fresh WHERE service=? AND "
+        "hour=?) f LEFT JOIN series s ON s.id = f.series",
+        &code, e);
     if (!q)
         return code;
     code = list_fresh(c, q, e);
     sqlite3_reset(q);
     series = (int64_t)c->n_fresh;
     q = code ? NULL
-             : ask(c, db, "SELECT points, head, items, id FROM block WHERE id=?1*128+?2%24*4+1",
+             : prepare_for_hour(
+                   c, db, "SELECT points, head, items, id FROM block WHERE id=?1*128+?2%24*4+1",
                    &code, e);
     if (!q)
         return code;
     int rc = sqlite3_step(q);
     if (rc == SQLITE_ROW) {
         items += sqlite3_column_int64(q, 2);
-        code = open_old(c, q, sqlite3_column_int64(q, 3), e);
+        code = open_old_block(c, q, sqlite3_column_int64(q, 3), e);
         series = (int64_t)c->n_old > series ? (int64_t)c->n_old : series;
     } else if (rc != SQLITE_DONE) {
         code = db_error(db, rc, "read", e);
@@ -364,7 +369,7 @@ static int plan(struct closing *c, struct err *e)
 
 // --- symbols ---
 
-// last: with the last hour of the day all become one, packed better.
+// last: with the last hour of the day, all chunks are joined and compressed harder.
 static int join_symbols(struct closing *c, bool last, struct err *e)
 {
     int code = 0;
@@ -382,7 +387,7 @@ static int join_symbols(struct closing *c, bool last, struct err *e)
         return 0;
     code = reader_symbols_take(c->lite, c->reader, c->service, c->r.zstd, &symbols, e);
     if (code)
-        return code == STORE_BUSY ? 0 : code; // They are as good in many chunks.
+        return code == STORE_BUSY ? 0 : code; // many chunks work as well
     struct arena_trap trap;
     c->symbols.arena = arena_new(0);
     if (!c->symbols.arena || ARENA_TRY(c->symbols.arena, trap)) {
@@ -411,17 +416,17 @@ static int pack_hour(struct closing *c, bool last, struct err *e)
     block_write(&c->raw, c->arena, c->zstd, BLOCK_LEVEL, entries, directory);
     block_write(&c->five, c->arena, c->zstd, BLOCK_LEVEL, entries / 4, directory);
     block_write(&c->whole, c->arena, c->zstd, BLOCK_LEVEL, entries / 4, directory);
-    int code = plan(c, e);
+    int code = plan_close(c, e);
     if (!code)
-        code = every_series(c, e);
+        code = close_every_series(c, e);
     arena_try_end(c->arena);
-    // A mean needs the exact sum: without roll-ups it is made from the profiles.
+    // A mean needs the exact sum: without roll-ups it is computed from the profiles.
     if (c->bucket.overflowed || c->total.overflowed)
         c->with_five = c->with_hour = false;
     return code ? code : join_symbols(c, last, e);
 }
 
-// --- in place of what it was made of ---
+// --- replacing the source rows ---
 
 static int copy_spilled(struct db *db, struct block_writer *w, struct str body, int64_t id,
                         struct err *e)
@@ -455,7 +460,7 @@ static int copy_spilled(struct db *db, struct block_writer *w, struct str body, 
     return code;
 }
 
-// What block_write_end made of a level.
+// The result of block_write_end for a level.
 struct packed_block {
     struct block_writer *w;
     enum level level;
@@ -489,28 +494,29 @@ static int insert_block(struct closing *c, struct db *db, const struct packed_bl
     return code || !b->w->spilled ? code : copy_spilled(db, b->w, b->body, id, e);
 }
 
-// Deletes the rows that were packed. Others may have come meanwhile: those stay.
+// Deletes the packed rows. Rows that arrived in the meantime stay.
 static int delete_fresh(struct closing *c, struct db *db, struct err *e)
 {
     int code = 0, rc = SQLITE_DONE;
     uint64_t there = 0;
-    sqlite3_stmt *q = ask(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
+    sqlite3_stmt *q =
+        prepare_for_hour(c, db, "SELECT count(*) FROM fresh WHERE service=? AND hour=?", &code, e);
     if (!q)
         return code;
     if (sqlite3_step(q) == SQLITE_ROW)
         there = (uint64_t)sqlite3_column_int64(q, 0);
     sqlite3_reset(q);
     if (there == c->n_rows) {
-        q = ask(c, db, "DELETE FROM fresh WHERE service=? AND hour=?", &code, e);
+        q = prepare_for_hour(c, db, "DELETE FROM fresh WHERE service=? AND hour=?", &code, e);
         return q ? db_run(db, q, e) : code;
     }
-    sqlite3_stmt *packed =
-        ask(c, &c->reader->db, "SELECT series, time, seq FROM fresh WHERE service=? AND hour=?",
-            &code, e);
+    sqlite3_stmt *packed = prepare_for_hour(
+        c, &c->reader->db, "SELECT series, time, seq FROM fresh WHERE service=? AND hour=?", &code,
+        e);
     while (!code && (rc = sqlite3_step(packed)) == SQLITE_ROW) {
-        q = ask(c, db,
-                "DELETE FROM fresh WHERE service=? AND hour=? AND series=? AND time=? AND seq=?",
-                &code, e);
+        q = prepare_for_hour(
+            c, db, "DELETE FROM fresh WHERE service=? AND hour=? AND series=? AND time=? AND seq=?",
+            &code, e);
         for (int i = 0; q && i < 3; i++)
             sqlite3_bind_int64(q, 3 + i, sqlite3_column_int64(packed, i));
         if (q)
@@ -540,11 +546,11 @@ static int replace_symbols(struct closing *c, struct db *db, struct err *e)
     return db_run(db, q, e);
 }
 
-static int replace(struct closing *c, struct db *db, const struct packed_block *blocks, int n,
-                   struct err *e)
+static int replace_rows(struct closing *c, struct db *db, const struct packed_block *blocks, int n,
+                        struct err *e)
 {
     int code = 0;
-    sqlite3_stmt *q = ask(
+    sqlite3_stmt *q = prepare_for_hour(
         c, db, "DELETE FROM block WHERE id BETWEEN ?1*128+?2%24*4 AND ?1*128+?2%24*4+3", &code, e);
     if (q)
         code = db_run(db, q, e);
@@ -555,7 +561,7 @@ static int replace(struct closing *c, struct db *db, const struct packed_block *
     return code || !c->symbols.n ? code : replace_symbols(c, db, e);
 }
 
-static int end_blocks(struct closing *c, struct packed_block *blocks, struct err *e)
+static int end_packed_blocks(struct closing *c, struct packed_block *blocks, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(c->arena, trap)) {
@@ -566,11 +572,11 @@ static int end_blocks(struct closing *c, struct packed_block *blocks, struct err
         block_write_end(blocks[i].w, &blocks[i].points, &blocks[i].head, &blocks[i].body);
     arena_try_end(c->arena);
     int code = 0;
-    close_goes_on(c, &code, e);
+    can_continue_closing(c, &code, e);
     return code;
 }
 
-static int apply(struct closing *c, struct db *db, struct err *e)
+static int commit_packed_hour(struct closing *c, struct db *db, struct err *e)
 {
     struct lite *lite = c->lite;
     struct packed_block blocks[] = {
@@ -578,7 +584,7 @@ static int apply(struct closing *c, struct db *db, struct err *e)
         {&c->five, LEVEL_FIVE_MINUTES, {0}, {0}, {0}},
         {&c->whole, LEVEL_HOUR, {0}, {0}, {0}},
     };
-    int code = end_blocks(c, blocks, e), n = 1;
+    int code = end_packed_blocks(c, blocks, e), n = 1;
     if (code)
         return code;
     if (c->with_five)
@@ -586,13 +592,13 @@ static int apply(struct closing *c, struct db *db, struct err *e)
     if (c->with_hour)
         blocks[n++] = blocks[2];
     code = lite_begin(lite, db, str_from(c->reader->tenant), c->reader->number, e);
-    // A service may have been deleted, or the whole day moved aside, and begun anew. Whoever does
-    // that says so before.
+    // The service may have been deleted, or the day moved aside and recreated. Both change the
+    // epoch first.
     pthread_mutex_lock(&lite->read);
     bool same = c->reader->epoch == lite->epoch;
     pthread_mutex_unlock(&lite->read);
     if (!code)
-        code = same ? replace(c, db, blocks, n, e) : 1;
+        code = same ? replace_rows(c, db, blocks, n, e) : 1;
     if (!code)
         code = db_exec(db, "COMMIT", e);
     if (code)
@@ -621,7 +627,7 @@ int sqlite_close_hour(struct lite *lite, struct db *db, struct str tenant, int64
     if (!code)
         code = pack_hour(&c, over && hour % 24 == 23, e);
     if (!code)
-        code = apply(&c, db, e);
+        code = commit_packed_hour(&c, db, e);
     sqlite3_blob_close(c.body);
     pack_buffer_fini(&c.part);
     block_write_fini(&c.raw);

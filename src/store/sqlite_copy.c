@@ -1,4 +1,4 @@
-// Backups and checks: what reads everything.
+// Backups and checks, which read everything.
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,7 +8,7 @@
 
 #include "store/sqlite.h"
 
-static int make(const char *path, struct err *e)
+static int make_backup_directory(const char *path, struct err *e)
 {
     if (mkdir(path, 0750) == 0)
         return 0;
@@ -16,7 +16,7 @@ static int make(const char *path, struct err *e)
     return STORE_FULL;
 }
 
-// The databases are on the disk, the directories may not be.
+// SQLite has synced the databases, but not the directories.
 static void sync_files(const char *directory)
 {
     int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -40,21 +40,21 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
     }
     int code = sqlite_tenants(lite, arena, &tenants, &n_tenants, e);
     if (!code && access(to, F_OK) != 0)
-        code = make(to, e);
+        code = make_backup_directory(to, e);
     snprintf(path, sizeof path, "%s/tenants", to);
     if (!code)
-        code = make(path, e);
+        code = make_backup_directory(path, e);
     for (size_t i = 0; i < n_tenants && !code; i++) {
         struct lite other = {.directory = (char *)to};
         code = day_list(lite, tenants[i], 0, INT64_MAX, arena, &days, &n_days, e);
         snprintf(path, sizeof path, "%s/tenants/%s", to, tenants[i].p);
         if (!code)
-            code = make(path, e);
+            code = make_backup_directory(path, e);
         for (size_t j = 0; j < n_days && !code; j++) {
             day_path(lite, tenants[i], days[j], from);
             day_path(&other, tenants[i], days[j], path);
             code = db_copy(from, path, e);
-            if (code && access(from, F_OK) != 0) { // retention took it meanwhile
+            if (code && access(from, F_OK) != 0) { // retention has dropped it in the meantime
                 unlink(path);
                 code = 0;
             }
@@ -77,7 +77,7 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
 
 struct check {
     struct lite *lite;
-    struct arena *arena, *scratch; // scratch: of a series
+    struct arena *arena, *scratch; // scratch: for one series
     void (*found)(void *ctx, const char *text);
     void *ctx;
     struct reader *reader;
@@ -86,15 +86,15 @@ struct check {
     uint64_t wrong;
 };
 
-static void report(struct check *c, const char *text)
+static void report_damage(struct check *c, const char *text)
 {
     c->wrong++;
     c->found(c->ctx, text);
 }
 
-// A segment is right if every profile in it can be read and amounts to its total.
-static bool segment_is_right(struct check *c, struct str bytes, uint32_t k, size_t n,
-                             uint32_t n_nodes, uint32_t column, const int64_t *totals)
+// A segment is correct if every profile is readable and its values add up to its total.
+static bool segment_is_intact(struct check *c, struct str bytes, uint32_t k, size_t n,
+                              uint32_t n_nodes, uint32_t column, const int64_t *totals)
 {
     struct segment s;
     segment_open(&s, &c->r, bytes, k, n_nodes);
@@ -110,7 +110,7 @@ static bool segment_is_right(struct check *c, struct str bytes, uint32_t k, size
     return !s.bad;
 }
 
-static bool series_is_right(struct check *c, struct points *p, struct rows *rows)
+static bool series_is_intact(struct check *c, struct points *p, struct rows *rows)
 {
     int64_t *totals = arena_array(c->scratch, p->n * p->k, sizeof *totals);
     for (uint32_t t = 0; t < p->k; t++) {
@@ -134,23 +134,23 @@ static bool series_is_right(struct check *c, struct points *p, struct rows *rows
     return true;
 }
 
-// With memory of its own: a day's profiles together may be more than there is.
-static bool series_guarded(struct check *c, struct points *p, struct rows *rows)
+// Uses a separate arena: all profiles of a day may need more memory than there is.
+static bool check_series_guarded(struct check *c, struct points *p, struct rows *rows)
 {
     struct arena_trap trap;
     c->scratch = arena_new(0);
     if (!c->scratch || ARENA_TRY(c->scratch, trap))
         arena_fail(c->arena, "no memory to check a block");
-    bool right = series_is_right(c, p, rows);
+    bool right = series_is_intact(c, p, rows);
     arena_try_end(c->scratch);
     arena_free(c->scratch);
     c->scratch = NULL;
     return right;
 }
 
-// A block has as many profiles as points.
-static bool block_is_right(struct check *c, struct str points, struct str head, struct str body,
-                           uint32_t n_nodes)
+// A block must have as many profiles as points.
+static bool block_is_intact(struct check *c, struct str points, struct str head, struct str body,
+                            uint32_t n_nodes)
 {
     struct points p;
     struct parts parts;
@@ -161,18 +161,18 @@ static bool block_is_right(struct check *c, struct str points, struct str head, 
         n_rows += parts.n_rows;
     rows_open(&rows, &c->r, head, body, n_nodes);
     for (points_open(&p, &c->r, points); right && points_next(&p); n += p.n)
-        right = series_guarded(c, &p, &rows);
+        right = check_series_guarded(c, &p, &rows);
     return right && !p.bad && !parts.bad && n == n_rows;
 }
 
-static bool fresh_is_right(struct check *c, struct str head, struct str body, uint32_t n_nodes)
+static bool fresh_is_intact(struct check *c, struct str head, struct str body, uint32_t n_nodes)
 {
     struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
     uint64_t k = unpack_varint(&b);
     unpack_signed(&b);
     for (uint32_t t = 0; t < k && k <= KIND_MAX_TYPES && !b.bad; t++) {
         int64_t total = unpack_signed(&b);
-        if (!segment_is_right(c, body, (uint32_t)k, 1, n_nodes, t, &total))
+        if (!segment_is_intact(c, body, (uint32_t)k, 1, n_nodes, t, &total))
             return false;
     }
     return !b.bad && k <= KIND_MAX_TYPES;
@@ -198,14 +198,14 @@ static int check_service(struct check *c, int64_t service, struct err *e)
         int rc;
         while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
             bool right =
-                fresh ? fresh_is_right(c, db_blob(q, 2), db_blob(q, 3), n_nodes)
-                      : block_is_right(c, db_blob(q, 1), db_blob(q, 2), db_blob(q, 3), n_nodes);
+                fresh ? fresh_is_intact(c, db_blob(q, 2), db_blob(q, 3), n_nodes)
+                      : block_is_intact(c, db_blob(q, 1), db_blob(q, 2), db_blob(q, 3), n_nodes);
             if (right)
                 continue;
             snprintf(text, sizeof text, "%s: service %lld, hour %d: a %s cannot be read",
                      c->reader->db.path, (long long)service, (int)(sqlite3_column_int64(q, 0) % 24),
                      fresh ? "fresh profile" : "block");
-            report(c, text);
+            report_damage(c, text);
         }
         sqlite3_reset(q);
         if (rc != SQLITE_DONE)
@@ -216,8 +216,8 @@ static int check_service(struct check *c, int64_t service, struct err *e)
     return 0;
 }
 
-// Whatever fails is reported, and the next service is checked.
-static void check_guarded(struct check *c, int64_t service)
+// Reports any failure and continues with the next service.
+static void check_service_guarded(struct check *c, int64_t service)
 {
     struct arena_trap trap;
     struct err e;
@@ -241,7 +241,7 @@ static void check_guarded(struct check *c, int64_t service)
     lite_service_name(&c->reader->db, service, name);
     snprintf(text, sizeof text, "%s: service \"%s\" %s: %s", c->reader->db.path, name,
              code == STORE_CORRUPT ? "is damaged" : "was not checked", e.message);
-    report(c, text);
+    report_damage(c, text);
 }
 
 static int check_day(struct check *c, struct err *e)
@@ -257,7 +257,7 @@ static int check_day(struct check *c, struct err *e)
         if (!line || strcmp(line, "ok") == 0)
             continue;
         snprintf(text, sizeof text, "%s: %.300s", c->reader->db.path, line);
-        report(c, text);
+        report_damage(c, text);
     }
     if (rc != SQLITE_DONE)
         return db_error(&c->reader->db, rc, "read", e);
@@ -275,7 +275,7 @@ static int check_day(struct check *c, struct err *e)
         sqlite3_reset(q);
         if (is_last)
             return 0;
-        check_guarded(c, service);
+        check_service_guarded(c, service);
     }
 }
 
@@ -286,19 +286,19 @@ static void check_names(struct check *c, struct str tenant)
     char text[PATH_MAX + 400];
     int code = 0, rc;
     if (names_open(c->lite, tenant, false, &db, &e) || !db.handle)
-        return; // names_open has said what is wrong
+        return; // names_open has reported the error
     sqlite3_stmt *q = db_prepare(&db, "PRAGMA integrity_check(20)", &code, &e);
     while (q && (rc = sqlite3_step(q)) == SQLITE_ROW) {
         const char *line = (const char *)sqlite3_column_text(q, 0);
         if (!line || strcmp(line, "ok") == 0)
             continue;
         snprintf(text, sizeof text, "%s: %.300s", db.path, line);
-        report(c, text);
+        report_damage(c, text);
     }
     if (!q || rc != SQLITE_DONE) {
         if (q)
             db_error(&db, rc, "read", &e);
-        report(c, e.message);
+        report_damage(c, e.message);
     }
     db_close(&db);
 }
@@ -323,9 +323,9 @@ int sqlite_check(void *driver, void (*found)(void *ctx, const char *text), void 
             if (!failed && c.reader)
                 failed = reader_give(lite, c.reader, check_day(&c, &why), &why);
             c.reader = NULL;
-            // The next day is checked.
+            // Continue with the next day.
             if (failed)
-                report(&c, why.message);
+                report_damage(&c, why.message);
         }
         check_names(&c, tenants[i]);
     }

@@ -54,7 +54,7 @@ int day_list(const struct lite *lite, struct str tenant, int64_t start, int64_t 
         err_set(e, "cannot read %s: %s", path, strerror(errno));
         return STORE_FAILED;
     }
-    // In malloc's memory first: the arena may jump, and the directory is open.
+    // Collected in malloc memory, because the arena may jump while the directory is open.
     size_t cap = 0;
     int64_t *found = NULL;
     int code = 0;
@@ -95,9 +95,9 @@ int day_list(const struct lite *lite, struct str tenant, int64_t start, int64_t 
     return 0;
 }
 
-// --- days that are written to ---
+// --- days open for writing ---
 
-static int sync_directory(const char *path)
+static int sync_tenant_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int result = fd < 0 ? -1 : fsync(fd);
@@ -112,7 +112,7 @@ static int make_tenant(const struct lite *lite, struct str tenant, struct err *e
     snprintf(parent, sizeof parent, "%s/tenants", lite->directory);
     snprintf(path, sizeof path, "%s/%.*s", parent, (int)tenant.n, tenant.p);
     if (mkdir(path, 0750) == 0) {
-        if (sync_directory(parent) == 0)
+        if (sync_tenant_directory(parent) == 0)
             return 0;
     } else if (errno == EEXIST) {
         return 0;
@@ -121,8 +121,8 @@ static int make_tenant(const struct lite *lite, struct str tenant, struct err *e
     return STORE_FULL;
 }
 
-// A damaged day is kept for whoever can repair it, out of the way of new profiles.
-static bool move_aside(struct lite *lite, const char *path)
+// Moves a damaged day out of the way of new profiles, so that it can be repaired.
+static bool move_day_aside(struct lite *lite, const char *path)
 {
     static const char *const parts[] = {"", "-wal", "-shm"};
     char from[PATH_MAX + 8], to[PATH_MAX + 40];
@@ -144,8 +144,8 @@ static bool move_aside(struct lite *lite, const char *path)
     return false;
 }
 
-static int open_files(struct lite *lite, struct str tenant, int64_t number, struct day *day,
-                      const char *path, struct err *e)
+static int open_day_files(struct lite *lite, struct str tenant, int64_t number, struct day *day,
+                          const char *path, struct err *e)
 {
     int code = db_open(&day->db, path, DB_COMMIT, &DAY_FORMAT, e);
     if (code)
@@ -158,8 +158,8 @@ static int open_files(struct lite *lite, struct str tenant, int64_t number, stru
     return code;
 }
 
-// Makes it the first.
-static void use_day(struct lite *lite, struct day *day)
+// Inserts the day at the front of the list.
+static void push_day(struct lite *lite, struct day *day)
 {
     day->used = ++lite->tick;
     day->used_at = budget_now();
@@ -175,7 +175,7 @@ int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, 
         struct day *d = *at;
         if (d->number == number && str_eq(str_from(d->tenant), tenant)) {
             *at = d->next;
-            use_day(lite, d);
+            push_day(lite, d);
             *found = d;
             return 0;
         }
@@ -188,22 +188,22 @@ int day_open(struct lite *lite, struct str tenant, int64_t number, bool create, 
     struct day *day = code ? NULL : calloc(1, sizeof *day);
     if (!day)
         return code ? code : err_set(e, "no memory to open %s", path);
-    code = open_files(lite, tenant, number, day, path, e);
-    if (code == STORE_CORRUPT && create && move_aside(lite, path))
-        code = open_files(lite, tenant, number, day, path, e);
+    code = open_day_files(lite, tenant, number, day, path, e);
+    if (code == STORE_CORRUPT && create && move_day_aside(lite, path))
+        code = open_day_files(lite, tenant, number, day, path, e);
     if (code) {
         free(day);
         return code;
     }
     memcpy(day->tenant, tenant.p, tenant.n);
     day->number = number;
-    use_day(lite, day);
+    push_day(lite, day);
     lite->n_days++;
     *found = day;
     return 0;
 }
 
-static struct writer_symbols **place_of(struct day *day, int64_t service)
+static struct writer_symbols **writer_symbols_slot(struct day *day, int64_t service)
 {
     return &day->symbols[(uint64_t)service % SERVICE_PLACES];
 }
@@ -214,7 +214,7 @@ static void unlink_symbols(struct lite *lite, struct writer_symbols *w)
     *(w->newer ? &w->newer->older : &lite->newest) = w->older;
 }
 
-static void use_symbols(struct lite *lite, struct writer_symbols *w)
+static void push_symbols(struct lite *lite, struct writer_symbols *w)
 {
     w->used = ++lite->tick;
     w->newer = NULL;
@@ -230,7 +230,7 @@ void day_measure(struct lite *lite, struct writer_symbols *w)
     lite->held += w->size;
 }
 
-// at: where it is in the day.
+// at: its link in the day's hash slot.
 static void free_symbols(struct lite *lite, struct writer_symbols **at)
 {
     struct writer_symbols *w = *at;
@@ -242,8 +242,8 @@ static void free_symbols(struct lite *lite, struct writer_symbols **at)
     free(w);
 }
 
-// For readers, who have what writers do not need.
-static size_t publish_held(struct lite *lite)
+// Tells readers, which may use the memory that writers do not need.
+static size_t publish_symbol_bytes(struct lite *lite)
 {
     pthread_mutex_lock(&lite->read);
     lite->written_symbols = lite->held;
@@ -257,7 +257,7 @@ void day_drop_symbols(struct lite *lite, struct day *day)
     for (int i = 0; i < SERVICE_PLACES; i++)
         while (day->symbols[i])
             free_symbols(lite, &day->symbols[i]);
-    publish_held(lite);
+    publish_symbol_bytes(lite);
 }
 
 void day_forget_series(struct day *day)
@@ -289,12 +289,12 @@ void day_fail(struct lite *lite, struct day *day)
     day_path(lite, str_from(day->tenant), day->number, path);
     day_close(lite, day);
     if (damaged)
-        move_aside(lite, path);
+        move_day_aside(lite, path);
 }
 
-// What new symbols of a service and day may weigh: so much can stay in memory between commits.
-// Those that are there already are read up to twice as much: an operator may lower the limit, and
-// their profiles still come.
+// Maximum weight of a service's new symbols per day, which may stay in memory between commits.
+// Existing symbols are read up to twice this size: after an operator lowers the limit, their
+// profiles are still accepted.
 static size_t service_limit(const struct lite *lite)
 {
     return lite->options.memory / 16 * 5;
@@ -314,7 +314,7 @@ int day_refuse(struct lite *lite, struct day *day, const struct writer_symbols *
     return STORE_BUSY;
 }
 
-// Reads the symbols of w. STORE_BUSY and STORE_CORRUPT are about this service only.
+// Reads the symbols of w. STORE_BUSY and STORE_CORRUPT concern only this service if *own.
 static int read_symbols(struct lite *lite, struct day *day, struct writer_symbols *w, bool *own,
                         struct err *e)
 {
@@ -359,10 +359,10 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
     struct writer_symbols *w;
     bool own = false;
     *found = NULL;
-    for (w = *place_of(day, service); w; w = w->next)
+    for (w = *writer_symbols_slot(day, service); w; w = w->next)
         if (w->service == service) {
             unlink_symbols(lite, w);
-            use_symbols(lite, w);
+            push_symbols(lite, w);
             *found = w;
             if (w->code)
                 err_set(e, "%s", w->error ? w->error : "no memory");
@@ -385,19 +385,19 @@ int day_symbols(struct lite *lite, struct day *day, int64_t service, struct writ
         free(w);
         return code;
     }
-    // What failed is remembered: it would fail again, and reading it takes time.
+    // Remember the failure: a retry would fail again and take time.
     if (code)
         w->error = strdup(e->message);
-    struct writer_symbols **place = place_of(day, service);
+    struct writer_symbols **place = writer_symbols_slot(day, service);
     w->next = *place;
     *place = *found = w;
-    use_symbols(lite, w);
+    push_symbols(lite, w);
     day_measure(lite, w);
     return code;
 }
 
-// Damaged ones among those of a place.
-static void set_aside(struct lite *lite, struct day *day, struct writer_symbols **at)
+// Renames the damaged services of one hash slot.
+static void rename_damaged_services(struct lite *lite, struct day *day, struct writer_symbols **at)
 {
     while (*at) {
         struct writer_symbols *w = *at;
@@ -423,7 +423,7 @@ static void set_aside(struct lite *lite, struct day *day, struct writer_symbols 
 void day_set_aside(struct lite *lite, struct day *day)
 {
     for (int i = 0; i < SERVICE_PLACES; i++)
-        set_aside(lite, day, &day->symbols[i]);
+        rename_damaged_services(lite, day, &day->symbols[i]);
 }
 
 size_t day_count_written(const struct lite *lite)
@@ -434,7 +434,7 @@ size_t day_count_written(const struct lite *lite)
     return n;
 }
 
-// Pages of days that this commit did not use.
+// Releases cached pages of days that this commit did not use.
 static void release_pages(struct lite *lite)
 {
     for (struct day *d = lite->days; d; d = d->next)
@@ -444,11 +444,10 @@ static void release_pages(struct lite *lite)
         }
 }
 
-// An open day takes three descriptors and about so much memory, beside its pages and symbols.
+// The descriptors and the approximate memory of an open day, without pages and symbols.
 enum { DAY_FILES = 3, DAY_BYTES = 128 << 10 };
 
-// Days that may be open: one for each tenant that sends now, if possible. They have a quarter of
-// the descriptors and of the memory.
+// Maximum open days, ideally one per active tenant: a quarter of the descriptors and of the memory.
 static size_t open_limit(const struct lite *lite)
 {
     struct rlimit files;
@@ -458,7 +457,7 @@ static size_t open_limit(const struct lite *lite)
     return n > OPEN_DAYS ? n : OPEN_DAYS;
 }
 
-// A day that was not used for so long is closed, a few at a time: it takes time.
+// Days idle for this long are closed, a few at a time, because closing is slow.
 #define IDLE_NANOS (INT64_C(60) * 1000000000)
 enum { IDLE_AT_ONCE = 2 };
 
@@ -489,24 +488,24 @@ static void close_days(struct lite *lite, bool in_transaction)
 void day_trim(struct lite *lite, bool in_transaction)
 {
     close_days(lite, in_transaction);
-    // Writers may hold more where readers need less.
-    size_t least = lite->options.memory / 16 * 5, read = publish_held(lite);
+    // Writers may use memory that readers do not need.
+    size_t least = lite->options.memory / 16 * 5, read = publish_symbol_bytes(lite);
     size_t limit = read < least ? 2 * least - read : least;
     for (struct writer_symbols *w = lite->oldest, *next; w; w = next) {
         next = w->newer;
-        // What this commit used would be read again by the next one.
+        // The next commit would have to read symbols that this commit used.
         if (w->used > lite->batch_tick)
             limit = lite->options.memory / 8 * 5;
         if (lite->held <= limit)
             break;
         if (!w->symbols || (in_transaction && symbols_unsaved(w->symbols)))
             continue;
-        struct writer_symbols **at = place_of(w->day, w->service);
+        struct writer_symbols **at = writer_symbols_slot(w->day, w->service);
         while (*at != w)
             at = &(*at)->next;
         free_symbols(lite, at);
     }
-    publish_held(lite);
+    publish_symbol_bytes(lite);
     if (!in_transaction)
         release_pages(lite);
 }

@@ -1,16 +1,17 @@
-// Deleting a service. Its row in each day is marked first, in one small transaction a day: from
-// then on nobody reads it, and pushes of the same name begin a new service. Then its rows are
-// deleted in slices, by a connection of its own, so that commits to the day come in between. What
-// is left when the process ends is deleted by maintenance.
+// Deletes a service. First its row in each day is marked, in one small transaction per day. From
+// then on nobody reads it, and pushes with the same name start a new service. Then its rows are
+// deleted in slices, on a separate connection, so that commits to the day run in between. If the
+// process ends, maintenance deletes the rest.
 //
-// So a profile whose commit comes before its day is marked is deleted, and a later one is kept. A
-// request is in one transaction of each day: its profiles of a day share one fate.
+// A profile committed before its day is marked is deleted; a later one is kept. A request has one
+// transaction per day, so all its profiles of a day are treated alike.
 #include <stdlib.h>
 #include <time.h>
 
 #include "store/sqlite.h"
 
-// A slice is one of these, bound to the service's id. Rows that refer to others go first.
+// Each statement deletes one slice and is bound to the service's id. Rows that refer to others are
+// deleted first.
 static const char *const slices[] = {
     "DELETE FROM fresh WHERE (service, hour, series, time, seq) IN (SELECT service, hour, series, "
     "time, seq FROM fresh WHERE service=? LIMIT 1000)",
@@ -24,11 +25,11 @@ enum { FRESH_SLICE, BLOCK_SLICE, N_SLICES = sizeof slices / sizeof *slices };
 static const char PROFILES_OF_SLICE[] =
     "SELECT sum(items * (level=1)) FROM (SELECT items, level FROM block WHERE id BETWEEN ?1*128 "
     "AND ?1*128+127 LIMIT 3)";
-// Between slices, for the committer, which looks every few milliseconds.
+// Pause between slices for the committer, which retries every few milliseconds.
 enum { PAUSE_NANOS = 5000000 };
 
-// The number in the first row; 0: there is none.
-static int number_of(struct db *db, const char *sql, int64_t id, int64_t *number, struct err *e)
+// Returns the number in the first row; 0: no row.
+static int query_number(struct db *db, const char *sql, int64_t id, int64_t *number, struct err *e)
 {
     int code = 0;
     sqlite3_stmt *q = db_prepare(db, sql, &code, e);
@@ -66,12 +67,13 @@ static int run_with_id(struct db *db, const char *sql, int64_t id, int64_t *chan
     return code;
 }
 
-// Deletes a slice, in a transaction of the caller; at last the service itself, which *done tells.
+// Deletes a slice in the caller's transaction. The last step deletes the service itself and sets
+// *done.
 static int delete_slice(struct db *db, int64_t service, bool *done, int64_t *profiles,
                         struct err *e)
 {
     int64_t changes = 0, in_blocks = 0;
-    int code = number_of(db, PROFILES_OF_SLICE, service, &in_blocks, e);
+    int code = query_number(db, PROFILES_OF_SLICE, service, &in_blocks, e);
     *profiles = 0;
     for (int i = 0; i < N_SLICES && !code && !changes; i++) {
         code = run_with_id(db, slices[i], service, &changes, e);
@@ -82,16 +84,16 @@ static int delete_slice(struct db *db, int64_t service, bool *done, int64_t *pro
     return *done ? run_with_id(db, "DELETE FROM service WHERE id=?", service, &changes, e) : code;
 }
 
-// Maintenance looks for what is marked in all days, the next time.
-static void leave_the_rest(struct lite *lite)
+// Tells maintenance to look for marked services in all days.
+static void request_full_maintenance(struct lite *lite)
 {
     pthread_mutex_lock(&lite->write);
     lite->all_days_seen = false;
     pthread_mutex_unlock(&lite->write);
 }
 
-// Deletes the rows of a service that is marked. resumed: by maintenance, which leaves services to
-// those who delete them now.
+// Deletes the rows of a marked service. resumed: called by maintenance, which yields to running
+// deletions.
 static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int64_t number,
                        int64_t service, bool resumed, uint64_t *n, struct err *e)
 {
@@ -104,13 +106,13 @@ static int delete_rows(struct lite *lite, struct db *db, struct str tenant, int6
         int code = lite_begin(lite, db, tenant, number, e);
         if (!code && resumed && lite->n_deleting) {
             db_rollback(db);
-            leave_the_rest(lite);
+            request_full_maintenance(lite);
             return 0;
         }
         if (!code)
             code = delete_slice(db, service, &done, &profiles, e);
-        // Before: who has packed an hour of it must not write it after that. And after: the id may
-        // be given to another service.
+        // Before the commit, so that a packed hour of the service is not written after it; and
+        // after it, because the id may be reused.
         if (done)
             reader_forget(lite);
         if (!code)
@@ -132,8 +134,8 @@ int delete_rest(struct lite *lite, struct db *db, struct str tenant, int64_t num
 {
     int64_t service = 0;
     for (;;) {
-        int code = number_of(db, "SELECT min(id) FROM service WHERE id>? AND " DEAD_SERVICE,
-                             service, &service, e);
+        int code = query_number(db, "SELECT min(id) FROM service WHERE id>? AND " DEAD_SERVICE,
+                                service, &service, e);
         if (code || !service)
             return code;
         code = delete_rows(lite, db, tenant, number, service, true, n, e);
@@ -142,7 +144,7 @@ int delete_rest(struct lite *lite, struct db *db, struct str tenant, int64_t num
     }
 }
 
-// The committer's connection to a day, if it is open, knows nothing of the day's services any more.
+// Drops what the committer's open connection knows of the day's services.
 static void forget_services(struct lite *lite, struct str tenant, int64_t number)
 {
     pthread_mutex_lock(&lite->write);
@@ -154,7 +156,7 @@ static void forget_services(struct lite *lite, struct str tenant, int64_t number
     pthread_mutex_unlock(&lite->write);
 }
 
-// service: its id, 0 if there is none.
+// service: its id; 0: not found.
 static int mark_service(struct lite *lite, struct db *db, struct str tenant, int64_t number,
                         struct str name, int64_t *service, struct err *e)
 {
@@ -168,7 +170,8 @@ static int mark_service(struct lite *lite, struct db *db, struct str tenant, int
     if (!code && *service)
         code = seen_forget_service(db, name, e);
     if (!code && *service) {
-        // While the day is locked: the committer learns nothing before the commit.
+        // While the day is locked, so that the committer cannot read the old state again before the
+        // commit.
         forget_services(lite, tenant, number);
         reader_forget(lite);
     }
@@ -218,9 +221,9 @@ static int delete_in_day(struct lite *lite, struct str tenant, int64_t number, i
     return code;
 }
 
-// A day that fails does not keep the others: *failed is the first failure, which e describes.
-static void note_failure(struct lite *lite, int code, const struct err *why, int *failed,
-                         struct err *e)
+// Continues with the other days after a failure: *failed is the first one, described by e.
+static void record_delete_failure(struct lite *lite, int code, const struct err *why, int *failed,
+                                  struct err *e)
 {
     if (lite_is_unreadable(code)) {
         lite_note(lite, "%s", why->message);
@@ -248,17 +251,17 @@ int sqlite_delete_service(void *driver, struct str tenant, struct str service, u
         return code ? code : err_set(e, "no memory");
     }
     lite->n_deleting++;
-    // All days are marked before anything that takes time.
+    // Mark all days before any slow work.
     for (size_t i = 0; i < n_days; i++)
-        note_failure(lite, mark_in_day(lite, tenant, days[i], service, &services[i], &why), &why,
-                     &failed, e);
+        record_delete_failure(lite, mark_in_day(lite, tenant, days[i], service, &services[i], &why),
+                              &why, &failed, e);
     for (size_t i = 0; i < n_days; i++)
         if (services[i])
-            note_failure(lite, delete_in_day(lite, tenant, days[i], services[i], n, &why), &why,
-                         &failed, e);
+            record_delete_failure(lite, delete_in_day(lite, tenant, days[i], services[i], n, &why),
+                                  &why, &failed, e);
     lite->n_deleting--;
     if (failed)
-        leave_the_rest(lite);
+        request_full_maintenance(lite);
     free(services);
     arena_free(arena);
     return failed;

@@ -1,10 +1,10 @@
-// Every profile as it was put, for a move to another store.
+// Passes on every profile as it was put, to move it to another store.
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "store/fold.h"
 
-// Profiles that are handed on together.
+// Profiles passed on at once.
 enum { TOGETHER = 100 };
 
 struct each {
@@ -16,15 +16,16 @@ struct each {
     struct reader_symbols *symbols;
     struct db names;
     struct block_reader r;
-    struct arena *arena;    // of a service and day: its symbols as a profile has them
-    struct arena *profiles; // of those that are handed on
+    struct arena *arena;    // of a service and day: its symbols as model tables
+    struct arena *profiles; // of the profiles being passed on
     struct model_builder b;
-    uint32_t *locations; // of b for those of the symbols
+    uint32_t *locations; // maps locations of the symbols to those of b
     struct series *series;
     size_t n_series, cap_series;
     struct store_put puts[TOGETHER];
     size_t n;
-    const struct series *last; // of the put before, and its number among those of one time
+    // Series of the previous put, and its index among puts of the same time.
+    const struct series *last;
     int64_t last_time;
     unsigned same;
 };
@@ -36,7 +37,7 @@ struct series {
     struct kind kind;
 };
 
-static int damaged(const struct each *x, const char *what, struct err *e)
+static int export_damaged(const struct each *x, const char *what, struct err *e)
 {
     err_set(e, "%s is damaged: %s cannot be read", x->reader->db.path, what);
     return STORE_CORRUPT;
@@ -44,19 +45,20 @@ static int damaged(const struct each *x, const char *what, struct err *e)
 
 // --- a service ---
 
-static uint32_t text(struct each *x, uint32_t id)
+static uint32_t export_string(struct each *x, uint32_t id)
 {
     return model_build_string(&x->b, x->symbols->symbols->strings[id]);
 }
 
-static void build_tables(struct each *x)
+static void build_export_tables(struct each *x)
 {
     const struct symbols *s = x->symbols->symbols;
     model_build(&x->b, x->arena);
     x->locations = arena_array(x->arena, s->n.locations, sizeof *x->locations);
     for (uint32_t i = 0; i < s->n.mappings; i++) {
         const struct symbols_mapping *m = &s->mappings[i];
-        model_build_mapping(&x->b, fold_mapping(m, text(x, m->file), text(x, m->build_id)));
+        model_build_mapping(
+            &x->b, fold_mapping(m, export_string(x, m->file), export_string(x, m->build_id)));
     }
     for (uint32_t i = 0; i < s->n.locations; i++) {
         const struct symbols_location *l = &s->locations[i];
@@ -66,10 +68,11 @@ static void build_tables(struct each *x)
         for (uint32_t j = 0; j < n; j++) {
             const struct symbols_line *line = &s->lines[l->first_line + j];
             const struct symbols_function *f = &s->functions[line->function];
-            lines[j] = (struct model_line){
-                line->line, line->column,
-                model_build_function(&x->b, text(x, f->name), text(x, f->system_name),
-                                     text(x, f->filename), f->start_line)};
+            lines[j] = (struct model_line){line->line, line->column,
+                                           model_build_function(&x->b, export_string(x, f->name),
+                                                                export_string(x, f->system_name),
+                                                                export_string(x, f->filename),
+                                                                f->start_line)};
         }
         if (!n)
             n = fold_late_lines(&x->b, &x->names, s, l, x->arena, &lines);
@@ -105,13 +108,13 @@ static int read_series(struct each *x, int64_t service, struct err *e)
         body.p = arena_copy(x->arena, body.p, body.n);
         if (!labels_unpack(db_blob(q, 1), x->arena, &s->labels, &s->n_labels) ||
             !kind_unpack(body, &s->kind))
-            return damaged(x, "a series", e);
+            return export_damaged(x, "a series", e);
     }
     sqlite3_reset(q);
     return rc == SQLITE_DONE ? 0 : db_error(&x->reader->db, rc, "read", e);
 }
 
-static const struct series *series_of(const struct each *x, int64_t id)
+static const struct series *find_export_series(const struct each *x, int64_t id)
 {
     struct series key = {.id = id};
     return x->n_series ? bsearch(&key, x->series, x->n_series, sizeof key, series_order) : NULL;
@@ -132,7 +135,7 @@ static void build_stack(struct each *x, uint32_t node, uint32_t **stack, uint32_
         (*stack)[n++] = x->locations[s->nodes[at].location];
 }
 
-// The labels of a sample in a request: its span, its trace.
+// The label set of a sample's request: its span and trace.
 static uint32_t request_set(struct each *x, uint64_t span, struct store_trace trace)
 {
     char digits[33];
@@ -191,7 +194,7 @@ static struct model_profile *build_profile(struct each *x, const struct kind *ki
     return p;
 }
 
-static int hand_on(struct each *x, struct err *e)
+static int flush_export(struct each *x, struct err *e)
 {
     int code = x->n ? x->give(x->ctx, x->puts, x->n, e) : 0;
     x->n = 0;
@@ -200,11 +203,11 @@ static int hand_on(struct each *x, struct err *e)
     return code || x->profiles ? code : err_set(e, "no memory");
 }
 
-static int add_profile(struct each *x, const struct series *s, int64_t time, int64_t duration,
-                       const struct symbols_values *v, struct err *e)
+static int export_profile(struct each *x, const struct series *s, int64_t time, int64_t duration,
+                          const struct symbols_values *v, struct err *e)
 {
     if (v->k != s->kind.k)
-        return damaged(x, "a profile", e);
+        return export_damaged(x, "a profile", e);
     x->same = s == x->last && time == x->last_time ? x->same + 1 : 0;
     x->last = s;
     x->last_time = time;
@@ -216,10 +219,10 @@ static int add_profile(struct each *x, const struct series *s, int64_t time, int
                            .duration = duration,
                            .profile = build_profile(x, &s->kind, v),
                            .id = str_from(arena_printf(x->profiles, "moved-%u", x->same))};
-    return x->n == TOGETHER ? hand_on(x, e) : 0;
+    return x->n == TOGETHER ? flush_export(x, e) : 0;
 }
 
-static int each_block(struct each *x, int64_t service, struct err *e)
+static int export_block(struct each *x, int64_t service, struct err *e)
 {
     int code = 0, rc = SQLITE_DONE;
     sqlite3_stmt *q = db_prepare(&x->reader->db,
@@ -235,24 +238,24 @@ static int each_block(struct each *x, int64_t service, struct err *e)
         points_open(&p, &x->r, db_blob(q, 0));
         rows_open(&rows, &x->r, db_blob(q, 1), db_blob(q, 2), x->symbols->symbols->n.nodes);
         while (!code && points_next(&p)) {
-            const struct series *s = series_of(x, p.series);
+            const struct series *s = find_export_series(x, p.series);
             const int64_t *durations = points_column(&p, 0);
             for (size_t i = 0; i < p.n && !code; i++) {
                 struct symbols_values v;
                 struct row_buffer room = {.arena = x->profiles};
                 if (!s || !rows_next(&rows, p.k, &room, &v))
-                    return damaged(x, "a profile of an hour", e);
-                code = add_profile(x, s, p.times[i], durations[i], &v, e);
+                    return export_damaged(x, "a profile of an hour", e);
+                code = export_profile(x, s, p.times[i], durations[i], &v, e);
             }
         }
         if (p.bad && !code)
-            return damaged(x, "the points of an hour", e);
+            return export_damaged(x, "the points of an hour", e);
     }
     sqlite3_reset(q);
     return code || rc == SQLITE_DONE ? code : db_error(&x->reader->db, rc, "read", e);
 }
 
-static int each_fresh(struct each *x, int64_t service, struct err *e)
+static int export_fresh(struct each *x, int64_t service, struct err *e)
 {
     int code = 0, rc = SQLITE_DONE;
     sqlite3_stmt *q = db_prepare(
@@ -261,25 +264,25 @@ static int each_fresh(struct each *x, int64_t service, struct err *e)
         return code;
     sqlite3_bind_int64(q, 1, service);
     while (!code && (rc = sqlite3_step(q)) == SQLITE_ROW) {
-        const struct series *s = series_of(x, sqlite3_column_int64(q, 0));
+        const struct series *s = find_export_series(x, sqlite3_column_int64(q, 0));
         struct str head = db_blob(q, 2);
         struct unpack b = {(const uint8_t *)head.p, (const uint8_t *)head.p + head.n, false};
         uint32_t k = (uint32_t)unpack_varint(&b);
         int64_t duration = unpack_signed(&b);
         struct segment segment;
         if (!s || b.bad)
-            return damaged(x, "a fresh profile", e);
+            return export_damaged(x, "a fresh profile", e);
         struct symbols_values v;
         segment_open(&segment, &x->r, db_blob(q, 3), k, x->symbols->symbols->n.nodes);
         if (!segment_read(&segment, &(struct row_buffer){.arena = x->profiles}, &v))
-            return damaged(x, "a fresh profile", e);
-        code = add_profile(x, s, sqlite3_column_int64(q, 1), duration, &v, e);
+            return export_damaged(x, "a fresh profile", e);
+        code = export_profile(x, s, sqlite3_column_int64(q, 1), duration, &v, e);
     }
     sqlite3_reset(q);
     return code || rc == SQLITE_DONE ? code : db_error(&x->reader->db, rc, "read", e);
 }
 
-static int guarded(struct each *x, int64_t service, struct err *e)
+static int export_service_guarded(struct each *x, int64_t service, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(x->arena, trap)) {
@@ -288,18 +291,18 @@ static int guarded(struct each *x, int64_t service, struct err *e)
     }
     int code = read_series(x, service, e);
     if (!code)
-        build_tables(x);
+        build_export_tables(x);
     if (!code)
-        code = each_block(x, service, e);
+        code = export_block(x, service, e);
     if (!code)
-        code = each_fresh(x, service, e);
+        code = export_fresh(x, service, e);
     if (!code)
-        code = hand_on(x, e);
+        code = flush_export(x, e);
     arena_try_end(x->arena);
     return code;
 }
 
-static int each_service(struct each *x, int64_t service, struct err *e)
+static int export_service(struct each *x, int64_t service, struct err *e)
 {
     x->arena = arena_new(0);
     x->profiles = arena_new(0);
@@ -310,7 +313,7 @@ static int each_service(struct each *x, int64_t service, struct err *e)
     if (!code) {
         code = reader_symbols_take(x->lite, x->reader, service, x->r.zstd, &x->symbols, e);
         if (!code) {
-            code = guarded(x, service, e);
+            code = export_service_guarded(x, service, e);
             reader_symbols_give(x->lite, x->symbols);
         }
         block_reader_fini(&x->r);
@@ -320,7 +323,7 @@ static int each_service(struct each *x, int64_t service, struct err *e)
     return code;
 }
 
-// The service after *id, whose id it leaves there. False: there is none, or it failed.
+// Advances *id to the next service. Returns false if there is none or on failure.
 static bool next_service(struct each *x, int64_t *id, int *code, struct err *e)
 {
     sqlite3_stmt *q = db_prepare(
@@ -338,11 +341,11 @@ static bool next_service(struct each *x, int64_t *id, int *code, struct err *e)
     return found;
 }
 
-static int each_day(struct each *x, struct err *e)
+static int export_day(struct each *x, struct err *e)
 {
     int code = 0;
     for (int64_t id = 0; !code && next_service(x, &id, &code, e);)
-        code = each_service(x, id, e);
+        code = export_service(x, id, e);
     return code;
 }
 
@@ -364,7 +367,7 @@ int sqlite_each(void *driver, store_each_fn *give, void *ctx, struct err *e)
         for (size_t i = 0; i < n && !code; i++) {
             code = reader_take(driver, tenants[t], days[i], &x.reader, e);
             if (!code && x.reader)
-                code = reader_give(driver, x.reader, each_day(&x, e), e);
+                code = reader_give(driver, x.reader, export_day(&x, e), e);
         }
         if (x.names.handle)
             db_close(&x.names);

@@ -1,5 +1,4 @@
-// The format of a day (docs/store-format.md): its tables, and how a day of version 2 becomes one
-// of version 3.
+// The format of a day (docs/store-format.md): its tables, and the migration from version 2 to 3.
 #include <limits.h>
 #include <stdlib.h>
 
@@ -9,13 +8,12 @@
     "CREATE TABLE series(id INTEGER PRIMARY KEY, service INTEGER NOT NULL, kind INTEGER NOT " \
     "NULL, hash BLOB NOT NULL, labels BLOB NOT NULL);"
 #define SERIES_INDEX "CREATE INDEX series_hash ON series(service, hash);"
-// The key of all hashes is the row with the empty id. A table of its own would take a page.
+// The key of all hashes is the row with the empty id; a separate table would take a page.
 #define SEEN_TABLE                                                         \
     "CREATE TABLE seen(id BLOB PRIMARY KEY, hour NOT NULL) WITHOUT ROWID;" \
     "INSERT INTO seen VALUES(x'', randomblob(16));"
 
-// A tree takes a page at least, so there is none that does not pay: kinds are few and need no
-// index.
+// Each index takes at least one page. kind has few rows and needs none.
 static const char DAY_SCHEMA[] =
     "CREATE TABLE service(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);"
     "CREATE TABLE kind(id INTEGER PRIMARY KEY, body BLOB NOT NULL);" SERIES_TABLE SERIES_INDEX
@@ -52,8 +50,8 @@ static int rehash_series(struct db *db, struct id key, struct err *e)
     return code || rc == SQLITE_DONE ? code : db_error(db, rc, "read", e);
 }
 
-// Version 2 had hashes of 64 bits without a key. Ids of its puts stay in seen_2: there may be
-// millions, and writers wait.
+// Version 2 had 64-bit hashes without a key. Its put ids stay in seen_2: there may be millions, and
+// writers wait.
 static int migrate_day(struct db *db, int from, struct err *e)
 {
     struct id key;
@@ -66,20 +64,21 @@ static int migrate_day(struct db *db, int from, struct err *e)
         code = seen_key(db, &key, &has_old_ids, e);
     if (!code)
         code = rehash_series(db, key, e);
-    // Emptied first: DROP TABLE would keep a copy of every page in memory until it is done.
+    // Delete the rows first: DROP TABLE alone would keep a copy of every page in memory until the
+    // end.
     return code ? code : db_exec(db, "DELETE FROM series_2; DROP TABLE series_2;" SERIES_INDEX, e);
 }
 
 const struct db_format DAY_FORMAT = {
     .schema = DAY_SCHEMA, .version = 3, .oldest = 2, .migrate = migrate_day};
 
-// --- who migrates ---
+// --- migration ---
 
-// How long pushes into a day that could not be migrated fail before it is tried again.
+// How long pushes to a day whose migration failed are rejected before the next attempt.
 #define FAILED_NANOS (INT64_C(200) * 1000000)
 enum { OPERATIONS_BETWEEN_CHECKS = 10000 };
 
-static int is_stopping(void *context)
+static int migration_is_stopping(void *context)
 {
     const struct lite *lite = context;
     return lite->stopping;
@@ -93,7 +92,7 @@ int day_connect(struct lite *lite, struct str tenant, int64_t number, struct db 
     if (code || db->version == DAY_FORMAT.version)
         return code;
     pthread_mutex_lock(&lite->migration);
-    sqlite3_progress_handler(db->handle, OPERATIONS_BETWEEN_CHECKS, is_stopping, lite);
+    sqlite3_progress_handler(db->handle, OPERATIONS_BETWEEN_CHECKS, migration_is_stopping, lite);
     code = db_migrate(db, &DAY_FORMAT, e);
     sqlite3_progress_handler(db->handle, 0, NULL, NULL);
     pthread_mutex_unlock(&lite->migration);

@@ -1,24 +1,24 @@
-// Which hours are closed when: those that are over, service by service. What fails is tried again
-// later, with more and more time in between, and keeps nothing else from being closed.
+// Decides when hours are closed: once they are over, service by service. A failed hour is retried
+// with increasing delays and does not block the others.
 #include <limits.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "store/sqlite.h"
 
-// How long after an hour its profiles may still come before it is closed.
+// Grace period for late profiles after the end of an hour.
 #define GRACE_NANOS (INT64_C(120) * 1000000000)
-// Between tries to close what could not be closed.
+// Delays between retries of a failed hour.
 #define FIRST_RETRY_NANOS (INT64_C(60) * 1000000000)
 #define LAST_RETRY_NANOS (INT64_C(3600) * 1000000000)
 enum { MOST_FAILURES = 10000 };
-// What is moved at once while writers wait.
+// Pages moved at once while writers wait.
 #define PAGES_AT_ONCE "512"
 enum { VACUUM_PAGES = 8192 };
 
 struct failure {
     char tenant[151];
-    int64_t number, service, hour; // service 0: the day itself cannot be read
+    int64_t number, service, hour; // service 0: the day itself is unreadable
     int64_t due, delay;            // budget_now
     struct failure *next;
 };
@@ -62,10 +62,10 @@ static bool is_delayed(struct lite *lite, struct str tenant, int64_t number, int
     return f && f->due > budget_now();
 }
 
-// Counts and notes a failure and says when it is tried again. Each is noted the first time, and
-// when its delay has become the longest.
-static void record_failure(struct lite *lite, struct str tenant, int64_t number, int64_t service,
-                           int64_t hour, const struct err *e)
+// Counts a failure, schedules its retry and reports it: on the first failure, and whenever the
+// delay has grown.
+static void record_close_failure(struct lite *lite, struct str tenant, int64_t number,
+                                 int64_t service, int64_t hour, const struct err *e)
 {
     struct failure **at = find_failure(lite, tenant, number, service, hour), *f = *at;
     size_t n = 0;
@@ -105,15 +105,16 @@ static void record_failure(struct lite *lite, struct str tenant, int64_t number,
                   (int)(delay / 60000000000), e->message);
 }
 
-static void forget_failure(struct lite *lite, struct str tenant, int64_t number, int64_t service,
-                           int64_t hour)
+static void forget_close_failure(struct lite *lite, struct str tenant, int64_t number,
+                                 int64_t service, int64_t hour)
 {
     struct failure **at = find_failure(lite, tenant, number, service, hour);
     if (*at)
         free_failure(at);
 }
 
-// The next service and hour with fresh profiles after these, the hour below before. 1: there is.
+// Finds the next service and hour with fresh profiles after the given ones, with hour < before.
+// Returns 1 if there is one.
 static int next_open_hour(struct db *db, int64_t before, int64_t *service, int64_t *hour,
                           struct err *e)
 {
@@ -144,8 +145,8 @@ static int next_open_hour(struct db *db, int64_t before, int64_t *service, int64
     }
 }
 
-// Without waiting for readers: what they still use stays until next time.
-static void checkpoint(struct db *db)
+// Does not wait for readers: what they still use is left for the next time.
+static void checkpoint_without_waiting(struct db *db)
 {
     struct err ignored;
     sqlite3_busy_timeout(db->handle, 0);
@@ -162,7 +163,7 @@ static void give_back_pages(struct db *db, bool over)
         db_exec(db, "VACUUM", &ignored);
     else
         db_exec(db, "PRAGMA incremental_vacuum(" PAGES_AT_ONCE ")", &ignored);
-    checkpoint(db);
+    checkpoint_without_waiting(db);
 }
 
 void hours_tidy(struct lite *lite, struct db *db, bool over)
@@ -177,8 +178,8 @@ void hours_tidy(struct lite *lite, struct db *db, bool over)
     }
 }
 
-// A past day is closed with its log; it is opened again if anything comes.
-static void leave_day(struct lite *lite, struct str tenant, int64_t number)
+// Closes a past day and its WAL; later data opens it again.
+static void close_past_day(struct lite *lite, struct str tenant, int64_t number)
 {
     pthread_mutex_lock(&lite->write);
     for (struct day *d = lite->days, *next; d; d = next) {
@@ -189,10 +190,10 @@ static void leave_day(struct lite *lite, struct str tenant, int64_t number)
     pthread_mutex_unlock(&lite->write);
 }
 
-// The next hour after *service and *hour, and whether there is one, as of now. *rest: the day has
-// to be migrated, or has services whose deletion has to go on.
-static int look_for_hour(struct lite *lite, struct str tenant, int64_t number, int64_t before,
-                         int64_t *service, int64_t *hour, bool *rest, struct err *e)
+// Finds the next hour after *service and *hour, in a new snapshot. Returns 1 if there is one.
+// *rest: the day must be migrated, or deletions are unfinished.
+static int find_open_hour(struct lite *lite, struct str tenant, int64_t number, int64_t before,
+                          int64_t *service, int64_t *hour, bool *rest, struct err *e)
 {
     struct reader *reader;
     int code = reader_take(lite, tenant, number, &reader, e);
@@ -215,8 +216,8 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
     uint64_t deleted = 0;
     if (!all && is_delayed(lite, tenant, number, 0, 0))
         return 0;
-    while (!lite->stopping && (code = look_for_hour(lite, tenant, number, before, &service, &hour,
-                                                    &rest, &error)) == 1) {
+    while (!lite->stopping && (code = find_open_hour(lite, tenant, number, before, &service, &hour,
+                                                     &rest, &error)) == 1) {
         if (!all && is_delayed(lite, tenant, number, service, hour))
             continue;
         code = db.handle ? 0 : day_connect(lite, tenant, number, &db, &error);
@@ -226,13 +227,13 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
         if (lite->stopping)
             break;
         if (code < 0) {
-            record_failure(lite, tenant, number, service, hour, &error);
+            record_close_failure(lite, tenant, number, service, hour, &error);
             if (!failed)
                 *e = error;
             failed = failed ? failed : code;
             continue;
         }
-        forget_failure(lite, tenant, number, service, hour);
+        forget_close_failure(lite, tenant, number, service, hour);
         if (code)
             continue;
         any = true;
@@ -246,20 +247,19 @@ int hours_close(struct lite *lite, struct str tenant, int64_t number, bool all, 
             code = delete_rest(lite, &db, tenant, number, &deleted, &error);
     }
     if (code < 0 && !lite->stopping) {
-        record_failure(lite, tenant, number, 0, 0, &error);
+        record_close_failure(lite, tenant, number, 0, 0, &error);
         *e = error;
         failed = code;
     } else {
-        forget_failure(lite, tenant, number, 0, 0);
+        forget_close_failure(lite, tenant, number, 0, 0);
     }
-    // Ids count for a day at least, even while the clock is ahead by as much as sqlite_time
-    // believes.
+    // Ids are kept for at least a day, even while the clock is ahead as far as sqlite_time allows.
     if (any)
         seen_forget_before(&db, sqlite_time(lite) / HOUR_NANOS - 48);
     if (any || deleted)
         hours_tidy(lite, &db, over);
     if (any && over)
-        leave_day(lite, tenant, number);
+        close_past_day(lite, tenant, number);
     if (db.handle)
         db_close(&db);
     return failed;

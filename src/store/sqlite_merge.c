@@ -54,7 +54,7 @@ static int merge_service(struct merging *m, struct err *e)
     return code;
 }
 
-static void name_type(struct merging *m, const struct found *f)
+static void set_merge_type(struct merging *m, const struct found *f)
 {
     struct model_builder *b = &m->fold.b;
     model_build_type(b, f->type, f->unit);
@@ -76,9 +76,9 @@ static int merge_day(struct merging *m, struct err *e)
         m->found = found + at;
         m->n_found = end - at;
         if (!m->named)
-            name_type(m, found + at);
+            set_merge_type(m, found + at);
         code = m->counting ? merge_count_service(m, e) : merge_service(m, e);
-        // A service that cannot be read is left out; the others of the day are not.
+        // Leave out an unreadable service, but keep the others of the day.
         if (code == STORE_CORRUPT) {
             left_out = code;
             why = *e;
@@ -93,7 +93,7 @@ static int merge_day(struct merging *m, struct err *e)
     return code;
 }
 
-// Jumps are caught here; what is held is in *m and given back by the caller.
+// Catches jumps; the caller releases what *m holds.
 static int merge_guarded(struct merging *m, struct err *e)
 {
     struct arena_trap trap;
@@ -106,7 +106,7 @@ static int merge_guarded(struct merging *m, struct err *e)
     return code;
 }
 
-static int finish(struct merging *m, struct store_stacks **stacks, struct err *e)
+static int finish_sqlite_merge(struct merging *m, struct store_stacks **stacks, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(m->arena, trap)) {
@@ -116,10 +116,10 @@ static int finish(struct merging *m, struct store_stacks **stacks, struct err *e
     struct type_id id;
     struct store_stacks *s = arena_alloc(m->arena, sizeof *s);
     if (!m->named && type_id_parse(m->select->type, &id))
-        name_type(m, &(struct found){.type = id.type,
-                                     .unit = id.unit,
-                                     .period_type = id.period_type,
-                                     .period_unit = id.period_unit});
+        set_merge_type(m, &(struct found){.type = id.type,
+                                          .unit = id.unit,
+                                          .period_type = id.period_type,
+                                          .period_unit = id.period_unit});
     *s = fold_end(&m->fold);
     s->n_profiles = m->n_profiles;
     s->duration = m->duration;
@@ -146,9 +146,9 @@ static int begin_fold(struct merging *m, struct err *e)
     return 0;
 }
 
-// Reads every day once; days that are damaged are left out.
-static int each_day(struct merging *m, const int64_t *days, size_t n, struct store_answer *answer,
-                    struct err *e)
+// Reads every day once; damaged days are left out.
+static int merge_each_day(struct merging *m, const int64_t *days, size_t n,
+                          struct store_answer *answer, struct err *e)
 {
     int code = 0;
     for (size_t i = 0; i < n && !code; i++) {
@@ -193,13 +193,13 @@ int sqlite_merge(void *driver, const struct store_select *select, struct arena *
         code = begin_fold(&m, e);
     if (!code && m.gauge) {
         m.counting = true;
-        code = each_day(&m, days, n, answer, e);
+        code = merge_each_day(&m, days, n, answer, e);
         m.counting = false;
     }
     if (!code)
-        code = each_day(&m, days, n, answer, e);
+        code = merge_each_day(&m, days, n, answer, e);
     if (!code)
-        code = finish(&m, stacks, e);
+        code = finish_sqlite_merge(&m, stacks, e);
     block_reader_fini(&m.r);
     if (m.names.handle)
         db_close(&m.names);

@@ -1,5 +1,5 @@
-// What a merge of the embedded store shares between its files: sqlite_merge.c goes through days and
-// services, sqlite_merge_block.c adds up the profiles of one service and day.
+// State of a merge in the embedded store, shared by its files: sqlite_merge.c iterates over days
+// and services, sqlite_merge_block.c sums the profiles of one service and day.
 #pragma once
 
 #include "store/fold.h"
@@ -7,7 +7,7 @@
 #include "store/sqlite.h"
 #include "store/variance.h"
 
-enum { MERGE_ENTRIES_PER_STEP = 8 }; // of arena_spend
+enum { MERGE_ENTRIES_PER_STEP = 8 }; // arena_spend steps
 
 struct merging {
     struct lite *lite;
@@ -20,7 +20,7 @@ struct merging {
     struct db names;
     struct fold fold;
     bool gauge, counting, named;
-    struct hash_table counts; // of a gauge: profiles of a series, over all days
+    struct hash_table counts; // of a gauge: profiles per series, over all days
     uint64_t *count_hash, *count;
     size_t n_counts, cap_count, cap_count_hash;
     uint64_t n_profiles;
@@ -31,22 +31,21 @@ struct merging {
     uint32_t n_nodes;
     int64_t *sums;
     __int128 *shares; // of a gauge's means
-    __int128 *wide;   // of a gauge: sums of a segment's profiles, over its dictionary
+    __int128 *wide;   // of a gauge: sums of a segment's profiles, by dictionary index
     size_t cap_wide;
-    struct variance variance; // of nodes, with with_variance
+    struct variance variance; // of nodes, if with_variance
     struct variance_ways ways;
-    const struct kind_events *events; // of the part that is being read; NULL: nobody asked
+    const struct kind_events *events; // of the current part; NULL: not requested
     uint32_t way;                     // of events without weights
     bool is_counted;
     const struct store_blocks *blocks; // NULL: none
     int64_t *block_sums;
     size_t cap_block_sums;
     uint32_t n_blocks;
-    // Of one block: whose profile each row is, as a place in found; MATRIX_NOBODY: it does not
-    // count.
+    // Of one block: for each row the index of its series in found; MATRIX_NOBODY: not counted.
     uint32_t *owner;
-    uint32_t *cell;    // with blocks: the window and group of a row
-    uint32_t one_cell; // of all rows of a matrix that are not told apart
+    uint32_t *cell;    // with blocks: window and group of a row
+    uint32_t one_cell; // of all rows of a matrix that need no distinction
     size_t n_rows, cap_owner, cap_cell;
     struct block_body body;
 };
@@ -58,8 +57,7 @@ int merge_profiles(struct merging *m, struct err *e);
 
 // --- sqlite_merge_count.c ---
 
-// How many profiles each series has, over all days: what a mean is divided by. Adds those of
-// m->found.
+// Counts the profiles of each series over all days, the divisors of means. Adds those of m->found.
 int merge_count_service(struct merging *m, struct err *e);
 // The number of profiles of the series with these labels.
 uint64_t *merge_count_of(struct merging *m, const struct store_series *s);

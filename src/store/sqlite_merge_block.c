@@ -1,14 +1,14 @@
-// Sums over the profiles of a service and day, from the roll-ups that are in the range from end to
-// end and, where parts are told apart, in one window.
+// Sums the profiles of a service and day. Uses roll-ups that are entirely in the range and, if
+// there are blocks, within one window.
 #include "store/exact.h"
 #include "store/matrix.h"
 #include "store/sqlite_merge.h"
 
-// Which profiles of a block count.
+// Which rows of a block count.
 enum keep {
     KEEP_IN_RANGE,
-    KEEP_WHOLE_BUCKETS, // five minutes that are in the range from end to end
-    KEEP_REST,          // in the range, and in no such five minutes
+    KEEP_WHOLE_BUCKETS, // five-minute rows that are entirely in the range
+    KEEP_REST,          // rows in the range that are not in such five minutes
 };
 
 static bool whole_bucket(const struct store_select *s, int64_t time)
@@ -23,40 +23,40 @@ static uint32_t window_of(const struct store_blocks *b, int64_t time)
     return window < b->n_windows ? (uint32_t)window : b->n_windows - 1;
 }
 
-static uint32_t cell_of(const struct store_blocks *b, int64_t time, uint32_t group)
+static uint32_t merge_cell(const struct store_blocks *b, int64_t time, uint32_t group)
 {
     return window_of(b, time) * (b->n_groups ? b->n_groups : 1) + group;
 }
 
-// Whether a roll-up from start on is of one window.
+// Whether a roll-up that begins at start is within one window.
 static bool is_one_window(const struct merging *m, int64_t start, int64_t length)
 {
     return !m->blocks || window_of(m->blocks, start) == window_of(m->blocks, start + length - 1);
 }
 
-static bool takes_bucket(const struct merging *m, int64_t time)
+static bool uses_bucket(const struct merging *m, int64_t time)
 {
     return whole_bucket(m->select, time) &&
            is_one_window(m, time - time % FIVE_MINUTES_NANOS, FIVE_MINUTES_NANOS);
 }
 
-static bool is_kept(const struct merging *m, enum keep keep, int64_t time)
+static bool row_is_kept(const struct merging *m, enum keep keep, int64_t time)
 {
     const struct store_select *s = m->select;
     if (keep == KEEP_WHOLE_BUCKETS)
-        return takes_bucket(m, time);
-    return time >= s->start && time <= s->end && !(keep == KEEP_REST && takes_bucket(m, time));
+        return uses_bucket(m, time);
+    return time >= s->start && time <= s->end && !(keep == KEEP_REST && uses_bucket(m, time));
 }
 
-// Whether the sample at i is of one of the spans, or traces, that are asked for.
-static bool is_wanted(const struct merging *m, const struct segment *s, uint32_t i)
+// Whether sample i has one of the selected spans or traces.
+static bool sample_is_selected(const struct merging *m, const struct segment *s, uint32_t i)
 {
     return m->select->n_spans ? span_set_has_span(&m->wanted, m->r.span[i])
                               : s->has_traces && span_set_has_trace(&m->wanted, m->r.trace[i]);
 }
 
-// Adds what the reader holds to its sums over the dictionary.
-static void add_item(struct merging *m, const struct segment *s)
+// Adds the reader's values to its sums by dictionary index.
+static void sum_item(struct merging *m, const struct segment *s)
 {
     const uint32_t *index = m->r.index;
     const int64_t *value = m->r.value;
@@ -65,13 +65,13 @@ static void add_item(struct merging *m, const struct segment *s)
     arena_spend(m->arena, 1 + s->n / MERGE_ENTRIES_PER_STEP);
     if (m->gauge) {
         for (uint32_t i = 0; (all || s->has_spans) && i < s->n; i++)
-            if (all || is_wanted(m, s, i))
+            if (all || sample_is_selected(m, s, i))
                 m->wide[index[i]] += value[i];
         return;
     }
     if (!all) {
         for (uint32_t i = 0; s->has_spans && i < s->n; i++)
-            if (is_wanted(m, s, i))
+            if (sample_is_selected(m, s, i))
                 sum[index[i]] = pack_add(sum[index[i]], value[i]);
         return;
     }
@@ -92,7 +92,7 @@ static void begin_sums(struct merging *m, const struct segment *s)
         m->r.sum[i] = 0;
 }
 
-// What is known of the events of a part that is read next.
+// Prepares the event data of the next part.
 static void begin_events(struct merging *m, const struct found *f)
 {
     m->events = m->select->with_variance && !m->gauge ? &f->events : NULL;
@@ -102,7 +102,7 @@ static void begin_events(struct merging *m, const struct found *f)
     variance_use(&m->variance, m->way, m->arena);
 }
 
-static void add_value(struct merging *m, uint32_t node, uint32_t cell, int64_t value)
+static void sum_value(struct merging *m, uint32_t node, uint32_t cell, int64_t value)
 {
     m->sums[node] = pack_add(m->sums[node], value);
     if (m->events && !m->events->is_weighed)
@@ -119,7 +119,7 @@ static void add_value(struct merging *m, uint32_t node, uint32_t cell, int64_t v
     }
 }
 
-// Of the column beside the type's own.
+// Adds the sum of the related column.
 static void add_beside(struct merging *m, uint32_t node, double sum)
 {
     if (m->events->is_weighed)
@@ -141,14 +141,14 @@ static void end_sums(struct merging *m, const struct segment *s, const struct fo
             add_beside(m, nodes[i], (double)sum[i]);
     else if (m->events || m->blocks)
         for (uint32_t i = 0; i < s->n_dictionary; i++)
-            add_value(m, nodes[i], cell, sum[i]);
+            sum_value(m, nodes[i], cell, sum[i]);
     else
         for (uint32_t i = 0; i < s->n_dictionary; i++)
             m->sums[nodes[i]] = pack_add(m->sums[nodes[i]], sum[i]);
 }
 
-// Fills owner, and counts what is kept.
-static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *any)
+// Fills owner and counts the kept profiles.
+static bool assign_owners(struct merging *m, struct points *p, enum keep keep, bool *any)
 {
     m->n_rows = 0;
     while (points_next(p)) {
@@ -161,10 +161,10 @@ static bool own_rows(struct merging *m, struct points *p, enum keep keep, bool *
             m->cell =
                 block_scratch(&m->r, m->cell, m->n_rows + p->n, &m->cap_cell, sizeof *m->cell);
         for (size_t i = 0; i < p->n; i++) {
-            bool kept = f && f->k == p->k && is_kept(m, keep, p->times[i]);
+            bool kept = f && f->k == p->k && row_is_kept(m, keep, p->times[i]);
             if (m->blocks)
                 m->cell[m->n_rows] =
-                    kept ? cell_of(m->blocks, p->times[i], f->group) : MATRIX_NOBODY;
+                    kept ? merge_cell(m->blocks, p->times[i], f->group) : MATRIX_NOBODY;
             m->owner[m->n_rows++] = kept ? (uint32_t)(f - m->found) : MATRIX_NOBODY;
             if (!kept)
                 continue;
@@ -195,7 +195,7 @@ static bool merge_column(struct merging *m, const struct found *f, const uint32_
             begin_sums(m, &s);
         }
         now = cell ? cell[i] : 0;
-        add_item(m, &s);
+        sum_item(m, &s);
     }
     end_sums(m, &s, f, now, is_beside);
     return true;
@@ -219,7 +219,7 @@ static void give_sum(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
     if (m->gauge)
         m->shares[node] += exact_share(sum, m->found[owner].n);
     else
-        add_value(m, node, owner + m->one_cell, (int64_t)sum);
+        sum_value(m, node, owner + m->one_cell, (int64_t)sum);
 }
 
 static void give_beside(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
@@ -228,7 +228,8 @@ static void give_beside(void *ctx, uint32_t place, uint32_t owner, __int128 sum)
     add_beside(m, m->r.dictionary[place], (double)sum);
 }
 
-// For whom the rows of a matrix are added up. NULL: all for one, which may be in its head.
+// The owners by which the rows of a matrix are summed. NULL: all rows together, whose sums may be
+// in the head.
 static const uint32_t *sum_owners(struct merging *m, size_t first, size_t n, size_t n_kept)
 {
     uint32_t *owner = m->owner + first;
@@ -250,7 +251,7 @@ static const uint32_t *sum_owners(struct merging *m, size_t first, size_t n, siz
     return owner;
 }
 
-// Those of its rows that count; the body is read if need be.
+// Sums the rows that count; reads the body if necessary.
 static int merge_matrix(struct merging *m, const struct parts *p, size_t first, size_t n_kept,
                         struct err *e)
 {
@@ -265,7 +266,7 @@ static int merge_matrix(struct merging *m, const struct parts *p, size_t first, 
     begin_events(m, f);
     bool has_beside = m->events && m->events->has_other;
     const uint32_t *owners = sum_owners(m, first, p->n_rows, n_kept);
-    // What is beside is not split.
+    // The related column is not split by blocks.
     const uint32_t *beside_owners = n_kept == p->n_rows ? NULL : owners;
     if (owners || !matrix_has_sums(&matrix, f->column) ||
         (has_beside && (beside_owners || !matrix_has_sums(&matrix, f->events.other)))) {
@@ -313,7 +314,7 @@ static int merge_block(struct merging *m, int64_t hour, enum level level, enum k
     if (!q)
         return code;
     points_open(&p, &m->r, db_blob(q, 0));
-    if (!own_rows(m, &p, keep, &any))
+    if (!assign_owners(m, &p, keep, &any))
         code = reader_damaged(m->reader, &m->r, "the points", hour, e);
     else if (any)
         code = body_each_part(&m->body, at, db_blob(q, 1), m->n_rows, merge_part, m, e);
@@ -326,7 +327,7 @@ static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct e
     const struct store_select *s = m->select;
     bool has_hour = levels & (1u << LEVEL_HOUR), has_five = levels & (1u << LEVEL_FIVE_MINUTES);
     bool whole = hour * HOUR_NANOS >= s->start && (hour + 1) * HOUR_NANOS - 1 <= s->end;
-    if (s->n_spans || s->n_traces) // Roll-ups know nothing of them.
+    if (s->n_spans || s->n_traces) // roll-ups have neither
         has_hour = has_five = false;
     if (whole && has_hour && is_one_window(m, hour * HOUR_NANOS, HOUR_NANOS))
         return merge_block(m, hour, LEVEL_HOUR, KEEP_IN_RANGE, e);
@@ -335,7 +336,7 @@ static int merge_hour(struct merging *m, int64_t hour, unsigned levels, struct e
     int code = merge_block(m, hour, LEVEL_FIVE_MINUTES, KEEP_WHOLE_BUCKETS, e);
     for (int64_t t = hour * HOUR_NANOS; whole && t < (hour + 1) * HOUR_NANOS;
          t += FIVE_MINUTES_NANOS)
-        whole = takes_bucket(m, t);
+        whole = uses_bucket(m, t);
     return code || whole ? code : merge_block(m, hour, LEVEL_RAW, KEEP_REST, e);
 }
 
@@ -346,10 +347,10 @@ static int merge_fresh(struct merging *m, struct err *e)
     while (!code && fresh_next(&fresh)) {
         const struct found *f = reader_found(m->found, m->n_found, fresh.series);
         arena_spend(m->arena, 1);
-        if (!f || !is_kept(m, KEEP_IN_RANGE, fresh.time))
+        if (!f || !row_is_kept(m, KEEP_IN_RANGE, fresh.time))
             continue;
         uint32_t owner = (uint32_t)(f - m->found);
-        uint32_t cell = m->blocks ? cell_of(m->blocks, fresh.time, f->group) : 0;
+        uint32_t cell = m->blocks ? merge_cell(m->blocks, fresh.time, f->group) : 0;
         m->duration = pack_add(m->duration, fresh.duration);
         if (fresh.totals.bad || fresh.k != f->k || !merge_segment(m, &owner, &cell, 1, fresh.body))
             return reader_damaged(m->reader, &m->r, "a fresh profile", fresh.time / HOUR_NANOS, e);

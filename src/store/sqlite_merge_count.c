@@ -1,4 +1,4 @@
-// How many profiles each series has: what the mean of a gauge is divided by.
+// Counts the profiles of each series, the divisors of a gauge's means.
 #include "store/sqlite_merge.h"
 
 static bool is_in_range(const struct merging *m, int64_t time)

@@ -1,4 +1,4 @@
-// Names that came late: what debug files said about addresses that were stored without names.
+// Late names: function names from debug files for addresses stored without names.
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ int names_open(struct lite *lite, struct str tenant, bool create, struct db *db,
     if (!create && access(path, F_OK) != 0)
         return 0;
     int code = db_open(db, path, create ? DB_CREATE : DB_READ, &NAMES_FORMAT, e);
-    if (code && !create) { // Profiles can be shown without them.
+    if (code && !create) { // profiles can be shown without names
         lite_note(lite, "%s", e->message);
         code = 0;
     }
@@ -202,7 +202,7 @@ static int search_day(struct search *s, struct err *e)
     return code ? code : rc == SQLITE_DONE ? 0 : db_error(&s->reader->db, rc, "read", e);
 }
 
-static int guarded(struct search *s, struct err *e)
+static int search_day_guarded(struct search *s, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(s->arena, trap)) {
@@ -229,7 +229,7 @@ int sqlite_unnamed(void *driver, struct str tenant, struct str build_id, int64_t
         code = reader_take(driver, tenant, days[i], &s.reader, e);
         if (!code && s.reader) {
             s.reader->budget = arena_budget(arena);
-            code = guarded(&s, e);
+            code = search_day_guarded(&s, e);
         }
         if (s.symbols)
             reader_symbols_give(driver, s.symbols);

@@ -1,22 +1,22 @@
-// What the stacks of a filter amount to over time: a service of a day at a time. The points of an
-// hour say which profiles fall on which step; a row of a roll-up is taken where all profiles that
-// are in it fall on one step, the profiles themselves elsewhere. So an answer is exact whatever the
-// step is, and reads little if steps are made of whole five minutes or hours.
+// Sums the stacks of a filter over time, one service and day at a time. The points of an hour show
+// on which step each profile falls. A row of a roll-up is used if all its profiles fall on one
+// step; otherwise the profiles themselves are read. So the result is exact for any step, and reads
+// little if steps are whole multiples of five minutes or hours.
 #include "store/matrix.h"
 #include "store/pick.h"
 #include "store/sqlite.h"
 
-enum { ROWS_PER_STEP = 8, FIVES = 12 }; // ROWS_PER_STEP: of arena_spend
+enum { ROWS_PER_STEP = 8, FIVES = 12 }; // ROWS_PER_STEP: arena_spend steps
 
-// Where the profiles of a series fall, in an hour or five minutes of it.
-struct falls {
+// Where the profiles of a series fall, within an hour or five minutes.
+struct placement {
     enum { NOWHERE, ON_ONE, APART } on;
-    uint32_t cell; // ON_ONE: where
+    uint32_t cell; // ON_ONE: the cell
 };
 
 struct picked_series {
-    struct falls hour, fives[FIVES];
-    uint32_t last; // the cell that its last profile fell on, plus one
+    struct placement hour, fives[FIVES];
+    uint32_t last; // the cell of its last profile, plus one
 };
 
 struct pick_row {
@@ -26,13 +26,13 @@ struct pick_row {
     uint8_t five;
 };
 
-// Nodes of a matrix, as matrix_runs tells them apart.
+// Classes of a matrix's nodes, for matrix_runs.
 enum { OTHERS, THROUGH, ENDS, N_CLASSES };
 
 // --- cells ---
 
-// The cell of a profile; MATRIX_NOBODY: it is outside of the range.
-static uint32_t cell_of(struct picker *p, struct found *f, int64_t time)
+// The cell of a profile; MATRIX_NOBODY: out of range.
+static uint32_t profile_cell(struct picker *p, struct found *f, int64_t time)
 {
     if (p->select->filter->join_lines)
         f = p->found;
@@ -48,15 +48,15 @@ static uint32_t cell_of(struct picker *p, struct found *f, int64_t time)
     return s->last - 1;
 }
 
-static void fall(struct falls *f, uint32_t cell)
+static void record_placement(struct placement *f, uint32_t cell)
 {
     if (f->on == NOWHERE && cell != MATRIX_NOBODY)
-        *f = (struct falls){ON_ONE, cell};
+        *f = (struct placement){ON_ONE, cell};
     else if (f->on != ON_ONE || f->cell != cell)
         f->on = APART;
 }
 
-// Adds up totals and numbers of the hour's profiles, and finds out where they fall.
+// Sums up totals and counts of the hour's profiles, and determines where they fall.
 static int place_profiles(struct picker *p, int64_t hour, bool *any, struct err *e)
 {
     int code = 0;
@@ -86,10 +86,10 @@ static int place_profiles(struct picker *p, int64_t hour, bool *any, struct err 
                 continue;
             row->total = totals[i];
             row->series = (uint32_t)(f - p->found);
-            row->cell = cell_of(p, f, time);
+            row->cell = profile_cell(p, f, time);
             struct picked_series *s = &p->series[f - p->found];
-            fall(&s->hour, row->cell);
-            fall(&s->fives[row->five], row->cell);
+            record_placement(&s->hour, row->cell);
+            record_placement(&s->fives[row->five], row->cell);
             if (row->cell == MATRIX_NOBODY)
                 continue;
             p->cells[row->cell].point.sum += totals[i];
@@ -103,7 +103,7 @@ static int place_profiles(struct picker *p, int64_t hour, bool *any, struct err 
 
 // --- values ---
 
-static void add_value(struct picker *p, uint32_t node, uint32_t cell, __int128 value)
+static void add_picked_value(struct picker *p, uint32_t node, uint32_t cell, __int128 value)
 {
     struct exact_point *point = &p->cells[cell].point;
     point->total += value;
@@ -118,7 +118,7 @@ static void add_segment_row(struct picker *p, const struct segment *s, uint32_t 
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t node = r->dictionary[r->index[i]];
         if (p->picks[node])
-            add_value(p, node, cell, r->value[i]);
+            add_picked_value(p, node, cell, r->value[i]);
     }
 }
 
@@ -136,9 +136,11 @@ static bool pick_segment(struct picker *p, const struct found *f, const struct p
     return !s.bad;
 }
 
-// The classes of a matrix's places. Where most entries are of picked nodes the others are the ones
-// that are read: picked is what they leave of the rows' totals.
-static bool classify(struct picker *p, const struct matrix *m, bool may_invert, bool *inverted)
+// Classifies the nodes of a matrix. If most entries belong to selected nodes, the other nodes are
+// read instead (*inverted), and the result is the rows' totals minus those. Returns whether any
+// node is selected.
+static bool classify_nodes(struct picker *p, const struct matrix *m, bool may_invert,
+                           bool *inverted)
 {
     uint64_t n_picked = 0, n_read = 0;
     p->classes = block_scratch(p->r, p->classes, m->n_nodes, &p->cap_classes, sizeof *p->classes);
@@ -157,10 +159,10 @@ static bool classify(struct picker *p, const struct matrix *m, bool may_invert, 
     return n_picked;
 }
 
-// Sums beyond this may have wrapped around, so that a total says nothing.
+// Larger sums may have wrapped around, so totals cannot be trusted.
 #define MOST_TOTAL (INT64_C(1) << 55)
 
-// Neighboring rows of one cell are a run. Run 0 is of rows that do not count.
+// Builds runs of consecutive rows with the same cell. Run 0: rows that do not count.
 static uint32_t make_runs(struct picker *p, size_t first, size_t n, bool *may_invert)
 {
     uint32_t n_runs = 1;
@@ -196,9 +198,9 @@ static int pick_matrix(struct picker *p, const struct parts *part, const struct 
     if (m.bad || m.k != f->k)
         return body_damaged(&p->body, "the head of a matrix", e);
     uint32_t n_runs = make_runs(p, first, n, &may_invert);
-    if (!classify(p, &m, may_invert, &inverted))
+    if (!classify_nodes(p, &m, may_invert, &inverted))
         return 0;
-    // All rows are of one cell.
+    // All rows belong to one cell.
     bool one = n_runs == 2 && p->run[0] && p->run[n - 1] && p->n_nobody == 0;
     if (!one || !matrix_has_sums(&m, f->column)) {
         int code = body_part(&p->body, part, &bytes, e);
@@ -240,8 +242,9 @@ static int pick_part(void *ctx, const struct parts *part, size_t first, struct e
     return code;
 }
 
-// Which rows of a level are taken: those that none of the levels above it has.
-static void own_rolled(struct picker *p, struct points *points, enum level level, bool has_hour)
+// Decides which rows of a level are used: those not covered by a level above.
+static void assign_rollup_owners(struct picker *p, struct points *points, enum level level,
+                                 bool has_hour)
 {
     while (points_next(points)) {
         struct found *f = reader_found(p->found, p->n_found, points->series);
@@ -251,7 +254,7 @@ static void own_rolled(struct picker *p, struct points *points, enum level level
         p->owner =
             block_scratch(p->r, p->owner, p->n_owner + points->n, &p->cap_owner, sizeof *p->owner);
         for (size_t i = 0; i < points->n; i++) {
-            const struct falls *at = NULL;
+            const struct placement *at = NULL;
             if (s && level == LEVEL_HOUR)
                 at = &s->hour;
             else if (s && !(has_hour && s->hour.on == ON_ONE))
@@ -264,7 +267,7 @@ static void own_rolled(struct picker *p, struct points *points, enum level level
     }
 }
 
-static void own_raw(struct picker *p, bool has_hour, bool has_five)
+static void assign_raw_owners(struct picker *p, bool has_hour, bool has_five)
 {
     p->owner = block_scratch(p->r, p->owner, p->n_rows, &p->cap_owner, sizeof *p->owner);
     arena_spend(p->arena, p->n_rows / ROWS_PER_STEP);
@@ -293,10 +296,10 @@ static int pick_level(struct picker *p, int64_t hour, enum level level, bool has
         return code;
     p->n_owner = 0;
     if (level == LEVEL_RAW) {
-        own_raw(p, has_hour, has_five);
+        assign_raw_owners(p, has_hour, has_five);
     } else {
         points_open(&points, p->r, db_blob(q, 0));
-        own_rolled(p, &points, level, has_hour);
+        assign_rollup_owners(p, &points, level, has_hour);
         if (points.bad)
             code = reader_damaged(p->reader, p->r, "the points", hour, e);
     }
@@ -340,7 +343,7 @@ static int pick_fresh(struct picker *p, struct err *e)
     int code = fresh_open(&fresh, p->reader, p->found->service, p->select, p->picks != NULL, e);
     while (!code && fresh_next(&fresh)) {
         struct found *f = reader_found(p->found, p->n_found, fresh.series);
-        uint32_t cell = f ? cell_of(p, f, fresh.time) : MATRIX_NOBODY;
+        uint32_t cell = f ? profile_cell(p, f, fresh.time) : MATRIX_NOBODY;
         int64_t total = 0;
         arena_spend(p->arena, 1);
         if (cell == MATRIX_NOBODY)

@@ -2,25 +2,25 @@
 
 #include "store/sqlite.h"
 
-// Compression of what is soon rewritten.
+// Light compression, because the data is soon rewritten.
 enum { FRESH_LEVEL = 1 };
 
 struct batch {
     struct lite *lite;
-    struct arena *arena;    // of a few puts
-    struct symbols_ids ids; // of one request: between two of them symbols are given up
+    struct arena *arena;    // for a few puts
+    struct symbols_ids ids; // of one request: symbols may be freed between requests
 };
 
-// The symbols of a service cannot be read: nobody but this request fails.
+// The symbols of a service are unreadable: only this request fails.
 enum { SERVICE_DAMAGED = STORE_LATER + 1 };
 
-// A new one only now and then: memory from the kernel is slow. But before it is larger than what a
-// processor's cache and arena_keep hold.
+// The arena is reused, because new memory from the kernel is slow, but not beyond what fits a CPU
+// cache and arena_keep.
 enum { BATCH_ARENA = 512 << 10 };
 
-// The id of the row of a unique text or blob, which is added if it is new.
-static int row_of(struct day *day, const char *select, const char *insert, struct str key,
-                  bool text, int64_t *id, struct err *e)
+// Finds or inserts the row of a unique text or blob. Returns its id.
+static int find_or_insert_row(struct day *day, const char *select, const char *insert,
+                              struct str key, bool text, int64_t *id, struct err *e)
 {
     int code = 0;
     sqlite3_stmt *q = db_prepare(&day->db, select, &code, e);
@@ -51,8 +51,8 @@ static int row_of(struct day *day, const char *select, const char *insert, struc
     return code;
 }
 
-static int series_of(struct day *day, int64_t service, int64_t kind, struct str labels, int64_t *id,
-                     struct err *e)
+static int find_or_insert_series(struct day *day, int64_t service, int64_t kind, struct str labels,
+                                 int64_t *id, struct err *e)
 {
     int code = 0;
     struct id id_bytes = seen_series_hash(day->key, kind, labels);
@@ -108,9 +108,9 @@ static int insert_fresh(struct day *day, int64_t service, int64_t series, int64_
     return db_run(&day->db, q, e);
 }
 
-// Jumps out of batch->arena or the arena of the service's symbols.
-static int store_one(struct batch *batch, struct day *day, const struct store_put *put,
-                     struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
+// May jump out of batch->arena or the arena of the service's symbols.
+static int store_profile(struct batch *batch, struct day *day, const struct store_put *put,
+                         struct writer_symbols *w, int64_t service, int64_t series, struct err *e)
 {
     struct block_item item = {.time = put->time, .duration = put->duration, .count = 1};
     if (!symbols_add(w->symbols, put->profile, &batch->ids, batch->arena, &item.v))
@@ -129,15 +129,14 @@ static int store_one(struct batch *batch, struct day *day, const struct store_pu
                         (struct str){(const char *)body.p, body.n}, e);
 }
 
-static int store_guarded(struct batch *batch, struct day *day, const struct store_put *put,
-                         struct writer_symbols *w, int64_t service, int64_t series,
-                         struct store_request *request, struct err *e)
+static int store_profile_guarded(struct batch *batch, struct day *day, const struct store_put *put,
+                                 struct writer_symbols *w, int64_t service, int64_t series,
+                                 struct store_request *request, struct err *e)
 {
     struct arena_trap trap, symbols_trap;
     if (ARENA_TRY(w->symbols->arena, symbols_trap)) {
         arena_caught(w->symbols->arena, e);
-        // The machine has no memory. What was half added is of no use: nothing of this
-        // transaction's symbols is kept.
+        // Out of memory: the symbols may be half-updated, so nothing of this transaction is kept.
         day->failed = true;
         return STORE_BUSY;
     }
@@ -150,7 +149,7 @@ static int store_guarded(struct batch *batch, struct day *day, const struct stor
                 (int)(name.n < 200 ? name.n : 200), name.p, batch->lite->options.memory >> 20);
         return STORE_BUSY;
     }
-    int code = store_one(batch, day, put, w, service, series, e);
+    int code = store_profile(batch, day, put, w, service, series, e);
     arena_try_end(batch->arena);
     arena_try_end(w->symbols->arena);
     request->profiles++;
@@ -158,7 +157,7 @@ static int store_guarded(struct batch *batch, struct day *day, const struct stor
     return code;
 }
 
-// What a series is looked up by: its kind, and from *labels on its labels.
+// Builds the lookup key of a series: its kind, followed by its labels at *labels.
 static int pack_series(const struct store_put *put, struct arena *arena, struct str *key,
                        size_t *labels, struct err *e)
 {
@@ -178,7 +177,7 @@ static int pack_series(const struct store_put *put, struct arena *arena, struct 
     return 0;
 }
 
-// The series of a put, made if it is new, with its service.
+// Finds the series of a put and its service; inserts them if they are new.
 static int find_series(struct day *day, const struct store_put *put, struct str key, size_t labels,
                        struct known_series *found, struct err *e)
 {
@@ -189,14 +188,16 @@ static int find_series(struct day *day, const struct store_put *put, struct str 
     }
     int64_t kind = 0;
     struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
-    int code = row_of(day, "SELECT id FROM service WHERE name=?",
-                      "INSERT INTO service(name) VALUES(?)", service, true, &found->service, e);
+    int code = find_or_insert_row(day, "SELECT id FROM service WHERE name=?",
+                                  "INSERT INTO service(name) VALUES(?)", service, true,
+                                  &found->service, e);
     if (!code)
-        code = row_of(day, "SELECT id FROM kind WHERE body=?", "INSERT INTO kind(body) VALUES(?)",
-                      str_from_to(key, 0, labels), false, &kind, e);
+        code = find_or_insert_row(day, "SELECT id FROM kind WHERE body=?",
+                                  "INSERT INTO kind(body) VALUES(?)", str_from_to(key, 0, labels),
+                                  false, &kind, e);
     if (!code)
-        code = series_of(day, found->service, kind, str_from_to(key, labels, key.n), &found->series,
-                         e);
+        code = find_or_insert_series(day, found->service, kind, str_from_to(key, labels, key.n),
+                                     &found->series, e);
     if (!code)
         code = seen_deletions(day, service, &found->deletions, e);
     found->n = key.n;
@@ -209,8 +210,8 @@ static int find_series(struct day *day, const struct store_put *put, struct str 
     return code;
 }
 
-static int put_into(struct batch *batch, struct day *day, const struct store_put *put,
-                    struct store_request *request, struct err *e)
+static int store_put_in_day(struct batch *batch, struct day *day, const struct store_put *put,
+                            struct store_request *request, struct err *e)
 {
     struct writer_symbols *w;
     struct known_series series;
@@ -232,22 +233,22 @@ static int put_into(struct batch *batch, struct day *day, const struct store_put
     code = day_symbols(batch->lite, day, series.service, &w, e);
     if (code)
         return code == STORE_CORRUPT && w ? SERVICE_DAMAGED : code;
-    code = store_guarded(batch, day, put, w, series.service, series.series, request, e);
+    code = store_profile_guarded(batch, day, put, w, series.service, series.series, request, e);
     day_measure(batch->lite, w);
     return code;
 }
 
 // --- requests and transactions ---
 
-// sql is a literal.
-static int step(struct day *day, const char *sql, struct err *e)
+// sql is a string literal.
+static int run_day_statement(struct day *day, const char *sql, struct err *e)
 {
     int code = 0;
     sqlite3_stmt *q = db_prepare(&day->db, sql, &code, e);
     return q ? db_run(&day->db, q, e) : code;
 }
 
-// Without waiting: another connection may have the day locked.
+// Does not wait if another connection has locked the day.
 static int begin_day(struct lite *lite, struct day *day, struct err *e)
 {
     int code = 0;
@@ -265,9 +266,9 @@ static int begin_day(struct lite *lite, struct day *day, struct err *e)
     return (rc & 255) == SQLITE_BUSY ? STORE_LATER : code;
 }
 
-// The day of a put, in a transaction, with a savepoint of this request.
-static int day_for(struct lite *lite, const struct store_put *put, struct day **found,
-                   struct err *e)
+// Returns the day of a put, in a transaction with a savepoint for this request.
+static int begin_request_in_day(struct lite *lite, const struct store_put *put, struct day **found,
+                                struct err *e)
 {
     int code = day_open(lite, put->tenant, day_of(put->time), true, found, e);
     struct day *day = *found;
@@ -280,7 +281,7 @@ static int day_for(struct lite *lite, const struct store_put *put, struct day **
         day->in_transaction = day->has_pages = !code;
     }
     if (!code && !day->in_request) {
-        code = step(day, "SAVEPOINT request", e);
+        code = run_day_statement(day, "SAVEPOINT request", e);
         day->in_request = !code;
     }
     return code;
@@ -293,8 +294,9 @@ static void fail_day(struct day *day, int code, const struct err *e)
     day->error = *e;
 }
 
-// All puts of a request or none: what a failed one left in its days is taken back.
-static void put_request(struct batch *batch, struct store_request *r)
+// Stores all puts of a request or none: after a failure, the savepoints in its days are rolled
+// back.
+static void store_request_puts(struct batch *batch, struct store_request *r)
 {
     struct lite *lite = batch->lite;
     int code = 0;
@@ -305,10 +307,10 @@ static void put_request(struct batch *batch, struct store_request *r)
             arena_free(batch->arena);
             batch->arena = arena_new(lite->options.memory);
         }
-        code = batch->arena ? day_for(lite, &r->puts[i], &day, &r->error)
+        code = batch->arena ? begin_request_in_day(lite, &r->puts[i], &day, &r->error)
                             : err_set(&r->error, "no memory to store a profile");
         if (!code) {
-            code = put_into(batch, day, &r->puts[i], r, &r->error);
+            code = store_put_in_day(batch, day, &r->puts[i], r, &r->error);
             if (code == SERVICE_DAMAGED)
                 code = STORE_FAILED;
             else if (code && code != STORE_LATER && (code != STORE_BUSY || day->failed))
@@ -327,7 +329,7 @@ static void put_request(struct batch *batch, struct store_request *r)
         d->made_rows = false;
         int undone = code ? db_exec(&d->db, "ROLLBACK TO request", &e) : 0;
         if (!undone)
-            undone = step(d, "RELEASE request", &e);
+            undone = run_day_statement(d, "RELEASE request", &e);
         if (undone && !d->failed)
             fail_day(d, undone, &e);
     }
@@ -395,7 +397,7 @@ static void commit_day(struct lite *lite, struct day *day)
     day->in_transaction = false;
 }
 
-static bool has_day(const struct store_request *r, const struct day *day)
+static bool request_has_day(const struct store_request *r, const struct day *day)
 {
     for (size_t i = 0; i < r->n; i++)
         if (day->number == day_of(r->puts[i].time) &&
@@ -404,8 +406,8 @@ static bool has_day(const struct store_request *r, const struct day *day)
     return false;
 }
 
-// Commits the first requests, as many as the number of open days allows; returns how many.
-static size_t commit_some(struct lite *lite, struct store_request **requests, size_t n)
+// Commits the first requests, as many as the number of open days allows. Returns how many.
+static size_t commit_batch(struct lite *lite, struct store_request **requests, size_t n)
 {
     struct batch batch = {.lite = lite};
     size_t some = 0;
@@ -414,7 +416,7 @@ static size_t commit_some(struct lite *lite, struct store_request **requests, si
     for (struct day *d = lite->days; d; d = d->next)
         d->failed = false;
     while (some < n && (!some || day_count_written(lite) < COMMIT_DAYS)) {
-        put_request(&batch, requests[some++]);
+        store_request_puts(&batch, requests[some++]);
         day_trim(lite, true);
     }
     n = some;
@@ -430,9 +432,9 @@ static size_t commit_some(struct lite *lite, struct store_request **requests, si
         next = d->next;
         if (!d->failed)
             continue;
-        // Whoever put something into it has failed, too.
+        // Requests with puts in this day have failed too.
         for (size_t i = 0; i < n; i++)
-            if (!requests[i]->code && has_day(requests[i], d)) {
+            if (!requests[i]->code && request_has_day(requests[i], d)) {
                 requests[i]->code = d->code;
                 requests[i]->error = d->error;
             }
@@ -446,5 +448,5 @@ static size_t commit_some(struct lite *lite, struct store_request **requests, si
 void sqlite_commit(void *driver, struct store_request **requests, size_t n)
 {
     for (size_t at = 0; at < n;)
-        at += commit_some(driver, requests + at, n - at);
+        at += commit_batch(driver, requests + at, n - at);
 }

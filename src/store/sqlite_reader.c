@@ -7,7 +7,7 @@
 #include "store/sqlite.h"
 
 enum {
-    IDLE_READERS = 16, // connections that wait for the next question
+    IDLE_READERS = 16, // idle connections kept for the next query
     OPERATIONS_BETWEEN_CHECKS = 10000,
 };
 
@@ -17,8 +17,8 @@ static void free_reader(struct reader *reader)
     free(reader);
 }
 
-// Of SQLite, every some thousand operations: not 0 ends the statement.
-static int look_at_budget(void *context)
+// SQLite progress handler: a non-zero result cancels the statement.
+static int check_reader_budget(void *context)
 {
     const struct reader *reader = context;
     return reader->budget && budget_check(reader->budget) != BUDGET_OK;
@@ -56,13 +56,13 @@ int reader_take(struct lite *lite, struct str tenant, int64_t number, struct rea
             free_reader(reader);
             return 0;
         }
-        sqlite3_progress_handler(reader->db.handle, OPERATIONS_BETWEEN_CHECKS, look_at_budget,
+        sqlite3_progress_handler(reader->db.handle, OPERATIONS_BETWEEN_CHECKS, check_reader_budget,
                                  reader);
         memcpy(reader->tenant, tenant.p, tenant.n);
         reader->number = number;
         reader->epoch = epoch;
         if (reader->db.without_log) {
-            // It sees no later commit: neither it nor the symbols it reads are shared.
+            // It sees no later commit, so neither the reader nor its symbols are shared.
             pthread_mutex_lock(&lite->read);
             reader->epoch = --lite->unshared_epoch;
             pthread_mutex_unlock(&lite->read);
@@ -125,9 +125,10 @@ static void free_versions(struct reader_symbols *s)
     }
 }
 
-// Takes the version at *at out of the list and puts it into that of what is freed later, when
-// lite->read, which is held, is not held any more.
-static void retire(struct lite *lite, struct reader_symbols **at, struct reader_symbols **freed)
+// Moves the version at *at from the list to *freed. The caller holds lite->read, and frees the
+// versions after it has released it.
+static void unlink_version(struct lite *lite, struct reader_symbols **at,
+                           struct reader_symbols **freed)
 {
     struct reader_symbols *s = *at;
     lite->read_symbols -= s->size;
@@ -145,7 +146,7 @@ void reader_forget(struct lite *lite)
     lite->epoch++;
     for (struct reader_symbols **at = &lite->symbols; *at;)
         if ((*at)->users == 0)
-            retire(lite, at, &freed);
+            unlink_version(lite, at, &freed);
         else
             at = &(*at)->next;
     pthread_mutex_unlock(&lite->read);
@@ -157,7 +158,7 @@ void reader_forget(struct lite *lite)
     }
 }
 
-// What the symbols of one service and day may take: all that the store has.
+// Sets the error of a service whose symbols exceed the store's whole memory limit.
 static int explain_too_large(struct lite *lite, struct reader *reader, int64_t service,
                              struct err *e)
 {
@@ -171,9 +172,10 @@ static int explain_too_large(struct lite *lite, struct reader *reader, int64_t s
     return STORE_BUSY;
 }
 
-// Reads the chunks that are new; a chunk that does not follow means that they were rewritten.
-static int extend(struct lite *lite, struct reader *reader, struct reader_symbols *s,
-                  ZSTD_DCtx *zstd, struct err *e)
+// Reads new chunks. A chunk that does not continue the previous one means that the chunks were
+// rewritten: start over.
+static int read_new_chunks(struct lite *lite, struct reader *reader, struct reader_symbols *s,
+                           ZSTD_DCtx *zstd, struct err *e)
 {
     int code = 0;
     for (int try = 0; try < 2; try++) {
@@ -199,7 +201,7 @@ static int extend(struct lite *lite, struct reader *reader, struct reader_symbol
         sqlite3_reset(q);
         if (!result)
             return rc == SQLITE_DONE ? 0 : db_error(&reader->db, rc, "read", e);
-        if (result == SYMBOLS_CANCELED) // who comes next goes on with the next chunk
+        if (result == SYMBOLS_CANCELED) // the next reader continues with the next chunk
             return STORE_BUSY;
         symbols_free(s->symbols);
         s->symbols = NULL;
@@ -213,8 +215,8 @@ static int extend(struct lite *lite, struct reader *reader, struct reader_symbol
     return STORE_CORRUPT;
 }
 
-static int has_news(struct reader *reader, const struct reader_symbols *s, bool *news,
-                    struct err *e)
+static int has_new_chunks(struct reader *reader, const struct reader_symbols *s, bool *news,
+                          struct err *e)
 {
     int code = 0;
     sqlite3_stmt *q =
@@ -252,9 +254,9 @@ static void list_version(struct lite *lite, struct reader_symbols *s)
     lite->symbols = s;
 }
 
-// The version that is not stale, made empty if there is none, with one user more.
-static struct reader_symbols *use_version(struct lite *lite, const struct reader *reader,
-                                          int64_t service)
+// Returns the current version with one more user; creates an empty one if there is none.
+static struct reader_symbols *acquire_version(struct lite *lite, const struct reader *reader,
+                                              int64_t service)
 {
     struct reader_symbols *s;
     pthread_mutex_lock(&lite->read);
@@ -272,14 +274,14 @@ static struct reader_symbols *use_version(struct lite *lite, const struct reader
     return s;
 }
 
-// Bytes that readers' symbols may hold: more, where writers need less.
-static size_t read_limit(const struct lite *lite)
+// Memory limit of readers' symbols: higher if writers need less.
+static size_t reader_symbols_limit(const struct lite *lite)
 {
     size_t least = lite->options.memory / 16 * 5;
     return lite->written_symbols < least ? 2 * least - lite->written_symbols : least;
 }
 
-static void drop_user(struct lite *lite, struct reader_symbols *symbols, bool reader)
+static void release_version(struct lite *lite, struct reader_symbols *symbols, bool reader)
 {
     struct reader_symbols *freed = NULL;
     pthread_mutex_lock(&lite->read);
@@ -287,35 +289,35 @@ static void drop_user(struct lite *lite, struct reader_symbols *symbols, bool re
     symbols->readers -= reader;
     for (struct reader_symbols **at = &lite->symbols; *at;)
         if ((*at)->users == 0 && ((*at)->stale || (*at)->epoch != lite->epoch))
-            retire(lite, at, &freed);
+            unlink_version(lite, at, &freed);
         else
             at = &(*at)->next;
-    while (lite->read_symbols > read_limit(lite)) {
+    while (lite->read_symbols > reader_symbols_limit(lite)) {
         struct reader_symbols **oldest = NULL;
         for (struct reader_symbols **at = &lite->symbols; *at; at = &(*at)->next)
             if ((*at)->users == 0 && (!oldest || (*at)->used < (*oldest)->used))
                 oldest = at;
         if (!oldest)
             break;
-        retire(lite, oldest, &freed);
+        unlink_version(lite, oldest, &freed);
     }
     pthread_mutex_unlock(&lite->read);
     free_versions(freed);
 }
 
-// The version after s, which others read: a copy with what is new. s->lock is held, so there is
-// one of them.
+// Creates the version after s while others read s: a copy with the new chunks. s->lock is held, so
+// only one is created.
 static int next_version(struct lite *lite, struct reader *reader, struct reader_symbols *s,
                         ZSTD_DCtx *zstd, struct reader_symbols **next, struct err *e)
 {
     struct reader_symbols *made = new_version(reader, s->service);
-    // Old versions that are still read count as well: no number of readers goes beyond the limit.
+    // Old versions in use count too, so that readers stay within the limit.
     pthread_mutex_lock(&lite->read);
     bool room = lite->read_symbols + symbols_size(s->symbols) <= lite->options.memory;
     pthread_mutex_unlock(&lite->read);
     if (made && room)
         made->symbols = symbols_copy(s->symbols, lite->options.memory);
-    int code = made && made->symbols ? extend(lite, reader, made, zstd, e)
+    int code = made && made->symbols ? read_new_chunks(lite, reader, made, zstd, e)
                                      : explain_too_large(lite, reader, s->service, e);
     if (code) {
         if (made)
@@ -338,7 +340,7 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
                         struct reader_symbols **found, struct err *e)
 {
     for (;;) {
-        struct reader_symbols *s = use_version(lite, reader, service);
+        struct reader_symbols *s = acquire_version(lite, reader, service);
         bool news = false;
         int code = 0;
         *found = NULL;
@@ -348,20 +350,20 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
         }
         if (budget_lock(reader->budget, &s->lock)) {
             budget_explain(reader->budget, e);
-            drop_user(lite, s, false);
+            release_version(lite, s, false);
             return STORE_BUSY;
         }
         pthread_mutex_lock(&lite->read);
         bool stale = s->stale, shared = s->readers > 0;
         pthread_mutex_unlock(&lite->read);
         if (!stale && shared)
-            code = has_news(reader, s, &news, e);
+            code = has_new_chunks(reader, s, &news, e);
         if (!stale && !code && shared && news) {
             code = next_version(lite, reader, s, zstd, found, e);
         } else if (!stale && !code) {
-            // Nobody reads it, and nobody begins to without s->lock.
+            // Nobody reads it, and without s->lock nobody can start to.
             if (!shared)
-                code = extend(lite, reader, s, zstd, e);
+                code = read_new_chunks(lite, reader, s, zstd, e);
             size_t size = s->symbols ? symbols_size(s->symbols) : 0;
             pthread_mutex_lock(&lite->read);
             lite->read_symbols += size - s->size;
@@ -374,7 +376,7 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
         pthread_mutex_unlock(&s->lock);
         if (*found == s)
             return 0;
-        drop_user(lite, s, false);
+        release_version(lite, s, false);
         if (code || *found)
             return code;
     }
@@ -382,12 +384,12 @@ int reader_symbols_take(struct lite *lite, struct reader *reader, int64_t servic
 
 void reader_symbols_give(struct lite *lite, struct reader_symbols *symbols)
 {
-    drop_user(lite, symbols, true);
+    release_version(lite, symbols, true);
 }
 
 // --- series ---
 
-static int found_order(const void *a, const void *b)
+static int compare_found_ids(const void *a, const void *b)
 {
     const struct found *x = a, *y = b;
     return x->id < y->id ? -1 : x->id > y->id;
@@ -396,7 +398,7 @@ static int found_order(const void *a, const void *b)
 struct found *reader_found(struct found *found, size_t n, int64_t id)
 {
     struct found key = {.id = id};
-    return n ? bsearch(&key, found, n, sizeof *found, found_order) : NULL;
+    return n ? bsearch(&key, found, n, sizeof *found, compare_found_ids) : NULL;
 }
 
 int reader_find(struct reader *reader, const struct store_select *select, struct arena *arena,

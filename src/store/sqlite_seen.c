@@ -1,11 +1,11 @@
-// Hashes of a day, and the ids of puts that came. A hash has 128 bits and the random key of its
-// day, so nobody can choose labels or ids that collide.
+// Hashes of a day, and ids of puts. A hash has 128 bits and uses the day's random key, so that
+// nobody can choose labels or ids that collide.
 #include "store/sqlite.h"
 
-// What a hash is of: no two uses share one.
+// What a hash identifies; uses never share hashes.
 enum { OF_SERIES = 1, OF_DELETIONS, OF_PUT };
 
-// The hour of a row that counts the deletions of a service is above every hour.
+// A row that counts the deletions of a service stores a value above every hour.
 #define DELETIONS (INT64_C(1) << 40)
 
 static struct id hash_with(struct id key, uint64_t use, uint64_t a, uint64_t b, struct str text)
@@ -48,7 +48,7 @@ int seen_key(struct db *db, struct id *key, bool *has_old_ids, struct err *e)
     return code;
 }
 
-// The number of a row; 0: there is none.
+// Returns the number in a row; 0: no row.
 static int read_hour(struct db *db, sqlite3_stmt *q, int64_t *hour, struct err *e)
 {
     int rc = sqlite3_step(q);
@@ -80,7 +80,7 @@ static int64_t old_deletions_id(struct str service)
     return (int64_t)id_hash((struct id){1, 0}, service.p, service.n).a;
 }
 
-static int old_hour(struct day *day, int64_t id, int64_t *hour, struct err *e)
+static int old_seen_hour(struct day *day, int64_t id, int64_t *hour, struct err *e)
 {
     int code = 0;
     sqlite3_stmt *q = db_prepare(&day->db, "SELECT hour FROM seen_2 WHERE id=?", &code, e);
@@ -90,16 +90,16 @@ static int old_hour(struct day *day, int64_t id, int64_t *hour, struct err *e)
     return read_hour(&day->db, q, hour, e);
 }
 
-static int is_old(struct day *day, const struct store_put *put, struct str labels, bool *is,
-                  struct err *e)
+static int has_old_id(struct day *day, const struct store_put *put, struct str labels, bool *is,
+                      struct err *e)
 {
     struct str service = labels_get(put->labels, put->n_labels, STR("service_name"));
     int64_t deletions, hour = 0;
-    int code = old_hour(day, old_deletions_id(service), &deletions, e);
+    int code = old_seen_hour(day, old_deletions_id(service), &deletions, e);
     struct id of =
         id_hash((struct id){(uint64_t)put->time, (uint64_t)deletions}, labels.p, labels.n);
     if (!code)
-        code = old_hour(day, (int64_t)id_hash(of, put->id.p, put->id.n).a, &hour, e);
+        code = old_seen_hour(day, (int64_t)id_hash(of, put->id.p, put->id.n).a, &hour, e);
     *is = hour != 0;
     return code;
 }
@@ -120,7 +120,7 @@ static int forget_old_service(struct db *db, struct str service, struct err *e)
 
 // --- ids ---
 
-// What the id of a put is kept as in a day.
+// The stored form of a put's id.
 static struct id put_hash(const struct day *day, const struct store_put *put, struct str labels,
                           int64_t deletions)
 {
@@ -129,11 +129,11 @@ static struct id put_hash(const struct day *day, const struct store_put *put, st
     return id_hash(of, put->id.p, put->id.n);
 }
 
-// A put without a time that is sent again after midnight comes into another day. Senders do so
-// within minutes: later, the day before is not opened for it. STORE_LATER; where the day before
-// cannot be read, the put is stored: that says nothing about today.
-static int came_yesterday(struct lite *lite, const struct store_put *put, struct str labels,
-                          bool *came, struct err *e)
+// An untimed put that is retried after midnight lands in another day. Senders retry within minutes,
+// so the previous day is checked only in the first hour. Returns STORE_LATER or 0: if the previous
+// day is unreadable, the put is stored anyway.
+static int was_seen_yesterday(struct lite *lite, const struct store_put *put, struct str labels,
+                              bool *came, struct err *e)
 {
     struct day *day = NULL;
     int64_t deletions, hour = 0;
@@ -156,9 +156,9 @@ int seen_add(struct lite *lite, struct day *day, const struct store_put *put, st
     int code = 0;
     *repeated = false;
     if (put->is_untimed)
-        code = came_yesterday(lite, put, labels, repeated, e);
+        code = was_seen_yesterday(lite, put, labels, repeated, e);
     else if (day->has_old_ids)
-        code = is_old(day, put, labels, repeated, e);
+        code = has_old_id(day, put, labels, repeated, e);
     if (code || *repeated)
         return code;
     struct id of = put_hash(day, put, labels, deletions);
@@ -167,7 +167,7 @@ int seen_add(struct lite *lite, struct day *day, const struct store_put *put, st
     if (!q)
         return code;
     bind_id(q, 1, &of);
-    // When it came, not when it was: profiles of the past are sent again, too.
+    // The arrival time, not the profile's: old profiles may be resent too.
     sqlite3_bind_int64(q, 2, lite->options.clock() / HOUR_NANOS);
     code = db_run(&day->db, q, e);
     *repeated = !code && sqlite3_changes(day->db.handle) == 0;

@@ -2,7 +2,7 @@
 #include "store/exact.h"
 #include "store/sqlite.h"
 
-// Series and their points. A visitor sees each point of the select once.
+// Series and their points. Each point of the select is visited once.
 struct scan {
     struct lite *lite;
     const struct store_select *select;
@@ -11,7 +11,7 @@ struct scan {
     struct reader *reader;
     struct found *found; // of one service
     size_t n_found;
-    // Makes lines of it; step 0: only whether there is a point.
+    // Collects lines; step 0: only whether there is a point.
     int64_t step;
     struct line {
         struct store_series series;
@@ -22,9 +22,9 @@ struct scan {
     struct picker picker; // of a select with a filter
 };
 
-enum { POINTS_PER_STEP = 8 }; // of arena_spend
+enum { POINTS_PER_STEP = 8 }; // arena_spend steps
 
-static struct line *line_of(struct scan *s, struct found *f)
+static struct line *find_or_add_line(struct scan *s, struct found *f)
 {
     if (f->line)
         return &s->lines[f->line - 1];
@@ -48,19 +48,19 @@ static struct line *line_of(struct scan *s, struct found *f)
     return &s->lines[f->line - 1];
 }
 
-static void add_point(struct scan *s, struct found *f, int64_t time, int64_t value)
+static void add_series_point(struct scan *s, struct found *f, int64_t time, int64_t value)
 {
     if (time < s->select->start || time > s->select->end)
         return;
-    struct line *line = line_of(s, f);
+    struct line *line = find_or_add_line(s, f);
     if (!s->step)
         return;
     int64_t index = exact_index(s->select->start, s->step, time);
     exact_add(&line->points, s->arena, (struct exact_point){.index = index, .sum = value, .n = 1});
 }
 
-// found has the columns of one series next to each other.
-static struct found *first_of(struct scan *s, int64_t series, struct found **end)
+// Returns the columns of a series, which are adjacent in found.
+static struct found *find_series_columns(struct scan *s, int64_t series, struct found **end)
 {
     struct found *f = reader_found(s->found, s->n_found, series);
     if (!f)
@@ -90,10 +90,10 @@ static int scan_blocks(struct scan *s, struct err *e)
         points_open(&p, &s->r, db_blob(q, 0));
         while (points_next(&p)) {
             arena_spend(s->arena, 1 + p.n / POINTS_PER_STEP);
-            for (f = first_of(s, p.series, &end); f && f < end; f++) {
+            for (f = find_series_columns(s, p.series, &end); f && f < end; f++) {
                 const int64_t *totals = p.k == f->k ? points_column(&p, 2 + f->column) : NULL;
                 for (size_t i = 0; totals && i < p.n; i++)
-                    add_point(s, f, p.times[i], totals[i]);
+                    add_series_point(s, f, p.times[i], totals[i]);
             }
         }
         if (p.bad)
@@ -112,24 +112,24 @@ static int scan_service(struct scan *s, struct err *e)
     while (!code && fresh_next(&fresh)) {
         struct found *end = NULL;
         arena_spend(s->arena, 1);
-        for (struct found *f = first_of(s, fresh.series, &end); f && f < end; f++) {
+        for (struct found *f = find_series_columns(s, fresh.series, &end); f && f < end; f++) {
             int64_t total = 0;
             if (fresh.k != f->k || !fresh_total(&fresh, f->column, &total))
                 return reader_damaged(s->reader, &s->r, "a fresh profile", -1, e);
-            add_point(s, f, fresh.time, total);
+            add_series_point(s, f, fresh.time, total);
         }
     }
     return code ? code : fresh_end(&fresh, e);
 }
 
-// All of a service, or nothing.
+// Adds a whole service or, on failure, nothing.
 static int scan_picked(struct scan *s, struct err *e)
 {
     struct picker *p = &s->picker;
     int code = picker_service(p, s->reader, s->found, s->n_found, e);
     for (size_t i = 0; i < p->n_cells && !code; i++) {
         arena_spend(s->arena, 1);
-        exact_add(&line_of(s, p->cells[i].found)->points, s->arena, p->cells[i].point);
+        exact_add(&find_or_add_line(s, p->cells[i].found)->points, s->arena, p->cells[i].point);
     }
     return code;
 }
@@ -140,11 +140,11 @@ static int scan_day(struct scan *s, int64_t day, struct err *e)
     struct err why;
     size_t n = 0;
     int left_out = 0, code = reader_find(s->reader, s->select, s->arena, &found, &n, e);
-    // A day that is in the range from end to end has a profile of each of its series.
+    // A day that is entirely in the range has a profile of each of its series.
     bool whole = day * DAY_NANOS >= s->select->start && (day + 1) * DAY_NANOS - 1 <= s->select->end;
     for (size_t i = 0; i < n && whole && !s->step && !code; i++) {
         arena_spend(s->arena, 1 + found[i].series.n_labels);
-        line_of(s, &found[i]);
+        find_or_add_line(s, &found[i]);
     }
     for (size_t at = 0, end; at < n && !code && (!whole || s->step); at = end) {
         for (end = at; end < n && found[end].service == found[at].service; end++)
@@ -152,7 +152,7 @@ static int scan_day(struct scan *s, int64_t day, struct err *e)
         s->found = found + at;
         s->n_found = end - at;
         code = s->step && s->select->filter ? scan_picked(s, e) : scan_service(s, e);
-        // A service that cannot be read is left out; the others of the day are not.
+        // Leave out an unreadable service, but keep the others of the day.
         if (code == STORE_CORRUPT) {
             left_out = code;
             why = *e;
@@ -167,7 +167,7 @@ static int scan_day(struct scan *s, int64_t day, struct err *e)
     return code;
 }
 
-static int guarded(struct scan *s, int64_t day, struct err *e)
+static int scan_day_guarded(struct scan *s, int64_t day, struct err *e)
 {
     struct arena_trap trap;
     if (ARENA_TRY(s->arena, trap)) {
@@ -181,7 +181,7 @@ static int guarded(struct scan *s, int64_t day, struct err *e)
     return code;
 }
 
-static int scan(struct scan *s, struct store_answer *answer, struct err *e)
+static int scan_days(struct scan *s, struct store_answer *answer, struct err *e)
 {
     int64_t *days;
     size_t n = 0;
@@ -195,12 +195,12 @@ static int scan(struct scan *s, struct store_answer *answer, struct err *e)
     if (!code && s->step && select->filter)
         code = names_open(s->lite, select->tenant, false, &s->picker.names, e);
     if (!code)
-        code = guarded(s, 0, e);
+        code = scan_day_guarded(s, 0, e);
     for (size_t i = 0; i < n && !code; i++) {
         code = reader_take(s->lite, select->tenant, days[i], &s->reader, e);
         if (!code && s->reader) {
             s->reader->budget = arena_budget(s->arena);
-            code = guarded(s, days[i], e);
+            code = scan_day_guarded(s, days[i], e);
         }
         picker_release(&s->picker);
         if (s->reader)
@@ -229,7 +229,7 @@ int sqlite_series(void *driver, const struct store_select *select, struct arena 
                   struct err *e)
 {
     struct scan s = {.lite = driver, .select = select, .arena = arena};
-    int code = scan(&s, answer, e);
+    int code = scan_days(&s, answer, e);
     if (code)
         return code;
     struct arena_trap trap;
@@ -250,7 +250,7 @@ int sqlite_lines(void *driver, const struct store_select *select, int64_t step, 
                  struct store_line **lines, size_t *n, struct store_answer *answer, struct err *e)
 {
     struct scan s = {.lite = driver, .select = select, .arena = arena, .step = step};
-    int code = scan(&s, answer, e);
+    int code = scan_days(&s, answer, e);
     if (code)
         return code;
     struct arena_trap trap;

@@ -17,21 +17,21 @@ struct store {
     void *state;
     struct store_options options;
     pthread_mutex_t lock;
-    pthread_cond_t work, care; // something was submitted; it is time to stop
+    pthread_cond_t work, care; // something was submitted; the store is closing
     pthread_t committer, maintainer;
     bool has_committer, has_maintainer;
-    // All of these under lock.
+    // Protected by lock.
     bool stopping;
     struct commit_queue queue;
-    size_t expected;     // requests of the last commit: they may well come again
-    int64_t last_commit; // when it began
+    size_t expected;     // requests of the last commit: as many may come again
+    int64_t last_commit; // start time
     struct store_counters counters;
-    struct budget care_budget; // of reading stats for the counters, which closing ends
+    struct budget care_budget; // of refresh_stats; closing cancels it
 };
 
 enum { MIB = 1 << 20 };
 
-static int64_t now(clockid_t clock)
+static int64_t clock_nanos(clockid_t clock)
 {
     struct timespec t;
     clock_gettime(clock, &t);
@@ -40,43 +40,46 @@ static int64_t now(clockid_t clock)
 
 static int64_t wall_clock(void)
 {
-    return now(CLOCK_REALTIME);
+    return clock_nanos(CLOCK_REALTIME);
 }
 
-// Counts the time that the machine is suspended, as the wall clock does.
+// Includes suspend time, as the wall clock does.
 static int64_t boot_clock(void)
 {
-    return now(CLOCK_BOOTTIME);
+    return clock_nanos(CLOCK_BOOTTIME);
 }
 
-static void no_note(void *ctx, const char *text)
+static void ignore_note(void *ctx, const char *text)
 {
 }
 
-// Waits until the monotonic clock says until; false when it is time. lock is held.
-static bool wait_until(struct store *s, pthread_cond_t *cond, int64_t until)
+// Waits on cond until the monotonic clock reaches until. Returns false on timeout. The caller holds
+// lock.
+static bool timed_wait(struct store *s, pthread_cond_t *cond, int64_t until)
 {
     struct timespec t = {until / 1000000000, until % 1000000000};
     return pthread_cond_timedwait(cond, &s->lock, &t) != ETIMEDOUT;
 }
 
-// Waits for company. Clients that wait for their answers before they send more all came when as
-// many have come as last time; a commit for every profile of a steady stream, which would cost more
-// than it gains, is kept away by the least distance of two commits. lock is held.
-static void wait_for_company(struct store *s)
+// Waits for more requests before a commit. Clients that wait for an answer before they send again
+// have all arrived once as many requests wait as the last commit had. The minimum interval between
+// commits avoids one commit per profile in a steady stream, which would cost more than it saves.
+// The caller holds lock.
+static void wait_for_more_puts(struct store *s)
 {
-    int64_t most = s->options.commit_nanos, t = now(CLOCK_MONOTONIC);
+    int64_t most = s->options.commit_nanos, t = clock_nanos(CLOCK_MONOTONIC);
     int64_t until = t + most, least = s->last_commit + most * 2 / 5;
     while (most > 0 && !s->stopping && t < until) {
         bool all = s->queue.n_waiting >= s->expected;
         if (all && t >= least)
             break;
-        wait_until(s, &s->work, all && least < until ? least : until);
-        t = now(CLOCK_MONOTONIC);
+        timed_wait(s, &s->work, all && least < until ? least : until);
+        t = clock_nanos(CLOCK_MONOTONIC);
     }
 }
 
-static void finish(struct store *s, struct store_request **requests, size_t n, int64_t nanos)
+static void complete_requests(struct store *s, struct store_request **requests, size_t n,
+                              int64_t nanos)
 {
     pthread_mutex_lock(&s->lock);
     s->counters.commits++;
@@ -110,9 +113,9 @@ static void *commit_loop(void *arg)
             pthread_cond_wait(&s->work, &s->lock);
         if (!s->queue.first)
             break;
-        // What did not fit into the last commit has waited.
+        // Requests left over from the last commit have waited long enough.
         if (!left_over)
-            wait_for_company(s);
+            wait_for_more_puts(s);
         struct store_request **requests = malloc(s->queue.n_waiting * sizeof *requests);
         struct store_request *only[1];
         size_t most = requests ? s->queue.n_waiting : 1;
@@ -120,16 +123,16 @@ static void *commit_loop(void *arg)
             requests = only;
         size_t n = commit_queue_take(&s->queue, requests, most);
         left_over = s->queue.first != NULL;
-        int64_t start = now(CLOCK_MONOTONIC);
+        int64_t start = clock_nanos(CLOCK_MONOTONIC);
         s->expected = n;
         s->last_commit = start;
         pthread_mutex_unlock(&s->lock);
         s->driver->commit(s->state, requests, n);
         pthread_mutex_lock(&s->lock);
-        size_t done = commit_queue_return(&s->queue, requests, n, now(CLOCK_MONOTONIC));
+        size_t done = commit_queue_return(&s->queue, requests, n, clock_nanos(CLOCK_MONOTONIC));
         left_over |= done < n;
         pthread_mutex_unlock(&s->lock);
-        finish(s, requests, done, now(CLOCK_MONOTONIC) - start);
+        complete_requests(s, requests, done, clock_nanos(CLOCK_MONOTONIC) - start);
         if (done < n)
             nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
         if (requests != only)
@@ -140,13 +143,14 @@ static void *commit_loop(void *arg)
     return NULL;
 }
 
-// What the counters say of days and bytes is read from disk, or from another machine: who asks for
-// counters must not wait for it. Returns when to do it again: it takes a hundredth of the time.
+// Reads the sizes and days that store_counters reports from disk or from a remote machine, so that
+// callers of store_counters do not wait. Returns when to call it again: it may use one percent of
+// the time.
 static int64_t refresh_stats(struct store *s)
 {
     struct store_stats stats;
     struct err e;
-    int64_t began = now(CLOCK_MONOTONIC);
+    int64_t began = clock_nanos(CLOCK_MONOTONIC);
     int code = store_stats(s, STR(""), &s->care_budget, &stats, &e);
     pthread_mutex_lock(&s->lock);
     if (!code) {
@@ -155,7 +159,7 @@ static int64_t refresh_stats(struct store *s)
         s->counters.damaged_days = stats.damaged_days;
     }
     pthread_mutex_unlock(&s->lock);
-    int64_t end = now(CLOCK_MONOTONIC);
+    int64_t end = clock_nanos(CLOCK_MONOTONIC);
     return end + (end - began) * 100;
 }
 
@@ -166,8 +170,8 @@ static void *maintain_loop(void *arg)
     int64_t refresh = refresh_stats(s);
     pthread_mutex_lock(&s->lock);
     while (!s->stopping) {
-        int64_t until = now(CLOCK_MONOTONIC) + s->options.maintain_nanos;
-        while (!s->stopping && wait_until(s, &s->care, until))
+        int64_t until = clock_nanos(CLOCK_MONOTONIC) + s->options.maintain_nanos;
+        while (!s->stopping && timed_wait(s, &s->care, until))
             ;
         if (s->stopping)
             break;
@@ -175,7 +179,7 @@ static void *maintain_loop(void *arg)
         struct err e;
         if (s->driver->maintain(s->state, false, &e))
             s->options.note(s->options.note_ctx, e.message);
-        if (now(CLOCK_MONOTONIC) >= refresh)
+        if (clock_nanos(CLOCK_MONOTONIC) >= refresh)
             refresh = refresh_stats(s);
         pthread_mutex_lock(&s->lock);
     }
@@ -197,7 +201,7 @@ struct store *store_open(const char *where, const struct store_options *options,
     o->maintain_nanos = o->maintain_nanos ? o->maintain_nanos : 30 * INT64_C(1000000000);
     o->uptime = o->uptime ? o->uptime : o->clock ? o->clock : boot_clock;
     o->clock = o->clock ? o->clock : wall_clock;
-    o->note = o->note ? o->note : no_note;
+    o->note = o->note ? o->note : ignore_note;
     commit_queue_init(&s->queue, o->memory / 8 * 3);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -267,7 +271,7 @@ static bool is_tenant(struct str t)
     return true;
 }
 
-static int bad(struct err *e, struct str what, const char *why)
+static int bad_label(struct err *e, struct str what, const char *why)
 {
     err_set(e, "label \"%.*s\": %s", (int)(what.n < 200 ? what.n : 200), what.p, why);
     return STORE_BAD_INPUT;
@@ -289,16 +293,16 @@ static int check_put(const struct store_put *put, struct err *e)
         return bad_tenant(put->tenant, e);
     for (size_t i = 0; i < put->n_labels; i++) {
         if (labels[i].name.n == 0)
-            return bad(e, labels[i].name, "a label's name must not be empty");
+            return bad_label(e, labels[i].name, "a label's name must not be empty");
         if (labels_is_own(labels[i].name))
-            return bad(e, labels[i].name, "this label is made from the sample type");
+            return bad_label(e, labels[i].name, "this label is made from the sample type");
         if (i && str_cmp(labels[i - 1].name, labels[i].name) >= 0)
-            return bad(e, labels[i].name, "labels must be sorted, each name once");
+            return bad_label(e, labels[i].name, "labels must be sorted, each name once");
     }
     const struct str must[] = {STR("__name__"), STR("service_name")};
     for (int i = 0; i < 2; i++)
         if (labels_get(labels, put->n_labels, must[i]).n == 0)
-            return bad(e, must[i], "a series must have this label");
+            return bad_label(e, must[i], "a series must have this label");
     if (put->profile->n_types == 0 || put->profile->n_types > KIND_MAX_TYPES) {
         err_set(e, "a profile has %u sample types: 1 to %d are kept", put->profile->n_types,
                 KIND_MAX_TYPES);
@@ -306,8 +310,8 @@ static int check_put(const struct store_put *put, struct err *e)
     }
     for (uint32_t i = 0; i < put->profile->n_types; i++)
         if (str_eq(model_str(put->profile, put->profile->types[i].type), STR(KIND_SQUARES_TYPE)))
-            return bad(e, STR(KIND_SQUARES_TYPE), "no profile can have this sample type");
-    // The end of its day must be a time as well.
+            return bad_label(e, STR(KIND_SQUARES_TYPE), "no profile can have this sample type");
+    // The end of the day must be representable too.
     if (put->time <= 0 || put->time > INT64_MAX - 2 * DAY_NANOS) {
         err_set(e, "a profile's time is %lld: nanoseconds since 1970 are expected",
                 (long long)put->time);
@@ -357,7 +361,7 @@ struct waiter {
     struct err *e;
 };
 
-static void wake(void *ctx, int code, const struct err *e)
+static void wake_putter(void *ctx, int code, const struct err *e)
 {
     struct waiter *w = ctx;
     pthread_mutex_lock(&w->lock);
@@ -372,7 +376,7 @@ static void wake(void *ctx, int code, const struct err *e)
 int store_put(struct store *s, const struct store_put *puts, size_t n, struct err *e)
 {
     struct waiter w = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .e = e};
-    int code = store_submit(s, puts, n, wake, &w, e);
+    int code = store_submit(s, puts, n, wake_putter, &w, e);
     if (code)
         return code;
     pthread_mutex_lock(&w.lock);
@@ -384,7 +388,7 @@ int store_put(struct store *s, const struct store_put *puts, size_t n, struct er
     return w.code;
 }
 
-// --- the driver's ---
+// --- calls to the driver ---
 
 void store_warn(struct store_answer *answer, const char *format, ...)
 {
@@ -520,7 +524,8 @@ int store_name(struct store *s, struct str tenant, const struct store_name *name
                              : bad_tenant(tenant, e);
 }
 
-// Of a driver that has no quicker way: every address of the build id gets a name without frames.
+// Fallback for drivers without forget_names: gives every address of the build id a name without
+// frames.
 static int replace_names(struct store *s, struct str tenant, struct str build_id,
                          struct arena *arena, struct err *e)
 {

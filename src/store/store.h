@@ -1,29 +1,30 @@
-// Where the server keeps profiles: durable before it says so, in little space, within a memory
-// budget. What is behind it is a driver (store/driver.h); the default one keeps one SQLite
-// database per tenant and UTC day in a directory (docs/store-format.md).
+// Storage of the server: profiles are durable before they are acknowledged, take little space, and
+// are read within a memory budget. A driver does the work (store/driver.h). The default driver
+// keeps one SQLite database per tenant and UTC day in a directory (docs/store-format.md).
 //
-// A series is a set of labels. The caller gives `__name__`, `service_name` and the user's; what
-// depends on the sample type is the store's: a profile with four sample types is one put, and
-// four series to whoever asks, each with these labels added:
+// A series is a set of labels. The caller supplies `__name__`, `service_name` and the user's
+// labels. The store adds the labels that depend on the sample type: a profile with four sample
+// types is one put, and queries see four series, each with these labels added:
 //     __profile_type__  name:type:unit:period_type:period_unit
 //     __type__ __unit__ __period_type__ __period_unit__ __service_name__ (= service_name)
 //
-// Threads: a store may be used by any number of threads at once. Everything that a function
-// returns is in the arena that it was given, which is the caller's and used by one thread.
-// Times are nanoseconds since 1970; both ends of a range are inclusive.
+// Threads: any number of threads may use a store at once. Results are allocated in the arena that
+// the caller passes; one thread at a time may use an arena.
+// Times are nanoseconds since 1970. Both ends of a range are inclusive.
 #pragma once
 
 #include "model/profile.h"
 #include "model/regex.h"
 
-// What functions here return besides 0; all but STORE_FAILED tell the caller what to answer.
+// Return codes besides 0. All but STORE_FAILED tell the caller how to answer the request.
 enum store_code {
     STORE_FAILED = -1,
-    STORE_BAD_INPUT = -2, // the caller's: 400
-    STORE_BUSY = -3,      // over the memory budget: 429, try again later
-    STORE_FULL = -4,      // no space, or the disk does not take writes: 503
-    STORE_CORRUPT = -5,   // a day cannot be read; the others can
-    STORE_FORMAT = -6,    // the same: its format is unknown. Of a put: no retry helps, 400
+    STORE_BAD_INPUT = -2, // invalid request: HTTP 400
+    STORE_BUSY = -3,      // over the memory budget: HTTP 429, retry later
+    STORE_FULL = -4,      // disk full or not writable: HTTP 503
+    STORE_CORRUPT = -5,   // one day is unreadable; the other days are not affected
+    STORE_FORMAT = -6, // like STORE_CORRUPT: the day has an unknown format. A put gets HTTP 400, as
+                       // no retry helps
 };
 
 struct store;
@@ -37,77 +38,81 @@ struct store_trace {
 };
 
 struct store_options {
-    size_t memory;          // bytes that the store may hold, all caches included; 0: 128 MiB
-    int64_t commit_nanos;   // how long a commit waits for company at most; 0: 50 ms; negative: not
-    int64_t maintain_nanos; // how often hours are closed and old days dropped by a thread of the
-                            // store; 0: every 30 s; negative: only by store_maintain
-    int64_t keep_nanos;     // days that ended longer ago than this are dropped; 0: kept. The newest
-                            // data counts as now if it is older (store/retention.h)
-    uint64_t keep_bytes;    // the oldest days are dropped above this size; 0: no bound
-    uint64_t keep_free;     // and when less than this is free on the disk; 0: no bound
-    const char *directory;  // of a store that is elsewhere: where what waits for it is kept
-    int64_t (*clock)(void); // now; NULL: CLOCK_REALTIME
-    int64_t (*uptime)(void); // a clock that nobody sets; NULL: clock, or CLOCK_BOOTTIME without one
-    // Only to be looked at, also while another process has it open: everything that asks, and
-    // store_backup and store_check. Nothing else may be called.
+    size_t memory;        // memory limit in bytes, all caches included; 0: 128 MiB
+    int64_t commit_nanos; // longest time a commit waits for more puts; 0: 50 ms; negative: no wait
+    // How often the store's maintenance thread closes hours and drops old days; 0: every 30 s;
+    // negative: no thread, the caller calls store_maintain.
+    int64_t maintain_nanos;
+    int64_t keep_nanos;  // drop days that ended longer ago than this; 0: keep all. Age counts from
+                         // the newest data if that is older than now (store/retention.h)
+    uint64_t keep_bytes; // drop the oldest days above this size; 0: no limit
+    uint64_t keep_free;  // drop the oldest days if less than this is free on the disk; 0: no limit
+    const char *directory;  // local spool directory of a remote store
+    int64_t (*clock)(void); // current time; NULL: CLOCK_REALTIME
+    // A clock that cannot be set; NULL: clock, or CLOCK_BOOTTIME without one.
+    int64_t (*uptime)(void);
+    // Read-only; another process may have the store open. Only queries, store_backup and
+    // store_check may be called.
     bool look_only;
-    // What an operator should know (a damaged day, a day dropped); any thread; may be NULL.
+    // Receives messages for the operator (a damaged day, a dropped day). Called by any thread. May
+    // be NULL.
     void (*note)(void *ctx, const char *text);
     void *note_ctx;
 };
 
-// Opens what is at where: a directory, made if it is missing, or clickhouse://...
-// (docs/clickhouse.md). It takes milliseconds however much is in it. One process at a time: a
-// second one gets an error. NULL with e filled.
+// Opens a directory, which it creates if missing, or clickhouse://... (docs/clickhouse.md). Takes
+// milliseconds whatever the size of the store. Only one process may open a directory; a second one
+// gets an error. Returns NULL and fills e on failure.
 struct store *store_open(const char *where, const struct store_options *options, struct err *e);
-// Commits what was submitted, then closes. No other call may be under way.
+// Commits all submitted puts, then closes. No other call may be running.
 void store_close(struct store *store);
 
 // --- writing ---
 
 struct store_put {
     struct str tenant;
-    // Sorted by name (bytewise), no name twice, no empty name; `__name__` and `service_name` must
-    // be there. The labels of above that are the store's must not.
+    // Sorted by name (bytewise), without duplicate or empty names. Must contain `__name__` and
+    // `service_name`, and none of the labels that the store adds (see above).
     const struct store_label *labels;
     size_t n_labels;
-    int64_t time;    // of the profile's start, > 0; its day is where it is kept
-    bool is_untimed; // the sender gave no usable time: time is when it came, and not part of its id
+    int64_t time;    // start of the profile, > 0; its day decides where the profile is stored
+    bool is_untimed; // the sender gave no usable time: time is the arrival time and not part of the
+                     // id
     int64_t duration;
-    // Every sample type, the period and the stacks are kept. Of the samples' labels only span_id
-    // and trace_id (strings of up to 16 and 32 hexadecimal digits) are: see store_split for the
-    // others.
+    // The store keeps every sample type, the period and the stacks. Of the sample labels it keeps
+    // only span_id and trace_id (strings of up to 16 and 32 hexadecimal digits); see store_split
+    // for the others.
     const struct model_profile *profile;
-    // Chosen by the sender: a put with the tenant, labels, time and id of an earlier one (of about
-    // the last day) is acknowledged and not stored again. Empty: no such check.
+    // Chosen by the sender. A put with the same tenant, labels, time and id as an earlier one (of
+    // about the last day) is acknowledged and not stored again. Empty: no deduplication.
     struct str id;
 };
 
-enum { STORE_PUT_DAYS = 40 }; // days that the puts of one call may have
+enum { STORE_PUT_DAYS = 40 }; // maximum number of days in one call
 
-// Stores all of puts or none, and returns once they are durable. Puts of many callers share one
-// commit. STORE_BUSY at once if what waits would go beyond the budget. (Puts of different days are
-// different files: there a crash between the two may keep one of them, unacknowledged. Puts of more
-// than two days, or more than 500 puts, are stored in parts: if one fails, which the result tells,
-// the others are kept.)
+// Stores all puts or none, and returns once they are durable. Concurrent callers share a commit.
+// Returns STORE_BUSY immediately if the waiting puts would exceed the memory budget.
+//
+// Exceptions: each day is a file, so a crash between the commits of two days may keep one day of an
+// unacknowledged put. Puts of more than two days, or more than 500 puts, are stored in parts: if
+// one part fails, the call returns an error although the other parts are stored.
 int store_put(struct store *store, const struct store_put *puts, size_t n, struct err *e);
 
-// The same without waiting: done is called once, by a thread of the store, when the puts are
-// durable (code 0) or failed. Until then everything that puts refer to, and puts itself, stays the
-// caller's to keep. done must be quick and not call the store. A result other than 0 says that
-// done will not be called.
+// Like store_put, without waiting. A store thread calls done once, when the puts are durable (code
+// 0) or have failed. Until then the caller keeps puts and everything they refer to alive. done must
+// be quick and must not call the store. If the result is not 0, done is not called.
 typedef void store_done_fn(void *ctx, int code, const struct err *e);
 int store_submit(struct store *store, const struct store_put *puts, size_t n, store_done_fn *done,
                  void *ctx, struct err *e);
 
-// STORE_BUSY if what is made of so many compressed bytes would not be taken now: asked before they
-// are decoded, so that a server with too much to do does not do it in vain.
+// Returns STORE_BUSY if profiles of this compressed size would be rejected now. A busy server asks
+// before it decodes them, to avoid wasted work.
 int store_expect(struct store *store, struct str tenant, size_t bytes, struct err *e);
 
-// The series of a profile whose samples carry string labels: one for each different set of them,
-// span_id, trace_id and profile_id aside. Names that labels already has are not overridden, names
-// that the store owns are left out; of several values of one key the first counts. A profile
-// without such labels, and one without samples, is one series that shares everything with p.
+// Splits a profile whose samples have string labels into one series per distinct label set;
+// span_id, trace_id and profile_id do not count. Labels in `labels` take precedence, labels that
+// the store adds are dropped, and the first of several values of a key wins. A profile without such
+// labels or without samples becomes one series that shares all its data with p.
 struct store_part {
     const struct store_label *labels; // sorted
     size_t n_labels;
@@ -116,35 +121,39 @@ struct store_part {
 int store_split(const struct model_profile *p, const struct store_label *labels, size_t n_labels,
                 struct arena *arena, struct store_part **parts, size_t *n_parts, struct err *e);
 
-// --- asking ---
+// --- queries ---
 
 enum store_op { STORE_EQ, STORE_NE, STORE_RE, STORE_NRE };
 
-// A label that is not there counts as empty. regex (of the last two) is anchored by its maker.
+// A missing label counts as empty. regex is used by STORE_RE and STORE_NRE; whoever compiles it
+// anchors it.
 struct store_matcher {
     enum store_op op;
     struct str name, value;
     struct model_regex *regex;
 };
 
-// Stacks with a function in them, or those below a call site. A frame is called by its function's
-// name, else by its system name; see store/pick.h for frames that have neither.
+// Stacks that contain a function, or stacks below a call site. A frame is named by its function's
+// name, else by its system name; see store/pick.h for frames without both.
 struct store_filter {
-    struct str function;         // of any frame; a stack counts once, however often it is there
-    const struct str *call_site; // instead: the names of the first frames, from the root on
+    // A function of any frame; a stack counts once even if the function is in it several times.
+    struct str function;
+    // Alternative to function: the names of the first frames, starting at the root.
+    const struct str *call_site;
     size_t n_call_site;
-    // Lines may be joined, with the labels of any of them: who adds all of them up saves the store
-    // telling them apart. Not for gauges, whose means are those of single series.
+    // The store may join lines and label the result with the labels of any of them: a caller that
+    // adds up all lines does not need them separately. Not for gauges, whose means are computed per
+    // series.
     bool join_lines;
 };
 
 struct store_series;
 
-// A merge in parts, to see how much they differ: by time, and by series.
+// Splits a merge by time window and by series group, to measure how much the parts differ.
 struct store_blocks {
     int64_t origin, step; // the window of a time is (time - origin) / step
-    uint32_t n_windows;   // every time of the select is in one
-    uint32_t n_groups;    // of series; 0: none
+    uint32_t n_windows;   // must cover every time of the select
+    uint32_t n_groups;    // number of series groups; 0: none
     uint32_t (*group)(void *ctx, const struct store_series *series);
     void *ctx;
 };
@@ -155,75 +164,77 @@ struct store_select {
     const struct store_matcher *matchers;
     size_t n_matchers;
     int64_t start, end;    // inclusive; start 0 and end INT64_MAX: everything
-    const uint64_t *spans; // store_merge only: samples with one of these span ids
+    const uint64_t *spans; // store_merge only: keep samples with one of these span ids
     size_t n_spans;
-    const struct store_trace *traces; // the same: of one of these traces; not both
+    // store_merge only: keep samples of one of these traces; exclusive with spans.
+    const struct store_trace *traces;
     size_t n_traces;
-    const struct store_filter *filter; // store_lines only: points tell what these stacks amount to
-    // store_merge only, and not for types whose values are a state: what to tell beside the sums.
+    const struct store_filter *filter; // store_lines only: points count only these stacks
+    // store_merge only, and not for gauges: extra results besides the sums.
     bool with_variance;
     const struct store_blocks *blocks; // NULL: none
 };
 
-// Up to 32 hexadecimal digits.
+// Parses up to 32 hexadecimal digits.
 bool store_trace_parse(struct str text, struct store_trace *trace);
 
-// Days that could not be read, in part or as a whole, are left out of an answer and counted here;
-// note has said why.
+// Days that are unreadable, wholly or in part, are missing from the answer and counted here. The
+// note callback has received the reason.
 struct store_answer {
-    uint32_t damaged_days; // those of another format included
+    uint32_t damaged_days; // includes format_days
     uint32_t format_days;
-    // The first of them as a sentence each, for whoever asked.
+    // The first of them, one sentence each, for the client.
     uint32_t n_warnings;
     char warnings[4][160];
 };
 
-// One series as the outside sees it: all its labels, sorted by name.
+// A series as clients see it: all labels, sorted by name.
 struct store_series {
     const struct store_label *labels;
     size_t n_labels;
     struct str type; // the value of __profile_type__
 };
 
-// The series that match and have a profile in the range, in the order of their labels.
+// Returns the matching series that have a profile in the range, sorted by labels.
 int store_series(struct store *store, const struct store_select *select, struct arena *arena,
                  struct store_series **series, size_t *n, struct store_answer *answer,
                  struct err *e);
 
-// Stacks with their values: a node is a frame below its parent. Node 0 is the root and has no
-// location; a node comes after its parent, and no two nodes have both the same.
+// A tree of stacks with values. A node is a frame below its parent. Node 0 is the root and has no
+// location. A node comes after its parent, and no two nodes have the same parent and location.
 struct store_stacks {
     uint32_t n_nodes;
     const uint32_t *parent;   // parent[0] is 0
-    const uint32_t *location; // an index into symbols->locations
+    const uint32_t *location; // index into symbols->locations
     const int64_t *self;
-    // Strings, functions, locations and mappings; no samples. types[0] is the type that was asked
-    // for, period_type and period are the profiles'.
+    // Strings, functions, locations and mappings; no samples. types[0] is the requested type;
+    // period_type and period are those of the profiles.
     const struct model_profile *symbols;
     uint64_t n_profiles;
-    int64_t duration; // of all profiles together
-    // What sampling adds to the variance of self; NULL: nobody asked. is_counted: the weights of
-    // some events are not known, and each count was taken for one.
+    int64_t duration; // sum over all profiles
+    // Sampling variance of self; NULL unless with_variance was set. is_counted: the weights of some
+    // events are unknown, so each count is treated as one event.
     const double *variance;
     bool is_counted;
-    // What of self is in each window, then in each group: n_blocks for each node.
+    // The share of self in each window, followed by each group: n_blocks values per node.
     const int64_t *blocks;
     uint32_t n_blocks, n_windows;
 };
 
-// The sum of all profiles of the select; select->type must be given. Types whose values are a
-// state, not a flow (inuse_*), are averaged over a series' profiles and then added up over the
-// series. The result has node 0 at least.
+// Sums all profiles of the select; select->type is required. Gauges (inuse_*) are averaged over the
+// profiles of each series, and the means are added up over the series. The result contains at least
+// node 0.
 int store_merge(struct store *store, const struct store_select *select, struct arena *arena,
                 struct store_stacks **stacks, struct store_answer *answer, struct err *e);
 
-// What a series amounts to on a grid: a profile counts for the first start + i * step that is not
-// before its time. Points in order of their index; those without a profile are left out.
+// A point of a series on a time grid: a profile counts for the first start + i * step that is not
+// before its time. Points are sorted by index; points without profiles are omitted.
 struct store_point {
     int64_t index;
-    double sum; // of the profiles' totals
-    uint64_t n; // profiles, those without a stack of the filter included
-    // Of the filter's stacks; self: of those that end in the function, or at the call site.
+    double sum; // of the profile totals
+    uint64_t n; // number of profiles, including those without a stack of the filter
+    // Values of the filter's stacks. self: of the stacks that end in the function or at the call
+    // site.
     double total, self;
 };
 
@@ -233,39 +244,39 @@ struct store_line {
     size_t n_points;
 };
 
-// select->type must be given; step > 0.
+// select->type is required; step > 0.
 int store_lines(struct store *store, const struct store_select *select, int64_t step,
                 struct arena *arena, struct store_line **lines, size_t *n,
                 struct store_answer *answer, struct err *e);
 
-// inuse_* and goroutines: averaged over time, never added up.
+// Whether a type is a gauge (inuse_* and goroutines): averaged over time, never added up.
 bool store_type_is_gauge(struct str type_id);
 
 struct store_stats {
-    bool any;               // whether there is a profile at all
-    int64_t oldest, newest; // to the hour
+    bool any;               // whether there is any profile
+    int64_t oldest, newest; // rounded to the hour
     uint64_t bytes;         // on disk
     uint32_t days, damaged_days;
 };
-// Of a tenant; of all with an empty one. The budget ends it early; may be NULL.
+// Of one tenant, or of all if tenant is empty. budget may end the call early; it may be NULL.
 int store_stats(struct store *store, struct str tenant, struct budget *budget,
                 struct store_stats *stats, struct err *e);
 
-// Since store_open; for /metrics.
+// Counters since store_open, for /metrics.
 struct store_counters {
-    uint64_t profiles, samples, repeated; // stored; repeated: known by their id
+    uint64_t profiles, samples, repeated; // stored; repeated: duplicates recognized by their id
     uint64_t commits, commit_nanos;
-    uint64_t failed, refused; // puts; refused: STORE_BUSY
-    uint64_t waiting_bytes;   // now, of submitted puts
-    uint64_t cache_bytes;     // now
+    uint64_t failed, refused; // puts; refused: rejected with STORE_BUSY
+    uint64_t waiting_bytes;   // current size of the queued puts
+    uint64_t cache_bytes;     // current
     uint64_t days_dropped, hours_closed;
-    uint64_t close_failures; // hours of a service that could not be closed, each time
-    uint64_t bytes;          // as of store_stats, at some time in the last minutes
+    uint64_t close_failures; // failed attempts to close an hour of a service
+    uint64_t bytes;          // like store_stats, up to some minutes old
     uint32_t days, damaged_days;
-    // Of a store that is elsewhere.
-    bool remote, remote_up;                           // up: it took the last batch
-    uint64_t spool_bytes, spool_limit, spool_batches; // acknowledged, and not there yet
-    uint64_t spool_nanos;                             // how long the oldest of it waits
+    // Of a remote store.
+    bool remote, remote_up; // up: the remote store accepted the last batch
+    uint64_t spool_bytes, spool_limit, spool_batches; // acknowledged but not yet sent
+    uint64_t spool_nanos;                             // age of the oldest unsent data
     uint64_t remote_batches, remote_failures;
 };
 void store_counters(struct store *store, struct store_counters *counters);
@@ -273,39 +284,42 @@ void store_counters(struct store *store, struct store_counters *counters);
 int store_tenants(struct store *store, struct arena *arena, struct str **tenants, size_t *n,
                   struct err *e);
 
-// --- looking after it ---
+// --- maintenance ---
 
-// Closes hours that are over (roll-ups), drops what is too old or too much; what the store's own
-// thread does. all: hours that are not over as well, which a test or an export wants.
+// Closes past hours (roll-ups) and drops days beyond the retention limits, as the maintenance
+// thread does. all: closes the current hour too, for tests and exports.
 int store_maintain(struct store *store, bool all, struct err *e);
-// The clock's time, or an earlier one while the clock is far ahead of the data (store/retention.h).
+// The clock's time, or an earlier time while the clock is far ahead of the data
+// (store/retention.h).
 int64_t store_time(const struct store *store);
-// Everything of a service is gone when it returns, ids included: a put that was there and comes
-// again is stored. *n: profiles that were removed.
+// Deletes everything of a service before it returns, put ids included: a repeated put is stored
+// again. *n: number of removed profiles.
 int store_delete_service(struct store *store, struct str tenant, struct str service, uint64_t *n,
                          struct err *e);
-// A consistent copy into directory to, made if it is missing, which has no store yet; reading and
-// writing go on. What a failed one leaves in to is the caller's to remove.
+// Writes a consistent copy into directory to, which is created if missing and must not contain a
+// store. Reads and writes continue meanwhile. If the call fails, the caller removes what is left in
+// to.
 int store_backup(struct store *store, const char *to, struct err *e);
-// Reads everything and says what is wrong, a line each; 0 if nothing is, else STORE_CORRUPT.
+// Reads everything and reports each defect as a line. Returns 0 if there is none, else
+// STORE_CORRUPT.
 int store_check(struct store *store, void (*found)(void *ctx, const char *text), void *ctx,
                 struct err *e);
 
-// Every profile that there is, some together: as they were put, names that came late included, with
-// an id that is the same each time. They are good until give returns, whose result other than 0
-// ends it.
+// Calls give for every stored profile, several at a time: as they were put, with late names
+// included and with a stable id. They are valid until give returns. A non-zero result of give ends
+// the call.
 typedef int store_each_fn(void *ctx, const struct store_put *puts, size_t n, struct err *e);
 int store_each(struct store *store, store_each_fn *give, void *ctx, struct err *e);
 
-// --- names that come late ---
+// --- late names ---
 
-// An address that has no function name: what a debug file can repair. offset is the address's
-// place in the file: address - mapping start + mapping offset.
+// An address without a function name, which a debug file can resolve. offset is the file offset:
+// address - mapping start + mapping offset.
 struct store_address {
     struct str build_id, file;
     uint64_t offset;
 };
-// Those with build_id, of all days in the range; an empty build_id: all that have one.
+// Returns the addresses with build_id of all days in the range; an empty build_id: of any build id.
 int store_unnamed(struct store *store, struct str tenant, struct str build_id, int64_t start,
                   int64_t end, struct arena *arena, struct store_address **addresses, size_t *n,
                   struct err *e);
@@ -314,8 +328,8 @@ struct store_frame {
     struct str name, system_name, file;
     int64_t line, start_line;
 };
-// From now on store_merge shows these frames (innermost first) for the address, in profiles old
-// and new. Durable when it returns. Replaces what was named before.
+// Sets the frames (innermost first) that store_merge shows for the address, in old and new
+// profiles. Durable on return. Replaces earlier names.
 struct store_name {
     struct str build_id;
     uint64_t offset;
@@ -324,5 +338,5 @@ struct store_name {
 };
 int store_name(struct store *store, struct str tenant, const struct store_name *names, size_t n,
                struct err *e);
-// Forgets all names of a build id, whose debug file was replaced.
+// Removes all names of a build id, whose debug file was replaced.
 int store_forget_names(struct store *store, struct str tenant, struct str build_id, struct err *e);

@@ -75,7 +75,7 @@ struct symbols *symbols_copy(const struct symbols *s, size_t limit)
     return copy;
 }
 
-// What each costs in its array, which has room to grow, and in its index.
+// The cost of each item: its array, with room to grow, and its index.
 size_t symbols_weight(const struct symbols_counts *n, size_t text)
 {
     return text + (size_t)n->strings * 48 + (size_t)n->functions * 60 + (size_t)n->mappings * 96 +
@@ -86,7 +86,7 @@ size_t symbols_weight(const struct symbols_counts *n, size_t text)
     ((s)->items =                   \
          arena_push((s)->arena, (s)->items, (s)->n.count, &(s)->cap[slot], sizeof *(s)->items))
 
-// --- finding what is there ---
+// --- lookup ---
 
 static bool same_mapping(const struct symbols_mapping *a, const struct symbols_mapping *b)
 {
@@ -95,7 +95,8 @@ static bool same_mapping(const struct symbols_mapping *a, const struct symbols_m
            (!(a->flags & SYMBOLS_FIXED) || a->start == b->start);
 }
 
-static bool same_lines(const struct symbols_line *a, const struct symbols_line *b, uint32_t n)
+static bool same_symbol_lines(const struct symbols_line *a, const struct symbols_line *b,
+                              uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (a[i].function != b[i].function || a[i].line != b[i].line || a[i].column != b[i].column)
@@ -103,18 +104,18 @@ static bool same_lines(const struct symbols_line *a, const struct symbols_line *
     return true;
 }
 
-// index: in its nodes.
+// index: in s->nodes.
 static void fill_slot(struct symbols *s, uint32_t index)
 {
     struct symbols_node n = s->nodes[index];
-    uint32_t at = slot_of(s, n.parent, n.location);
+    uint32_t at = node_slot(s, n.parent, n.location);
     while (s->slots[at].id)
         at = (at + 1) & s->mask;
     s->slots[at] =
         (struct symbols_slot){n.parent, n.location, index + (s->base ? s->base->n.nodes : 0)};
 }
 
-// Room for twice as many nodes as there are.
+// Reserves slots for at least twice as many nodes as there are.
 static void build_slots(struct symbols *s)
 {
     uint32_t n = 1024;
@@ -137,7 +138,7 @@ void symbols_index(struct symbols *s)
     for (uint32_t i = 0; i < s->n.strings; i++)
         hash_add(&s->string_index, a, hash_bytes(s->strings[i].p, s->strings[i].n, 0), i);
     for (uint32_t i = 0; i < s->n.functions; i++)
-        hash_add(&s->function_index, a, hash_function(&s->functions[i]), i);
+        hash_add(&s->function_index, a, hash_symbol_function(&s->functions[i]), i);
     for (uint32_t i = 0; i < s->n.mappings; i++)
         hash_add(&s->mapping_index, a, hash_mapping(&s->mappings[i]), i);
     for (uint32_t i = 0; i < s->n.locations; i++) {
@@ -147,11 +148,11 @@ void symbols_index(struct symbols *s)
     s->indexed = true;
 }
 
-// --- a stage ---
+// --- the stage ---
 
-// Each of these returns an index in s, or MODEL_NONE.
+// The find functions return an index in s, or MODEL_NONE.
 
-static uint32_t find_string(const struct symbols *s, struct str text, uint64_t hash)
+static uint32_t find_symbol_string(const struct symbols *s, struct str text, uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->string_index, hash); hash_hit(&s->string_index, &at);
          hash_next(&s->string_index, &at))
@@ -160,8 +161,8 @@ static uint32_t find_string(const struct symbols *s, struct str text, uint64_t h
     return MODEL_NONE;
 }
 
-static uint32_t find_function(const struct symbols *s, const struct symbols_function *f,
-                              uint64_t hash)
+static uint32_t find_symbol_function(const struct symbols *s, const struct symbols_function *f,
+                                     uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->function_index, hash);
          hash_hit(&s->function_index, &at); hash_next(&s->function_index, &at)) {
@@ -173,8 +174,8 @@ static uint32_t find_function(const struct symbols *s, const struct symbols_func
     return MODEL_NONE;
 }
 
-static uint32_t find_mapping(const struct symbols *s, const struct symbols_mapping *m,
-                             uint64_t hash)
+static uint32_t find_symbol_mapping(const struct symbols *s, const struct symbols_mapping *m,
+                                    uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->mapping_index, hash);
          hash_hit(&s->mapping_index, &at); hash_next(&s->mapping_index, &at))
@@ -183,23 +184,24 @@ static uint32_t find_mapping(const struct symbols *s, const struct symbols_mappi
     return MODEL_NONE;
 }
 
-static uint32_t find_location(const struct symbols *s, const struct symbols_location *l,
-                              const struct symbols_line *lines, uint64_t hash)
+static uint32_t find_symbol_location(const struct symbols *s, const struct symbols_location *l,
+                                     const struct symbols_line *lines, uint64_t hash)
 {
     for (struct hash_probe at = hash_find(&s->location_index, hash);
          hash_hit(&s->location_index, &at); hash_next(&s->location_index, &at)) {
         const struct symbols_location *m = &s->locations[at.item];
         if (l->address == m->address && l->mapping == m->mapping && l->n_lines == m->n_lines &&
-            l->is_folded == m->is_folded && same_lines(lines, s->lines + m->first_line, l->n_lines))
+            l->is_folded == m->is_folded &&
+            same_symbol_lines(lines, s->lines + m->first_line, l->n_lines))
             return at.item;
     }
     return MODEL_NONE;
 }
 
-// An id, not an index; MODEL_NONE: there is no such node.
-static uint32_t find_node(const struct symbols *s, uint32_t parent, uint32_t location)
+// Returns an id, not an index, or MODEL_NONE.
+static uint32_t find_symbol_node(const struct symbols *s, uint32_t parent, uint32_t location)
 {
-    for (uint32_t at = slot_of(s, parent, location); s->slots[at].id; at = (at + 1) & s->mask)
+    for (uint32_t at = node_slot(s, parent, location); s->slots[at].id; at = (at + 1) & s->mask)
         if (s->slots[at].parent == parent && s->slots[at].location == location)
             return s->slots[at].id;
     return MODEL_NONE;
@@ -251,15 +253,15 @@ static void push_node(struct symbols *s, uint32_t parent, uint32_t location)
         fill_slot(s, index);
 }
 
-// A stage is empty most of the time: its tables are made with the first new symbol.
+// A stage is empty most of the time: its tables are created with the first new symbol.
 static void begin_stage(struct symbols *stage)
 {
     if (!stage->indexed)
         symbols_index(stage);
 }
 
-// The id of what find looks for in s: in the base, else in the stage, where push puts it if it is
-// new. Ids of the stage come after those of the base.
+// Returns the id of an item: find looks it up in s, first the base, then the stage; push adds it to
+// the stage if it is new. Ids of the stage follow those of the base.
 #define STAGE(stage, count, find, push)                \
     ({                                                 \
         const struct symbols *s = (stage)->base;       \
@@ -279,34 +281,34 @@ static void begin_stage(struct symbols *stage)
 
 uint32_t stage_string(struct symbols *stage, struct str text, uint64_t hash)
 {
-    return STAGE(stage, strings, find_string(s, text, hash), push_string(stage, text, hash));
+    return STAGE(stage, strings, find_symbol_string(s, text, hash), push_string(stage, text, hash));
 }
 
 uint32_t stage_function(struct symbols *stage, const struct symbols_function *f, uint64_t hash)
 {
-    return STAGE(stage, functions, find_function(s, f, hash), push_function(stage, f, hash));
+    return STAGE(stage, functions, find_symbol_function(s, f, hash), push_function(stage, f, hash));
 }
 
 uint32_t stage_mapping(struct symbols *stage, const struct symbols_mapping *m)
 {
     uint64_t hash = hash_mapping(m);
-    return STAGE(stage, mappings, find_mapping(s, m, hash), push_mapping(stage, m, hash));
+    return STAGE(stage, mappings, find_symbol_mapping(s, m, hash), push_mapping(stage, m, hash));
 }
 
 uint32_t stage_location(struct symbols *stage, const struct symbols_location *l,
                         const struct symbols_line *lines, uint64_t hash)
 {
-    return STAGE(stage, locations, find_location(s, l, lines, hash),
+    return STAGE(stage, locations, find_symbol_location(s, l, lines, hash),
                  push_location(stage, *l, lines, hash));
 }
 
 uint32_t stage_node(struct symbols *stage, uint32_t parent, uint32_t location)
 {
-    uint32_t known = find_node(stage->base, parent, location);
+    uint32_t known = find_symbol_node(stage->base, parent, location);
     if (known != MODEL_NONE)
         return known;
     begin_stage(stage);
-    known = find_node(stage, parent, location);
+    known = find_symbol_node(stage, parent, location);
     if (known != MODEL_NONE)
         return known;
     push_node(stage, parent, location);
@@ -329,7 +331,7 @@ void stage_append(struct symbols *s, const struct symbols *stage)
     for (uint32_t i = 0; i < stage->n.strings; i++)
         push_string(s, stage->strings[i], hash_bytes(stage->strings[i].p, stage->strings[i].n, 0));
     for (uint32_t i = 0; i < stage->n.functions; i++)
-        push_function(s, &stage->functions[i], hash_function(&stage->functions[i]));
+        push_function(s, &stage->functions[i], hash_symbol_function(&stage->functions[i]));
     for (uint32_t i = 0; i < stage->n.mappings; i++)
         push_mapping(s, &stage->mappings[i], hash_mapping(&stage->mappings[i]));
     for (uint32_t i = 0; i < stage->n.locations; i++) {

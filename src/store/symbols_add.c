@@ -1,4 +1,4 @@
-// The symbols, stacks and values of a profile.
+// Adds the symbols, stacks and values of a profile.
 #include <stdlib.h>
 #include <sys/random.h>
 
@@ -8,25 +8,25 @@
 // strings to locations: of struct symbols_ids.
 struct translation {
     struct symbols *s;
-    struct symbols stage; // what is new
+    struct symbols stage; // new symbols
     const struct model_profile *p;
     struct arena *arena;
     uint32_t *strings, *functions, *mappings, *locations;
 };
 
-// What is used and has no id yet, in the order of its first use.
+// Items that are used and have no id yet, in order of first use.
 struct used {
     uint32_t *items;
     size_t n;
 };
 
-// Room for so many of a table of n_table.
+// Room for at most `most` items of a table of n_table.
 static struct used new_used(struct arena *arena, size_t most, size_t n_table)
 {
     return (struct used){arena_raw(arena, most < n_table ? most : n_table, sizeof(uint32_t)), 0};
 }
 
-static void use(struct used *used, uint32_t *ids, uint32_t id)
+static void mark_used(struct used *used, uint32_t *ids, uint32_t id)
 {
     if (!ids[id]) {
         ids[id] = 1;
@@ -34,11 +34,11 @@ static void use(struct used *used, uint32_t *ids, uint32_t id)
     }
 }
 
-// Each kind of thing is looked up in two passes: first all hashes, and their places are fetched,
-// then all places. Memory is waited for once, not once a thing.
+// Items of each kind are looked up in two passes: the first computes all hashes and prefetches
+// their slots, the second searches. So cache misses overlap.
 
-// The profile has found its strings by the same hashes. To look all of them up is faster than to
-// hash many of them.
+// The profile's own string index has the same hashes. Reading them all is faster than hashing many
+// strings.
 static void hash_strings(const struct translation *t, const struct used *used, uint64_t *hash)
 {
     const struct model_strings *strings = t->p->strings;
@@ -79,7 +79,7 @@ static void add_functions(struct translation *t, const struct used *used)
         made[i] =
             (struct symbols_function){f->start_line, t->strings[f->name] - 1,
                                       t->strings[f->system_name] - 1, t->strings[f->filename] - 1};
-        hash[i] = hash_function(&made[i]);
+        hash[i] = hash_symbol_function(&made[i]);
         hash_prefetch(&t->s->function_index, hash[i]);
     }
     for (size_t i = 0; i < used->n; i++)
@@ -127,7 +127,7 @@ static void add_locations(struct translation *t, const struct used *used, size_t
     }
 }
 
-// Everything that the used locations refer to, then they.
+// Adds everything that the locations refer to, then the locations.
 static void add_symbols(struct translation *t, const struct used *locations)
 {
     const struct model_profile *p = t->p;
@@ -140,20 +140,20 @@ static void add_symbols(struct translation *t, const struct used *locations)
     for (size_t i = 0; i < locations->n; i++) {
         const struct model_location *l = &p->locations[locations->items[i]];
         for (uint32_t j = l->first_line; j < l->first_line + l->n_lines; j++)
-            use(&functions, t->functions, p->lines[j].function);
+            mark_used(&functions, t->functions, p->lines[j].function);
         if (l->mapping != MODEL_NONE)
-            use(&mappings, t->mappings, l->mapping);
+            mark_used(&mappings, t->mappings, l->mapping);
     }
     struct used strings = new_used(a, 3 * functions.n + 2 * mappings.n, p->strings->n);
     for (size_t i = 0; i < functions.n; i++) {
         const struct model_function *f = &p->functions[functions.items[i]];
-        use(&strings, t->strings, f->name);
-        use(&strings, t->strings, f->system_name);
-        use(&strings, t->strings, f->filename);
+        mark_used(&strings, t->strings, f->name);
+        mark_used(&strings, t->strings, f->system_name);
+        mark_used(&strings, t->strings, f->filename);
     }
     for (size_t i = 0; i < mappings.n; i++) {
-        use(&strings, t->strings, p->mappings[mappings.items[i]].file);
-        use(&strings, t->strings, p->mappings[mappings.items[i]].build_id);
+        mark_used(&strings, t->strings, p->mappings[mappings.items[i]].file);
+        mark_used(&strings, t->strings, p->mappings[mappings.items[i]].build_id);
     }
     add_strings(t, &strings);
     add_functions(t, &functions);
@@ -161,7 +161,7 @@ static void add_symbols(struct translation *t, const struct used *locations)
     add_locations(t, locations, n_lines);
 }
 
-static uint64_t span_of(const struct model_profile *p, size_t sample, uint32_t key)
+static uint64_t sample_span(const struct model_profile *p, size_t sample, uint32_t key)
 {
     uint32_t n;
     const struct model_label *labels = model_labels(p, sample, &n);
@@ -173,7 +173,7 @@ static uint64_t span_of(const struct model_profile *p, size_t sample, uint32_t k
     return 0;
 }
 
-// profile_id is what older tracing packages call it.
+// Older tracing packages call the span id profile_id.
 static uint32_t find_span_key(const struct model_profile *p)
 {
     if (!p->label_set)
@@ -182,7 +182,7 @@ static uint32_t find_span_key(const struct model_profile *p)
     return key != MODEL_NONE ? key : model_find_string(p->strings, STR("profile_id"));
 }
 
-static struct store_trace *read_traces(const struct model_profile *p, struct arena *arena)
+static struct store_trace *read_sample_traces(const struct model_profile *p, struct arena *arena)
 {
     uint32_t key = p->label_set ? model_find_string(p->strings, STR("trace_id")) : MODEL_NONE;
     if (key == MODEL_NONE)
@@ -206,7 +206,7 @@ void symbols_samples(const struct model_profile *p, struct arena *arena, struct 
 {
     uint32_t span_key = find_span_key(p);
     *s = (struct symbols_samples){.samples = arena_raw(arena, p->n_samples, sizeof *s->samples),
-                                  .traces = read_traces(p, arena)};
+                                  .traces = read_sample_traces(p, arena)};
     if (span_key != MODEL_NONE || s->traces)
         s->spans = arena_array(arena, p->n_samples, sizeof *s->spans);
     bool any = s->traces != NULL;
@@ -218,14 +218,14 @@ void symbols_samples(const struct model_profile *p, struct arena *arena, struct 
         if (c == p->n_types)
             continue;
         if (span_key != MODEL_NONE)
-            any |= (s->spans[s->n] = span_of(p, i, span_key)) != 0;
+            any |= (s->spans[s->n] = sample_span(p, i, span_key)) != 0;
         s->samples[s->n++] = (uint32_t)i;
     }
     if (!any)
         s->spans = NULL;
 }
 
-// Those of a profile that is the first with its tables, in their order.
+// For the first profile with its tables: all used locations, in table order.
 static struct used find_locations(const struct translation *t,
                                   const struct symbols_samples *samples)
 {
@@ -243,7 +243,7 @@ static struct used find_locations(const struct translation *t,
     return used;
 }
 
-// Those of another one: without a look at what it does not use.
+// For a later profile with the same tables: visits only what it uses.
 static struct used find_more_locations(const struct translation *t,
                                        const struct symbols_samples *samples)
 {
@@ -255,7 +255,7 @@ static struct used find_more_locations(const struct translation *t,
     for (size_t i = 0; i < samples->n; i++) {
         const uint32_t *stack = model_stack(p, samples->samples[i]);
         for (uint32_t d = 0, depth = p->stack_len[samples->samples[i]]; d < depth; d++)
-            use(&used, t->locations, stack[d]);
+            mark_used(&used, t->locations, stack[d]);
     }
     return used;
 }
@@ -265,7 +265,7 @@ struct row {
     uint32_t node, sample;
 };
 
-// Of two rows, by span and trace. traces: by sample; may be NULL.
+// Compares rows by span and trace. traces: by sample; may be NULL.
 static int compare_requests(const struct row *x, const struct row *y,
                             const struct store_trace *traces)
 {
@@ -286,8 +286,8 @@ static int compare_rows(const void *a, const void *b, void *traces)
     return c ? c : x->node < y->node ? -1 : x->node > y->node;
 }
 
-// Least significant digits first; rows and spare have n each.
-static struct row *sort_rows(struct row *rows, struct row *spare, size_t n, uint32_t max)
+// Radix sort, least significant byte first; rows and spare have n each.
+static struct row *sort_rows_by_node(struct row *rows, struct row *spare, size_t n, uint32_t max)
 {
     for (unsigned shift = 0; shift < 32 && (max >> shift) > 0; shift += 8) {
         uint32_t at[257] = {0};
@@ -304,8 +304,8 @@ static struct row *sort_rows(struct row *rows, struct row *spare, size_t n, uint
     return rows;
 }
 
-// All stacks one level after the other: the nodes of a level can be looked for at once,
-// where those of a stack would have to wait for each other. false: it is too much.
+// Walks all stacks level by level: the lookups of one level are independent, whereas those within a
+// stack depend on each other. Returns false if the limit is exceeded.
 static bool walk_stacks(struct translation *t, struct row *const *rows, size_t n)
 {
     const struct model_profile *p = t->p;
@@ -322,7 +322,7 @@ static bool walk_stacks(struct translation *t, struct row *const *rows, size_t n
             if (d >= depth)
                 continue;
             location[left] = t->locations[model_stack(p, row->sample)[depth - 1 - d]] - 1;
-            __builtin_prefetch(&s->slots[slot_of(s, row->node, location[left])]);
+            __builtin_prefetch(&s->slots[node_slot(s, row->node, location[left])]);
             deeper[left++] = row;
         }
         n = left;
@@ -336,7 +336,7 @@ static bool walk_stacks(struct translation *t, struct row *const *rows, size_t n
 
 enum { STACKS_LEAST = 1024, STACKS_MOST = 16384 };
 
-// Stacks of a profile that are not in the cache, and what is put there when they have their nodes.
+// Stacks that are not in the cache, and their future cache entries.
 struct unknown_stacks {
     struct row **rows;
     struct symbols_stack *stacks;
@@ -355,8 +355,8 @@ static void prepare_stacks(struct symbols *s)
     }
 }
 
-// The nodes of rows. Stacks that came lately are found whole, by a hash of 128 bits with a secret
-// seed: no other stack has it. false: it is too much.
+// Finds the nodes of rows. Recent stacks are found as a whole, by a 128-bit hash with a secret
+// seed, which does not collide. Returns false if the limit is exceeded.
 static bool find_stacks(struct translation *t, struct row *rows, size_t n,
                         struct unknown_stacks *unknown)
 {
@@ -394,7 +394,7 @@ static bool find_stacks(struct translation *t, struct row *rows, size_t n,
     }
     if (!walk_stacks(t, unknown->rows, unknown->n))
         return false;
-    // Now: rows are sorted later.
+    // Now, because rows are sorted later.
     for (size_t i = 0; i < unknown->n; i++)
         wanted[i].node = unknown->rows[i]->node;
     return true;
@@ -413,10 +413,9 @@ static void remember_stacks(struct symbols *s, const struct unknown_stacks *unkn
     }
 }
 
-// Whether they are new: without ids. Else they are those of s and of a profile with the tables of
-// p.
-static bool prepare_ids(struct symbols_ids *ids, const struct symbols *s,
-                        const struct model_profile *p, struct arena *scratch)
+// Returns true if the ids were reset; false if they are still valid, for s and the tables of p.
+static bool prepare_symbol_ids(struct symbols_ids *ids, const struct symbols *s,
+                               const struct model_profile *p, struct arena *scratch)
 {
     size_t n = p->strings->n + p->n_functions + p->n_mappings + p->n_locations;
     const void *tables[] = {p->strings, p->functions, p->mappings, p->locations, p->lines};
@@ -449,8 +448,8 @@ bool symbols_add(struct symbols *s, const struct model_profile *p, struct symbol
     if (!s->indexed)
         symbols_index(s);
     prepare_stacks(s);
-    bool is_new = prepare_ids(ids, s, p, scratch);
-    ids->of = NULL; // unless all of what follows succeeds
+    bool is_new = prepare_symbol_ids(ids, s, p, scratch);
+    ids->of = NULL; // until everything below has succeeded
     struct translation t = {
         .s = s, .p = p, .arena = scratch, .stage = {.arena = scratch, .base = s}};
     t.strings = ids->all;
@@ -477,7 +476,7 @@ bool symbols_add(struct symbols *s, const struct model_profile *p, struct symbol
     if (any_span)
         qsort_r(rows, n_rows, sizeof *rows, compare_rows, samples.traces);
     else
-        rows = sort_rows(rows, arena_raw(scratch, n_rows, sizeof *rows), n_rows, max);
+        rows = sort_rows_by_node(rows, arena_raw(scratch, n_rows, sizeof *rows), n_rows, max);
     uint32_t n = 0;
     for (size_t i = 0; i < n_rows; i++)
         n += i == 0 || rows[i].node != rows[i - 1].node ||
@@ -506,7 +505,7 @@ bool symbols_add(struct symbols *s, const struct model_profile *p, struct symbol
             *squares = pack_add(*squares, kind_value(p, rows[i].sample, p->n_types));
         }
     }
-    // Last: nothing of above has changed s.
+    // Last: nothing above has changed the symbols of s.
     stage_append(s, &t.stage);
     remember_stacks(s, &unknown);
     ids->of = s;

@@ -14,19 +14,19 @@ static void pack_counts(struct pack *b, struct symbols_counts c)
         pack_varint(b, n[i]);
 }
 
-static struct str packed(const struct pack *b)
+static struct str chunk_bytes(const struct pack *b)
 {
     return (struct str){(const char *)b->p, b->n};
 }
 
-// Ids that were given one after the other stand close to each other: differences are small.
+// Writes the difference to the last id: ids that were assigned in sequence are close to each other.
 static void pack_near(struct pack *b, uint32_t id, uint32_t *last)
 {
     pack_signed(b, (int64_t)id - *last);
     *last = id;
 }
 
-// Streams of a chunk: what is alike stands together.
+// Streams of a chunk: similar data is stored together.
 enum { TEXT, TABLE, SHAPE, ADDRESS, FUNCTION, LINE, COLUMN, PARENT, LEAF, N_STREAMS };
 
 void symbols_pack(const struct symbols *s, struct symbols_counts from, ZSTD_CCtx *zstd, int level,
@@ -77,7 +77,7 @@ void symbols_pack(const struct symbols *s, struct symbols_counts from, ZSTD_CCtx
     pack_counts(to, from);
     pack_counts(to, s->n);
     for (int i = 0; i < N_STREAMS; i++)
-        pack_stream(to, zstd, level, true, packed(&b[i]));
+        pack_stream(to, zstd, level, true, chunk_bytes(&b[i]));
 }
 
 static bool read_counts(struct unpack *b, struct symbols_counts *c)
@@ -100,13 +100,13 @@ static uint32_t read_near(struct unpack *b, uint32_t *last, uint32_t limit)
     return *last = (uint32_t)v;
 }
 
-static uint32_t read_id(struct unpack *b, uint32_t limit)
+static uint32_t read_symbol_id(struct unpack *b, uint32_t limit)
 {
     uint64_t v = unpack_varint(b);
     return v < limit ? (uint32_t)v : (uint32_t)unpack_fail(b);
 }
 
-static void *room(struct symbols *s, void *items, size_t n, int slot, size_t size)
+static void *chunk_room(struct symbols *s, void *items, size_t n, int slot, size_t size)
 {
     if (n <= s->cap[slot])
         return items;
@@ -117,7 +117,7 @@ static void *room(struct symbols *s, void *items, size_t n, int slot, size_t siz
 }
 
 // Jumps out of s->arena when the reader's budget has ended.
-static void spend(struct symbols *s)
+static void spend_chunk_budget(struct symbols *s)
 {
     if (!s->budget || ++s->steps & 16383)
         return;
@@ -132,10 +132,10 @@ static void read_strings(struct symbols *s, uint32_t n, struct unpack *text, str
 {
     size_t size = (size_t)(text->end - text->p);
     const char *at = size ? arena_copy(s->arena, (const char *)text->p, size) : "";
-    s->strings = room(s, s->strings, n, 0, sizeof *s->strings);
+    s->strings = chunk_room(s, s->strings, n, 0, sizeof *s->strings);
     for (uint32_t i = s->n.strings; i < n; i++) {
         uint64_t length = unpack_varint(table);
-        spend(s);
+        spend_chunk_budget(s);
         if (length > size)
             length = unpack_fail(table);
         s->strings[i] = (struct str){at, (size_t)length};
@@ -145,36 +145,36 @@ static void read_strings(struct symbols *s, uint32_t n, struct unpack *text, str
     }
 }
 
-static void read_tables(struct symbols *s, struct symbols_counts n, struct unpack *streams)
+static void read_symbol_tables(struct symbols *s, struct symbols_counts n, struct unpack *streams)
 {
     struct unpack *b = &streams[TABLE];
     uint32_t name = s->n.strings, system_name = s->n.strings, file = 0, function = 0, mapping = 0;
-    s->functions = room(s, s->functions, n.functions, 1, sizeof *s->functions);
+    s->functions = chunk_room(s, s->functions, n.functions, 1, sizeof *s->functions);
     for (uint32_t i = s->n.functions; i < n.functions; i++) {
         struct symbols_function *f = &s->functions[i];
-        spend(s);
+        spend_chunk_budget(s);
         f->name = read_near(b, &name, n.strings);
         f->system_name = read_near(b, &system_name, n.strings);
         f->filename = read_near(b, &file, n.strings);
         f->start_line = unpack_signed(b);
     }
-    s->mappings = room(s, s->mappings, n.mappings, 2, sizeof *s->mappings);
+    s->mappings = chunk_room(s, s->mappings, n.mappings, 2, sizeof *s->mappings);
     for (uint32_t i = s->n.mappings; i < n.mappings; i++) {
         struct symbols_mapping *m = &s->mappings[i];
         m->start = unpack_varint(b);
         m->size = unpack_varint(b);
         m->offset = unpack_varint(b);
-        m->file = read_id(b, n.strings);
-        m->build_id = read_id(b, n.strings);
+        m->file = read_symbol_id(b, n.strings);
+        m->build_id = read_symbol_id(b, n.strings);
         m->flags = (uint32_t)unpack_varint(b);
     }
-    s->locations = room(s, s->locations, n.locations, 3, sizeof *s->locations);
-    s->lines = room(s, s->lines, n.lines, 4, sizeof *s->lines);
+    s->locations = chunk_room(s, s->locations, n.locations, 3, sizeof *s->locations);
+    s->lines = chunk_room(s, s->lines, n.lines, 4, sizeof *s->lines);
     uint64_t address = 0;
     uint32_t line = s->n.lines;
     for (uint32_t i = s->n.locations; i < n.locations; i++) {
         struct symbols_location *l = &s->locations[i];
-        spend(s);
+        spend_chunk_budget(s);
         l->mapping = read_near(&streams[SHAPE], &mapping, n.mappings + 1);
         l->address = address += (uint64_t)unpack_signed(&streams[ADDRESS]);
         uint64_t bits = unpack_varint(&streams[SHAPE]);
@@ -184,7 +184,7 @@ static void read_tables(struct symbols *s, struct symbols_counts n, struct unpac
             bits = unpack_fail(&streams[SHAPE]);
         l->n_lines = (uint32_t)(bits >> 1);
         for (uint32_t j = 0; j < l->n_lines; j++, line++) {
-            spend(s);
+            spend_chunk_budget(s);
             s->lines[line].function = read_near(&streams[FUNCTION], &function, n.functions);
             s->lines[line].line = unpack_signed(&streams[LINE]);
             s->lines[line].column = unpack_signed(&streams[COLUMN]);
@@ -194,14 +194,14 @@ static void read_tables(struct symbols *s, struct symbols_counts n, struct unpac
         unpack_fail(b);
 }
 
-static void read_nodes(struct symbols *s, struct symbols_counts n, struct unpack *parents,
-                       struct unpack *leaves)
+static void read_symbol_nodes(struct symbols *s, struct symbols_counts n, struct unpack *parents,
+                              struct unpack *leaves)
 {
     uint32_t leaf = s->n.locations;
-    s->nodes = room(s, s->nodes, n.nodes, 5, sizeof *s->nodes);
+    s->nodes = chunk_room(s, s->nodes, n.nodes, 5, sizeof *s->nodes);
     for (uint32_t i = s->n.nodes; i < n.nodes; i++) {
         uint64_t up = unpack_varint(parents);
-        spend(s);
+        spend_chunk_budget(s);
         if (up == 0 || up > i)
             up = unpack_fail(parents) + 1;
         s->nodes[i].parent = i - (uint32_t)up;
@@ -209,9 +209,9 @@ static void read_nodes(struct symbols *s, struct symbols_counts n, struct unpack
     }
 }
 
-// Whether counts go with the bytes that are there: nothing is allocated for a number alone.
-static bool plausible(struct symbols_counts from, struct symbols_counts to,
-                      const struct unpack *streams)
+// Whether the counts fit the available bytes, so that a bogus count does not allocate memory.
+static bool counts_are_plausible(struct symbols_counts from, struct symbols_counts to,
+                                 const struct unpack *streams)
 {
     size_t left[N_STREAMS];
     for (int i = 0; i < N_STREAMS; i++)
@@ -239,7 +239,7 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
     }
     if (memcmp(&from, &s->n, sizeof from) != 0)
         return 1;
-    // Before anything is unpacked: the next number is how much text there is.
+    // Check before anything is decompressed: the next number is the size of the text.
     struct unpack next = b;
     uint64_t text = unpack_varint(&next);
     if (s->read_limit &&
@@ -260,10 +260,10 @@ int symbols_unpack(struct symbols *s, struct str chunk, ZSTD_DCtx *zstd, struct 
     for (int i = 0; i < N_STREAMS; i++)
         if (buffers[i].starved)
             arena_fail(s->arena, "out of memory");
-    if (!b.bad && plausible(from, to, streams)) {
+    if (!b.bad && counts_are_plausible(from, to, streams)) {
         read_strings(s, to.strings, &streams[TEXT], &streams[TABLE]);
-        read_tables(s, to, streams);
-        read_nodes(s, to, &streams[PARENT], &streams[LEAF]);
+        read_symbol_tables(s, to, streams);
+        read_symbol_nodes(s, to, &streams[PARENT], &streams[LEAF]);
         s->n = s->saved = to;
         s->indexed = false;
         bool bad = false;

@@ -1,6 +1,6 @@
 #include "store/variance.h"
 
-static bool is_alike(const struct kind_events *a, const struct kind_events *b)
+static bool has_same_variance_way(const struct kind_events *a, const struct kind_events *b)
 {
     bool counts = a->events.count != MODEL_NONE;
     if (counts != (b->events.count != MODEL_NONE))
@@ -14,14 +14,14 @@ static bool is_alike(const struct kind_events *a, const struct kind_events *b)
 uint32_t variance_way(struct variance_ways *ways, const struct kind_events *events)
 {
     for (uint32_t i = 0; i < ways->n; i++)
-        if (is_alike(&ways->items[i], events))
+        if (has_same_variance_way(&ways->items[i], events))
             return i;
     if (ways->n < VARIANCE_WAYS)
         ways->items[ways->n++] = *events;
     return ways->n - 1;
 }
 
-static double *zeroed(double *items, size_t n, size_t *cap, struct arena *arena)
+static double *zeroed_array(double *items, size_t n, size_t *cap, struct arena *arena)
 {
     if (n > *cap) {
         *cap = n;
@@ -35,7 +35,7 @@ static double *zeroed(double *items, size_t n, size_t *cap, struct arena *arena)
 void variance_begin(struct variance *v, uint32_t n_nodes, struct arena *arena)
 {
     v->n_nodes = n_nodes;
-    v->known = zeroed(v->known, n_nodes, &v->cap_known, arena);
+    v->known = zeroed_array(v->known, n_nodes, &v->cap_known, arena);
     for (int i = 0; i < VARIANCE_WAYS; i++)
         v->ways[i].is_used = false;
 }
@@ -44,8 +44,10 @@ void variance_use(struct variance *v, uint32_t way, struct arena *arena)
 {
     if (v->ways[way].is_used)
         return;
-    v->ways[way].values = zeroed(v->ways[way].values, v->n_nodes, &v->ways[way].cap_values, arena);
-    v->ways[way].beside = zeroed(v->ways[way].beside, v->n_nodes, &v->ways[way].cap_beside, arena);
+    v->ways[way].values =
+        zeroed_array(v->ways[way].values, v->n_nodes, &v->ways[way].cap_values, arena);
+    v->ways[way].beside =
+        zeroed_array(v->ways[way].beside, v->n_nodes, &v->ways[way].cap_beside, arena);
     v->ways[way].is_used = true;
 }
 

@@ -1,4 +1,4 @@
-// Drag to move the picture, turn the wheel to zoom about the pointer, 0 to see all of it.
+// Drag to pan, scroll to zoom around the pointer, press 0 to show the whole graph.
 (() => {
     const svg = document.documentElement;
     const whole = svg.viewBox.baseVal;

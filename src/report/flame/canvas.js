@@ -1,15 +1,14 @@
-// The flame graph on a canvas. Only what is visible is drawn: subtrees outside of the view,
-// and all but one of those that share a pixel, are skipped whole; a frame costs what it shows.
+// Draws the flame graph on a canvas. Subtrees outside of the view, and all but one of the frames in
+// a pixel, are skipped as a whole, so that the cost of a frame depends on what is visible.
 import { GREY, fitName } from "./core.js";
 
 export const ROW = 20;
 const NARROW = 3; // px: no gap, no hatching, no name
 const FONT = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif';
 
-// state: tree, sizes, view, zoom, flip, match, hover, current, as graph.js keeps them.
+// state: tree, sizes, view, zoom, flip, match, hover, current, as kept by graph.js.
 export function canvasGraph(canvas, scroll, space, state) {
-  // The boxes are kept on a canvas of their own, so that pointing at one repaints only its
-  // outline.
+  // Boxes are drawn on a separate canvas, so that hovering only repaints an outline.
   const screen = canvas.getContext("2d");
   const boxes = document.createElement("canvas");
   const pen = boxes.getContext("2d");
@@ -19,19 +18,19 @@ export function canvasGraph(canvas, scroll, space, state) {
   let height = 0;
   let waiting = 0;
   let stale = true;
-  let known = null; // the data that the widths are of
+  let known = null; // the data that the widths belong to
   let widths = new Float32Array(0);
   let italicWidths = widths;
   const uprightWidth = letterWidth(FONT);
   const italicWidth = letterWidth("italic " + FONT);
-  let held = null; // the context whose font is set, and to which
+  let held = null; // the context whose font is set
   let slanted = 0;
   const strips = document.createElement("canvas");
   const stripPen = strips.getContext("2d");
   const dotsOf = new Map();
   let pixels = null;
   let dots = null;
-  let shownTo = new Float64Array(0); // of each level, where the last thin frame ended
+  let shownTo = new Float64Array(0); // right edge of the last thin frame on each level
 
   const rows = () => state.tree.maxDepth + 1;
   const tall = () => Math.max(rows() * ROW, height);
@@ -79,7 +78,7 @@ export function canvasGraph(canvas, scroll, space, state) {
     paint();
   }
 
-  // Everything anew, or only the outlines.
+  // draw() repaints everything, touch() only the outlines.
   function draw() {
     stale = true;
     touch();
@@ -117,7 +116,7 @@ export function canvasGraph(canvas, scroll, space, state) {
     return right > left ? { left, right, top: rowTop(state.tree.depth[i]) } : null;
   }
 
-  // Calls visit(node, left, right, top, px) for each box that shows; px is its whole width.
+  // Calls visit(node, left, right, top, px) for each visible box; px is its full width.
   function eachBox(wide, high, topOf, visit) {
     const { sizes, tree } = state;
     const { from, width: w } = state.view;
@@ -135,7 +134,7 @@ export function canvasGraph(canvas, scroll, space, state) {
         continue;
       }
       if (px < 0.5) {
-        // Of the frames that share a pixel one stands for all, and so do its callees.
+        // One frame represents all frames in a pixel, including their callees.
         if (left < shownTo[depth[i]] || !px) {
           i = end[i];
           continue;
@@ -171,7 +170,7 @@ export function canvasGraph(canvas, scroll, space, state) {
       inlined ? italicWidths : widths);
   }
 
-  // The sum of the letters' widths: to ask the browser for each text would take most of the time.
+  // Sums the widths of letters: measuring each text in the browser would take most of the time.
   function letterWidth(font) {
     const letters = new Float32Array(65536);
     return (text) => {
@@ -189,9 +188,9 @@ export function canvasGraph(canvas, scroll, space, state) {
     };
   }
 
-  // Narrow boxes are many: each is a few pixels of a strip that is one pixel high and stretched to
-  // its row. Then the wide ones, then all names: to change colours and fonts for each would cost
-  // more than the drawing.
+  // There are many narrow boxes: each is a few pixels in a strip that is one pixel high and
+  // stretched to its row. Then come wide boxes, then all names, because changing colors and fonts
+  // for each box would cost more than drawing.
   function paintBoxes(to, wide, high, topOf) {
     const ratio = to.getTransform().a;
     const columns = Math.max(1, Math.round(wide * ratio));
@@ -260,7 +259,7 @@ export function canvasGraph(canvas, scroll, space, state) {
     return dotsOf.get(colour);
   }
 
-  // All levels, at twice the resolution, whatever is scrolled to.
+  // All levels at twice the resolution, independent of scrolling.
   function picture() {
     const full = document.createElement("canvas");
     const high = rows() * ROW;
@@ -308,7 +307,7 @@ export function canvasGraph(canvas, scroll, space, state) {
     return tree.depth[i] === wanted ? i : -1;
   }
 
-  // Scrolls so that the node's level is in sight.
+  // Scrolls the node's level into view.
   function reveal(i) {
     const top = rowTop(state.tree.depth[i]);
     if (top < 0) scroll.scrollTop += top - ROW;

@@ -1,8 +1,7 @@
-// What the SVG's and the pages' scripts share: the tree, its widths, its words. Written as a
-// module; where scripts are put one behind the other, tools/embed.py takes import and export away.
+// Shared by the scripts of the SVG and the pages: the tree, its widths and its texts. Written as a
+// module; where scripts are concatenated, tools/embed.py removes import and export.
 
-// Nodes are in depth-first order; a node's children follow it, end[i] is the first node
-// after its subtree.
+// Nodes are in depth-first order; end[i] is the first node after the subtree of node i.
 export function decode(data) {
   const bytes = base64(data.tree);
   const n = data.nodes;
@@ -47,12 +46,12 @@ export function decode(data) {
   }
   tree.isOther = (i) => tree.frame[i] === 1;
   tree.name = (i) => data.names[tree.frame[i]];
-  // Trees that are made of this one have other nodes: theirs are told from the noise.
+  // Derived trees have other nodes: their marks are computed from the noise.
   if (data.marks) tree.marks = markBits(data.marks[0], n);
   return tree;
 }
 
-// Of n, four in a hexadecimal digit.
+// Decodes n bits, four per hexadecimal digit.
 export function markBits(digits, n) {
   return Uint8Array.from({ length: n }, (_, i) => (parseInt(digits[i >> 2], 16) >> (i & 3)) & 1);
 }
@@ -64,7 +63,7 @@ export function base64(text) {
   return bytes;
 }
 
-// Numbers of seven bits a byte, the low ones first; doubles, since they may pass 2^32.
+// Decodes varints, low bits first; returns doubles, because they may exceed 2^32.
 export function reader(bytes) {
   let at = 0;
   return () => {
@@ -79,8 +78,8 @@ export function reader(bytes) {
   };
 }
 
-// Half the width of the 95 % interval of a change, from the average weight of an event on each side;
-// normalized, in units of the right one.
+// Half the width of the 95 % interval of a change, from the average event weight of each side; if
+// normalized, in units of the right side.
 export function halfWidth(values, totals, noise, normalize) {
   const spread = (i) => {
     const [value, all, weight] = [values[i], totals[i], noise[i]];
@@ -90,7 +89,7 @@ export function halfWidth(values, totals, noise, normalize) {
   return 1.96 * Math.sqrt(Math.max(0, spread(0) + spread(1)));
 }
 
-// The probability of a normal variable to be at least that far from zero (Press et al., erfc).
+// The probability that a normal variable is at least this far from zero (Press et al., erfc).
 export function twoSided(z) {
   const x = Math.abs(z) / Math.SQRT2;
   const t = 1 / (1 + x / 2);
@@ -98,7 +97,7 @@ export function twoSided(z) {
   return t * Math.exp(-x * x + terms.reduceRight((sum, term) => sum * t + term, 0));
 }
 
-// Two-sided mid-p value of b successes among n trials of that probability.
+// Two-sided mid-p value of b successes in n trials with this probability.
 export function binomialTwoSided(n, b, share) {
   let term = (1 - share) ** n;
   let upper = 0;
@@ -109,7 +108,7 @@ export function binomialTwoSided(n, b, share) {
   return Math.min(1, 2 * Math.min(upper, 1 - upper));
 }
 
-// How likely chance alone makes this change; src/stats/compare.c has the same test.
+// The probability of this change by chance; src/stats/compare.c has the same test.
 export function chance(left, right, [w0, w1, scale, dispersion, uncertainty]) {
   const [a, b] = [left / w0, right / w1];
   const n = a + b;
@@ -123,7 +122,7 @@ export function chance(left, right, [w0, w1, scale, dispersion, uncertainty]) {
   return twoSided(((b - n * share) * Math.sqrt(shrink)) / Math.sqrt(n * share * (1 - share)));
 }
 
-// Which of n changes are beyond noise: at most one in twenty of them is false on average
+// Marks which of n changes are beyond noise; on average at most one mark in twenty is false
 // (Benjamini and Hochberg).
 export function markChanges(left, right, n, noise) {
   const p = Float64Array.from({ length: n }, (_, i) => chance(left[i], right[i], noise));
@@ -133,7 +132,7 @@ export function markChanges(left, right, n, noise) {
   return Uint8Array.from(p, (value) => (value <= cutoff ? 1 : 0));
 }
 
-// Widths and positions as shares of the root, for one sample type. byModule: what colours tell.
+// Widths and positions as shares of the root, for one sample type. byModule: color by module.
 
 export function measure(tree, type, normalize, byModule = false) {
   const { n, data } = tree;
@@ -180,7 +179,7 @@ export function diffStep(change) {
   return change < 0 ? 4 - step : 4 + step;
 }
 
-// The number of the node's colour: of the custom properties --d0.. in a diff, else --c0..
+// The color index of a node, for the custom properties --d0.. in a diff, else --c0..
 export function colourOf(tree, sizes, i) {
   if (sizes.right) {
     return diffStep(sizes.isNoise(i) ? 0 : sizes.change(i));
@@ -229,8 +228,8 @@ export function formatPercent(share) {
 
 export const signed = (value, text) => (value > 0 ? "+" : value < 0 ? "\u2212" : "\u00b1") + text;
 
-// A regular expression if it is one, else plain text; without regard to case unless
-// the text has capitals.
+// Matches a regular expression if the text is a valid one, else plain text. Ignores case unless the
+// text has capitals.
 export function matcher(text) {
   const fold = text === text.toLowerCase();
   try {
@@ -242,8 +241,8 @@ export function matcher(text) {
   }
 }
 
-// frames: 1 for each frame that counts. The share is of the node `within`, and a stack with
-// several matches counts once: below a match nothing more is added.
+// frames: 1 for each matching frame. Returns their share within the node `within`. A stack with
+// several matches counts once: nothing below a match is added.
 export function matchedShare(tree, sizes, frames, within) {
   let share = 0;
   for (let i = within; i < tree.end[within];) {
@@ -259,12 +258,12 @@ export function matchedShare(tree, sizes, frames, within) {
 
 export function matchFrames(tree, test) {
   const frames = new Uint8Array(tree.data.names.length);
-  // "all" and "other" are no functions.
+  // "all" and "other" are not functions.
   for (let i = 2; i < frames.length; i++) frames[i] = test(tree.data.names[i], i) ? 1 : 0;
   return frames;
 }
 
-// Where a frame comes from: "src/main.rs:12".
+// The source place of a frame: "src/main.rs:12".
 export function placeOf(data, frame) {
   const file = data.texts[data.file[frame]];
   return file && data.line[frame] ? file + ":" + data.line[frame] : file;
@@ -322,17 +321,18 @@ export function describe(tree, sizes, i, zoomed) {
   };
 }
 
-// One line of the same, for screen readers and the SVG's titles.
+// A tooltip as one line, for screen readers and the SVG's titles.
 export function sentence(tip) {
   const rows = tip.rows.map((row) => row[0].toLowerCase() + " " + row.slice(1).filter(Boolean).join(", "));
   return [tip.name + (tip.kind ? " (" + tip.kind + ")" : ""), ...rows].join("; ");
 }
 
-// The widest form of a name that fits: whole, its telling end, or cut off. width(text) in px.
+// The widest form of a name that fits: whole, its significant end, or truncated. width(text) is in
+// px.
 export function fitName(data, frame, room, width, widths) {
   const name = data.names[frame];
   if (room < 12) return "";
-  // No letter is narrower than a pixel: what is longer cannot fit, and is not measured.
+  // Every letter has at least one pixel, so longer names cannot fit and are not measured.
   if (name.length <= room) {
     if (!widths[frame]) widths[frame] = width(name) + 0.01;
     if (widths[frame] <= room) return name;
@@ -346,13 +346,13 @@ export function fitName(data, frame, room, width, widths) {
   return n > 1 ? cut(rest, n) + "\u2026" : "";
 }
 
-// The first n code units, but not half of a character.
+// The first n code units, without splitting a surrogate pair.
 export function cut(text, n) {
   const last = text.charCodeAt(n - 1);
   return text.slice(0, last >= 0xd800 && last < 0xdc00 ? n - 1 : n);
 }
 
-// Where a key leads from node i: parent, widest child, or the neighbour on the same level.
+// The target of a key from node i: parent, widest child, or neighbor on the same level.
 export function walk(tree, sizes, i, to) {
   if (to === "parent") return Math.max(tree.parent[i], 0);
   if (to === "child") {
@@ -371,7 +371,7 @@ export function walk(tree, sizes, i, to) {
   return i;
 }
 
-// What was left out, in words; empty if nothing.
+// Describes what was omitted; empty if nothing.
 export function omissions(tree, sizes) {
   const { data } = tree;
   const notes = [];

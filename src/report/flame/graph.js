@@ -1,9 +1,9 @@
-// The flame graph as a component: zoom, crumbs, search, tooltip, legend, menu and keys over the
-// canvas. It fills elements that the page has laid out:
-//   canvas, scroll (around it), space (as high as all levels), crumbs, legend, tip, live, and menu,
-//   which may be missing.
+// The flame graph as a component: zoom, breadcrumbs, search, tooltip, legend, menu and keys for the
+// canvas. It fills elements of the page:
+//   canvas, scroll (around it), space (as high as all levels), crumbs, legend, tip, live, and
+//   optionally menu.
 // hooks: zoomed(node), matched(text), moved(), picked(frames), actions(node) for the menu's lines
-// [label, what to do], other(node) when an "other" is clicked.
+// [label, action], other(node) when an "other" is clicked.
 import { HUE_SHADES, MUTED, decode, describe, formatPercent, matchFrames, matchedShare, matcher, measure, moduleHue, omissions, sentence, walk } from "./core.js";
 import { canvasGraph } from "./canvas.js";
 
@@ -14,7 +14,7 @@ export function element(name, text, className) {
   return e;
 }
 
-// Pages that came over plain HTTP from another machine have no clipboard but this.
+// Pages loaded over plain HTTP from another machine have no navigator.clipboard.
 export function copyText(text) {
   if (navigator.clipboard) return void navigator.clipboard.writeText(text);
   const field = element("textarea", text, "unseen");
@@ -39,18 +39,18 @@ export function flameGraph(parts, data, hooks = {}) {
     blue: false,
     flip: Boolean(tree.data.flip),
     zoom: 0,
-    trail: [], // nodes that were zoomed before
-    view: { from: 0, width: 1 }, // what the canvas shows, in shares of the root
+    trail: [], // previously zoomed nodes
+    view: { from: 0, width: 1 }, // visible range of the canvas, in shares of the root
     hover: -1,
-    current: -1, // where the keyboard is
-    match: null, // frames found, 1 each
-    text: "", // what was searched for
-    picked: -1, // the frame that was picked in the table
+    current: -1, // keyboard position
+    match: null, // matching frames, 1 each
+    text: "", // search text
+    picked: -1, // frame picked in the table
   };
   state.sizes = measure(tree, state.type, state.normalize);
   const graph = canvasGraph(parts.canvas, parts.scroll, parts.space, state);
 
-  // Zoom: the view glides to the frame unless the system asks for stillness.
+  // Zooms with an animation, unless the system requests reduced motion.
   let gliding = 0;
   function glide(to) {
     cancelAnimationFrame(gliding);
@@ -84,7 +84,7 @@ export function flameGraph(parts, data, hooks = {}) {
     hooks.moved?.();
   }
 
-  // A view that was moved by hand; keeps within the root.
+  // Sets a view moved by the user; clamps it to the root.
   function setView(from, width) {
     cancelAnimationFrame(gliding);
     width = Math.min(1, Math.max(1e-7, width));
@@ -129,7 +129,7 @@ export function flameGraph(parts, data, hooks = {}) {
     graph.resize();
   }
 
-  // Highlights what matches the text, or these frames.
+  // Highlights what matches the text, or the given frames.
   function search(text, frames, picked = -1) {
     state.picked = picked;
     state.text = frames ? "" : text;
@@ -192,7 +192,7 @@ export function flameGraph(parts, data, hooks = {}) {
     const title = (g) => (state.byModule ? d.texts[g] : d.groups[g][0]);
     const selves = new Map();
     const sample = new Map();
-    // From the leaves on, what a function spent itself is what begins with it.
+    // In a reversed graph, self time is at the frames on the first level.
     const spent = (i) => (!d.reverse ? t.self[sizes.first][i] : t.depth[i] === 1 ? t.total[sizes.first][i] : 0);
     for (let i = 1; i < t.n; i++) {
       const g = of(t.frame[i]);
@@ -218,8 +218,8 @@ export function flameGraph(parts, data, hooks = {}) {
     });
   }
 
-  // Tooltip: beside the pointer, never under it, inside of the window; in a narrow one at the
-  // end that is farther away, so that it hides neither the frame nor its callees.
+  // Tooltip: beside the pointer, never under it, and inside of the window. In a narrow window it
+  // goes to the farther end, so that it hides neither the frame nor its callees.
   const { tip } = parts;
   let told = null;
   function showTip(node, x, y) {
@@ -249,7 +249,7 @@ export function flameGraph(parts, data, hooks = {}) {
     tip.style.transform = "translate(" + Math.round(left) + "px," + Math.round(top) + "px)";
   }
 
-  // The menu of a frame.
+  // The context menu of a frame.
   function showMenu(node, x, y) {
     const { menu } = parts;
     const lines = hooks.actions?.(node);
@@ -295,7 +295,7 @@ export function flameGraph(parts, data, hooks = {}) {
     }, { signal });
   }
 
-  // Other data, widths or colours.
+  // Call after data, widths or colors have changed.
   function refresh() {
     state.sizes = measure(state.tree, state.type, state.normalize, state.byModule);
     if (!state.sizes.w[state.zoom]) state.zoom = 0;
@@ -305,7 +305,7 @@ export function flameGraph(parts, data, hooks = {}) {
     graph.draw();
   }
 
-  // Another tree; zoom is the node to begin at. A search goes on.
+  // Shows another tree, starting at node zoom. An active search continues.
   function setTree(next, zoom = 0) {
     state.tree = next;
     state.zoom = zoom;
@@ -354,7 +354,7 @@ export function flameGraph(parts, data, hooks = {}) {
   const atPointer = () => (state.hover >= 0 ? state.hover : Math.max(state.current, 0));
   const copyName = (node = atPointer()) => copyText(state.tree.name(node));
 
-  // What the keys do; onCanvas: nothing else has the focus. True if it was one of them.
+  // Handles a key. onCanvas: nothing else has the focus. Returns whether the key was handled.
   function key(event, onCanvas) {
     const [up, down] = state.flip ? ["child", "parent"] : ["parent", "child"];
     const steps = { ArrowUp: up, ArrowDown: down, ArrowLeft: "previous", ArrowRight: "next" };

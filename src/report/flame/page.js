@@ -1,4 +1,4 @@
-// The self-contained page: buttons, search field and keys around the flame graph and its table.
+// The self-contained page: buttons, search field and keys for the flame graph and its table.
 import { formatPercent, formatValue, matchFrames, signed } from "./core.js";
 import { collapseRecursion, filterTree } from "./transform.js";
 import { element, flameGraph } from "./graph.js";

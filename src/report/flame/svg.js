@@ -1,5 +1,5 @@
-// Brings the drawn flame graph to life: from here on the script draws the boxes itself,
-// out of the same data, so that zooming can show what was too narrow for the file.
+// Makes the static flame graph interactive: the script redraws the boxes from the same data, so
+// that zooming shows what was too narrow for the file.
 const svg = document.documentElement;
 const ROW = 18;
 const PAD = 10;
@@ -85,7 +85,7 @@ function zoomTo(i) {
   report();
 }
 
-// Tooltip: a box of text that keeps within the picture.
+// Tooltip: a text box that stays within the graph.
 const tip = make("g", { id: "tip" }, svg);
 function showTip(i, x, y) {
   const t = describe(tree, sizes, i, state.zoom);
@@ -234,7 +234,7 @@ function toggleHelp() {
 help.addEventListener("click", toggleHelp);
 
 function go(i) {
-  // A frame outside of the zoomed one takes the zoom along.
+  // Moving to a frame outside of the zoomed one changes the zoom.
   if (!boxes.has(i) && i) {
     let z = state.zoom;
     while (z && !(i >= z && i < tree.end[z])) z = tree.parent[z];

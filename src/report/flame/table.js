@@ -1,23 +1,24 @@
-// Tables of any number of rows, of which only those in sight are in the document; and the table
-// of functions, which is also the form of the flame graph that a screen reader can read.
+// Tables of any number of rows; only visible rows are in the document. Also the table of functions,
+// the accessible form of the flame graph for screen readers.
 import { base64, formatPercent, formatValue, markBits, markChanges, reader, signed } from "./core.js";
 import { element } from "./graph.js";
 
 export const ROW_HEIGHT = 27;
-const END = 18; // letters of a long name that are always shown
-const AROUND = 12; // rows in the document above and below what is in sight
+const END = 18; // letters at the end of a long name that are always shown
+const AROUND = 12; // rows in the document above and below the visible ones
 
-// scroll holds a table. Columns are { key, label, value(row), text(row), share(row), mark(row), node(row) }:
-// value orders, text shows, share is a bar behind it, mark a class, node an element beside the text. hooks: columns(), rows() (those
-// that pass the filter), picked() (a row or -1), pick(row), open(row), empty (a sentence).
+// scroll contains a table. Columns are { key, label, value(row), text(row), share(row), mark(row),
+// node(row) }: value sorts, text is shown, share is a bar behind it, mark a class, node an element
+// beside the text. hooks: columns(), rows() (the filtered ones), picked() (a row or -1), pick(row),
+// open(row), empty (a sentence).
 export function virtualTable(scroll, hooks) {
   const head = scroll.querySelector("thead");
   const body = scroll.querySelector("tbody");
   let order = null;
   let sorted = [];
-  let focus = -1; // of sorted, where the keyboard is
+  let focus = -1; // keyboard position, an index into sorted
   let drawn = "";
-  const lines = new Map(); // those in the document, by their place in sorted
+  const lines = new Map(); // rows in the document, by their index in sorted
 
   function sort() {
     const columns = hooks.columns();
@@ -100,7 +101,7 @@ export function virtualTable(scroll, hooks) {
     return tr;
   }
 
-  // A line that shows what it showed before stays: a click that began on it would be lost.
+  // Keeps an unchanged line in the document, so that a click that began on it is not lost.
   function renewed(old, now) {
     if (!old || now.querySelector("a, button") || old.innerHTML !== now.innerHTML) return now;
     for (const { name } of [...old.attributes]) old.removeAttribute(name);
@@ -109,7 +110,7 @@ export function virtualTable(scroll, hooks) {
     return old;
   }
 
-  // A name that is too long loses its beginning: its end tells more.
+  // A long name is truncated at its beginning, because its end is more significant.
   function nameCell(text) {
     const td = element("td", undefined, "name");
     if (text.length <= END) {
@@ -133,7 +134,7 @@ export function virtualTable(scroll, hooks) {
     body.querySelector('tr[tabindex="0"]')?.focus({ preventScroll: true });
   }
 
-  // One cell: columns may be hidden where there is little room.
+  // A single cell, because columns may be hidden in a narrow window.
   function gap(rows) {
     const tr = element("tr", undefined, "gap");
     const td = element("td");
@@ -185,7 +186,7 @@ export function virtualTable(scroll, hooks) {
     paint();
   }
 
-  // The row into sight.
+  // Scrolls the row into view.
   function reveal(row) {
     const at = sorted.indexOf(row);
     if (at < 0) return;
@@ -204,7 +205,7 @@ export function virtualTable(scroll, hooks) {
   return { fill, reveal, setOrder: (o) => (order = o), destroy: () => observer.disconnect() };
 }
 
-// Columns of two profiles, from functions of a row.
+// Columns for two profiles.
 export function changeColumns(unit, before, after, flatChange, isNoise = () => false, isFlatNoise = () => false) {
   const change = (row) => after(row) - before(row);
   const text = (v) => (v ? signed(v, formatValue(Math.abs(v), unit)) : "0");
@@ -217,7 +218,7 @@ export function changeColumns(unit, before, after, flatChange, isNoise = () => f
   ];
 }
 
-// Columns of one sample type.
+// Columns for one sample type.
 export function valueColumns(unit, total, flat, cum, prefix = "", suffix = "") {
   const part = (v) => (total ? v / total : 0);
   return [
@@ -228,7 +229,7 @@ export function valueColumns(unit, total, flat, cum, prefix = "", suffix = "") {
   ];
 }
 
-// Self and total of each frame's function in each column, whatever was merged into "other".
+// Decodes self and total of each frame's function in each column, independent of "other".
 export function functionValues(data) {
   const next = reader(base64(data.functions));
   const columns = data.types.length * (data.diff ? 2 : 1);
@@ -248,14 +249,14 @@ export function functionValues(data) {
   return { self, total, count };
 }
 
-// Which functions changed beyond noise in the first type: their own values (1) or totals (2). null:
-// that did not come with the data.
+// Which functions changed beyond noise in the first type: self values (1) or totals (2). null: not
+// in the data.
 export function functionMarks(data, which, count) {
   const digits = data.marks && data.marks[which];
   return digits && digits.length * 4 >= count ? markBits(digits, count) : null;
 }
 
-// Whether the change of a function is within noise, by its number.
+// Whether the change of a function, given by its index, is within noise.
 function functionNoise(data, sizes, of, which, count) {
   const c = sizes.first;
   const noise = data.noise[sizes.type];
@@ -263,7 +264,7 @@ function functionNoise(data, sizes, of, which, count) {
   return (f) => Boolean(marks && !marks[f]);
 }
 
-// The functions that came with a flame graph. state is that of the graph; pick(frame).
+// The table of functions of a flame graph. state: of the graph; pick(frame).
 export function functionTable(list, state, pick) {
   const { data } = state.tree;
   const { self, total, count } = functionValues(data);

@@ -1,8 +1,8 @@
-// Trees made of trees: what a reader does to a flame graph without asking for other data. All
-// keep the sums: a node's total is its self and its children's totals.
+// Transforms trees in the browser, without new data. All transforms keep the sums: a node's total
+// is its self plus its children's totals.
 import { matchFrames } from "./core.js";
 
-// Collects nodes under their parents; a frame is once under each parent.
+// Builds a tree; a frame occurs once under each parent.
 function grower(data, columns) {
   const frame = [0];
   const parent = [-1];
@@ -13,7 +13,7 @@ function grower(data, columns) {
   const width = data.names.length;
   return {
     frame,
-    // The child of node `up` that is the frame f; inlined if all that become it are.
+    // Returns the child of node `up` with frame f; it is inlined if everything merged into it is.
     child(up, f, inlined) {
       const key = up * width + f;
       let id = children.get(key);
@@ -37,7 +37,7 @@ function grower(data, columns) {
   };
 }
 
-// Depth first, siblings by name, "other" last: the order that decode() yields.
+// Depth first, siblings by name, "other" last, the same order as decode().
 function order(data, frame, parent, flags, self, old) {
   const n = frame.length;
   const rank = old.rank || (old.rank = ranks(data));
@@ -90,7 +90,7 @@ function ranks(data) {
   return rank;
 }
 
-// Each node becomes what `place` makes of it under its parent's new node, or goes (-1).
+// Maps each node with `place` to a node under its parent's new node, or removes it (-1).
 function rebuild(tree, place, data = tree.data) {
   const grow = grower(data, tree.self.length);
   const to = new Int32Array(tree.n);
@@ -101,7 +101,7 @@ function rebuild(tree, place, data = tree.data) {
   return grow.finish(data === tree.data ? tree : {});
 }
 
-// A function that calls itself, however indirectly, is drawn once.
+// Merges recursive calls, direct or indirect, into one frame.
 export function collapseRecursion(tree) {
   return rebuild(tree, (grow, up, i) => {
     const f = tree.frame[i];
@@ -110,14 +110,14 @@ export function collapseRecursion(tree) {
   });
 }
 
-// Frames of one module that call each other are one.
+// Merges adjacent frames of one module.
 export function groupByModule(tree) {
   const { data } = tree;
   const names = ["all", "other", ...data.texts.map((t) => t || "(unknown module)")];
   const zeros = names.map(() => 0);
   const group = names.map(() => 0);
   const groups = [["", 0, 0]];
-  // The package of a module's first frame gives it its colour.
+  // A module gets the color of its first frame's package.
   for (let f = 2; f < data.names.length; f++) {
     const m = data.module[f] + 2;
     const [, muted, hue] = data.groups[data.group[f]];
@@ -134,14 +134,14 @@ export function groupByModule(tree) {
   }, grouped);
 }
 
-// Regular expressions over names: only stacks with a match, none with a match, frames that match
-// left out, stacks cut above or below a match.
+// Filters stacks by predicates over names: focus keeps stacks with a match, ignore removes them,
+// hide removes matching frames.
 export function filterTree(tree, { focus, ignore, hide }) {
   const of = (test) => (test ? matchFrames(tree, test) : null);
   const [wanted, unwanted, hidden] = [of(focus), of(ignore), of(hide)];
   let result = tree;
   if (wanted || unwanted) {
-    const inside = new Uint8Array(tree.n); // 1: below a match, 2: leads to one
+    const inside = new Uint8Array(tree.n); // 1: at or below a match
     for (let i = 1; i < tree.n; i++) {
       inside[i] = inside[tree.parent[i]] === 1 || (wanted && wanted[tree.frame[i]]) ? 1 : 0;
     }
@@ -152,7 +152,7 @@ export function filterTree(tree, { focus, ignore, hide }) {
       const up = tree.parent[i];
       dropped[i] = dropped[up] || (unwanted && unwanted[tree.frame[i]]) ? 1 : 0;
       if (dropped[i] || (wanted && !inside[i])) continue;
-      // The way to a match is made when the match is.
+      // Create the path to a match together with the match.
       const path = [];
       let at = i;
       while (at > 0 && !to[at]) {
@@ -173,7 +173,7 @@ export function filterTree(tree, { focus, ignore, hide }) {
     hidden[result.frame[i]] ? up : grow.child(up, result.frame[i], result.flags[i]));
 }
 
-// The outermost nodes that match: below them a stack is not looked at again.
+// The outermost matching nodes; their subtrees are not searched.
 function outermost(tree, frames) {
   const found = [];
   for (let i = 1; i < tree.n;) {
@@ -187,7 +187,7 @@ function outermost(tree, frames) {
   return found;
 }
 
-// What the functions call, and who calls them. The root of both is the function, or "all" if
+// Returns the callees and the callers of functions. The root of both is the function, or "all" if
 // there are several.
 export function pivot(tree, frames) {
   const columns = tree.self.length;
@@ -211,8 +211,7 @@ export function pivot(tree, frames) {
   return { callees: callees.finish(tree), callers: callers.finish(tree), found: tops.length };
 }
 
-// The subtree of one node instead of what is there: what "other" stood for. Its frames have
-// their own tables.
+// Replaces node with the subtree sub, such as the content of "other". sub has its own tables.
 export function graft(tree, node, sub) {
   const data = { ...tree.data };
   for (const key of ["names", "short", "shade", "line", "group", "file", "module", "texts", "groups"]) {
@@ -256,7 +255,7 @@ export function graft(tree, node, sub) {
   return grown;
 }
 
-// A number for the way from the root to each node: the same in every tree with these names.
+// A hash of the path from the root to each node, equal in all trees with these names.
 export function pathHashes(tree) {
   const names = new Uint32Array(tree.data.names.length);
   tree.data.names.forEach((name, f) => {
