@@ -16,6 +16,7 @@ struct id_index {
 // twice, the last one wins.
 struct id_index id_index_new(struct arena *arena, const uint64_t *ids, uint32_t n);
 
+// For id_index_find: looks up ids that are too large for the dense table.
 uint32_t id_index_find_sparse(const struct id_index *index, uint64_t id);
 // Returns MODEL_NONE if the id is unknown.
 static inline uint32_t id_index_find(const struct id_index *index, uint64_t id)

@@ -46,6 +46,8 @@ struct json_each {
     bool is_object, is_started;
 };
 
+// json_each starts an iteration. json_next advances it and returns false at the end. json_size
+// counts the members or items.
 struct json_each json_each(struct json container);
 bool json_next(struct json_each *each);
 size_t json_size(struct json container);

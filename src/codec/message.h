@@ -69,6 +69,7 @@ void *message_read_json(const struct message *m, struct arena *arena, const uint
 void message_write_proto(const struct message *m, const void *object, struct out *out);
 void message_write_json(const struct message *m, const void *object, struct out *out);
 
+// Whether s is valid UTF-8.
 bool message_is_utf8(struct str s);
 // Decodes base64 (either alphabet, with or without padding) into arena. p is NULL if text is
 // invalid.
