@@ -25,6 +25,7 @@ struct ident {
     size_t n_ascii, n_punycode;
 };
 
+// The print functions write nothing if v->out is NULL.
 void v0_print(struct v0 *v, const char *s);
 void v0_print_number(struct v0 *v, uint64_t x);
 void v0_print_ident(struct v0 *v, const struct ident *id);
@@ -48,6 +49,7 @@ bool v0_ident(struct v0 *v, struct ident *id);
 // afterwards. If false, there is nothing to print.
 bool v0_backref(struct v0 *v, struct place *back);
 
+// Parses and prints items up to an E. Returns their number.
 size_t v0_print_list(struct v0 *v, void (*item)(struct v0 *), const char *separator);
 void v0_print_path(struct v0 *v, bool in_value);
 void v0_print_type(struct v0 *v);

@@ -18,7 +18,7 @@
 extern char **environ;
 
 enum {
-    PATIENCE = 300,           // timeout of one objdump in seconds; large DWARF takes long
+    OBJDUMP_TIMEOUT = 300,    // timeout of one objdump in seconds; large DWARF takes long
     LARGEST_OUTPUT = 1 << 30, // bytes
     MOST_AT_ONCE = 8,
 };
@@ -42,7 +42,7 @@ static time_t monotonic_seconds(void)
 
 static int process_start(struct process *p, const char *const *argv)
 {
-    *p = (struct process){.handle = -1, .until = monotonic_seconds() + PATIENCE};
+    *p = (struct process){.handle = -1, .until = monotonic_seconds() + OBJDUMP_TIMEOUT};
     p->output = memfd_create("objdump", MFD_CLOEXEC);
     if (p->output < 0)
         return errno;
@@ -129,7 +129,7 @@ static struct str read_process_output(const struct process *p, struct arena *are
     return (struct str){text, n};
 }
 
-// --- which objdump ---
+// --- finding objdump ---
 
 static bool is_program(const char *path)
 {

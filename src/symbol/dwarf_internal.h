@@ -46,6 +46,7 @@ struct dwarf_abbrevs {
     struct dwarf_abbrevs *next;
 };
 
+// For dwarf_abbrev_find: binary search in a table that is not dense.
 const struct dwarf_abbrev *dwarf_abbrev_search(const struct dwarf_abbrevs *t, uint64_t code);
 static inline const struct dwarf_abbrev *dwarf_abbrev_find(const struct dwarf_abbrevs *t,
                                                            uint64_t code)
@@ -232,6 +233,8 @@ struct dwarf_chain {
     uint32_t dies[DWARF_CHAIN_MAX]; // offsets from the start of the unit
 };
 
+// Finds the entries of the functions at addr, from the innermost inlined one outwards. n is 0 if
+// there are none.
 void dwarf_find_chain(struct dwarf_unit *u, uint64_t addr, struct dwarf_chain *chain);
 // Fills u->functions.
 void dwarf_functions_ready(struct dwarf_unit *u);

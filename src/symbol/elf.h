@@ -48,6 +48,7 @@ struct elf *elf_open_fd(int fd, const char *name, unsigned flags, struct err *e)
 struct elf *elf_open_bytes(struct bytes image, const char *name, unsigned flags, struct err *e);
 void elf_free(struct elf *elf);
 
+// The path or name with which the file was opened.
 const char *elf_path(const struct elf *elf);
 uint16_t elf_type(const struct elf *elf);
 size_t elf_sections(const struct elf *elf, const struct elf_section **sections);
