@@ -131,6 +131,7 @@ static inline const struct model_label *model_labels(const struct model_profile 
     return p->labels + set->first;
 }
 
+// Returns a table in arena that contains only the empty string.
 struct model_strings *model_strings_new(struct arena *arena);
 // Makes room for n strings in total, so that the index need not grow repeatedly.
 void model_strings_expect(struct model_strings *strings, size_t n);

@@ -17,6 +17,7 @@ size_t regex_class_name(struct str s, size_t at);
 // Returns the end of the \p{Name} or \pN at at (its backslash), or SIZE_MAX. Sets *name.
 size_t regex_property(struct str s, size_t at, struct str *name);
 
+// Whether s is valid UTF-8.
 bool regex_is_utf8(struct str s);
 // Copies s to to, with each invalid byte as U+FFFD, as Go decodes it. to must have room for three
 // times the length of s. Returns the length.
