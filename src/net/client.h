@@ -49,6 +49,7 @@ struct net_answer {
 // NULL.
 typedef void net_done_fn(void *context, struct net_answer *answer);
 
+// Loads libcurl if necessary. Returns NULL with e filled on failure.
 struct net_client *net_client_new(struct err *e);
 // Limits the total size of the answers in progress. If more is needed, the largest one fails.
 void net_client_limit(struct net_client *client, size_t bytes);

@@ -9,6 +9,7 @@
 
 enum { SHA256_SIZE = 32 };
 
+// Computes the hash of text.
 void sha256(struct str text, uint8_t digest[SHA256_SIZE]);
 // Computes the HMAC of the concatenated parts.
 void hmac_sha256(struct str key, const struct str *parts, size_t n, uint8_t digest[SHA256_SIZE]);

@@ -46,6 +46,8 @@ struct http_connection {
     struct http_connection *next; // in a queue between the threads
 };
 
+// Takes fd. now is process_now_ns, as in the functions below. Returns NULL if out of memory.
+// http_connection_free does not close the socket.
 struct http_connection *http_connection_new(int fd, uint64_t now);
 void http_connection_free(struct http_connection *c);
 

@@ -78,7 +78,7 @@ static void wake_sockets(struct http_server *s)
         return; // the pipe is full, so it is already awake
 }
 
-// --- the worker ---
+// --- worker ---
 
 static void *run_worker(void *context)
 {
@@ -349,7 +349,7 @@ static bool accept_one(struct http_server *s)
     return fd >= 0;
 }
 
-// --- the thread of the sockets ---
+// --- sockets thread ---
 
 static short events_of(enum http_state state)
 {

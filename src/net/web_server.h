@@ -127,7 +127,10 @@ static inline struct web_request *web_request_of(struct web_exchange *x)
     return (struct web_request *)x;
 }
 
+// Returns what kiln keeps about a connection, or NULL if out of memory when it began.
 struct web_connection *web_connection_of(struct MHD_Connection *c);
+// Moves the connection to another phase. busy: the request being processed, or NULL. Takes the
+// server's lock.
 void web_set_phase(struct web_server *s, struct MHD_Connection *c, enum web_phase phase,
                    struct web_request *busy);
 // Records that bytes of a body or an answer were transferred.
