@@ -2,7 +2,7 @@
 //!   stacks N                     allocates 512 KiB at the end of each of N distinct stacks
 //!   load FILE                    loads a library and calls its site(malloc)
 //!   dump FILE                    writes jemalloc's heap dump
-//!   convert DUMP FILE            converts it with jemalloc_pprof to gzipped pprof; prints CPU seconds
+//!   convert DUMP FILE            converts it with jemalloc_pprof to gzipped pprof; prints CPU s
 //!   profile FILE                 dumps and converts now; prints seconds
 use std::ffi::{c_char, c_void, CString};
 use std::hint::black_box;
