@@ -17,9 +17,9 @@ int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *
 int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
 int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char *id,
                              struct str rows, struct err *e);
-int __wrap_drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
                      struct err *e);
-int __wrap_spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
                         struct err *e);
 
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
@@ -47,13 +47,13 @@ int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char
     return 0;
 }
 
-int __wrap_drops_ask(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
+int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
                      struct err *e)
 {
     return 0;
 }
 
-int __wrap_spool_decide(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
                         struct err *e)
 {
     return 0;
