@@ -104,7 +104,8 @@ int heap_sampler_start(const struct capture_heap_options *options, struct err *e
 static bool available(void)
 {
     const void *blocks[HEAP_BLOCKS];
-    return atomic_load(&sampler.hooked) || capture_heap_told() || capture_heap_image(blocks) > 0;
+    return atomic_load(&sampler.hooked) || capture_heap_hook_called() ||
+           capture_heap_image(blocks) > 0;
 }
 
 static int activate(struct err *e)

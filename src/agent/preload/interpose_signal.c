@@ -29,7 +29,7 @@ static bool wish(const struct sigaction *wanted, struct sigaction *had)
 {
     if (wanted && wanted->sa_handler != SIG_DFL && wanted->sa_handler != SIG_IGN)
         mask_settle();
-    return capture_wish(wanted, had);
+    return capture_program_action(wanted, had);
 }
 
 EXPORT int sigaction(int signal, const struct sigaction *wanted, struct sigaction *had)
@@ -112,7 +112,7 @@ EXPORT __sighandler_t sigset(int number, __sighandler_t handler)
     sigset_t set, old;
     bool hold = handler == SIG_HOLD;
     struct sigaction now;
-    if (hold ? number != SIGPROF || !capture_wish(NULL, &now) || !is_us()
+    if (hold ? number != SIGPROF || !capture_program_action(NULL, &now) || !is_us()
              : !set_ours(number, handler, 0, &had))
         return on_stack_unwrapped(number, LIBC(sigset)(number, handler));
     sigemptyset(&set);
@@ -130,10 +130,10 @@ EXPORT int sigignore(int number)
 EXPORT int siginterrupt(int number, int interrupt)
 {
     struct sigaction now;
-    if (number != SIGPROF || !is_us() || !capture_wish(NULL, &now))
+    if (number != SIGPROF || !is_us() || !capture_program_action(NULL, &now))
         return LIBC(siginterrupt)(number, interrupt);
     now.sa_flags = interrupt ? now.sa_flags & ~SA_RESTART : now.sa_flags | SA_RESTART;
-    capture_wish(&now, NULL);
+    capture_program_action(&now, NULL);
     return 0;
 }
 #pragma GCC diagnostic pop
@@ -168,7 +168,7 @@ EXPORT int sigaltstack(const stack_t *wanted, stack_t *had)
     bool disable = known && wanted->ss_flags & SS_DISABLE;
     bool sets = known && !disable && (!capture_has_handler() || is_us());
     if (sets && wanted->ss_size < SIGNAL_STACK_ROOMY)
-        on_stack_let_ticks_wait(LIBC(sigaction));
+        on_stack_block_ticks(LIBC(sigaction));
     bool small = sets && !capture_fits_alternate_stack(wanted->ss_size);
     int result = small ? set_small_stack(wanted, had) : LIBC(sigaltstack)(wanted, had);
     if (result == 0 && had)
