@@ -250,7 +250,7 @@ static void before_exit(unsigned patience)
 {
     bool left = atomic_load(&run.open) || atomic_load(&run.heap_open) || atomic_load(&run.pushes);
     bool confined = sandbox_confines_caller();
-    if (sandbox_scope() == SANDBOX_ALL_THREADS || !sandbox_lets_caller_wait())
+    if (sandbox_scope() == SANDBOX_ALL_THREADS || !sandbox_caller_may_wait())
         return;
     if (left && run.pid == getpid() && !process_is_copy()) {
         if (!*run.journal || atomic_load(&run.pushes))
