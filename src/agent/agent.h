@@ -55,9 +55,10 @@ static inline int window_number(uint32_t *opened, int place, int places)
 }
 
 struct agent_window_options {
-    uint32_t hz;     // 0: the current rate. Otherwise the rate while the window is open
-    bool force;      // open it even if another open window asked for a different rate: that window
-                     // keeps its samples and continues at the new rate; its CPU times stay correct
+    uint32_t hz; // 0: the current rate. Otherwise the rate while the window is open
+    // Open it even if another window asked for a different rate. That window keeps its samples and
+    // continues at the new rate; its CPU times stay correct.
+    bool force;
     bool no_threads; // leave out thread labels
 };
 // Returns a window number, -1 with e filled, or AGENT_CONFLICT with e filled if another open window

@@ -127,8 +127,7 @@ struct capture_sample {
     uint32_t serial;               // unique per thread; the kernel reuses tids
     const char *thread;            // the thread's name; valid during the call
     uint32_t label;                // capture_label of the thread when it was interrupted
-    const struct capture_ids *ids; // capture_set_ids of the thread when it was interrupted; NULL if
-                                   // none
+    const struct capture_ids *ids; // capture_set_ids of the thread at that time; NULL if none
     uint64_t ticks;                // timer periods, and
     uint64_t ns;                   // the CPU time that they stand for
     enum unwind_end end;

@@ -37,8 +37,7 @@ struct heap_head {
     // for.
     _Atomic uint64_t untracked, untracked_bytes;
     _Atomic uint64_t stackless; // samples whose stack was not recorded for lack of space
-    _Atomic uint64_t nested;    // allocations ignored because a handler that interrupted a hook
-                                // made them
+    _Atomic uint64_t nested;    // ignored allocations of handlers that interrupted a hook
     _Atomic uint64_t truncated; // stacks that do not reach the root
     _Atomic uint64_t unseen;    // sampled objects that were freed without a hook
     _Atomic uint32_t n_modules;
@@ -48,8 +47,7 @@ struct heap_head {
 _Static_assert(sizeof(struct heap_head) <= HEAP_BLOCK, "the head fits");
 
 struct heap_stack {
-    _Atomic uint64_t alloc_objects, alloc_bytes; // alloc_objects, live_objects: in units of 1 /
-                                                 // HEAP_OBJECT
+    _Atomic uint64_t alloc_objects, alloc_bytes; // objects: units of 1 / HEAP_OBJECT
     _Atomic int64_t live_objects, live_bytes;
     uint32_t hash;
     uint16_t n;

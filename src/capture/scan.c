@@ -29,8 +29,7 @@ enum {
     PAUSE_NS = 1000000,       // pause between two chunks
     PROCESS_CPU_SECONDS = 20, // between two reads of the process CPU time, with many threads
     TRIMS = 16,               // calls of thread_lanes_trim per pass
-    TRUSTED_COUNTS = 16,      // passes that only compare the number of threads, between two that
-                              // list them
+    TRUSTED_COUNTS = 16,      // passes that count threads, between two that list them
 };
 
 // The directory has one link per thread.
@@ -104,16 +103,14 @@ static struct {
     uint64_t process_cpu; // process CPU time at the start of the pass; 0: not read
     uint64_t next_process_cpu;
     uint64_t tasks;       // number of threads at the start of the pass
-    uint64_t begun, next; // start of the last slice, and earliest start of the next, on the
-                          // monotonic clock
+    uint64_t begun, next; // last start, and earliest next start; monotonic clock
     uint32_t unlisted;    // passes since the last one that listed threads
     bool differed;        // the last pass counted threads that the table lacks
     uint64_t full;        // threads that got no slot
     struct stack_search stacks;
     // The current slice.
     bool small;           // do the whole pass in one call
-    uint64_t cpu, budget; // the scanning thread's CPU time at its start, and the limit for this
-                          // slice
+    uint64_t cpu, budget; // this thread's CPU time at the start, and how much of it to use
 } scan_pass;
 
 // Pauses between two chunks: other threads may be waiting for the CPU.

@@ -10,8 +10,7 @@ struct process_mapping {
     uint64_t offset; // in the file
     uint64_t inode;  // 0 if there is no file
     bool readable, writable, executable, shared;
-    const char *path; // not NUL-terminated, valid during the call; empty for anonymous memory; or
-                      // "[stack]", ...
+    const char *path; // without a NUL, valid during the call; empty: anonymous; "[stack]", ...
     size_t n_path;
 };
 

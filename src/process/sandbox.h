@@ -11,8 +11,7 @@
 
 // What a filter would do, whatever the arguments.
 struct sandbox_verdict {
-    bool kills_handler; // returning from a signal handler is fatal, so the thread must not be
-                        // sampled
+    bool kills_handler; // returning from a handler is fatal: do not sample the thread
     bool kills_calls;   // a system call that the profiler makes is fatal
     bool kills_wait;    // waiting for another thread (futex) is fatal
     bool kills_leaving; // a system call needed to stop the profiler, without files, is fatal

@@ -214,8 +214,7 @@ static void scan_ahead(struct walk *w, const struct unwind_module *m, struct cod
         enum pair pair = pair_kind(op);
         if (op == 0)
             return;
-        if (pair == PAIR_STORE || pair == PAIR_STORE_BEFORE) { // in this function's prologue or the
-                                                               // next function's
+        if (pair == PAIR_STORE || pair == PAIR_STORE_BEFORE) { // in this or the next function
             if (!o->known)
                 *o = (struct code_hints){true, false, pair == PAIR_STORE_BEFORE && known_sp, sp};
             return;

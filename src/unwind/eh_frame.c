@@ -126,8 +126,7 @@ static bool eh_cie_parse(const struct eh_input *in, uint64_t offset, struct eh_c
     program->n_remembered = 0;
     for (unsigned i = 0; i < UNWIND_REGS; i++) {
         program->state.how[i] = CFI_SAME;
-        *(volatile int32_t *)&program->state.value[i] = 0; // volatile: must not become a call of
-                                                           // memset
+        *(volatile int32_t *)&program->state.value[i] = 0; // avoids a call of memset
     }
     program->state.cfa_register = CFI_NO_REGISTER;
     program->state.cfa_expression = false;

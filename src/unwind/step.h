@@ -41,8 +41,7 @@ struct walk {
     uint8_t switches : 5; // remaining steps to a lower stack address
     uint8_t looking : 1;  // it uses the cache's scratch buffer
     uint8_t last : 1;     // the caller is the outermost frame
-    uint8_t injected : 1; // the frame is not a call: a signal handler pushed it onto the
-                          // interrupted one
+    uint8_t injected : 1; // a signal handler pushed the frame; it is not a call
     uint8_t next_page;
     int32_t pid;                    // 0: not read yet; STEP_NO_CALLS: no system calls allowed
     const struct unwind_regs *full; // all registers of this frame, or NULL
