@@ -437,7 +437,7 @@ static void close_wakes(struct http_server *s)
 // On failure the listener stays the caller's.
 static int set_up_threads(struct http_server *s, struct err *e)
 {
-    s->shares_files = !s->handler.own_files || !own_thread_take_files(s->listener.fd);
+    s->shares_files = !s->handler.own_files || !own_thread_unshare_files(s->listener.fd);
     int wake[2];
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK))
         return err_set(e, "no server: %s", strerror(errno));
