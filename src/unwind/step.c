@@ -32,15 +32,16 @@ void step_set_safe(struct walk *w, bool trusted)
     w->n_safe = w->bounds->hi - w->safe - 7;
 }
 
-static int32_t own_pid(void)
+// The thread's id: once the first thread has ended, the process's id has no memory.
+static int32_t own_id(void)
 {
 #if defined(__x86_64__)
     long self;
-    __asm__ volatile("syscall" : "=a"(self) : "0"(39L) : "rcx", "r11", "memory"); // getpid
+    __asm__ volatile("syscall" : "=a"(self) : "0"(186L) : "rcx", "r11", "memory"); // gettid
     return (int32_t)self;
 #else
     register long self __asm__("x0");
-    register long number __asm__("x8") = 172; // getpid
+    register long number __asm__("x8") = 178; // gettid
     __asm__ volatile("svc #0" : "=r"(self) : "r"(number) : "memory");
     return (int32_t)self;
 #endif
@@ -53,7 +54,7 @@ static long copy_own(struct walk *w, uintptr_t at, void *value, size_t n)
         uintptr_t base, n;
     } to = {(uintptr_t)value, n}, from = {at, n};
     if (!w->pid)
-        w->pid = own_pid();
+        w->pid = own_id();
     int32_t pid = w->pid;
     long result;
 #if defined(__x86_64__)
