@@ -6,6 +6,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "process/call.h"
 #include "process/maps.h"
 
 #define MODULES_MAX 65536
@@ -137,6 +138,24 @@ static void look_at_object(struct look *l, uintptr_t bias, const char *name, boo
     }
 }
 
+// The name of the loader itself is in the program's headers.
+static const char *readable_name(const struct look *l, const char *name)
+{
+    for (const char *p = name; p && process_page_readable((uintptr_t)p);) {
+        size_t left = l->page - (uintptr_t)p % l->page;
+        if (memchr(p, 0, left))
+            return name;
+        p += left;
+    }
+    return "";
+}
+
+// The program may have taken its headers away.
+static bool has_headers(const struct dl_phdr_info *info)
+{
+    return process_readable((uintptr_t)info->dlpi_phdr, info->dlpi_phnum * sizeof *info->dlpi_phdr);
+}
+
 static int on_object(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct look *l = data;
@@ -144,9 +163,10 @@ static int on_object(struct dl_phdr_info *info, size_t size, void *data)
         l->adds = info->dlpi_adds;
         l->subs = info->dlpi_subs;
     }
-    look_at_object(l, info->dlpi_addr, info->dlpi_name ? info->dlpi_name : "",
-                   n_found(l) == 0 && (!info->dlpi_name || !*info->dlpi_name), info->dlpi_phdr,
-                   info->dlpi_phnum);
+    const char *name = readable_name(l, info->dlpi_name);
+    if (has_headers(info))
+        look_at_object(l, info->dlpi_addr, name, n_found(l) == 0 && !*name, info->dlpi_phdr,
+                       info->dlpi_phnum);
     return l->failed;
 }
 
@@ -209,7 +229,7 @@ static bool covered(const struct look *l, uintptr_t start, uintptr_t end, size_t
 static void look_at_vdso(struct look *l)
 {
     uintptr_t at = getauxval(AT_SYSINFO_EHDR);
-    if (!at || covered(l, at, at + 1, n_found(l)))
+    if (!at || covered(l, at, at + 1, n_found(l)) || !process_readable(at, 4096))
         return;
     const ElfW(Ehdr) *h = (const void *)at;
     const ElfW(Phdr) *ph = (const void *)(at + h->e_phoff);
