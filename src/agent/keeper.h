@@ -22,6 +22,9 @@ void keeper_write_at_exit(unsigned seconds);
 // Whether there is a keeper, and it is not the caller.
 bool keeper_can_write(void);
 void keeper_write_regularly(void);
+// The profiler was stopped: from now on the keeper itself looks for the end of the program's
+// threads.
+void keeper_take_watch(void);
 // Ends the process as it would have ended without us: see own_thread_end_process.
 void keeper_end_process(int status);
 

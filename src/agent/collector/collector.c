@@ -317,8 +317,10 @@ static int start(const struct agent_options *o, struct err *e)
     collector.stopping = false;
     if (result == 0)
         result = start_thread(o->perf, e);
-    if (result)
+    if (result) {
         capture_stop();
+        keeper_take_watch();
+    }
     collector.running = result == 0;
     return result;
 }
@@ -360,6 +362,7 @@ void collector_stop(void)
     pthread_mutex_unlock(&collector.lock);
     pthread_mutex_unlock(&control);
     heap_sampler_keep_up();
+    keeper_take_watch();
 }
 
 bool collector_running(void)
