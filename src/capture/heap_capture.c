@@ -125,6 +125,8 @@ int capture_heap_start(const struct capture_heap_options *o, struct err *e)
         capture_heap_set_interval(interval, e))
         return -1;
     capture_state.pid = getpid();
+    // Now, and not in the hook: another thread may count on the numbers of descriptors.
+    capture_heap_learn_stack();
     // From the next time that a thread asks: what was given out until now was not sampled.
     atomic_store_explicit(&heap_tables.active, 1, memory_order_release);
     // A process that ends soon has told what it consists of.

@@ -59,6 +59,12 @@ void capture_heap_after_fork_in_child(void);
 // stay mapped, in a child of fork as well.
 bool capture_heap_in_hook(void);
 
+// Where the stack of the calling thread is, if that is known: reads there need no check.
+// Signal-safe.
+void capture_heap_set_stack(uintptr_t lo, uintptr_t hi);
+// Looks for it, with a descriptor for a moment.
+void capture_heap_learn_stack(void);
+
 // What the calling thread allocates until capture_heap_leave is the profiler's, not the
 // program's. Pairs nest.
 void capture_heap_enter(void);

@@ -8,7 +8,13 @@
 
 // What is live, in tables of which each is four times the one before: the next is touched when
 // there is no room in those before it. An address has HEAP_WINDOW places in each.
-enum { HEAP_LEVELS = 5, HEAP_WINDOW = 16, HEAP_FIRST_LEVEL = 2048, HEAP_SCRATCHES = 64 };
+enum {
+    HEAP_LEVELS = 5,
+    HEAP_WINDOW = 16,
+    HEAP_FIRST_LEVEL = 2048,
+    HEAP_SCRATCHES = 64,
+    HEAP_STACK = 16384
+};
 
 struct heap_level {
     uint32_t n;              // places, a power of two, and HEAP_WINDOW more behind them
@@ -27,6 +33,7 @@ struct heap_scratch {
     struct unwind_cache cache;
     uintptr_t pcs[CAPTURE_MAX_DEPTH];
     char text[4096];
+    _Alignas(16) char stack[HEAP_STACK]; // to walk on: see heap_hook.c
 };
 
 struct heap_tables {
