@@ -18,10 +18,20 @@ struct handler_wish handler_wish;
 static _Atomic bool installed;
 static _Atomic bool alternate_stacks_too_small;
 
+// What the kernel adds to actions that libc sets, on some machines.
+#ifdef __x86_64__
+enum { RESTORER = 0x04000000 };
+#else
+enum { RESTORER = 0 };
+#endif
+static void (*_Atomic restorer)(void);
+
 static void get_wish(struct sigaction *had)
 {
     const struct signal_action *wish = handler_wished();
     *had = (struct sigaction){.sa_flags = wish->flags};
+    if (wish->flags & RESTORER)
+        had->sa_restorer = atomic_load(&restorer);
     had->sa_sigaction = (void (*)(int, siginfo_t *, void *))wish->function;
     memcpy(&had->sa_mask, &wish->mask, sizeof wish->mask);
 }
@@ -30,6 +40,8 @@ static void set_wish(const struct sigaction *wanted)
 {
     struct signal_action wish = {(uintptr_t)wanted->sa_sigaction, wanted->sa_flags, 0};
     memcpy(&wish.mask, &wanted->sa_mask, sizeof wish.mask);
+    // The kernel keeps no more of it.
+    wish.mask &= ~(UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1));
     atomic_store(&handler_wish.action, signal_action_keep(&wish, true));
 }
 
@@ -95,6 +107,7 @@ bool capture_wish(const struct sigaction *wanted, struct sigaction *had)
     if (had)
         get_wish(had);
     if (wanted) {
+        copy.sa_flags |= RESTORER;
         set_wish(&copy);
         install();
     }
@@ -218,8 +231,9 @@ int handler_install(struct err *e)
     capture_state.reads_fs = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
     if (capture_sigaction(SIGPROF, NULL, &had) == 0)
         set_wish(&had);
-    if (install())
+    if (install() || capture_sigaction(SIGPROF, NULL, &had))
         return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
+    atomic_store(&restorer, had.sa_restorer);
     atomic_store(&installed, true);
     if (sandbox_scope() != SANDBOX_FREE)
         handler_before_confinement();
