@@ -16,6 +16,8 @@ int journal_open(const char *where, bool follow, uint32_t hz, struct err *e);
 void journal_after_fork(void);
 // Whether what this process executes belongs into the profile. Signal-safe.
 bool journal_is_followed(void);
+// Whether that is also so for the programs that it starts as children. Signal-safe.
+bool journal_follows_children(void);
 // Whether `kiln run` reads the samples of this process.
 bool journal_is_open(void);
 // The process will not be able to map memory any more: some is mapped now.

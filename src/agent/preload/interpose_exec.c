@@ -165,11 +165,15 @@ static bool has_our_libraries(char *const envp[])
     return false;
 }
 
-// Looks at a program that would get our libraries, or that is to be noted.
-static enum program_kind look_if_needed(const struct target *t, char *const envp[])
+// Looks at a program that would get our libraries, or that is to be noted. in_place: it will be
+// this process, and they are added to its environment. It looks only if it must: closing a file
+// releases all POSIX locks that the process holds on it.
+static enum program_kind look_if_needed(const struct target *t, char *const envp[], bool in_place)
 {
-    bool needed = preload_is_active() && t->path && !sandbox_confines_caller() &&
-                  (environment_is_owned() || journal_is_followed() || has_our_libraries(envp));
+    bool needed =
+        in_place ? environment_is_owned() || journal_is_followed() : journal_follows_children();
+    needed = preload_is_active() && t->path && !sandbox_confines_caller() &&
+             (needed || has_our_libraries(envp));
     return needed ? kind_of(t, envp) : PROGRAM_UNKNOWN;
 }
 
@@ -249,7 +253,7 @@ static int execute(struct target t, char *const argv[], char *const envp[])
     // The kernel says what is wrong with it.
     if (!environment_is_readable(t.path, envp))
         return execute_with(&t, argv, envp, false);
-    enum program_kind kind = look_if_needed(&t, envp);
+    enum program_kind kind = look_if_needed(&t, envp, true);
     if (is_foreign(kind, envp))
         return execute_foreign(&t, argv, envp);
     return execute_with(&t, argv, envp, !is_out_of_reach(kind));
@@ -368,7 +372,7 @@ static int spawn(pid_t *pid, const char *path, bool search,
     struct target t = {.call = search ? EXECVPE : EXECVE, .path = path};
     struct spawning spawning = begin_spawn();
     int result;
-    if (environment_is_readable(path, envp) && is_foreign(look_if_needed(&t, envp), envp))
+    if (environment_is_readable(path, envp) && is_foreign(look_if_needed(&t, envp, false), envp))
         result = spawn_foreign(pid, path, search, actions, attributes, argv, envp);
     else
         result = search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)
