@@ -52,6 +52,7 @@ static const uint32_t our_calls[] = {
     SYS_mremap,
     SYS_mprotect,
     SYS_madvise,
+    SYS_munlock,
     SYS_brk,
     SYS_timer_create,
     SYS_timer_settime,
