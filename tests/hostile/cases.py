@@ -240,6 +240,7 @@ CASES = [
     Case('bare_clone', modes=THREADS),
     Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', skip=only_on('x86_64')),
     Case('own_allocator'),
+    Case('own_functions', modes=THREADS + ('heap',)),
     Case('loader_error', modes=EVERY),
     Case('signal_actions'),
     Case('hidden_headers', 'unmap', 'protect'),
@@ -301,6 +302,8 @@ CASES = [
     Case('limits', 'descriptors', 'any_descriptor', 'memory', modes=THREADS),
     # Not static: libkiln.a does not know of mlockall.
     Case('locked_memory', modes=PRELOADED + ('shared', 'listen'), before=become_somebody(locked=4 << 20), skip=only_root),
+    Case('address_space', modes=PRELOADED + ('shared', 'heap'), always=('profiled',),
+         before=ulimit(resource.RLIMIT_AS, 160 << 20)),
     Case('limits', 'stack'),
     Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
     Case('limits', 'cpu', modes=('profiled', 'run')),
