@@ -53,6 +53,7 @@ static const uint32_t our_calls[] = {
     SYS_mprotect,
     SYS_madvise,
     SYS_munlock,
+    SYS_mincore,
     SYS_brk,
     SYS_timer_create,
     SYS_timer_settime,

@@ -83,6 +83,30 @@ static long copy_own(struct walk *w, uintptr_t at, void *value, size_t n)
     return result;
 }
 
+// Whether the page of an address and the page of its last byte are in memory. True, too, if the
+// kernel does not say. What is not there yet may be for the program to provide (userfaultfd),
+// perhaps by this very thread: a read would wait for ever.
+static bool is_in_memory(uintptr_t first, uintptr_t last)
+{
+    unsigned char pages[2] = {1, 1};
+    uintptr_t n = last + STEP_PAGE - first;
+#if defined(__x86_64__)
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "0"(27L), "D"(first), "S"(n), "d"(pages)
+                     : "rcx", "r11", "memory"); // mincore
+#else
+    register uintptr_t x0 __asm__("x0") = first;
+    register uintptr_t x1 __asm__("x1") = n;
+    register void *x2 __asm__("x2") = pages;
+    register long x8 __asm__("x8") = 232;
+    __asm__ volatile("svc #0" : "+r"(x0) : "r"(x1), "r"(x2), "r"(x8) : "memory");
+    long result = (long)x0;
+#endif
+    return result == 0 ? pages[0] & pages[1] & 1 : result != -12; // ENOMEM
+}
+
 // The stack that we run on, known or not, cannot go away meanwhile: once its pages were found to
 // be there, they can be read. Anything else (code, where a wild frame pointer points) another
 // thread may unmap at any moment, so the kernel copies it.
@@ -95,6 +119,8 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
         return false;
     if (at - w->near >= NEAR) {
         uintptr_t copy;
+        if (!is_in_memory(first, last))
+            return false;
         long got = copy_own(w, at, &copy, sizeof copy);
         if (got == 8)
             *value = copy;

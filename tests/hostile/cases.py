@@ -73,6 +73,15 @@ def lacks_io_uring():
     return None
 
 
+def lacks_userfaultfd():
+    number = {'x86_64': 323}.get(os.uname().machine, 282)
+    fd = ctypes.CDLL(None, use_errno=True).syscall(number, os.O_CLOEXEC)
+    if fd < 0:
+        return f'userfaultfd: {os.strerror(ctypes.get_errno())}'
+    os.close(fd)
+    return None
+
+
 def only_root():
     return None if os.geteuid() == 0 else 'needs root'
 
@@ -268,6 +277,7 @@ CASES = [
     Case('cloned_alternate_stack'),
     Case('alignment_check', skip=only_on('x86_64')),
     Case('merged_stacks', repeat=3, racy=('static',), always=('static',)),
+    Case('lazy_memory', modes=USUAL + ('heap',), skip=lacks_userfaultfd),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
