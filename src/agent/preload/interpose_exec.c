@@ -170,10 +170,11 @@ static bool has_our_libraries(char *const envp[])
 // releases all POSIX locks that the process holds on it.
 static enum program_kind look_if_needed(const struct target *t, char *const envp[], bool in_place)
 {
+    if (!preload_is_active() || !t->path || sandbox_confines_caller())
+        return PROGRAM_UNKNOWN;
     bool needed =
-        in_place ? environment_is_owned() || journal_is_followed() : journal_follows_children();
-    needed = preload_is_active() && t->path && !sandbox_confines_caller() &&
-             (needed || has_our_libraries(envp));
+        has_our_libraries(envp) ||
+        (in_place ? environment_is_owned() || journal_is_followed() : journal_follows_children());
     return needed ? kind_of(t, envp) : PROGRAM_UNKNOWN;
 }
 
