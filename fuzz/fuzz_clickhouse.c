@@ -6,13 +6,13 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 // The linker redirects the store's calls to this function.
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e);
+                            struct unpack *rows, struct err *e);
 
 static struct unpack input;
 
 // Input format: two bytes with the length, then the answer.
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e)
+                            struct unpack *rows, struct err *e)
 {
     struct str head = unpack_bytes(&input, 2), answer = {"", 0};
     if (head.n == 2) {

@@ -13,17 +13,17 @@ static size_t n_answers;
 
 // The linker redirects the store's calls to these functions.
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e);
+                            struct unpack *rows, struct err *e);
 int __wrap_clickhouse_number(struct clickhouse *c, struct str sql, uint64_t *n, struct err *e);
 int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char *id,
                              struct str rows, struct err *e);
 int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-                     struct err *e);
-int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
-                        struct err *e);
+                       struct err *e);
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
+                                 struct str record, struct err *e);
 
 int __wrap_clickhouse_query(struct clickhouse *c, struct str sql, struct arena *arena,
-                          struct unpack *rows, struct err *e)
+                            struct unpack *rows, struct err *e)
 {
     size_t part = n_answers / 2;
     if (rows)
@@ -48,13 +48,13 @@ int __wrap_clickhouse_insert(struct clickhouse *c, const char *table, const char
 }
 
 int __wrap_drops_query(struct clickhouse *c, struct day_drops *days, size_t n, struct arena *arena,
-                     struct err *e)
+                       struct err *e)
 {
     return 0;
 }
 
-int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole, struct str record,
-                        struct err *e)
+int __wrap_spool_append_decision(struct spool *s, struct segment_file *f, uint64_t whole,
+                                 struct str record, struct err *e)
 {
     return 0;
 }

@@ -12,7 +12,7 @@
 #include "process/clock.h"
 #include "process/own_threads.h"
 
-enum { CHECKPOINT_SECONDS = 1 };
+enum { CHECKPOINT_SECONDS = 1, WATCH_NS = 250000000 };
 enum { WRITE_AT_EXIT = 1, END_PROCESS = 2, WAKE = 4 };
 
 static struct {
@@ -51,9 +51,17 @@ static void keeper_end_now(const struct keeper_hooks *hooks)
     own_thread_end_process(status);
 }
 
+// While something is sampled, the thread that drains it notices that the program's threads have
+// ended; otherwise the keeper does.
+static bool is_on_watch(void)
+{
+    return !capture_running() && !capture_heap_active();
+}
+
 static void *keeper_main(void *context)
 {
-    struct timespec second = {.tv_sec = CHECKPOINT_SECONDS};
+    struct timespec second = {.tv_sec = CHECKPOINT_SECONDS}, watch = {.tv_nsec = WATCH_NS};
+    int status;
     is_keeper = true;
     capture_is_helper();
     capture_heap_enter();
@@ -72,7 +80,12 @@ static void *keeper_main(void *context)
             hooks->write_so_far();
         }
         own_thread_park_point();
-        keeper_futex(&keeper.jobs, FUTEX_WAIT, 0, regularly ? &second : NULL);
+        bool watches = is_on_watch();
+        if (watches && own_threads_are_alone(&status)) {
+            atomic_store(&keeper.status, status);
+            keeper_end_now(hooks);
+        }
+        keeper_futex(&keeper.jobs, FUTEX_WAIT, 0, watches ? &watch : regularly ? &second : NULL);
     }
     return NULL;
 }
@@ -115,6 +128,11 @@ bool keeper_can_write(void)
 void keeper_write_regularly(void)
 {
     atomic_store(&keeper.regularly, true);
+    keeper_ask(WAKE);
+}
+
+void keeper_take_watch(void)
+{
     keeper_ask(WAKE);
 }
 

@@ -22,6 +22,9 @@ bool keeper_can_write(void);
 // From now on, the keeper calls write_so_far every second, because the process may end without
 // asking it to write. Signal-safe.
 void keeper_write_regularly(void);
+// The profiler was stopped: from now on the keeper itself looks for the end of the program's
+// threads.
+void keeper_take_watch(void);
 // Ends the process as it would have ended without us: see own_thread_end_process.
 void keeper_end_process(int status);
 

@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include "capture/clock.h"
+#include "capture/heap_capture.h"
 #include "capture/scan.h"
 #include "capture/signal_stack.h"
 #include "capture/tables.h"
@@ -107,6 +108,7 @@ void capture_arm_started(uintptr_t base, size_t size, size_t guard)
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     if (here < lo || here >= hi)
         lo = hi = 0;
+    capture_heap_set_stack(lo, hi);
     arm_self(lo, hi);
 }
 

@@ -248,6 +248,18 @@ void handler_resume(struct capture_thread *t)
         process_call(SYS_timer_settime, timer, TIMER_ABSTIME, (long)&when, 0, 0, 0);
 }
 
+// The thread may sleep by now, and a timer that is due at once would end its call. So what was due
+// meanwhile is taken along by the next tick, which is due after now.
+void handler_resume_other(struct capture_thread *t, uint64_t cpu)
+{
+    uint64_t due = thread_ticks_due(t, cpu);
+    thread_count_ticks(t, due + atomic_exchange(&t->credit, 0));
+    atomic_store(&t->settled, 0);
+    atomic_fetch_add(&t->carried_ns, due * atomic_load(&t->period_ns));
+    atomic_fetch_add(&t->carried, due);
+    handler_resume(t);
+}
+
 // --- handlers of the program on alternate stacks that have no room for a tick ---
 
 static bool is_on_small_stack(const struct capture_thread *t, uintptr_t sp)

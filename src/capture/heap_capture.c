@@ -125,6 +125,8 @@ int capture_heap_start(const struct capture_heap_options *o, struct err *e)
         capture_heap_set_interval(interval, e))
         return -1;
     capture_state.pid = getpid();
+    // Do this now, not in the hook: another thread may rely on descriptor numbers.
+    capture_heap_learn_stack();
     // Takes effect when a thread's countdown ends. Earlier allocations were not sampled.
     atomic_store_explicit(&heap_tables.active, 1, memory_order_release);
     // List the modules now, in case the process ends soon.

@@ -62,6 +62,11 @@ void capture_heap_after_fork_in_child(void);
 // then stay mapped, also in a child of fork.
 bool capture_heap_in_hook(void);
 
+// Sets the stack bounds of the calling thread; reads within them need no check. Signal-safe.
+void capture_heap_set_stack(uintptr_t lo, uintptr_t hi);
+// Finds the stack bounds of the calling thread in its memory map, which opens a descriptor briefly.
+void capture_heap_learn_stack(void);
+
 // Allocations of the calling thread until capture_heap_leave belong to the profiler and are not
 // sampled. Pairs nest.
 void capture_heap_enter(void);

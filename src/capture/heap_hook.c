@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include "base/attributes.h"
+#include "capture/other_stack.h"
 #include "capture/thread.h"
+#include "process/floating.h"
 #include "process/maps.h"
 #include "process/sandbox.h"
 
@@ -164,6 +166,21 @@ static void look_up_own_stack(struct heap_scratch *s)
     process_each_mapping(s->text, sizeof s->text, check_stack_mapping, &first_thread);
 }
 
+void capture_heap_set_stack(uintptr_t lo, uintptr_t hi)
+{
+    heap_self.stack_lo = lo;
+    heap_self.stack_hi = hi;
+}
+
+void capture_heap_learn_stack(void)
+{
+    struct heap_scratch *s = heap_self.stack_hi ? NULL : take_scratch();
+    if (!s)
+        return;
+    look_up_own_stack(s);
+    atomic_store_explicit(&s->busy, 0, memory_order_release);
+}
+
 // Drops the hook's own frames, and the allocator's frames up to caller.
 static size_t drop_leaf(uintptr_t *pcs, size_t n, const void *caller)
 {
@@ -179,11 +196,43 @@ static size_t drop_leaf(uintptr_t *pcs, size_t n, const void *caller)
     return n;
 }
 
+struct heap_walk {
+    struct heap_scratch *s;
+    const struct unwind_snapshot *snapshot;
+    bool confined;
+    size_t n;
+    enum unwind_end why;
+};
+
+static void walk(void *context)
+{
+    struct heap_walk *w = context;
+    struct unwind_stack_bounds bounds = {heap_self.stack_lo, heap_self.stack_hi, w->confined};
+    w->n = unwind_stack(w->snapshot, &w->s->regs, bounds, w->s->pcs, heap_tables.depth,
+                        &w->s->cache, &w->why);
+}
+
+// A walk takes more of the stack than malloc does. A coroutine may not have as much, nor the end of
+// the thread's own stack.
+static bool lacks_room(void)
+{
+    enum { ROOM = 4096 };
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    return heap_self.stack_hi && (here < heap_self.stack_lo + ROOM || here >= heap_self.stack_hi);
+}
+
+static void walk_elsewhere(struct heap_walk *w)
+{
+    if (w->confined)
+        return;
+    uint64_t signals = thread_block_signals();
+    other_stack_call(w->s->stack + sizeof w->s->stack, walk, w);
+    thread_restore_signals(signals);
+}
+
 static uint32_t record_allocation_stack(const void *caller)
 {
     struct heap_scratch *s = take_scratch();
-    enum unwind_end why = UNWIND_END_TRUNCATED;
-    size_t n = 0;
     if (!s)
         return heap_tables.no_stack;
     // seccomp may kill a confined thread for any system call.
@@ -192,21 +241,22 @@ static uint32_t record_allocation_stack(const void *caller)
         look_up_own_stack(s);
     const struct unwind_snapshot *snapshot =
         atomic_load_explicit(&capture_state.snapshot, memory_order_seq_cst);
+    struct heap_walk w = {s, snapshot, confined, 0, UNWIND_END_TRUNCATED};
     if (snapshot && (!confined || heap_self.stack_hi)) {
         unwind_regs_here(&s->regs);
-        n = unwind_stack(
-            snapshot, &s->regs,
-            (struct unwind_stack_bounds){heap_self.stack_lo, heap_self.stack_hi, confined}, s->pcs,
-            heap_tables.depth, &s->cache, &why);
-        n = drop_leaf(s->pcs, n, caller);
+        if (lacks_room())
+            walk_elsewhere(&w);
+        else
+            walk(&w);
+        w.n = drop_leaf(s->pcs, w.n, caller);
     }
-    if (n == 0) {
+    if (w.n == 0) {
         s->pcs[0] = (uintptr_t)caller - 1;
-        n = 1;
+        w.n = 1;
     }
-    if (why != UNWIND_END_ROOT)
+    if (w.why != UNWIND_END_ROOT)
         atomic_fetch_add_explicit(&heap_tables.head->truncated, 1, memory_order_relaxed);
-    uint32_t stack = heap_find_stack(s->pcs, n, why != UNWIND_END_ROOT);
+    uint32_t stack = heap_find_stack(s->pcs, w.n, w.why != UNWIND_END_ROOT);
     atomic_store_explicit(&s->busy, 0, memory_order_release);
     return stack;
 }
@@ -280,8 +330,10 @@ void capture_heap_allocated(const void *p, size_t size, const void *caller)
     }
     int saved_errno = errno;
     enter_hook();
+    struct floating floating = floating_hold();
     if (allocation_is_sampled(size, &mean))
         record_allocation(p, size, caller ? caller : __builtin_return_address(0), mean);
+    floating_release(floating);
     leave_hook();
     errno = saved_errno;
 }

@@ -9,7 +9,13 @@
 
 // Live objects are kept in tables, each four times as large as the one before. A larger one is used
 // only if the smaller ones have no free place. An address may be in HEAP_WINDOW places of each.
-enum { HEAP_LEVELS = 5, HEAP_WINDOW = 16, HEAP_FIRST_LEVEL = 2048, HEAP_SCRATCHES = 64 };
+enum {
+    HEAP_LEVELS = 5,
+    HEAP_WINDOW = 16,
+    HEAP_FIRST_LEVEL = 2048,
+    HEAP_SCRATCHES = 64,
+    HEAP_STACK = 16384
+};
 
 struct heap_level {
     uint32_t n;              // number of places, a power of two; HEAP_WINDOW more follow
@@ -28,6 +34,7 @@ struct heap_scratch {
     struct unwind_cache cache;
     uintptr_t pcs[CAPTURE_MAX_DEPTH];
     char text[4096];
+    _Alignas(16) char stack[HEAP_STACK]; // to walk on: see heap_hook.c
 };
 
 struct heap_tables {

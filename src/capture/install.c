@@ -18,10 +18,20 @@ struct handler_program handler_program;
 static _Atomic bool installed;
 static _Atomic bool alternate_stacks_too_small;
 
+// What the kernel adds to actions that libc sets, on some machines.
+#ifdef __x86_64__
+enum { RESTORER = 0x04000000 };
+#else
+enum { RESTORER = 0 };
+#endif
+static void (*_Atomic restorer)(void);
+
 static void get_program_action(struct sigaction *old)
 {
     const struct signal_action *program_action = handler_program_action();
     *old = (struct sigaction){.sa_flags = program_action->flags};
+    if (program_action->flags & RESTORER)
+        old->sa_restorer = atomic_load(&restorer);
     old->sa_sigaction = (void (*)(int, siginfo_t *, void *))program_action->function;
     memcpy(&old->sa_mask, &program_action->mask, sizeof program_action->mask);
 }
@@ -30,6 +40,8 @@ static void set_program_action(const struct sigaction *wanted)
 {
     struct signal_action program_action = {(uintptr_t)wanted->sa_sigaction, wanted->sa_flags, 0};
     memcpy(&program_action.mask, &wanted->sa_mask, sizeof program_action.mask);
+    // The kernel does not keep these two either.
+    program_action.mask &= ~(UINT64_C(1) << (SIGKILL - 1) | UINT64_C(1) << (SIGSTOP - 1));
     atomic_store(&handler_program.action, signal_action_keep(&program_action, true));
 }
 
@@ -95,6 +107,7 @@ bool capture_program_action(const struct sigaction *wanted, struct sigaction *ol
     if (old)
         get_program_action(old);
     if (wanted) {
+        copy.sa_flags |= RESTORER;
         set_program_action(&copy);
         install_sigprof_handler();
     }
@@ -221,8 +234,9 @@ int handler_install(struct err *e)
     capture_state.reads_fs = getauxval(AT_HWCAP2) & HWCAP2_FSGSBASE;
     if (kernel_sigaction(SIGPROF, NULL, &old) == 0)
         set_program_action(&old);
-    if (install_sigprof_handler())
+    if (install_sigprof_handler() || kernel_sigaction(SIGPROF, NULL, &old))
         return err_set(e, "the handler of SIGPROF cannot be installed: %s", strerror(errno));
+    atomic_store(&restorer, old.sa_restorer);
     atomic_store(&installed, true);
     if (sandbox_scope() != SANDBOX_FREE)
         handler_before_confinement();

@@ -294,7 +294,7 @@ static void credit_blocked(struct capture_thread *t, uint64_t cpu)
     if (missed < 4 || cpu - t->cpu_seen < 50000000u)
         return;
     if (atomic_load(&t->paused) && !blocks_sigprof(t)) {
-        handler_resume(t);
+        handler_resume_other(t, process_thread_cpu_ns(atomic_load(&t->tid)));
         return;
     }
     if (!atomic_load(&t->paused) && clock_is_dead(t)) {

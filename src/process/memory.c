@@ -60,10 +60,10 @@ void process_buffer_fini(struct process_buffer *b)
     *b = (struct process_buffer){.limit = b->limit};
 }
 
-// Some sandboxes forbid process_vm_readv; /proc/self/mem gives the same result.
+// Some sandboxes forbid process_vm_readv; /proc/thread-self/mem gives the same result.
 static int copy_from_proc_mem(uint8_t *to, uintptr_t from, size_t n)
 {
-    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    int fd = open("/proc/thread-self/mem", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -1;
     while (n > 0) {
@@ -80,12 +80,14 @@ static int copy_from_proc_mem(uint8_t *to, uintptr_t from, size_t n)
     return n ? -1 : 0;
 }
 
+// By the thread's id: once the first thread has ended, the process's id has no memory.
 int process_copy(void *to, uintptr_t from, size_t n)
 {
+    pid_t tid = (pid_t)syscall(SYS_gettid);
     uint8_t *p = to;
     while (n > 0) {
         struct iovec local = {p, n}, remote = {(void *)from, n};
-        ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+        ssize_t got = process_vm_readv(tid, &local, 1, &remote, 1, 0);
         if (got <= 0 && errno != EFAULT)
             return copy_from_proc_mem(p, from, n);
         if (got <= 0)

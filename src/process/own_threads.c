@@ -1,5 +1,6 @@
 #include "process/own_threads.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
@@ -10,11 +11,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "process/call.h"
 #include "process/clock.h"
+#include "process/floating.h"
 #include "process/process.h"
 #include "process/tasks.h"
 
@@ -44,11 +47,22 @@ static void own_thread_set_mask(int how, const uint64_t *set, uint64_t *old)
     syscall(SYS_rt_sigprocmask, how, set, old, sizeof *set);
 }
 
-struct start {
+// Not from malloc: it is freed by the new thread, while a program that has only one thread itself
+// may have an allocator that can bear no second one.
+static struct start {
+    _Atomic bool taken;
     void *(*run)(void *);
     void *context;
     unsigned flags;
-};
+} starts[MOST_THREADS];
+
+static struct start *take_start(void)
+{
+    for (int i = 0; i < MOST_THREADS; i++)
+        if (!atomic_exchange(&starts[i].taken, true))
+            return &starts[i];
+    return NULL;
+}
 
 static bool has_thread_ended(pid_t tid)
 {
@@ -101,8 +115,10 @@ bool own_thread_unshare_files(int keep)
 
 static void *own_thread_main(void *context)
 {
-    struct start start = *(struct start *)context;
-    free(context);
+    struct start *given = context, start = *given;
+    atomic_store(&given->taken, false);
+    // A thread inherits traps from the one that starts it.
+    floating_hold();
     own_thread_is_caller = true;
     // A direct system call: libc's prctl may be our own interposer.
     syscall(SYS_prctl, PR_SET_NAME, "kiln", 0, 0, 0);
@@ -121,11 +137,13 @@ static void *own_thread_main(void *context)
 int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *context, unsigned flags,
                      const char *what, struct err *e)
 {
-    struct start *start = malloc(sizeof *start);
+    struct start *start = take_start();
     pthread_attr_t attributes;
     if (!start)
-        return err_set(e, "cannot start a thread %s: out of memory", what);
-    *start = (struct start){run, context, flags};
+        return err_set(e, "cannot start a thread %s: too many are starting", what);
+    start->run = run;
+    start->context = context;
+    start->flags = flags;
     pthread_attr_init(&attributes);
     // The default stack size is the main thread's limit, or what the program chose for its threads.
     size_t stack = 0;
@@ -145,7 +163,7 @@ int own_thread_start(pthread_t *thread, void *(*run)(void *context), void *conte
     if (!failed)
         return 0;
     atomic_fetch_sub(&own.starting, 1);
-    free(start);
+    atomic_store(&start->taken, false);
     return err_set(e, "cannot start a thread %s: %s", what, strerror(failed));
 }
 
@@ -221,15 +239,24 @@ static long thread_stat_field(const char *p, int number)
     return p ? strtol(p, NULL, 10) : 0;
 }
 
-// After the main thread has ended, it stays listed as a zombie. *status: as reported by wait.
+// Returns 1 if the thread still has its memory, 0 if it has ended, and a negative value if the
+// kernel does not tell. Needs neither /proc nor a descriptor.
+static int has_memory(pid_t tid)
+{
+    char byte, some = 0;
+    struct iovec to = {&byte, 1}, from = {&some, 1};
+    long result = process_call(SYS_process_vm_readv, tid, (long)&to, 1, (long)&from, 1, 0);
+    return result == -ESRCH ? 0 : (int)result;
+}
+
+// After the main thread has ended, it stays listed as a zombie. *status: as reported by wait, or 0
+// if /proc cannot be read.
 static bool main_thread_has_ended(pid_t tid, int *status)
 {
     char text[512];
     const char *p = read_thread_stat(tid, text, sizeof text);
-    if (strncmp(p, " Z", 2) != 0)
-        return false;
-    *status = (int)thread_stat_field(p, 52);
-    return true;
+    *status = *p ? (int)thread_stat_field(p, 52) : 0;
+    return *p ? strncmp(p, " Z", 2) == 0 : has_memory(tid) == 0;
 }
 
 // Threads such as io_uring's, which end together with the process.
@@ -249,12 +276,33 @@ static void find_program_thread(void *context, pid_t tid)
             tid != (pid_t)syscall(SYS_getpid) && !own_thread_is(tid) && !is_kernel_worker(tid);
 }
 
+// Without /proc (after chroot, without descriptors): asks for every id that a thread may have,
+// which takes some tenths of a second. As long as the thread that was found lives, it is asked for
+// alone.
+static bool finds_others_by_id(pid_t pid)
+{
+    enum { MOST_IDS = 1 << 22 };
+    static pid_t found = 1;
+    for (pid_t i = 0; i < MOST_IDS; i++) {
+        pid_t tid = 1 + (found - 1 + i) % MOST_IDS;
+        if (tid == pid || process_call(SYS_tgkill, pid, tid, 0, 0, 0, 0) || own_thread_is(tid))
+            continue;
+        found = tid;
+        return true;
+    }
+    return false;
+}
+
 bool own_threads_are_alone(int *status)
 {
     bool others = false;
     int64_t position = 0;
-    return main_thread_has_ended((pid_t)syscall(SYS_getpid), status) &&
-           process_list_tasks(&position, find_program_thread, NULL, &others) && !others;
+    pid_t pid = (pid_t)syscall(SYS_getpid);
+    if (has_memory(pid) > 0 || !main_thread_has_ended(pid, status))
+        return false;
+    if (!process_list_tasks(&position, find_program_thread, NULL, &others))
+        others = finds_others_by_id(pid);
+    return !others;
 }
 
 // Ends the process by the signal that ended only the main thread, as seccomp does.
@@ -272,8 +320,13 @@ static void exit_by_signal(int signal)
 // handlers.
 _Noreturn void own_thread_end_process(int status)
 {
-    if (status == 0)
+    if (status == 0) {
+        // Exit handlers are the program's: signals reach them as they reach its threads.
+        uint64_t none = 0;
+        own_thread_is_caller = false;
+        own_thread_set_mask(SIG_SETMASK, &none, NULL);
         exit(0);
+    }
     process_before_end();
     if (status & 0x7f)
         exit_by_signal(status & 0x7f);
@@ -373,8 +426,10 @@ void own_threads_release(void)
 
 void own_threads_after_fork_in_child(void)
 {
-    for (int i = 0; i < MOST_THREADS; i++)
+    for (int i = 0; i < MOST_THREADS; i++) {
         atomic_store(&own.tids[i], 0);
+        atomic_store(&starts[i].taken, false);
+    }
     atomic_store(&own.starting, 0);
     atomic_store(&own.parked, 0);
     atomic_store(&own.park, 0);

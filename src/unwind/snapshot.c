@@ -6,6 +6,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "process/call.h"
 #include "process/maps.h"
 
 #define MODULES_MAX 65536
@@ -139,6 +140,24 @@ static void scan_object(struct module_scan *l, uintptr_t bias, const char *name,
     }
 }
 
+// The name of the loader itself is in the program's headers.
+static const char *readable_name(const struct module_scan *l, const char *name)
+{
+    for (const char *p = name; p && process_page_readable((uintptr_t)p);) {
+        size_t left = l->page - (uintptr_t)p % l->page;
+        if (memchr(p, 0, left))
+            return name;
+        p += left;
+    }
+    return "";
+}
+
+// The program may have taken its headers away.
+static bool has_headers(const struct dl_phdr_info *info)
+{
+    return process_readable((uintptr_t)info->dlpi_phdr, info->dlpi_phnum * sizeof *info->dlpi_phdr);
+}
+
 static int scan_loader_object(struct dl_phdr_info *info, size_t size, void *data)
 {
     struct module_scan *l = data;
@@ -146,9 +165,10 @@ static int scan_loader_object(struct dl_phdr_info *info, size_t size, void *data
         l->adds = info->dlpi_adds;
         l->subs = info->dlpi_subs;
     }
-    scan_object(l, info->dlpi_addr, info->dlpi_name ? info->dlpi_name : "",
-                n_found_modules(l) == 0 && (!info->dlpi_name || !*info->dlpi_name), info->dlpi_phdr,
-                info->dlpi_phnum);
+    const char *name = readable_name(l, info->dlpi_name);
+    if (has_headers(info))
+        scan_object(l, info->dlpi_addr, name, n_found_modules(l) == 0 && !*name, info->dlpi_phdr,
+                    info->dlpi_phnum);
     return l->failed;
 }
 
@@ -212,7 +232,8 @@ static bool is_covered_by_module(const struct module_scan *l, uintptr_t start, u
 static void scan_vdso(struct module_scan *l)
 {
     uintptr_t at = getauxval(AT_SYSINFO_EHDR);
-    if (!at || is_covered_by_module(l, at, at + 1, n_found_modules(l)))
+    if (!at || is_covered_by_module(l, at, at + 1, n_found_modules(l)) ||
+        !process_readable(at, 4096))
         return;
     const ElfW(Ehdr) *h = (const void *)at;
     const ElfW(Phdr) *ph = (const void *)(at + h->e_phoff);

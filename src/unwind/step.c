@@ -33,15 +33,16 @@ void step_set_safe(struct walk *w, bool trusted)
     w->n_safe = w->bounds->hi - w->safe - 7;
 }
 
-static int32_t walk_own_pid(void)
+// The thread's id: once the first thread has ended, the process's id has no memory.
+static int32_t own_id(void)
 {
 #if defined(__x86_64__)
     long self;
-    __asm__ volatile("syscall" : "=a"(self) : "0"(39L) : "rcx", "r11", "memory"); // getpid
+    __asm__ volatile("syscall" : "=a"(self) : "0"(186L) : "rcx", "r11", "memory"); // gettid
     return (int32_t)self;
 #else
     register long self __asm__("x0");
-    register long number __asm__("x8") = 172; // getpid
+    register long number __asm__("x8") = 178; // gettid
     __asm__ volatile("svc #0" : "=r"(self) : "r"(number) : "memory");
     return (int32_t)self;
 #endif
@@ -54,7 +55,7 @@ static long copy_by_kernel(struct walk *w, uintptr_t at, void *value, size_t n)
         uintptr_t base, n;
     } to = {(uintptr_t)value, n}, from = {at, n};
     if (!w->pid)
-        w->pid = walk_own_pid();
+        w->pid = own_id();
     int32_t pid = w->pid;
     long result;
 #if defined(__x86_64__)
@@ -83,6 +84,30 @@ static long copy_by_kernel(struct walk *w, uintptr_t at, void *value, size_t n)
     return result;
 }
 
+// Returns whether the first and the last page of a range are in memory, and true if the kernel does
+// not tell. A missing page may be one that the program provides by userfaultfd, perhaps in this
+// very thread: reading it would deadlock.
+static bool is_in_memory(uintptr_t first, uintptr_t last)
+{
+    unsigned char pages[2] = {1, 1};
+    uintptr_t n = last + STEP_PAGE - first;
+#if defined(__x86_64__)
+    long result;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "0"(27L), "D"(first), "S"(n), "d"(pages)
+                     : "rcx", "r11", "memory"); // mincore
+#else
+    register uintptr_t x0 __asm__("x0") = first;
+    register uintptr_t x1 __asm__("x1") = n;
+    register void *x2 __asm__("x2") = pages;
+    register long x8 __asm__("x8") = 232;
+    __asm__ volatile("svc #0" : "+r"(x0) : "r"(x1), "r"(x2), "r"(x8) : "memory");
+    long result = (long)x0;
+#endif
+    return result == 0 ? pages[0] & pages[1] & 1 : result != -12; // ENOMEM
+}
+
 // The stack that we run on cannot be unmapped meanwhile: once its pages are known to be mapped,
 // read them directly. Another thread may unmap anything else (code, the target of a wild frame
 // pointer) at any time, so let the kernel copy it.
@@ -95,6 +120,8 @@ bool step_load_probed(struct walk *w, uintptr_t at, uintptr_t *value)
         return false;
     if (at - w->near >= NEAR) {
         uintptr_t copy;
+        if (!is_in_memory(first, last))
+            return false;
         long got = copy_by_kernel(w, at, &copy, sizeof copy);
         if (got == 8)
             *value = copy;

@@ -73,6 +73,15 @@ def lacks_io_uring():
     return None
 
 
+def lacks_userfaultfd():
+    number = {'x86_64': 323}.get(os.uname().machine, 282)
+    fd = ctypes.CDLL(None, use_errno=True).syscall(number, os.O_CLOEXEC)
+    if fd < 0:
+        return f'userfaultfd: {os.strerror(ctypes.get_errno())}'
+    os.close(fd)
+    return None
+
+
 def only_root():
     return None if os.geteuid() == 0 else 'needs root'
 
@@ -147,6 +156,7 @@ CASES = [
     Case('old_masks', 'default', modes=PRELOADED + ('shared',), status=-signal.SIGPROF),
     Case('racing_actions', 'other', 'prof', modes=PRELOADED + ('shared',)),
     Case('jumped_mask', 'jump early', 'jump late', 'context early', 'handler late', modes=PRELOADED + ('shared',)),
+    Case('resumed_sleep', modes=PRELOADED + ('shared',), always=('profiled',)),
     Case('signal_descriptor', '', 'handler', modes=PRELOADED + ('shared',)),
     Case('sigprof_leaves', 'jump', 'context', 'masks', modes=PRELOADED + ('shared',), repeat=2),
     Case('sigprof_suspended', *(f'{call} {order} {target}' for call in ('sigsuspend', 'pselect', 'ppoll', 'epoll_pwait')
@@ -162,6 +172,10 @@ CASES = [
     # --- ends ---
     Case('main_thread_ends', '0', '3', modes=THREADS + ('heap',)),
     Case('main_thread_ends', '1', modes=EVERY, always=('push',)),
+    # pthread_exit loads libgcc_s, which must be there in time.
+    Case('main_ends_alone', 'descriptors', 'signals', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s']),
+    Case('main_ends_alone', 'stopped', modes=LINKED, always=('static',)),
+    Case('main_ends_alone', 'chroot', modes=EVERY, flags=['-Wl,--no-as-needed', '-lgcc_s'], skip=only_root),
     Case('kernel_worker', modes=THREADS + ('heap',), skip=lacks_io_uring),
     Case('ends', 'return', status=11),
     Case('ends', '_exit', modes=THREADS, status=12),
@@ -184,6 +198,9 @@ CASES = [
     # --- seccomp ---
     Case('seccomp_worker', 'cfi prctl', 'no_cfi seccomp', 'heap prctl', repeat=2,
          modes=USUAL + ('heap', 'listen')),
+    Case('seccomp_main_ended', 'cfi prctl', 'heap prctl', 'cfi tsync', modes=USUAL + ('heap', 'listen'), status=4),
+    Case('seccomp_denies', 'prlimit64 all', 'rt_sigpending all', 'timer_gettime all', 'getdents64 one', 'mremap all', 'rename all',
+         modes=USUAL + ('heap', 'listen'), status=4),
     Case('seccomp_process', 'cfi', 'no_cfi', 'heap', modes=USUAL + ('heap',), status=4),
     # Not static: libkiln.a stands in for no function of libc and cannot know of the filter.
     Case('seccomp_all', '0 kill sigreturn', '1 kill sigreturn', '5 kill sigreturn', '50 kill sigreturn',
@@ -216,6 +233,7 @@ CASES = [
 
     Case('exec_by_descriptor', 'fexecve', 'empty', 'below', 'path', modes=PRELOADED + ('shared',), status=4,
          check=has_samples),
+    Case('spawn_keeps_lock', modes=PRELOADED + ('shared',), always=('profiled',)),
     Case('exec_too_large', always=('run',)),
     Case('bad_pointers'),
 
@@ -231,6 +249,10 @@ CASES = [
     Case('bare_clone', modes=THREADS),
     Case('foreign_thread_pointer', 'none', 'first_page', 'last_page', skip=only_on('x86_64')),
     Case('own_allocator'),
+    Case('own_functions', modes=THREADS + ('heap',)),
+    Case('loader_error', modes=EVERY),
+    Case('signal_actions'),
+    Case('hidden_headers', 'unmap', 'protect'),
     Case('own_clock'),
     Case('daemon'),
     Case('lose_rights', 'user', 'both', modes=THREADS, skip=only_root),
@@ -255,6 +277,7 @@ CASES = [
     Case('cloned_alternate_stack'),
     Case('alignment_check', skip=only_on('x86_64')),
     Case('merged_stacks', repeat=3, racy=('static',), always=('static',)),
+    Case('lazy_memory', modes=USUAL + ('heap',), skip=lacks_userfaultfd),
     Case('deep_recursion'),
     Case('own_stacks', 'madvise', 'mprotect', 'growsdown', 'jumps'),
     Case('many_mappings'),
@@ -263,6 +286,10 @@ CASES = [
          repeat=2),
 
     # --- the malloc hooks ---
+    Case('floating_point', 'flags', 'traps', modes=EVERY, flags=['-lm']),
+    Case('threads_and_descriptors', modes=('profiled', 'heap', 'run'), always=('heap',)),
+    # As small_stack_jumps.
+    Case('allocating_coroutines', '1024', '2048', flags=['-Wl,-z,now'], modes=('profiled', 'heap', 'run'), always=('profiled',)),
     Case('fork_in_hook', 'malloc', 'exit', modes=('profiled', 'heap', 'run'), repeat=2),
 
     # --- the C interface ---
@@ -285,6 +312,8 @@ CASES = [
     Case('limits', 'descriptors', 'any_descriptor', 'memory', modes=THREADS),
     # Not static: libkiln.a does not know of mlockall.
     Case('locked_memory', modes=PRELOADED + ('shared', 'listen'), before=become_somebody(locked=4 << 20), skip=only_root),
+    Case('address_space', modes=PRELOADED + ('shared', 'heap'), always=('profiled',),
+         before=ulimit(resource.RLIMIT_AS, 160 << 20)),
     Case('limits', 'stack'),
     Case('busy', '0.3', modes=EVERY, before=ulimit(resource.RLIMIT_STACK, 32 << 10)),
     Case('limits', 'cpu', modes=('profiled', 'run')),

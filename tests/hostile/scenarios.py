@@ -445,6 +445,45 @@ def python_subprocess(place, directory):
         yield label, differs(run(place, words, directory, environment), plain.output)
 
 
-SCENARIOS = [setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
+def jail(place, directory):
+    """A process changes its root directory and executes a program there, where libkiln.so is not."""
+    tools = ['chroot', 'env']
+    paths = [shutil.which(t, path=os.environ.get('PATH', '') + ':/sbin:/usr/sbin') for t in tools]
+    if os.geteuid() or not all(paths):
+        raise Skip('needs root, chroot and env')
+    root = os.path.join(directory, 'root')
+    needed = re.findall(r'(/\S+) \(0x', subprocess.run(['ldd', paths[1]], capture_output=True, text=True).stdout)
+    for path in [paths[1], *needed]:
+        os.makedirs(root + os.path.dirname(path), exist_ok=True)
+        shutil.copy(os.path.realpath(path), root + path)
+    command = [paths[0], root, paths[1]]
+    out = os.path.join(directory, 'out.pb.gz')
+    plain = run(place, command, directory)
+    yield '[plain]', differs(plain, plain.output)
+    for label, words, environment in (
+            ('[profiled]', command, preloaded(place, KILN_OUTPUT=out)),
+            ('[run]', [place.kiln, 'run', '-q', '-o', out, '--', *command], None)):
+        result = run(place, words, directory, environment)
+        why = differs(result, plain.output)
+        yield label, why or (f'stderr: {result.errors.strip()[:200]}' if result.errors.strip() else None)
+
+
+def without_proc(place, directory):
+    """Programs where /proc is not mounted."""
+    inside = ['unshare', '-m', 'sh', '-c', 'umount -l /proc && exec "$@"', 'sh']
+    if os.geteuid() != 0 or subprocess.run([*inside, 'true'], capture_output=True).returncode:
+        raise Skip('needs root and mount namespaces')
+    for source, *arguments in (['main_ends_alone.c', 'signals'], ['short_threads.c', '200'], ['fork_storm.c']):
+        program = [place.compile(source), *arguments]
+        if source == 'fork_storm.c':
+            program.append(place.compile('plugin_empty.c', 'plugin'))
+        plain = run(place, [*inside, *program], directory)
+        yield f'{source} [plain]', differs(plain, plain.output)
+        for label, more in (('[idle]', []), ('[profiled]', [f'KILN_OUTPUT={directory}/out.pb.gz', 'KILN_FREQUENCY=1000'])):
+            result = run(place, [*inside, 'env', f'LD_PRELOAD={place.libkiln}', *more, *program], directory)
+            yield f'{source} {label}', differs(result, plain.output)
+
+
+SCENARIOS = [jail, without_proc, setuid_program, file_capabilities, plugin_with_archive, shrinking_library, clock_set_back,
              relative_paths, child_environment, exec_static, same_process_id, signals_to_kiln, signals_to_group, closed_descriptors, stale_environment, go_with_cgo, musl_child,
              python_subprocess, full_error_pipe]

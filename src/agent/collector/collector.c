@@ -319,8 +319,10 @@ static int collector_start_locked(const struct agent_options *o, struct err *e)
     collector.stopping = false;
     if (result == 0)
         result = start_collector_thread(o->perf, e);
-    if (result)
+    if (result) {
         capture_stop();
+        keeper_take_watch();
+    }
     collector.running = result == 0;
     return result;
 }
@@ -362,6 +364,7 @@ void collector_stop(void)
     pthread_mutex_unlock(&collector.lock);
     pthread_mutex_unlock(&start_stop_lock);
     heap_sampler_start_thread();
+    keeper_take_watch();
 }
 
 bool collector_running(void)

@@ -52,6 +52,8 @@ static void *sampler_main(void *context)
     atomic_store(&sampler.has_thread, false);
     if (alone)
         keeper_end_process(status);
+    else
+        keeper_take_watch();
     return NULL;
 }
 

@@ -428,6 +428,11 @@ bool journal_is_followed(void)
     return journal.part && (journal.part->follow || journal.part->pid == (uint32_t)getpid());
 }
 
+bool journal_follows_children(void)
+{
+    return journal.part && journal.part->follow;
+}
+
 void journal_before_confinement(void)
 {
     if (journal.part)

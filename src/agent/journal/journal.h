@@ -18,6 +18,8 @@ int journal_open(const char *where, bool follow, uint32_t hz, struct err *e);
 void journal_after_fork(void);
 // Returns whether programs that this process executes belong to the profile. Signal-safe.
 bool journal_is_followed(void);
+// Returns whether programs that this process starts as children belong to the profile. Signal-safe.
+bool journal_follows_children(void);
 // Returns whether `kiln run` reads this process's samples.
 bool journal_is_open(void);
 // Maps memory in advance, because the process will not be able to map any later.

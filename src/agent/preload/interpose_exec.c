@@ -167,11 +167,17 @@ static bool has_our_libraries(char *const envp[])
     return false;
 }
 
-// Classifies the program if it would get our libraries or should be reported.
-static enum program_kind classify_if_needed(const struct target *t, char *const envp[])
+// Classifies a program that would get our libraries or should be reported. in_place: the program
+// replaces this process, and our libraries are added to its environment. Reads the file only if it
+// must: closing a file releases all POSIX locks that the process holds on it.
+static enum program_kind classify_if_needed(const struct target *t, char *const envp[],
+                                            bool in_place)
 {
-    bool needed = preload_is_active() && t->path && !sandbox_confines_caller() &&
-                  (environment_is_owned() || journal_is_followed() || has_our_libraries(envp));
+    if (!preload_is_active() || !t->path || sandbox_confines_caller())
+        return PROGRAM_UNKNOWN;
+    bool needed =
+        has_our_libraries(envp) ||
+        (in_place ? environment_is_owned() || journal_is_followed() : journal_follows_children());
     return needed ? target_kind(t, envp) : PROGRAM_UNKNOWN;
 }
 
@@ -252,7 +258,7 @@ static int exec_target(struct target t, char *const argv[], char *const envp[])
     // Let the kernel report the error.
     if (!environment_is_readable(t.path, envp))
         return exec_with_environment(&t, argv, envp, false);
-    enum program_kind kind = classify_if_needed(&t, envp);
+    enum program_kind kind = classify_if_needed(&t, envp, true);
     if (is_foreign(kind, envp))
         return exec_without_libraries(&t, argv, envp);
     return exec_with_environment(&t, argv, envp, !is_out_of_reach(kind));
@@ -372,7 +378,8 @@ static int spawn_program(pid_t *pid, const char *path, bool search,
     struct target t = {.call = search ? EXECVPE : EXECVE, .path = path};
     struct spawning spawning = begin_spawn();
     int result;
-    if (environment_is_readable(path, envp) && is_foreign(classify_if_needed(&t, envp), envp))
+    if (environment_is_readable(path, envp) &&
+        is_foreign(classify_if_needed(&t, envp, false), envp))
         result = spawn_without_libraries(pid, path, search, actions, attributes, argv, envp);
     else
         result = search ? LIBC(posix_spawnp)(pid, path, actions, attributes, argv, envp)

@@ -8,6 +8,7 @@
 #include "agent/agent.h"
 #include "agent/preload/mask.h"
 #include "agent/preload/preload.h"
+#include "capture/heap_capture.h"
 #include "process/libc.h"
 #include "process/process.h"
 #include "process/sandbox.h"
@@ -107,7 +108,8 @@ static bool has_own_mask(const pthread_attr_t *attributes)
 static struct start *prepare_start(const pthread_attr_t *attributes, void (*routine)(void),
                                    void *argument)
 {
-    bool needed = capture_running() || capture_blocks() || sandbox_confines_caller();
+    bool needed =
+        capture_running() || capture_heap_active() || capture_blocks() || sandbox_confines_caller();
     struct start *s = needed ? claim_start() : NULL;
     if (!s)
         return NULL;

@@ -1,5 +1,7 @@
 #include "agent/preload/preload_environment.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -305,6 +307,32 @@ static char *append_text(char *to, const char *text)
     return to + n;
 }
 
+// False where the loader of the new program would not find it: after chroot, in another mount
+// namespace or as another user.
+static bool is_in_reach(const char *path)
+{
+    if (*path != '/')
+        return true;
+    long fd = process_call(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+    if (fd >= 0)
+        process_call(SYS_close, fd, 0, 0, 0, 0, 0);
+    return fd >= 0 || fd == -EMFILE || fd == -ENFILE;
+}
+
+// The loader complains about libraries that it does not find. list is changed meanwhile.
+static bool are_in_reach(char *list)
+{
+    bool all = true;
+    for (char *p = list; *p && all;) {
+        char *end = p + strcspn(p, ":"), separator = *end;
+        *end = '\0';
+        all = is_in_reach(p);
+        *end = separator;
+        p = end + (separator != '\0');
+    }
+    return all;
+}
+
 struct environment_block environment_for_exec(char *const envp[])
 {
     struct environment_block block = {NULL, 0};
@@ -318,7 +346,12 @@ struct environment_block environment_for_exec(char *const envp[])
         return block;
     block = (struct environment_block){p, bytes};
     char *preload = (char *)p + pointers, *end = append_text(preload, "LD_PRELOAD=");
+    char *libraries = end;
     end = append_text(end, saved.libraries);
+    if (!are_in_reach(libraries)) {
+        environment_release(&block);
+        return (struct environment_block){NULL, 0};
+    }
     for (size_t i = 0; i < n; i++) {
         if (is_named(envp[i], "LD_PRELOAD") && envp[i][sizeof "LD_PRELOAD=" - 1])
             end = append_text(append_text(end, ":"), envp[i] + sizeof "LD_PRELOAD=" - 1);
