@@ -31,6 +31,9 @@ int query_type(struct str *id, struct err *e);
 // The type that counts the events of a type: `samples:count` beside time of the same name. Itself
 // if it is one; empty if there is none.
 struct str query_count_type(struct str id, struct arena *arena);
+// Whether the type is CPU time in nanoseconds, whose rate is a number of cores. Wall time, time off
+// the CPU and time spent waiting for locks are nanoseconds, too, but not of a core.
+bool query_type_is_cpu(struct str id);
 
 // --- trees of function names ---
 

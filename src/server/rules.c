@@ -68,9 +68,7 @@ const char *rules_metric(struct str type)
     bool gauge = store_type_is_gauge(type);
     if (str_eq(parts.sample_unit, STR("bytes")))
         return gauge ? "bytes" : "bytes_per_second";
-    bool cpu =
-        str_eq(parts.sample_type, STR("cpu")) && str_eq(parts.sample_unit, STR("nanoseconds"));
-    return cpu && !gauge ? "cpu_cores" : NULL;
+    return query_type_is_cpu(type) ? "cpu_cores" : NULL;
 }
 
 // What values of a window are divided by.

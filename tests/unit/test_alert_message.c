@@ -115,6 +115,33 @@ static void list_of_an_alertmanager(void **state)
     arena_free(arena);
 }
 
+// Only CPU time is measured in cores: a second of waiting is no core.
+static void other_times_are_no_cores(void **state)
+{
+    struct arena *arena = arena_new(0);
+    static const char *const types[] = {"wall:wall:nanoseconds:wall:nanoseconds",
+                                        "mutex:delay:nanoseconds:contentions:count",
+                                        "offcpu:offcpu:nanoseconds:offcpu:nanoseconds"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct changes_alert alert = make(7, "shop", STR(""));
+        struct str body;
+        struct err e = {""};
+        alert.entry.type = str_from(types[i]);
+        alert_describe(&sender, &alert, arena);
+        assert_int_equal(alert_write_list(&sender, &alert, 1, arena, &body, &e), 0);
+        struct json annotations = json_get(item(parse(body, arena), 0), "annotations");
+        assert_member(annotations, "cost", "+500ms/s");
+        assert_member(annotations, "description",
+                      arena_printf(arena,
+                                   "Since 2026-09-21T14:13:20.000Z (95 %% interval: "
+                                   "2026-09-21T14:12:20.000Z to 2026-09-21T14:14:20.000Z) the "
+                                   "whole service takes 3s/s instead of 2s/s (%s). Deploy: "
+                                   "version=2.",
+                                   types[i]));
+    }
+    arena_free(arena);
+}
+
 static void group_of_a_webhook(void **state)
 {
     struct arena *arena = arena_new(0);
@@ -251,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_of_an_alertmanager),
+        cmocka_unit_test(other_times_are_no_cores),
         cmocka_unit_test(group_of_a_webhook),
         cmocka_unit_test(odd_names),
         cmocka_unit_test(labels_of_the_receiver),
