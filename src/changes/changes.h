@@ -174,7 +174,10 @@ int changes_tenants(const struct changes *c, struct arena *arena, struct str **t
 // --- annotations ---
 
 enum {
-    CHANGES_ANNOTATIONS = 100000, // of a tenant, by the services named; the oldest go first
+    // Limits of a tenant: annotations, each counted once for every service that it names, and the
+    // bytes of their texts, tags and users. The oldest go first.
+    CHANGES_ANNOTATIONS = 100000,
+    CHANGES_ANNOTATION_BYTES = 64 << 20,
     CHANGES_TAGS = 64,
     CHANGES_TAG_BYTES = 1024,
     CHANGES_TEXT_BYTES = 16384,

@@ -293,7 +293,7 @@ static int attribute_late(struct look *l, struct err *e)
     return updated ? updated : code;
 }
 
-// before: times are bound to it, in this order; a statement may have up to two.
+// Binds the times to a statement that has up to two parameters.
 static int drop_before(struct look *l, const char *sql, int64_t first, int64_t second,
                        struct err *e)
 {
@@ -301,9 +301,9 @@ static int drop_before(struct look *l, const char *sql, int64_t first, int64_t s
     sqlite3_stmt *s = db_prepare(l->db, sql, &code, e);
     if (!s)
         return code;
-    sqlite3_bind_int64(s, 1, first);
-    if (sqlite3_bind_parameter_count(s) > 1)
-        sqlite3_bind_int64(s, 2, second);
+    const int64_t times[] = {first, second};
+    for (int i = 0; i < sqlite3_bind_parameter_count(s); i++)
+        sqlite3_bind_int64(s, i + 1, times[i]);
     return db_run(l->db, s, e);
 }
 
@@ -329,6 +329,7 @@ static int drop_old(struct look *l, int64_t oldest, struct err *e)
         {"DELETE FROM marker WHERE annotation IN (SELECT id FROM annotation WHERE time_end < ?)",
          first, 0},
         {"DELETE FROM annotation WHERE time_end < ?", first, 0},
+        {"DELETE FROM number WHERE name = 'annotation_bytes'", 0, 0},
         {"DELETE FROM mute WHERE until <> 0 AND until < ?", begin, 0},
     };
     _Static_assert(STATS_UNSURE == 0 && STATS_EXPLAINED == 3, "verdicts in the statement above");

@@ -239,6 +239,68 @@ static void annotations_with_long_texts(void **state)
     changes_close(c);
 }
 
+// As an earlier version may have left them: annotation_bytes says nothing about these.
+static void fill_annotations(struct fixture *f, int n)
+{
+    char path[200], sql[500];
+    sqlite3 *db;
+    snprintf(path, sizeof path, "%s/changes/anonymous.db", f->dir);
+    snprintf(sql, sizeof sql,
+             "WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)"
+             " INSERT INTO annotation(time, time_end, text, tags, who)"
+             " SELECT n, n, printf('%%.*c', 15000, 'x'), zeroblob(65000), '' FROM i;"
+             "INSERT INTO marker(service, time, text, annotation)"
+             " SELECT '', time, 'x', id FROM annotation WHERE text LIKE 'x%%';"
+             "DELETE FROM number WHERE name = 'annotation_bytes'",
+             n);
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static int64_t annotate(struct changes *c, int64_t time, struct str text)
+{
+    struct changes_annotation a = {.time = time, .end = time, .text = text};
+    struct err e;
+    must(changes_annotate(c, TENANT, &a, &e), &e);
+    return a.id;
+}
+
+// A tenant's annotations are bounded in bytes: the oldest go, and what is counted is what is there.
+static void annotations_are_bounded_in_bytes(void **state)
+{
+    struct fixture *f = *state;
+    static char text[CHANGES_TEXT_BYTES];
+    static const char sum[] = "SELECT sum(length(text) + length(tags) + length(who))"
+                              " FROM annotation";
+    enum { FILLED = 1000, LATER = 10 }; // of 80,000 bytes
+    struct err e;
+    bool found;
+    memset(text, 'y', sizeof text);
+    struct changes *c = open_job(f, (struct changes_options){0});
+    int64_t first = annotate(c, T0, STR("first"));
+    fill_annotations(f, FILLED);
+    annotate(c, T0, STR("new"));
+    int64_t n = number(f, "SELECT count(*) FROM annotation");
+    assert_true(number(f, sum) <= CHANGES_ANNOTATION_BYTES);
+    assert_true(number(f, sum) > CHANGES_ANNOTATION_BYTES - 100000);
+    assert_int_equal(number(f, "SELECT count(*) FROM marker"), n);
+    // The oldest by their time, whenever they came.
+    assert_int_equal(number(f, "SELECT count(*) FROM annotation WHERE text IN ('first', 'new')"),
+                     2);
+    assert_int_equal(number(f, "SELECT min(time) FROM annotation"), FILLED - (n - 2) + 1);
+    for (int i = 0; i < LATER; i++) {
+        annotate(c, T0 + i, (struct str){text, sizeof text});
+        if (i == LATER / 2)
+            must(changes_remove_annotation(c, TENANT, first, &found, &e), &e);
+        assert_true(number(f, sum) <= CHANGES_ANNOTATION_BYTES);
+    }
+    assert_int_equal(number(f, "SELECT value FROM number WHERE name = 'annotation_bytes'"),
+                     number(f, sum));
+    assert_int_equal(number(f, "SELECT count(*) FROM annotation WHERE text LIKE 'y%'"), LATER);
+    changes_close(c);
+}
+
 // --- services that are deleted ---
 
 struct deleter {
@@ -415,6 +477,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(types_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(functions_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(annotations_with_long_texts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(annotations_are_bounded_in_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deletions_leave_other_services_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deleted_behind_an_idle_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pause_gives_memory_back, set_up, tear_down),
