@@ -65,9 +65,12 @@ void changes_counters(struct changes *c, struct changes_counters *counters);
 // After store_delete_service: forgets the service.
 int changes_forget_service(struct changes *c, struct str tenant, struct str service, struct err *e);
 
-// A copy of all databases into the directory to, which must not exist, and a check of them. data:
-// the server's directory, of which there may be a server.
-int changes_backup(const char *data, const char *to, struct err *e);
+// data: a server's directory; the server may be running. found is called for each damaged database.
+//
+// Copies all databases into the directory to, which must not exist; leaves out those that cannot be
+// read.
+int changes_backup(const char *data, const char *to, void (*found)(void *ctx, const char *text),
+                   void *ctx, struct err *e);
 void changes_check(const char *data, void (*found)(void *ctx, const char *text), void *ctx);
 
 // --- findings ---

@@ -246,6 +246,21 @@ def odd_answer(kiln):
         server.shutdown()
 
 
+def damaged(s, kiln, folder):
+    """A database that cannot be read concerns its tenant only, and a backup has everything else."""
+    same('its tenant is told', s.ask('GET', '/api/v1/changes', headers=READ).status, 500)
+    same('other tenants are served', (ask(s, TWO, verdict='any')[0], annotate(s, {'text': 'x'}, TWO)[0]), (200, 200))
+    check('its look fails', until(lambda: metric(s, 'kiln_changes_failed_total') > 0, 60), s.log_text()[-500:])
+    same('profiles are still taken', s.push([({'__name__': 'process_cpu', 'service_name': 'calm'}, cpu_profile({('main',): 1}, NOW))], headers=PUSH).status, 200)
+    same('and shown', s.json('LabelValues', {'name': 'service_name', 'start': T * 1000, 'end': (NOW + HOUR) * 1000}, READ)['names'], ['calm'])
+    backup = subprocess.run([kiln, 'server', 'backup', '--data', f'{folder}/data', f'{folder}/rest'], capture_output=True, text=True)
+    check('a backup reports it', backup.returncode == 1 and 'changes/one.db is damaged' in backup.stdout and 'it is not in the backup' in backup.stdout and not backup.stderr, backup)
+    same('and has the rest', sorted(os.listdir(f'{folder}/rest') + os.listdir(f'{folder}/rest/changes')), ['changes', 'debuginfo', 'tenants', 'two.db'])
+    same('which is whole', subprocess.run([kiln, 'server', 'check', '--data', f'{folder}/rest'], capture_output=True).returncode, 0)
+    os.remove(f'{folder}/data/changes/one.db')
+    same('without it', ask(s), (200, {'changes': [], **WATCH}))
+
+
 def main(kiln):
     with temporary() as folder:
         windows(kiln, folder)
@@ -294,4 +309,5 @@ def main(kiln):
         s.start()
         r = s.ask('POST', '/api/v1/services/delete', b'', {**ADMIN, **JSON}, query={'service_name': 'calm'})
         check('what is deleted then, and what is not', r.status == 500 and b'the profiles are deleted' in r.plain and b'move it away' in r.plain, r.plain)
+        damaged(s, kiln, folder)
         s.stop()
