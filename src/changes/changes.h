@@ -5,6 +5,7 @@
 // windows.c     functions by window: read from the store, kept, put together to a history
 // deploys.c     labels that tell a deploy
 // look.c        one look at a tenant: read, scan, settle, keep
+// turns.c       tenants take turns
 // job.c         the thread: when to look, how much CPU to use, pause, stop
 // list.c        findings, as they are asked for and marked
 // annotations.c notes from outside

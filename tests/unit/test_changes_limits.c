@@ -14,13 +14,14 @@
 
 enum { PATIENCE_MS = 20000 };
 
-static void put(struct fixture *f, const struct store_label *labels, size_t n, int64_t time)
+static void put_to(struct fixture *f, struct str tenant, const struct store_label *labels, size_t n,
+                   int64_t time)
 {
     const struct profile_shape shape = {3, 3, 4, 3, 0x555500000000};
     struct arena *arena = arena_new(0);
     struct store_label *copy = arena_array(arena, n, sizeof *copy);
     memcpy(copy, labels, n * sizeof *copy);
-    struct store_put one = {.tenant = TENANT,
+    struct store_put one = {.tenant = tenant,
                             .labels = copy,
                             .n_labels = n,
                             .time = time,
@@ -29,6 +30,11 @@ static void put(struct fixture *f, const struct store_label *labels, size_t n, i
     struct err e;
     must(store_put(f->store, &one, 1, &e), &e);
     arena_free(arena);
+}
+
+static void put(struct fixture *f, const struct store_label *labels, size_t n, int64_t time)
+{
+    put_to(f, TENANT, labels, n, time);
 }
 
 static void put_service(struct fixture *f, const char *service, int64_t time)
@@ -469,6 +475,97 @@ static void many_tenants(void **state)
     changes_close(c);
 }
 
+// --- tenants take turns ---
+
+// The end of the last look at a tenant that is over; 0: none is.
+static int64_t looked(struct fixture *f, const char *tenant)
+{
+    char path[200];
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    int64_t value = 0;
+    snprintf(path, sizeof path, "%s/changes/%s.db", f->dir, tenant);
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+        sqlite3_prepare_v2(db, "SELECT value FROM number WHERE name = 'looked'", -1, &s, NULL) ==
+            SQLITE_OK) {
+        if (sqlite3_step(s) == SQLITE_ROW)
+            value = sqlite3_column_int64(s, 0);
+        sqlite3_finalize(s);
+    }
+    sqlite3_close(db);
+    return value;
+}
+
+// Of a tenant with many services, whose name comes first, and one with a single service.
+struct first_look {
+    struct fixture *f;
+    int n;
+    int64_t large, small;
+};
+
+static void note_look(void *context)
+{
+    struct first_look *first = context;
+    if (first->n++)
+        return;
+    first->large = looked(first->f, "large");
+    first->small = looked(first->f, "small");
+}
+
+static void put_tenants(struct fixture *f)
+{
+    char service[20];
+    for (int i = 0; i < 5 * LOOK_SERIES; i++) {
+        snprintf(service, sizeof service, "shop%d", i);
+        const struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                             {STR("service_name"), str_from(service)}};
+        put_to(f, STR("large"), labels, 2, T0);
+        if (!i)
+            put_to(f, STR("small"), labels, 2, T0);
+    }
+}
+
+static void small_tenants_do_not_wait(void **state)
+{
+    struct fixture *f = *state;
+    struct first_look first = {.f = f};
+    put_tenants(f);
+    struct changes *c =
+        open_job(f, (struct changes_options){.changed = note_look, .changed_ctx = &first});
+    look(c, 10);
+    assert_int_equal(first.n, 2);
+    assert_int_equal(first.large, 0);
+    assert_int_equal(first.small, T0 + 10 * HOUR);
+    assert_int_equal(looked(f, "large"), T0 + 10 * HOUR);
+    changes_close(c);
+}
+
+// A look that takes longer than a window: the next one at the other tenants does not wait for it.
+static void small_tenants_do_not_miss_a_window(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    int code;
+    put_tenants(f);
+    struct changes *c = open_job(f, (struct changes_options){0});
+    for (int hour = 10; hour < 12; hour++) {
+        must(turns_begin(c, T0 + hour * HOUR, &e), &e);
+        for (int i = 0; i < 2; i++) {
+            assert_true(turns_next(c, &code, &e));
+            must(code, &e);
+        }
+        assert_int_equal(looked(f, "small"), T0 + hour * HOUR);
+        assert_int_equal(looked(f, "large"), 0);
+    }
+    while (turns_next(c, &code, &e))
+        must(code, &e);
+    assert_int_equal(looked(f, "large"), T0 + 11 * HOUR);
+    struct changes_counters counters;
+    changes_counters(c, &counters);
+    assert_int_equal(counters.looks, 4);
+    changes_close(c);
+}
+
 // Of a pattern: only the tests whose names match it.
 int main(int argc, char **argv)
 {
@@ -482,6 +579,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(deleted_behind_an_idle_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pause_gives_memory_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_tenants, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_tenants_do_not_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_tenants_do_not_miss_a_window, set_up, tear_down),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
