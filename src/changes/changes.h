@@ -3,7 +3,7 @@
 //
 // state.c       a database per tenant, in DATA/changes: the job's memory and its findings
 // windows.c     functions by window: read from the store, kept, put together to a history
-// deploys.c     labels that tell a deploy
+// deploys.c     labels that tell a deploy; markers
 // look.c        one look at a tenant: read, scan, settle, keep
 // turns.c       tenants take turns
 // job.c         the thread: when to look, how much CPU to use, pause, stop
@@ -214,5 +214,24 @@ struct changes_annotation_filter {
 int changes_annotations(struct changes *c, struct str tenant,
                         const struct changes_annotation_filter *filter, struct arena *arena,
                         struct changes_annotation **annotations, size_t *n, struct err *e);
+// --- markers ---
+
+// What may have caused a change: a deploy that labels tell, or an annotation.
+struct changes_marker {
+    int64_t time;
+    struct str text;    // up to CHANGES_MARKER_BYTES
+    int64_t annotation; // its id; 0: labels tell it
+};
+
+struct changes_marker_filter {
+    struct str service;  // its own markers, and those of all services
+    int64_t from, until; // both inclusive
+    size_t limit;
+};
+// The newest first.
+int changes_markers(struct changes *c, struct str tenant,
+                    const struct changes_marker_filter *filter, struct arena *arena,
+                    struct changes_marker **markers, size_t *n, struct err *e);
+
 // Whether a tag names a service.
 bool changes_tag_service(struct str tag, struct str *service);

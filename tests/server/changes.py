@@ -122,6 +122,23 @@ def filters(s, c):
     same('POST', s.ask('POST', '/api/v1/changes', b'{}', {**READ, **JSON}).status, 405)
 
 
+def deploys(s):
+    """Both kinds of markers, of a service and of all."""
+    ask_for = lambda headers=READ, **p: s.ask('GET', '/api/v1/deploys', headers=headers, query=p)
+    listed = lambda headers=READ, **p: json.loads(ask_for(headers, **p).plain)['deploys']
+    label = {'time': (T + STEP * HOUR) * 1000, 'text': 'service_version=1.5'}
+    noted = [{'time': (T + HOUR) * 1000, 'text': '1.6', 'annotation': 3}, {'time': T * 1000, 'text': '1.5 "rc"', 'annotation': 1}]
+    same('deploys by label and annotation', listed(service_name='shop'), [label, *noted])
+    same('of another service', [x['text'] for x in listed(service_name='calm')], ['service_version=1.5'])
+    same('of all services', listed(), [])
+    same('until a time', listed(service_name='shop', to=(T + HOUR) * 1000), noted)
+    same('from a time', listed(service_name='shop', **{'from': (T + HOUR) * 1000 + 1}), [label])
+    same('the last one', listed(service_name='shop', limit=1), [label])
+    same('of another tenant', listed(TWO, service_name='shop'), [])
+    same('refused', [ask_for(service_name='shop', **{name: value}).status for name, value in (('limit', 0), ('limit', 'x'), ('from', 'x'))], [400] * 3)
+    same('only with the scope', (ask_for(PUSH).status, ask_for({}).status), (403, 401))
+
+
 def mark(s, body, headers=ADMIN):
     r = s.ask('POST', '/api/v1/changes/state', body if isinstance(body, bytes) else json.dumps(body).encode(), {**headers, **JSON})
     return r.status, json.loads(r.plain)
@@ -286,6 +303,7 @@ def main(kiln):
         c = found(s)
         same('nothing in another tenant', ask(s, TWO, verdict='any'), (200, {'changes': [], **WATCH}))
         filters(s, c)
+        deploys(s)
         command(s, kiln)
         marks(s, c)
         began = time.time()
