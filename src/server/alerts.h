@@ -1,6 +1,7 @@
 // Alerts: who is configured hears of changes that are open, and again when they are not.
 //
-// alerts.c         the thread that sends, retries, and keeps what receivers know
+// alerts.c         the thread: receivers, when each is due
+// alert_rounds.c   what a receiver is sent, and when again; keeps what it knows
 // alert_message.c  what it sends
 //
 // One thread for all receivers: each has one request under way at most, so that none delays
