@@ -44,7 +44,9 @@ struct check {
     struct arena *arena;
     size_t n_profiles[2];
     const struct stats_cell *times; // CPU times of struct check_runs, or NULL
-    double events[2];               // samples of the first type that was compared
+    // Of the first type that was compared: samples that were recorded; it is allocations.
+    double events[2];
+    bool is_heap;
     double level;                   // of the false discovery rate
     struct check_item *items;
     size_t n, cap;

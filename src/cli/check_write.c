@@ -99,8 +99,9 @@ static void put_summary(const struct check *c, struct out *out)
     if (c->events[0] > 0 && c->events[1] > 0 && least > worth_saying)
         out_printf(out,
                    "Few samples: a function with a tenth of the program must grow by about %.0f "
-                   "%% to be found. A higher --frequency and longer runs take more samples.\n",
-                   100 * least);
+                   "%% to be found. %s take more samples.\n",
+                   100 * least,
+                   c->is_heap ? "Longer runs" : "A higher --frequency and longer runs");
 }
 
 static void write_text(const struct check *c, const struct terminal *t, struct out *out)

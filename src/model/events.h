@@ -22,7 +22,9 @@ struct model_events model_events(const struct model_profile *p, uint32_t type);
 bool model_is_counted(const struct model_events *ev, const struct model_profile *p);
 // What a sample adds to the variance of a sum of values of that type.
 double model_variance(const struct model_events *ev, const struct model_profile *p, size_t sample);
-// The same of a value whose weights are not known, from what the columns count and bytes have
+// The number of events that the profiler recorded of a sample, as far as its values tell.
+double model_recorded(const struct model_events *ev, const struct model_profile *p, size_t sample);
+// The variance of a value whose weights are not known, from what the columns count and bytes have
 // beside it; 0 where there is no such column.
 double model_count_variance(const struct model_events *ev, double value, double count,
                             double bytes);

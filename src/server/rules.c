@@ -375,6 +375,14 @@ static void *run_rules(void *context)
     }
 }
 
+// With the worker's lock held.
+static void cancel_rule(void *context)
+{
+    struct rules *r = context;
+    if (r->worker.stop)
+        r->budget.cancelled = true;
+}
+
 struct rules *rules_new(struct server *s)
 {
     struct rules *r = calloc(1, sizeof *r);
@@ -382,6 +390,7 @@ struct rules *rules_new(struct server *s)
         return NULL;
     r->server = s;
     r->worker = (struct worker){.run = run_rules,
+                                .interrupt = cancel_rule,
                                 .context = r,
                                 .component = "rules",
                                 .failure = "no rule will be evaluated"};
@@ -396,7 +405,6 @@ void rules_reload(struct rules *r, struct server_config *config)
 
 void rules_stop(struct rules *r)
 {
-    r->budget.cancelled = true;
     worker_stop(&r->worker);
 }
 

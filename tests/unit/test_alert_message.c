@@ -99,6 +99,7 @@ static void list_of_an_alertmanager(void **state)
     assert_member(annotations, "summary", "shop: json_parse costs +0.5 cores");
     assert_member(annotations, "cost", "+0.5 cores");
     assert_member(annotations, "deploy", "version=2");
+    assert_member(annotations, "changes_url", "https://kiln.example.com/x/changes?service=shop");
     assert_member(annotations, "description",
                   "Since 2026-09-21T14:13:20.000Z (95 % interval: 2026-09-21T14:12:20.000Z to "
                   "2026-09-21T14:14:20.000Z) json_parse takes 9% instead of 5% "
@@ -162,7 +163,7 @@ static void group_of_a_webhook(void **state)
     assert_int_equal(json_size(json_get(root, "groupLabels")), 3);
     assert_int_equal(json_size(json_get(root, "commonLabels")), 7); // not function, change_id
     assert_member(json_get(root, "commonLabels"), "severity", "warning");
-    assert_int_equal(json_size(json_get(root, "commonAnnotations")), 2);
+    assert_int_equal(json_size(json_get(root, "commonAnnotations")), 3);
     assert_member(item(list, 0), "status", "firing");
     assert_member(item(list, 0), "endsAt", "0001-01-01T00:00:00Z");
     assert_member(item(list, 1), "status", "resolved");
