@@ -43,8 +43,8 @@ static int write_markers(struct db *db, const struct changes_annotation *a, stru
     return code || any ? code : state_add_marker(db, STR(""), a->time, a->text, a->id, e);
 }
 
-// The bytes of all annotations of a tenant are in number.annotation_bytes. Whoever deletes
-// annotations without counting removes that row, and the next addition counts them again.
+// The row annotation_bytes of the table number has the bytes of all annotations. Code that deletes
+// annotations without counting them deletes the row; the next addition then counts all of them.
 #define ANNOTATION_BYTES \
     "length(CAST(text AS BLOB)) + length(tags) + length(CAST(who AS BLOB))"
 static const char count_sql[] = "SELECT coalesce(sum(" ANNOTATION_BYTES "), 0) FROM annotation";
