@@ -109,7 +109,7 @@ static int send_body(struct receiver *r, struct str body, struct err *e)
                 .timeout_ms = r->config->timeout / 1000000,
                 .limit = ANSWER_MAX,
                 .head_decides = true},
-        // Nothing waits for 100 Continue.
+        // Without Expect, libcurl does not wait for 100 Continue.
         .headers = {"Content-Type: application/json", "Expect:"},
     };
     if (sign(r, body, signature, e))
@@ -133,8 +133,8 @@ static void put_together(struct changes_alert *first, size_t n_first, struct cha
         memcpy(r->batch + n_first, second, n_second * sizeof *second);
 }
 
-// An Alertmanager: what ended, then all that is open, which it forgets if it does not hear of it.
-// The batch is empty if there is no more of the tenant.
+// The next batch for an Alertmanager: alerts that ended, then all open ones, because it drops those
+// that are not sent again. The batch is empty after the tenant's last one.
 static int read_list(struct receiver *r, struct changes_alert_query *q, struct err *e)
 {
     int code = 0;
@@ -165,7 +165,7 @@ static int set_service(struct receiver *r, struct str service, struct err *e)
     return 0;
 }
 
-// A webhook: a service with news, and all that is open in it.
+// The next batch for a webhook: a service with news, and all its open alerts.
 static int read_group(struct receiver *r, struct changes_alert_query *q, size_t *left_out,
                       struct err *e)
 {
@@ -192,7 +192,7 @@ static int read_group(struct receiver *r, struct changes_alert_query *q, size_t 
     return 0;
 }
 
-// 1: a request is under way; 0: there is nothing more of the tenant.
+// 1: a request is under way; 0: the tenant has nothing more to send.
 static int send_batch(struct receiver *r, struct err *e)
 {
     struct alerts *a = r->alerts;
@@ -248,7 +248,7 @@ static void end_round(struct receiver *r)
     begin_tenant(r, 0);
     arena_free(r->arena);
     r->arena = NULL;
-    // What failed last is tried again when it is due.
+    // A request that failed is sent again when it is due.
     if (!r->failing)
         r->due = r->again ? budget_now() : r->began + r->config->interval;
 }
@@ -303,7 +303,7 @@ void alert_round_go_on(struct receiver *r)
             return;
         }
         if (code < 0) {
-            // Not the receiver's fault, but nothing that it should hear is forgotten.
+            // A problem of the tenant's database: the other tenants' alerts follow after a pause.
             batch_failed(r, -1, e.message);
             begin_tenant(r, r->tenant + 1);
             end_batch(r);

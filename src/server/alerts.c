@@ -8,7 +8,7 @@
 #include "server/alerts_internal.h"
 
 enum {
-    IDLE_MS = 1000,  // at most between two looks at what is due
+    IDLE_MS = 1000,  // the longest wait
     RETRY_MS = 1000, // the first backoff after a refusal is up to this
 };
 static const int64_t SECOND = 1000000000;
@@ -51,7 +51,7 @@ static void init_receiver(struct receiver *r, struct alerts *a, const struct ale
     retry_init(&r->retry, RETRY_MS, retry_seed());
 }
 
-// What receivers know that are not there any more is of no use.
+// Deletes what the databases say about receivers that are not configured any more.
 static void forget_others(struct alerts *a)
 {
     struct arena *arena = arena_new(ALERTS_ARENA_MAX);
@@ -104,7 +104,8 @@ static int do_what_is_due(struct alerts *a)
     return first > now ? (int)((first - now) / 1000000) + 1 : 0;
 }
 
-// Rounds begin once a second at most; what fails waits as long as it has to.
+// A receiver's next round begins at once, but at most once a second. One that fails keeps its
+// backoff.
 static void wake_receivers(struct alerts *a)
 {
     for (size_t i = 0; i < a->n_receivers; i++) {
@@ -152,7 +153,8 @@ static void *send_alerts(void *context)
 
 // --- start and stop ---
 
-// What links lead to unless external_url says: the address, by the machine's name if it is any.
+// The base of links without external_url: the address that the server listens on, with the machine's
+// name if it listens on all of them.
 static void default_address(struct alerts *a, const char *address)
 {
     const struct server_config *config = a->server->config;

@@ -12,7 +12,7 @@ enum {
     ALERTS_ID_BYTES = 16,        // of a receiver in the tenants' databases
 };
 
-// A receiver and how far it has come in a round: all tenants, and of each what is to be sent.
+// A receiver, and its progress in a round: all tenants, and the alerts of each.
 struct receiver {
     struct alerts *alerts;
     const struct alert_receiver *config; // of alerts->config
@@ -52,11 +52,11 @@ struct alerts {
     size_t n_receivers;
 };
 
-// Alerts that a receiver has taken, and that it has not.
+// Adds to the counters: alerts that a receiver has acknowledged, and those of failed requests.
 void alerts_count(struct alerts *a, size_t sent, size_t failed);
 
-// Goes on with a round of a receiver, or begins one, until a request is under way, the round is over
-// or it is time to look at answers.
+// Continues the receiver's round, or begins one, until a request is under way, the round is over or
+// answers have waited for some tenants.
 void alert_round_go_on(struct receiver *r);
-// Gives up the round and its request, whose answer can come no more.
+// Ends the round; the client that its request belonged to is gone.
 void alert_round_end(struct receiver *r);
