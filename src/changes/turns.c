@@ -87,7 +87,7 @@ static int add_others(struct changes *c, struct str *tenants, size_t n, struct e
 int turns_begin(struct changes *c, int64_t end, struct err *e)
 {
     struct arena *arena = arena_new_in(&c->budget, 0);
-    struct str *tenants;
+    struct str *tenants = NULL;
     size_t n = 0;
     if (!arena)
         return err_set(e, "out of memory"), STORE_BUSY;
