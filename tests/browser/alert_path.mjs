@@ -5,7 +5,7 @@
 import { harness } from "./harness.mjs";
 
 const given = JSON.parse(process.argv[2]);
-const { check, eventually, open, idle, close, shot, param, path, finish } = await harness("alert", given.server, process.argv[3]);
+const { check, faults, eventually, open, idle, close, shot, param, path, finish } = await harness("alert", given.server, process.argv[3]);
 const RANGES = ["left_from", "left_until", "from", "until"];
 
 // Through the proxy of the harness.
@@ -36,6 +36,7 @@ await page.waitForSelector(".rows tbody tr");
 await idle(page);
 check(path(page) === "/diff" && rangesOf(page).join() === linked.join(), "it opens the same diff", page.url());
 const picked = page.locator(".rows tbody tr[aria-selected]");
+const name = param(page, "q");
 check(plain(await picked.innerText()).startsWith(given.function) && await picked.locator("td.selfChange.more").count() === 1, "with the function selected", await picked.innerText());
 await page.goBack();
 await idle(page);
@@ -47,4 +48,22 @@ await eventually(() => page.textContent("[role=status]"), (said) => said.include
 await eventually(() => page.textContent("main"), (said) => said.includes("No changes of shop are open"), "it is not open any more");
 await shot(page, "alert-muted");
 await close(page, "the alert's links");
+
+// Deploys on all timelines, in all sizes.
+const places = { diff: local(given.diff), explore: `/explore?${new URLSearchParams({ query: '{service_name="shop"}', from: linked[0], until: linked[3], q: name })}` };
+for (const [where, address] of Object.entries(places)) {
+  for (const dark of [false, true]) {
+    for (const width of [390, 1280]) {
+      const page = await open(address, { width, height: width === 390 ? 780 : 800, dark });
+      const size = `${where}, ${dark ? "dark" : "light"}, ${width} px`;
+      const labels = await page.locator(".timeline").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+      check(labels.length === (where === "diff" ? 1 : 2) && labels.every((label) => label.includes("marked: version=1.5")), `timelines with the deploy: ${size}`, labels.join("; "));
+      check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `nothing sticks out: ${size}`);
+      const bad = await faults(page);
+      check(bad === "", `all can be read and has a name: ${size}`, bad);
+      await shot(page, `alert-${where}-${dark ? "dark" : "light"}-${width}`);
+      await close(page, size);
+    }
+  }
+}
 await finish();
