@@ -45,8 +45,7 @@ static int write_markers(struct db *db, const struct changes_annotation *a, stru
 
 // The row annotation_bytes of the table number has the bytes of all annotations. Code that deletes
 // annotations without counting them deletes the row; the next addition then counts all of them.
-#define ANNOTATION_BYTES \
-    "length(CAST(text AS BLOB)) + length(tags) + length(CAST(who AS BLOB))"
+#define ANNOTATION_BYTES "length(CAST(text AS BLOB)) + length(tags) + length(CAST(who AS BLOB))"
 static const char count_sql[] = "SELECT coalesce(sum(" ANNOTATION_BYTES "), 0) FROM annotation";
 static const char oldest_sql[] =
     "SELECT " ANNOTATION_BYTES " FROM annotation ORDER BY time, id LIMIT 1";

@@ -200,10 +200,11 @@ static int list_markers(struct db *db, const struct changes_marker_filter *filte
 {
     int code;
     size_t cap = 0;
-    sqlite3_stmt *s = db_prepare(db,
-                                 "SELECT time, text, annotation FROM marker WHERE service IN (?, '')"
-                                 " AND time BETWEEN ? AND ? ORDER BY time DESC, id DESC LIMIT ?",
-                                 &code, e);
+    sqlite3_stmt *s =
+        db_prepare(db,
+                   "SELECT time, text, annotation FROM marker WHERE service IN (?, '')"
+                   " AND time BETWEEN ? AND ? ORDER BY time DESC, id DESC LIMIT ?",
+                   &code, e);
     if (!s)
         return code;
     db_bind_str(s, 1, filter->service);

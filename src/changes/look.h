@@ -1,7 +1,7 @@
 // One look at a tenant, and the parts of it.
 //
-// A look goes on in turns (turns.c), each with the database opened again. Between two turns it keeps
-// what it watches and the candidates that it has found.
+// A look goes on in turns (turns.c), each with the database opened again. Between two turns it
+// keeps what it watches and the candidates that it has found.
 #pragma once
 
 #include "changes/state.h"
@@ -48,8 +48,8 @@ int64_t turns_window(const struct changes *c, int64_t now);
 // Looks at all tenants with a history that ends there. A tenant whose look is under way gets
 // another one afterwards.
 int turns_begin(struct changes *c, int64_t end, struct err *e);
-// The next tenant's turn. False: no look is under way. *code: why the tenant's look has failed, 0 if
-// it has not.
+// The next tenant's turn. False: no look is under way. *code: why the tenant's look has failed, 0
+// if it has not.
 bool turns_next(struct changes *c, int *code, struct err *e);
 // Gives up all looks; they begin again at the next turns_begin.
 void turns_drop(struct changes *c);

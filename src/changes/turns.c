@@ -1,5 +1,5 @@
-// Tenants take turns: a look goes on for some series, then that of the next tenant. So a tenant with
-// thousands of services delays the looks at the others by a few series, not by all of its own.
+// Tenants take turns: a look goes on for some series, then that of the next tenant. So a tenant
+// with thousands of services delays the looks at the others by a few series, not by all of its own.
 #include <stdlib.h>
 
 #include "changes/look.h"

@@ -47,7 +47,7 @@ struct check {
     // Of the first type that was compared: samples that were recorded; it is allocations.
     double events[2];
     bool is_heap;
-    double level;                   // of the false discovery rate
+    double level; // of the false discovery rate
     struct check_item *items;
     size_t n, cap;
     size_t n_by_verdict[3];

@@ -78,10 +78,10 @@ double model_variance(const struct model_events *ev, const struct model_profile 
                                 ev->bytes != MODEL_NONE ? (double)values[ev->bytes] : 0);
 }
 
-// The number of events that a value stands for, and the share of what happened that was not sampled:
-// 1 unless the profile samples by size.
+// The number of events that a value stands for, and the share of what happened that was not
+// sampled: 1 unless the profile samples by size.
 static double events_of_value(const struct model_events *ev, double v, double count, double bytes,
-                           double *unseen)
+                              double *unseen)
 {
     double n = 1;
     *unseen = 1;
@@ -116,7 +116,7 @@ double model_recorded(const struct model_events *ev, const struct model_profile 
         return periods > 0 && squares > 0 ? periods * periods / squares : 1;
     }
     return events_of_value(ev, v, ev->count != MODEL_NONE ? (double)values[ev->count] : 0,
-                        ev->bytes != MODEL_NONE ? (double)values[ev->bytes] : 0, &unseen);
+                           ev->bytes != MODEL_NONE ? (double)values[ev->bytes] : 0, &unseen);
 }
 
 double model_event_weight(const struct model_profile *p, uint32_t type)

@@ -315,6 +315,5 @@ struct str query_count_type(struct str id, struct arena *arena)
 bool query_type_is_cpu(struct str id)
 {
     size_t colon = str_find(id, STR(":"), 0);
-    return colon != SIZE_MAX &&
-           str_starts(str_from_to(id, colon, id.n), STR(":cpu:nanoseconds:"));
+    return colon != SIZE_MAX && str_starts(str_from_to(id, colon, id.n), STR(":cpu:nanoseconds:"));
 }

@@ -153,8 +153,8 @@ static void *send_alerts(void *context)
 
 // --- start and stop ---
 
-// The base of links without external_url: the address that the server listens on, with the machine's
-// name if it listens on all of them.
+// The base of links without external_url: the address that the server listens on, with the
+// machine's name if it listens on all of them.
 static void default_address(struct alerts *a, const char *address)
 {
     const struct server_config *config = a->server->config;

@@ -8,8 +8,8 @@
 
 struct worker {
     // Set by the owner before worker_init.
-    void *(*run)(void *context);       // the thread; returns soon after stop is set
-    void (*interrupt)(void *context);  // with the lock held: ends a wait of run; may be NULL
+    void *(*run)(void *context);      // the thread; returns soon after stop is set
+    void (*interrupt)(void *context); // with the lock held: ends a wait of run; may be NULL
     void *context;
     const char *component, *failure; // in the log, if the thread cannot be started
 

@@ -278,14 +278,10 @@ static void signature(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_of_an_alertmanager),
-        cmocka_unit_test(other_times_are_no_cores),
-        cmocka_unit_test(group_of_a_webhook),
-        cmocka_unit_test(odd_names),
-        cmocka_unit_test(labels_of_the_receiver),
-        cmocka_unit_test(clock_that_goes_back),
-        cmocka_unit_test(damaged_texts),
-        cmocka_unit_test(signature),
+        cmocka_unit_test(list_of_an_alertmanager), cmocka_unit_test(other_times_are_no_cores),
+        cmocka_unit_test(group_of_a_webhook),      cmocka_unit_test(odd_names),
+        cmocka_unit_test(labels_of_the_receiver),  cmocka_unit_test(clock_that_goes_back),
+        cmocka_unit_test(damaged_texts),           cmocka_unit_test(signature),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
