@@ -115,6 +115,16 @@ const pill = (page, label) => page.click(`.pills button:has-text('${label}')`);
   check(await page.locator("button:has-text('Load more')").count() === 0, "which is the last one");
   await page.unroute(/api\/v1\/changes\?/);
 
+  await page.route(/api\/v1\/changes\?/, async (route) => {
+    const answer = await route.fetch();
+    const found = await answer.json();
+    for (const change of found.changes) Object.assign(change, { profileTypeID: "wall:wall:nanoseconds:wall:nanoseconds", cost: 3.1e8, costUnit: "nanoseconds/s" });
+    await route.fulfill({ response: answer, json: found });
+  });
+  await page.click("button:has-text('Refresh')");
+  await eventually(() => said(page, "shop"), (text) => text.includes("+310ms/s") && text.includes("of wall time"), "only CPU time is measured in cores");
+  await page.unroute(/api\/v1\/changes\?/);
+
   await page.route(/api\/v1\/changes\?/, (route) => route.fulfill({ status: 503, json: { code: "unavailable", message: "the disk is on fire" } }));
   await page.click("button:has-text('Refresh')");
   await eventually(() => page.textContent("main"), (text) => text.includes("the disk is on fire"), "an error: the server’s sentence");
