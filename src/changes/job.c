@@ -149,8 +149,10 @@ int changes_start(struct changes *c, struct err *e)
 {
     c->is_running = true;
     int error = pthread_create(&c->thread, NULL, run, c);
-    c->is_running = !error;
-    return error ? err_set(e, "cannot start the search for changes: %s", strerror(error)) : 0;
+    if (!error)
+        return 0;
+    c->is_running = false;
+    return err_set(e, "cannot start the search for changes: %s", strerror(error));
 }
 
 void changes_pause(struct changes *c, bool paused)

@@ -34,5 +34,5 @@ struct curl_library {
 };
 extern struct curl_library lib_curl;
 
-// Also initializes it, once for the process. Threads: the first call before there are several.
+// Also initializes it, once for the process. Any thread; each calls it before it uses lib_curl.
 int curl_library_load(struct err *e);
