@@ -353,6 +353,27 @@ def bad_receivers(kiln, folder):
         receiver.stop()
 
 
+def damaged_database(kiln, folder):
+    """The database of a tenant cannot be read: others hear of their changes."""
+    receiver = Receiver()
+    s = Server(kiln, folder, config='multitenant: true\n')
+    for tenant in 'broken', 'whole':
+        make_database(s, **{'X-Scope-OrgID': tenant})
+        open_change(folder, 1, 'of_' + tenant, tenant=tenant)
+    s.stop()
+    with open(f'{folder}/data/changes/broken.db', 'r+b') as file:
+        file.write(b'no database at all' * 100)
+    s.write(f'multitenant: true\nchanges: {{alerts: [{{url: "{receiver.url}/hook", format: webhook, interval: 10s}}]}}\n')
+    s.start()
+    check('another tenant is alerted', until(lambda: receiver.alerts() == [('of_whole', 'firing')], 30), (receiver.alerts(), s.log_text()[-300:]))
+    check('the log names the file', until(lambda: 'broken.db is damaged' in s.log_text()), s.log_text()[-300:])
+    open_change(folder, 2, 'later', service='bank', tenant='whole')
+    s.ask('POST', '/api/v1/changes/state', b'{"id": "77", "state": "open"}', {**JSON, 'X-Scope-OrgID': 'whole'})
+    check('also later', until(lambda: ('later', 'firing') in receiver.alerts(), 30), receiver.alerts())
+    same('it stops', s.stop(), 0)
+    receiver.stop()
+
+
 def ask_manager(port, path):
     with urllib.request.urlopen(f'http://127.0.0.1:{port}{path}', timeout=5) as answer:
         return json.load(answer)
@@ -428,6 +449,6 @@ def real_alertmanager(kiln, folder):
 def main(kiln):
     refusals(kiln)
     example()
-    for part in delivery, restarts, bad_receivers, real_alertmanager:
+    for part in delivery, restarts, bad_receivers, damaged_database, real_alertmanager:
         with temporary() as folder:
             part(kiln, folder)
