@@ -43,23 +43,39 @@ static int write_markers(struct db *db, const struct changes_annotation *a, stru
     return code || any ? code : state_add_marker(db, STR(""), a->time, a->text, a->id, e);
 }
 
-// Makes room for one more. Each has a marker at least, one for each service that it names.
-static int drop_oldest(struct db *db, struct err *e)
+// The row annotation_bytes of the table number has the bytes of all annotations. Code that deletes
+// annotations without counting them deletes the row; the next addition then counts all of them.
+#define ANNOTATION_BYTES "length(CAST(text AS BLOB)) + length(tags) + length(CAST(who AS BLOB))"
+static const char count_sql[] = "SELECT coalesce(sum(" ANNOTATION_BYTES "), 0) FROM annotation";
+static const char oldest_sql[] =
+    "SELECT " ANNOTATION_BYTES " FROM annotation ORDER BY time, id LIMIT 1";
+
+static bool has_room(struct db *db, int64_t bytes)
 {
-    bool any = true;
-    int code = 0;
-    while (!code && any &&
-           db_number(db, "SELECT count(*) FROM marker WHERE annotation <> 0", 0) >=
-               CHANGES_ANNOTATIONS) {
+    return bytes <= CHANGES_ANNOTATION_BYTES &&
+           db_number(db, "SELECT count(*) FROM marker WHERE annotation <> 0", 0) <
+               CHANGES_ANNOTATIONS;
+}
+
+// Deletes the oldest annotations until there is room for one more of so many bytes. Each has at
+// least one marker, and one for each service that it names.
+static int make_room(struct db *db, size_t bytes, struct err *e)
+{
+    int64_t all, oldest;
+    int code = state_number(db, "annotation_bytes", &all, e);
+    if (!code && !all)
+        all = db_number(db, count_sql, 0);
+    all += (int64_t)bytes;
+    while (!code && !has_room(db, all) && (oldest = db_number(db, oldest_sql, -1)) >= 0) {
         code = db_exec(db,
                        "DELETE FROM marker WHERE annotation ="
                        " (SELECT id FROM annotation ORDER BY time, id LIMIT 1);"
                        "DELETE FROM annotation WHERE id ="
                        " (SELECT id FROM annotation ORDER BY time, id LIMIT 1)",
                        e);
-        any = sqlite3_changes(db->handle) > 0;
+        all -= oldest;
     }
-    return code;
+    return code ? code : state_set_number(db, "annotation_bytes", all, e);
 }
 
 int changes_annotate(struct changes *c, struct str tenant, struct changes_annotation *a,
@@ -78,7 +94,7 @@ int changes_annotate(struct changes *c, struct str tenant, struct changes_annota
     if (!code) {
         code = state_begin(&db, e);
         if (!code)
-            code = drop_oldest(&db, e);
+            code = make_room(&db, a->text.n + out_result(&tags).n + a->who.n, e);
         if (!code)
             code = write_annotation(&db, a, out_result(&tags), e);
         if (!code)
@@ -98,6 +114,7 @@ int changes_remove_annotation(struct changes *c, struct str tenant, int64_t id, 
         ("UPDATE change SET marker_time = 0, marker = ''"
          " WHERE (marker_time, marker) IN (SELECT time, text FROM marker WHERE annotation = ?)"),
         "DELETE FROM marker WHERE annotation = ?",
+        "DELETE FROM number WHERE name = 'annotation_bytes'",
         "DELETE FROM annotation WHERE id = ?",
     };
     struct db db;

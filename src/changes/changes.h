@@ -3,8 +3,9 @@
 //
 // state.c       a database per tenant, in DATA/changes: the job's memory and its findings
 // windows.c     functions by window: read from the store, kept, put together to a history
-// deploys.c     labels that tell a deploy
+// deploys.c     labels that tell a deploy; markers
 // look.c        one look at a tenant: read, scan, settle, keep
+// turns.c       tenants take turns
 // job.c         the thread: when to look, how much CPU to use, pause, stop
 // list.c        findings, as they are asked for and marked
 // annotations.c notes from outside
@@ -65,9 +66,12 @@ void changes_counters(struct changes *c, struct changes_counters *counters);
 // After store_delete_service: forgets the service.
 int changes_forget_service(struct changes *c, struct str tenant, struct str service, struct err *e);
 
-// A copy of all databases into the directory to, which must not exist, and a check of them. data:
-// the server's directory, of which there may be a server.
-int changes_backup(const char *data, const char *to, struct err *e);
+// data: a server's directory; the server may be running. found is called for each damaged database.
+//
+// Copies all databases into the directory to, which must not exist; leaves out those that cannot be
+// read.
+int changes_backup(const char *data, const char *to, void (*found)(void *ctx, const char *text),
+                   void *ctx, struct err *e);
 void changes_check(const char *data, void (*found)(void *ctx, const char *text), void *ctx);
 
 // --- findings ---
@@ -174,7 +178,10 @@ int changes_tenants(const struct changes *c, struct arena *arena, struct str **t
 // --- annotations ---
 
 enum {
-    CHANGES_ANNOTATIONS = 100000, // of a tenant, by the services named; the oldest go first
+    // Limits of a tenant: annotations, each counted once for every service that it names, and the
+    // bytes of their texts, tags and users. The oldest go first.
+    CHANGES_ANNOTATIONS = 100000,
+    CHANGES_ANNOTATION_BYTES = 64 << 20,
     CHANGES_TAGS = 64,
     CHANGES_TAG_BYTES = 1024,
     CHANGES_TEXT_BYTES = 16384,
@@ -207,5 +214,24 @@ struct changes_annotation_filter {
 int changes_annotations(struct changes *c, struct str tenant,
                         const struct changes_annotation_filter *filter, struct arena *arena,
                         struct changes_annotation **annotations, size_t *n, struct err *e);
+// --- markers ---
+
+// What may have caused a change: a deploy that labels tell, or an annotation.
+struct changes_marker {
+    int64_t time;
+    struct str text;    // up to CHANGES_MARKER_BYTES
+    int64_t annotation; // its id; 0: labels tell it
+};
+
+struct changes_marker_filter {
+    struct str service;  // its own markers, and those of all services
+    int64_t from, until; // both inclusive
+    size_t limit;
+};
+// The newest first.
+int changes_markers(struct changes *c, struct str tenant,
+                    const struct changes_marker_filter *filter, struct arena *arena,
+                    struct changes_marker **markers, size_t *n, struct err *e);
+
 // Whether a tag names a service.
 bool changes_tag_service(struct str tag, struct str *service);

@@ -191,3 +191,55 @@ int deploys_load(const struct look *l, struct str service, struct arena *arena,
     }
     return code;
 }
+
+// --- listing ---
+
+static int list_markers(struct db *db, const struct changes_marker_filter *filter,
+                        struct arena *arena, struct changes_marker **markers, size_t *n,
+                        struct err *e)
+{
+    int code;
+    size_t cap = 0;
+    sqlite3_stmt *s =
+        db_prepare(db,
+                   "SELECT time, text, annotation FROM marker WHERE service IN (?, '')"
+                   " AND time BETWEEN ? AND ? ORDER BY time DESC, id DESC LIMIT ?",
+                   &code, e);
+    if (!s)
+        return code;
+    db_bind_str(s, 1, filter->service);
+    sqlite3_bind_int64(s, 2, filter->from);
+    sqlite3_bind_int64(s, 3, filter->until);
+    sqlite3_bind_int64(s, 4, (int64_t)filter->limit);
+    while ((code = state_step(db, s, e)) > 0) {
+        *markers = arena_push(arena, *markers, *n, &cap, sizeof **markers);
+        (*markers)[(*n)++] = (struct changes_marker){.time = sqlite3_column_int64(s, 0),
+                                                     .text = state_text(s, 1, arena),
+                                                     .annotation = sqlite3_column_int64(s, 2)};
+    }
+    return code;
+}
+
+int changes_markers(struct changes *c, struct str tenant,
+                    const struct changes_marker_filter *filter, struct arena *arena,
+                    struct changes_marker **markers, size_t *n, struct err *e)
+{
+    struct db db;
+    struct arena_trap trap;
+    *markers = NULL;
+    *n = 0;
+    int code = state_open(c, tenant, DB_READ, &db, e);
+    if (code)
+        return code > 0 ? 0 : code;
+    if (ARENA_TRY(arena, trap)) {
+        arena_caught(arena, e);
+        db_close(&db);
+        return STORE_BUSY;
+    }
+    // Another thread may be about to fill a new file.
+    if (db.version)
+        code = list_markers(&db, filter, arena, markers, n, e);
+    arena_try_end(arena);
+    db_close(&db);
+    return code;
+}

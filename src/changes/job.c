@@ -51,10 +51,12 @@ static void wait_for(struct changes *c, int64_t nanos)
     pthread_mutex_unlock(&c->lock);
 }
 
-// As long as it is paused. False: it is to stop.
+// False: the job is to stop. While it waits it holds no memory.
 static bool wait_while_paused(struct changes *c)
 {
     pthread_mutex_lock(&c->lock);
+    if (c->paused)
+        turns_drop(c);
     while (!c->stopping && c->paused)
         pthread_cond_wait(&c->wake, &c->lock);
     bool stopping = c->stopping;
@@ -84,30 +86,35 @@ void job_rest(struct changes *c, struct arena *arena)
 static void *run(void *context)
 {
     struct changes *c = context;
-    int64_t window = c->options.window, done = 0, retry = window / 4;
+    int64_t window = c->options.window, retry = window / 4;
+    int64_t again = 0; // when tenants whose looks failed are looked at again; 0: none has
     retry = retry < RETRY_LONGEST * SECOND ? retry : RETRY_LONGEST * SECOND;
     // Of this thread only. Requests and commits go first.
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     while (wait_while_paused(c)) {
         struct err e = {""};
-        int64_t now = store_time(c->options.store), pause = CLOCK_CHECK * SECOND;
-        int64_t due = (now - window / 12) / window;
-        if (due != done) {
+        int code = 0;
+        int64_t now = store_time(c->options.store), end = turns_window(c, now);
+        if (end != c->turns_end || (again && clock_now(CLOCK_MONOTONIC) >= again)) {
             c->budget.failed = BUDGET_OK;
-            int code = changes_look(c, now, &e);
-            // It may go on already.
-            if (code && c->budget.failed == BUDGET_CANCELLED)
-                continue;
-            if (!code)
-                done = due;
-            else
-                job_note(c, "changes: a look failed and comes again: %s", e.message);
-            pause = code && retry > pause ? retry : pause;
+            again = 0;
+            code = turns_begin(c, end, &e);
         }
-        int64_t next = (due + 1) * window + window / 12 - now;
-        pause = next > 0 && next < pause ? next : pause;
-        wait_for(c, pause);
+        bool is_under_way = !code && turns_next(c, &code, &e);
+        if (code && c->budget.failed == BUDGET_CANCELLED) {
+            c->turns_end = 0; // begins again, if it goes on already
+            continue;
+        }
+        if (code && !again) {
+            job_note(c, "changes: a look failed and comes again: %s", e.message);
+            again = clock_now(CLOCK_MONOTONIC) + retry;
+        }
+        if (is_under_way)
+            continue;
+        int64_t next = end + window + window / 12 - now, pause = CLOCK_CHECK * SECOND;
+        wait_for(c, next > 0 && next < pause ? next : pause);
     }
+    turns_drop(c);
     return NULL;
 }
 
@@ -142,15 +149,17 @@ int changes_start(struct changes *c, struct err *e)
 {
     c->is_running = true;
     int error = pthread_create(&c->thread, NULL, run, c);
-    c->is_running = !error;
-    return error ? err_set(e, "cannot start the search for changes: %s", strerror(error)) : 0;
+    if (!error)
+        return 0;
+    c->is_running = false;
+    return err_set(e, "cannot start the search for changes: %s", strerror(error));
 }
 
 void changes_pause(struct changes *c, bool paused)
 {
     pthread_mutex_lock(&c->lock);
     c->paused = paused;
-    // A look ends rather than to hold its memory meanwhile.
+    // A look ends, so that it holds no memory meanwhile.
     c->budget.cancelled = paused || c->stopping;
     pthread_cond_broadcast(&c->wake);
     pthread_mutex_unlock(&c->lock);

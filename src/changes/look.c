@@ -42,12 +42,6 @@ static struct str copy_text(struct str text, struct arena *arena)
 
 // --- what there is to watch ---
 
-struct watching {
-    struct watched *items;
-    struct stats_candidates *found; // of each
-    size_t n;
-};
-
 // Whether the type says nothing that another type of the service does not say as well: types of a
 // service that count the samples of another one are in counts, in order.
 static bool is_redundant(struct str type, const struct str *counts, size_t n)
@@ -293,7 +287,7 @@ static int attribute_late(struct look *l, struct err *e)
     return updated ? updated : code;
 }
 
-// before: times are bound to it, in this order; a statement may have up to two.
+// Binds the times to a statement that has up to two parameters.
 static int drop_before(struct look *l, const char *sql, int64_t first, int64_t second,
                        struct err *e)
 {
@@ -301,9 +295,9 @@ static int drop_before(struct look *l, const char *sql, int64_t first, int64_t s
     sqlite3_stmt *s = db_prepare(l->db, sql, &code, e);
     if (!s)
         return code;
-    sqlite3_bind_int64(s, 1, first);
-    if (sqlite3_bind_parameter_count(s) > 1)
-        sqlite3_bind_int64(s, 2, second);
+    const int64_t times[] = {first, second};
+    for (int i = 0; i < sqlite3_bind_parameter_count(s); i++)
+        sqlite3_bind_int64(s, i + 1, times[i]);
     return db_run(l->db, s, e);
 }
 
@@ -329,6 +323,7 @@ static int drop_old(struct look *l, int64_t oldest, struct err *e)
         {"DELETE FROM marker WHERE annotation IN (SELECT id FROM annotation WHERE time_end < ?)",
          first, 0},
         {"DELETE FROM annotation WHERE time_end < ?", first, 0},
+        {"DELETE FROM number WHERE name = 'annotation_bytes'", 0, 0},
         {"DELETE FROM mute WHERE until <> 0 AND until < ?", begin, 0},
     };
     _Static_assert(STATS_UNSURE == 0 && STATS_EXPLAINED == 3, "verdicts in the statement above");
@@ -429,106 +424,38 @@ static int set_window(struct look *l, struct err *e)
     return state_end(l->db, code, e);
 }
 
-static int look_in(struct look *l, struct arena *arena, struct err *e)
+// Lists what there is to watch, in arena.
+static int begin_look(struct look *l, struct arena *arena, struct err *e)
 {
-    struct watching watching = {0};
-    unsigned n_errors = 0;
     int code = set_window(l, e);
     if (!code)
-        code = list_watched(l, arena, &watching, e);
-    if (code)
-        return code;
-    for (size_t i = 0; i < watching.n; i++) {
-        code = try_series(l, &watching.items[i], &watching.found[i], arena, false, e);
-        if (code && !goes_on(l, &watching.items[i], code, e, &n_errors))
-            return code;
-    }
-    stats_changes_adjust(watching.found, watching.n, arena);
-    for (size_t i = 0; i < watching.n; i++) {
-        if (!watching.found[i].n)
-            continue;
-        code = try_series(l, &watching.items[i], &watching.found[i], arena, true, e);
-        if (code && !goes_on(l, &watching.items[i], code, e, &n_errors))
-            return code;
-    }
-    code = finish_look(l, e);
-    return code ? code : drop_lost(l, &watching, arena, e);
-}
-
-static int look_at_tenant(struct changes *c, struct str tenant, int64_t end, struct err *e)
-{
-    struct db db;
-    struct arena *arena = arena_new_in(&c->budget, 0);
-    struct arena_trap trap;
-    struct look l = {.c = c,
-                     .db = &db,
-                     .tenant = tenant,
-                     .window = c->options.window,
-                     .begin = end - CHANGES_WINDOWS * c->options.window,
-                     .end = end};
-    int64_t looked = 0;
-    if (!arena)
-        return err_set(e, "out of memory"), STORE_BUSY;
-    int code = state_open(c, tenant, DB_CREATE, &db, e);
-    if (code) {
-        arena_free(arena);
-        return code;
-    }
-    // What a power failure takes is found again.
-    code = db_exec(&db, "PRAGMA synchronous=NORMAL", e);
-    if (!code)
-        code = state_number(&db, "looked", &looked, e);
-    if (!code && looked != end) {
-        if (ARENA_TRY(arena, trap)) {
-            arena_caught(arena, e);
-            look_clear(&l);
-            code = STORE_BUSY;
-        } else {
-            code = look_in(&l, arena, e);
-            arena_try_end(arena);
-        }
-    }
-    pthread_mutex_lock(&c->lock);
-    c->counters.looks += !code && looked != end;
-    c->counters.failed += code != 0;
-    pthread_mutex_unlock(&c->lock);
-    db_rollback(&db);
-    db_close(&db);
-    arena_free(arena);
-    // Also of a look that failed: it has kept what it found before.
-    if (looked != end)
-        state_changed(c);
+        code = list_watched(l, arena, &l->watching, e);
+    l->watching.is_listed = !code;
     return code;
 }
 
-int changes_look(struct changes *c, int64_t now, struct err *e)
+int look_go_on(struct look *l, struct arena *arena, struct err *e)
 {
-    struct arena *arena = arena_new_in(&c->budget, 0);
-    struct str *tenants;
-    size_t n = 0;
-    int64_t window = c->options.window;
-    // Agents send what they have a little later.
-    int64_t end = (now - window / 12) / window * window;
-    if (!arena)
-        return err_set(e, "out of memory"), STORE_BUSY;
-    int result = end > CHANGES_WINDOWS * window
-                     ? store_tenants(c->options.store, arena, &tenants, &n, e)
-                     : 0;
-    for (size_t i = 0; i < n; i++) {
-        struct err failed = {""};
-        if (budget_check(&c->budget)) {
-            budget_explain(&c->budget, e);
-            result = STORE_BUSY;
-            break;
+    struct watching *w = &l->watching;
+    int code = w->is_listed ? 0 : begin_look(l, arena, e);
+    for (int n = 0; n < LOOK_SERIES && !code;) {
+        if (w->at == w->n && !w->settles) {
+            // The false discovery rate is that of all series of the tenant.
+            stats_changes_adjust(w->found, w->n, arena);
+            w->settles = true;
+            w->at = 0;
         }
-        int code = look_at_tenant(c, tenants[i], end, &failed);
-        job_throttle(c);
-        if (code) {
-            result = code;
-            *e = failed;
-            err_prefix(e, "tenant %.*s: ", (int)tenants[i].n, tenants[i].p);
+        if (w->at == w->n) {
+            code = finish_look(l, e);
+            return code ? code : drop_lost(l, w, arena, e);
         }
+        size_t i = w->at++;
+        if (w->settles && !w->found[i].n)
+            continue;
+        n++;
+        code = try_series(l, &w->items[i], &w->found[i], arena, w->settles, e);
+        if (code && goes_on(l, &w->items[i], code, e, &w->n_errors))
+            code = 0;
     }
-    arena_free(arena);
-    return result;
+    return code ? code : 1;
 }

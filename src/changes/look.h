@@ -1,13 +1,28 @@
 // One look at a tenant, and the parts of it.
+//
+// A look goes on in turns (turns.c), each with the database opened again. Between two turns it
+// keeps what it watches and the candidates that it has found.
 #pragma once
 
 #include "changes/state.h"
 
+struct watched;
+
+struct watching {
+    struct watched *items;
+    struct stats_candidates *found; // of each
+    size_t n, at;                   // at: the next one
+    bool is_listed;                 // items are known
+    bool settles;                   // all have been scanned; those with candidates are settled
+    unsigned n_errors;
+};
+
 struct look {
     struct changes *c;
-    struct db *db;
+    struct db *db; // of this turn
     struct str tenant;
     int64_t window, begin, end; // of the history: begin to end
+    struct watching watching;
     // Of a series and of a piece of its history: who catches a jump out of another arena frees
     // them.
     struct arena *series, *chunk;
@@ -19,6 +34,27 @@ struct watched {
     bool gauge;
     int64_t id, read_until;
 };
+
+enum { LOOK_SERIES = 8 }; // that a turn reads
+
+// A turn of a look. arena outlives the turn; it may jump out of it. 1: the look is not over, 0: it
+// is, else an enum store_code.
+int look_go_on(struct look *l, struct arena *arena, struct err *e);
+
+// --- turns ---
+
+// The end of the last complete window.
+int64_t turns_window(const struct changes *c, int64_t now);
+// Looks at all tenants with a history that ends there. A tenant whose look is under way gets
+// another one afterwards.
+int turns_begin(struct changes *c, int64_t end, struct err *e);
+// The next tenant's turn. False: no look is under way. *code: why the tenant's look has failed, 0
+// if it has not.
+bool turns_next(struct changes *c, int *code, struct err *e);
+// Gives up all looks; they begin again at the next turns_begin.
+void turns_drop(struct changes *c);
+
+// --- the job ---
 
 // After work outside of a transaction: waits until the job's share of the CPU is kept.
 void job_throttle(struct changes *c);

@@ -253,7 +253,23 @@ int changes_tenants(const struct changes *c, struct arena *arena, struct str **t
     return 0;
 }
 
-int changes_backup(const char *data, const char *to, struct err *e)
+// A database that cannot be read is left out, as a day of profiles is: the rest of the backup is
+// worth having.
+static int copy_database(const char *from, const char *to,
+                         void (*found)(void *ctx, const char *text), void *ctx, struct err *e)
+{
+    char text[sizeof e->message + 40];
+    int code = db_copy(from, to, e);
+    if (code != STORE_CORRUPT)
+        return code;
+    snprintf(text, sizeof text, "%s; it is not in the backup", e->message);
+    found(ctx, text);
+    unlink(to);
+    return 0;
+}
+
+int changes_backup(const char *data, const char *to, void (*found)(void *ctx, const char *text),
+                   void *ctx, struct err *e)
 {
     char from[PATH_MAX], path[PATH_MAX], copy[PATH_MAX];
     snprintf(from, sizeof from, "%.4000s/changes", data);
@@ -268,7 +284,7 @@ int changes_backup(const char *data, const char *to, struct err *e)
             (size_t)snprintf(copy, sizeof copy, "%s/%s", to, entry->d_name) >= sizeof copy)
             code = err_set(e, "%s: the name is too long", entry->d_name);
         else
-            code = db_copy(path, copy, e);
+            code = copy_database(path, copy, found, ctx, e);
     }
     closedir(directory);
     return code;

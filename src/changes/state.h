@@ -8,6 +8,8 @@
 #include "query/query.h"
 #include "store/db.h"
 
+struct turn;
+
 struct changes {
     struct changes_options options;
     char *directory;      // DATA/changes
@@ -18,6 +20,9 @@ struct changes {
     pthread_cond_t wake;
     bool stopping, paused;
     int64_t worked; // CPU time of the thread when it rested last, ns
+    // Looks that are under way, in the order of their turns.
+    struct turn *first_turn, **last_turn;
+    int64_t turns_end; // of the history of looks that begin; 0: none has begun
     struct changes_counters counters;
 };
 

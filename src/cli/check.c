@@ -181,6 +181,7 @@ static int compare_type(struct check *c, const struct check_budget *budget,
         return fail_without_samples(&d, e);
     for (int side = 0; side < 2 && !c->n; side++)
         c->events[side] = d.events[side];
+    c->is_heap = c->n ? c->is_heap : d.is_heap;
     if (ARENA_TRY(c->arena, trap))
         return arena_caught(c->arena, e);
     if (!shares)

@@ -45,8 +45,10 @@ struct check {
     struct arena *arena;
     size_t n_profiles[2];
     const struct stats_cell *times; // CPU times of struct check_runs, or NULL
-    double events[2];               // samples of the first compared type
-    double level;                   // of the false discovery rate
+    // Recorded samples of the first compared type.
+    double events[2];
+    bool is_heap; // the first compared type is of allocations
+    double level; // of the false discovery rate
     struct check_item *items;
     size_t n, cap;
     size_t n_by_verdict[3];

@@ -15,12 +15,15 @@ static const char *value_text(const struct check_item *i, double value, struct a
     return arena_printf(arena, "%s", text);
 }
 
+// Nothing can shrink by more than all of it: where the interval says so, it ends at -100 %.
 static const char *relative_text(const struct diff_change *c, struct arena *arena)
 {
-    if (c->before > 0)
-        return arena_printf(arena, "%+.1f %% ± %.1f %%", 100 * c->change / c->before,
-                            100 * c->half_width / c->before);
-    return c->change > 0 ? "new" : "none";
+    if (!(c->before > 0))
+        return c->change > 0 ? "new" : "none";
+    double change = 100 * c->change / c->before, width = 100 * c->half_width / c->before;
+    if (change - width < -100)
+        return arena_printf(arena, "%+.1f %%, -100 %% to %+.1f %%", change, change + width);
+    return arena_printf(arena, "%+.1f %% ± %.1f %%", change, width);
 }
 
 static const char *change_text(const struct check_item *i, struct arena *arena)
@@ -99,8 +102,9 @@ static void put_summary(const struct check *c, struct out *out)
     if (c->events[0] > 0 && c->events[1] > 0 && least > worth_saying)
         out_printf(out,
                    "Few samples: a function with a tenth of the program must grow by about %.0f "
-                   "%% to be found. A higher --frequency and longer runs take more samples.\n",
-                   100 * least);
+                   "%% to be found. %s take more samples.\n",
+                   100 * least,
+                   c->is_heap ? "Longer runs" : "A higher --frequency and longer runs");
 }
 
 static void write_text(const struct check *c, const struct terminal *t, struct out *out)

@@ -37,7 +37,7 @@ struct diff {
     bool wants_shifts;
     struct stats_shifts shifts; // if wanted
     double duration[2];         // of a profile, in seconds
-    double events[2];           // effective samples of all profiles of a side
+    double events[2];           // samples that were recorded in all profiles of a side
     struct stats_functions functions;
 };
 

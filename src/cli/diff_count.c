@@ -95,13 +95,10 @@ static void count_all(void *context, struct stats_functions *f)
 
 static double count_events(const struct side *side)
 {
-    const struct model_profile *p = side->report.p;
-    double value = 0, variance = 0;
-    for (size_t s = 0; s < p->n_samples; s++) {
-        value += (double)model_values(p, s)[side->events.type];
-        variance += model_variance(&side->events, p, s);
-    }
-    return variance > 0 ? value * value / variance : 0;
+    double n = 0;
+    for (size_t s = 0; s < side->report.p->n_samples; s++)
+        n += model_recorded(&side->events, side->report.p, s);
+    return n;
 }
 
 static bool is_heap(const struct model_profile *p)

@@ -6,6 +6,7 @@
 #include "cli/remote_profile.h"
 #include "cli/terminal.h"
 #include "model/units.h"
+#include "query/query.h"
 #include "server/query_messages.h"
 
 enum { SPARK_COLUMNS = 60 };
@@ -82,14 +83,15 @@ static double steps(const struct function_series *s, double step)
     return s->times.n ? (times[s->times.n - 1] - times[0]) / (step * 1000) + 1 : 1;
 }
 
-// What amounts to value in so many steps: a rate, or the mean of what is a state.
+// What value in so many steps is per second: cores of CPU time, `310ms/s` of other times, bytes per
+// second. Of a gauge the mean.
 static struct str amount(const struct query_function *q, struct str unit, double value, double n,
                          double step)
 {
     char text[64];
     bool gauge = store_type_is_gauge(str_from(q->type));
     double mean = value / (gauge ? n : n * step);
-    if (!gauge && str_eq(unit, STR("nanoseconds")))
+    if (query_type_is_cpu(str_from(q->type)))
         return str_from(arena_printf(q->arena, "%.3g cores", mean / 1e9));
     size_t length = units_label(text, sizeof text, units_truncate(mean), unit, STR("auto"));
     return str_from(arena_printf(q->arena, "%.*s%s", (int)length, text, gauge ? "" : "/s"));

@@ -78,21 +78,45 @@ double model_variance(const struct model_events *ev, const struct model_profile 
                                 ev->bytes != MODEL_NONE ? (double)values[ev->bytes] : 0);
 }
 
-double model_count_variance(const struct model_events *ev, double v, double count, double bytes)
+// The number of events that a value stands for, and the share of what happened that was not
+// sampled: 1 unless the profile samples by size.
+static double events_of_value(const struct model_events *ev, double v, double count, double bytes,
+                              double *unseen)
 {
-    double n = 1, unseen = 1;
+    double n = 1;
+    *unseen = 1;
     if (ev->count != MODEL_NONE) {
         n = fabs(count);
         if (ev->rate > 0 && n > 0) {
-            unseen = exp(-fabs(bytes) / n / ev->rate);
-            n *= 1 - unseen;
+            *unseen = exp(-fabs(bytes) / n / ev->rate);
+            n *= 1 - *unseen;
         }
     } else if (ev->period > 0) {
         n = fabs(v) / ev->period;
     } else if (ev->is_count) {
         n = fabs(v);
     }
-    return v * v / (n > 0 ? n : 1) * unseen;
+    return n > 0 ? n : 1;
+}
+
+double model_count_variance(const struct model_events *ev, double v, double count, double bytes)
+{
+    double unseen, n = events_of_value(ev, v, count, bytes, &unseen);
+    return v * v / n * unseen;
+}
+
+double model_recorded(const struct model_events *ev, const struct model_profile *p, size_t sample)
+{
+    const int64_t *values = model_values(p, sample);
+    double v = (double)values[ev->type], unseen;
+    if (v == 0)
+        return 0;
+    if (p->is_weighed) {
+        double periods = model_periods(p, sample), squares = model_squares(p, sample);
+        return periods > 0 && squares > 0 ? periods * periods / squares : 1;
+    }
+    return events_of_value(ev, v, ev->count != MODEL_NONE ? (double)values[ev->count] : 0,
+                           ev->bytes != MODEL_NONE ? (double)values[ev->bytes] : 0, &unseen);
 }
 
 double model_event_weight(const struct model_profile *p, uint32_t type)

@@ -22,6 +22,8 @@ struct model_events model_events(const struct model_profile *p, uint32_t type);
 bool model_is_counted(const struct model_events *ev, const struct model_profile *p);
 // Returns what a sample adds to the variance of a sum of values of this type.
 double model_variance(const struct model_events *ev, const struct model_profile *p, size_t sample);
+// Returns the number of events that the profiler recorded for a sample, as far as its values tell.
+double model_recorded(const struct model_events *ev, const struct model_profile *p, size_t sample);
 // Like model_variance, for a value of unknown weight. count and bytes are the values in those
 // columns; 0 if there is no such column.
 double model_count_variance(const struct model_events *ev, double value, double count,

@@ -1,13 +1,12 @@
 #include "net/curl_library.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 
 struct curl_library lib_curl;
 
-int curl_library_load(struct err *e)
+static int load(struct err *e)
 {
-    if (lib_curl.easy_init)
-        return 0;
     void *handle = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return err_set(e,
@@ -19,7 +18,16 @@ int curl_library_load(struct err *e)
     if (!(found.name = (__typeof__(found.name))dlsym(handle, "curl_" #name))) \
         return err_set(e, "http fetch: libcurl has no curl_" #name);
     CURL_FUNCTIONS(LOAD)
+    found.global_init(CURL_GLOBAL_DEFAULT);
     lib_curl = found;
-    lib_curl.global_init(CURL_GLOBAL_DEFAULT);
     return 0;
+}
+
+int curl_library_load(struct err *e)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&lock);
+    int result = lib_curl.easy_init ? 0 : load(e);
+    pthread_mutex_unlock(&lock);
+    return result;
 }

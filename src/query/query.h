@@ -32,6 +32,9 @@ int query_type(struct str *id, struct err *e);
 // Returns the type that counts the events of a type: `samples:count` for a time type of the same
 // name. Returns id itself if it is a count, and an empty string if there is none.
 struct str query_count_type(struct str id, struct arena *arena);
+// Whether the type is CPU time in nanoseconds, whose rate is a number of cores. Wall time, time off
+// the CPU and time spent waiting for locks are nanoseconds, too, but not of a core.
+bool query_type_is_cpu(struct str id);
 
 // --- trees of function names ---
 

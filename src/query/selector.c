@@ -311,3 +311,9 @@ struct str query_count_type(struct str id, struct arena *arena)
     return str_from(arena_printf(arena, "%.*s:samples:count%.*s", (int)colons[0], id.p,
                                  (int)(id.n - colons[2]), id.p + colons[2]));
 }
+
+bool query_type_is_cpu(struct str id)
+{
+    size_t colon = str_find(id, STR(":"), 0);
+    return colon != SIZE_MAX && str_starts(str_from_to(id, colon, id.n), STR(":cpu:nanoseconds:"));
+}

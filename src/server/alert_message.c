@@ -77,6 +77,18 @@ static struct str diff_url(const struct alert_sender *s, const struct changes_en
     return out_result(&out);
 }
 
+// The page that lists the changes of the service, where they are acknowledged and muted.
+static struct str changes_url(const struct alert_sender *s, const struct changes_entry *entry,
+                              struct arena *arena)
+{
+    struct out out;
+    out_init_arena(&out, arena);
+    out_text(&out, s->external_url);
+    out_text(&out, "/changes?service=");
+    put_escaped(&out, entry->service);
+    return out_result(&out);
+}
+
 static struct str amount_text(double value, struct str unit, bool sign, struct arena *arena)
 {
     char text[96];
@@ -180,10 +192,11 @@ void alert_describe(const struct alert_sender *s, struct changes_alert *alert, s
     put_str(&summary, "", cut(entry->service, arena), ": ");
     put_str(&summary, "", what, " costs ");
     put_str(&summary, "", cost, "");
-    struct store_label annotations[4] = {{STR("cost"), cost},
+    struct store_label annotations[5] = {{STR("changes_url"), changes_url(s, entry, arena)},
+                                         {STR("cost"), cost},
                                          {STR("description"), description(entry, arena)},
                                          {STR("summary"), out_result(&summary)}};
-    size_t n_annotations = 3;
+    size_t n_annotations = 4;
     if (c->marker)
         annotations[n_annotations++] =
             (struct store_label){STR("deploy"), cut(c->marker->text, arena)};

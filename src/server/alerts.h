@@ -1,6 +1,7 @@
 // Alerts: who is configured hears of changes that are open, and again when they are not.
 //
-// alerts.c         the thread that sends, retries, and keeps what receivers know
+// alerts.c         the thread and its receivers
+// alert_rounds.c   requests to a receiver, retries, and what the receiver has acknowledged
 // alert_message.c  what it sends
 //
 // One thread for all receivers: each has one request under way at most, so that none delays

@@ -1,4 +1,5 @@
-// Annotations with Grafana's fields: what sends them to Grafana can send them here as well.
+// Annotations with Grafana's fields, so that programs that send them to Grafana can send them here,
+// and markers: annotations and deploys that labels tell.
 #include "changes/changes.h"
 #include "codec/json.h"
 #include "codec/json_read.h"
@@ -108,13 +109,25 @@ static void write_annotation(struct out *out, const struct changes_annotation *a
     out_char(out, '}');
 }
 
+static int read_limit(struct call *c, size_t *limit)
+{
+    struct str text = call_parameter(c, "limit");
+    int64_t number = LIMIT;
+    if (text.n && (!str_to_i64(text, &number) || number < 1 || number > LIMIT_MAX)) {
+        call_fail(c, CALL_INVALID_ARGUMENT, 0, "limit: \"%.*s\"; expected 1 to %d",
+                  text.n < 40 ? (int)text.n : 40, text.p, LIMIT_MAX);
+        return -1;
+    }
+    *limit = (size_t)number;
+    return 0;
+}
+
 static void list_annotations(struct call *c)
 {
-    struct str *tags, limit = call_parameter(c, "limit"), any = call_parameter(c, "matchAny");
+    struct str *tags, any = call_parameter(c, "matchAny");
     struct changes_annotation_filter filter = {.any_tag = str_eq(any, STR("true"))};
     struct changes_annotation *list;
     struct err e = {""};
-    int64_t most = LIMIT;
     size_t n;
     filter.n_tags = call_parameters(c, "tags", &tags);
     filter.tags = tags;
@@ -125,12 +138,8 @@ static void list_annotations(struct call *c)
                   CHANGES_TAGS);
         return;
     }
-    if (limit.n && (!str_to_i64(limit, &most) || most < 1 || most > LIMIT_MAX)) {
-        call_fail(c, CALL_INVALID_ARGUMENT, 0, "limit: \"%.*s\"; expected 1 to %d",
-                  limit.n < 40 ? (int)limit.n : 40, limit.p, LIMIT_MAX);
+    if (read_limit(c, &filter.limit))
         return;
-    }
-    filter.limit = (size_t)most;
     int result =
         changes_annotations(c->server->changes, c->tenant, &filter, c->arena, &list, &n, &e);
     if (result) {
@@ -145,6 +154,42 @@ static void list_annotations(struct call *c)
         write_annotation(out, &list[i]);
     }
     out_text(out, "]\n");
+    call_finish(c);
+}
+
+// --- markers ---
+
+static void write_marker(struct out *out, const struct changes_marker *m)
+{
+    out_printf(out, "{\"time\":%lld,\"text\":", (long long)(m->time / MILLISECOND));
+    json_write_string(out, m->text);
+    if (m->annotation)
+        out_printf(out, ",\"annotation\":%lld", (long long)m->annotation);
+    out_char(out, '}');
+}
+
+void changes_api_deploys(struct call *c)
+{
+    struct changes_marker_filter filter = {.service = call_parameter(c, "service_name")};
+    struct changes_marker *list;
+    struct err e = {""};
+    size_t n;
+    if (api_time(c, "from", 0, &filter.from) || api_time(c, "to", INT64_MAX, &filter.until) ||
+        read_limit(c, &filter.limit))
+        return;
+    int result = changes_markers(c->server->changes, c->tenant, &filter, c->arena, &list, &n, &e);
+    if (result) {
+        call_fail_store(c, result, &e);
+        return;
+    }
+    struct out *out = &c->x->body_out;
+    c->x->type = "application/json";
+    out_text(out, "{\"deploys\":[");
+    for (size_t i = 0; i < n; i++) {
+        out_text(out, i ? "," : "");
+        write_marker(out, &list[i]);
+    }
+    out_text(out, "]}\n");
     call_finish(c);
 }
 

@@ -191,7 +191,7 @@ static int backup(struct care *c, const char *to, struct err *e)
     if (!result)
         result = debuginfo_backup(c->debuginfo, debuginfo, e);
     if (!result)
-        result = changes_backup(c->data, changes, e);
+        result = changes_backup(c->data, changes, note, c, e);
     if (!result)
         result = finish_backup(&b, e);
     if (result)

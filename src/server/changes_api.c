@@ -48,7 +48,7 @@ struct changes_units changes_api_units(const struct changes_entry *entry, struct
     struct str unit = api_type_parts(entry->type).sample_unit;
     bool gauge = store_type_is_gauge(entry->type);
     struct changes_units u = {.cost = unit, .value_per = 1, .cost_per = 1};
-    if (!gauge && str_eq(unit, STR("nanoseconds"))) {
+    if (query_type_is_cpu(entry->type)) {
         u.cost_per = 1e9;
         u.cost = STR("cores");
     } else if (!gauge) {

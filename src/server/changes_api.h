@@ -10,6 +10,8 @@ void changes_api_list(struct call *c);
 void changes_api_mark(struct call *c);
 // GET and POST /api/v1/annotations
 void changes_api_annotations(struct call *c);
+// GET /api/v1/deploys: markers
+void changes_api_deploys(struct call *c);
 // POST /api/v1/annotations/delete
 void changes_api_remove_annotation(struct call *c);
 

@@ -2,6 +2,7 @@
 #include "query/query.h"
 #include "server/config_tables.h"
 #include "server/limits.h"
+#include "server/outgoing.h"
 #include "server/rules.h"
 
 static const int64_t SECOND = 1000000000;
@@ -14,11 +15,9 @@ enum {
 
 bool config_is_plain_url(struct str url)
 {
-    size_t host = str_find(url, STR("//"), 0) + 2, end = host;
+    size_t host = str_find(url, STR("//"), 0) + 2, end = outgoing_origin(url).n;
     if (!config_is_url(url) || url.n > URL_MAX)
         return false;
-    while (end < url.n && url.p[end] != '/' && url.p[end] != '?')
-        end++;
     for (size_t i = 0; i < url.n; i++)
         if ((unsigned char)url.p[i] <= ' ' || (unsigned char)url.p[i] >= 0x7f || url.p[i] == '#' ||
             (i < end && url.p[i] == '@'))

@@ -61,3 +61,12 @@ void outgoing_explain(const struct net_answer *answer, const char *who, char *to
     snprintf(to, size, "%s answers %d: %s%s", who, answer->status,
              answer->status / 100 == 3 ? "redirects are not followed; " : "", text);
 }
+
+struct str outgoing_origin(struct str url)
+{
+    size_t end = str_find(url, STR("//"), 0);
+    end = end == SIZE_MAX ? 0 : end + 2;
+    while (end < url.n && url.p[end] != '/' && url.p[end] != '?')
+        end++;
+    return str_from_to(url, 0, end);
+}

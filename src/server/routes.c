@@ -80,6 +80,7 @@ static const struct route {
     {"/api/v1/debuginfo/delete", SCOPE_ADMIN, WEB_LANE_QUERY, debuginfo_api_delete, ROUTE_ANY},
     {"/api/v1/services/delete", SCOPE_ADMIN, WEB_LANE_QUERY, api_delete_service, ROUTE_ANY},
     {"/api/v1/changes", SCOPE_READ, WEB_LANE_QUERY, changes_api_list, ROUTE_GET},
+    {"/api/v1/deploys", SCOPE_READ, WEB_LANE_QUERY, changes_api_deploys, ROUTE_GET},
     {"/api/v1/changes/state", SCOPE_ADMIN, WEB_LANE_QUERY, changes_api_mark, ROUTE_ANY},
     // To list is to read, to add is to push: the scope is that of the method.
     {"/api/v1/annotations", SCOPE_READ | SCOPE_PUSH, WEB_LANE_QUERY, changes_api_annotations,

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -12,6 +11,7 @@
 #include "process/clock.h"
 #include "server/metrics.h"
 #include "server/query_api.h"
+#include "server/worker.h"
 
 enum {
     NICE = 10,
@@ -45,13 +45,8 @@ struct rule_result {
 
 struct rules {
     struct server *server;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    pthread_t thread;
-    bool started;
-    // Under lock.
-    bool stop;
-    struct server_config *pending;
+    struct worker worker;
+    // Under the worker's lock.
     struct server_config *config; // replaced by the thread
     struct rule_result *results;  // of its rules; replaced by the thread
     uint64_t evaluated, failed, cpu_nanos;
@@ -68,9 +63,7 @@ const char *rules_metric(struct str type)
     bool gauge = store_type_is_gauge(type);
     if (str_eq(parts.sample_unit, STR("bytes")))
         return gauge ? "bytes" : "bytes_per_second";
-    bool cpu =
-        str_eq(parts.sample_type, STR("cpu")) && str_eq(parts.sample_unit, STR("nanoseconds"));
-    return cpu && !gauge ? "cpu_cores" : NULL;
+    return query_type_is_cpu(type) ? "cpu_cores" : NULL;
 }
 
 // What values of a window are divided by.
@@ -99,11 +92,11 @@ struct str rules_label_name(struct str name, struct arena *arena)
 static bool wait_nanos(struct rules *r, int64_t nanos)
 {
     int64_t end = budget_now() + nanos;
-    pthread_mutex_lock(&r->lock);
-    for (int64_t now; !r->stop && !r->pending && (now = budget_now()) < end;)
-        process_condition_wait(&r->changed, &r->lock, (uint64_t)(end - now));
-    bool stop = r->stop;
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_lock(&r->worker.lock);
+    for (int64_t now; !r->worker.stop && !r->worker.pending && (now = budget_now()) < end;)
+        process_condition_wait(&r->worker.changed, &r->worker.lock, (uint64_t)(end - now));
+    bool stop = r->worker.stop;
+    pthread_mutex_unlock(&r->worker.lock);
     return !stop;
 }
 
@@ -112,9 +105,9 @@ static void rest(struct rules *r, struct arena *arena, int64_t *worked)
 {
     int64_t now = (int64_t)process_clock_ns(CLOCK_THREAD_CPUTIME_ID), used = now - *worked;
     *worked = now;
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&r->worker.lock);
     r->cpu_nanos += (uint64_t)used;
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&r->worker.lock);
     r->budget.deadline += REST * used;
     wait_nanos(r, REST * used);
     arena_check(arena);
@@ -307,17 +300,17 @@ static void evaluate_rule(struct rules *r, size_t i, int64_t end)
     int code = evaluate(r, rule, end, &result, &e);
     result.end = end;
     result.of = end;
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&r->worker.lock);
     r->evaluated += !code;
-    r->failed += code != 0 && !r->stop && !r->pending;
-    bool warn = code && !r->stop && !r->pending &&
+    r->failed += code != 0 && !r->worker.stop && !r->worker.pending;
+    bool warn = code && !r->worker.stop && !r->worker.pending &&
                 (!r->last_warning || budget_now() - r->last_warning > QUIET);
     struct arena *old = code ? NULL : r->results[i].arena;
     if (code)
         r->results[i].end = end; // the next window comes
     else
         r->results[i] = result;
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&r->worker.lock);
     arena_free(old);
     if (!warn)
         return;
@@ -341,9 +334,9 @@ static void free_results(struct rules *r)
 static void take_config(struct rules *r)
 {
     free_results(r);
-    r->results = calloc(r->pending->n_rules + 1, sizeof *r->results);
-    r->config = r->pending;
-    r->pending = NULL;
+    r->results = calloc(r->worker.pending->n_rules + 1, sizeof *r->results);
+    r->config = r->worker.pending;
+    r->worker.pending = NULL;
 }
 
 // The end of the last complete window.
@@ -358,12 +351,12 @@ static void *run_rules(void *context)
     struct rules *r = context;
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
     for (;;) {
-        pthread_mutex_lock(&r->lock);
-        bool stop = r->stop;
-        if (r->pending)
+        pthread_mutex_lock(&r->worker.lock);
+        bool stop = r->worker.stop;
+        if (r->worker.pending)
             take_config(r);
         bool interrupted = false;
-        pthread_mutex_unlock(&r->lock);
+        pthread_mutex_unlock(&r->worker.lock);
         if (stop)
             return NULL;
         int64_t pause = CLOCK_CHECK;
@@ -374,12 +367,20 @@ static void *run_rules(void *context)
                 evaluate_rule(r, i, end);
             int64_t next = window_end(rule, now) + rule->window + LATE - now;
             pause = next < pause ? next : pause;
-            pthread_mutex_lock(&r->lock);
-            interrupted = r->stop || r->pending;
-            pthread_mutex_unlock(&r->lock);
+            pthread_mutex_lock(&r->worker.lock);
+            interrupted = r->worker.stop || r->worker.pending;
+            pthread_mutex_unlock(&r->worker.lock);
         }
         wait_nanos(r, pause > SECOND / 10 ? pause : SECOND / 10);
     }
+}
+
+// With the worker's lock held.
+static void cancel_rule(void *context)
+{
+    struct rules *r = context;
+    if (r->worker.stop)
+        r->budget.cancelled = true;
 }
 
 struct rules *rules_new(struct server *s)
@@ -388,48 +389,32 @@ struct rules *rules_new(struct server *s)
     if (!r)
         return NULL;
     r->server = s;
-    pthread_mutex_init(&r->lock, NULL);
-    process_condition_init(&r->changed);
+    r->worker = (struct worker){.run = run_rules,
+                                .interrupt = cancel_rule,
+                                .context = r,
+                                .component = "rules",
+                                .failure = "no rule will be evaluated"};
+    worker_init(&r->worker);
     return r;
 }
 
 void rules_reload(struct rules *r, struct server_config *config)
 {
-    if (!config->n_rules && !r->started)
-        return;
-    pthread_mutex_lock(&r->lock);
-    server_config_free(r->pending);
-    r->pending = server_config_share(config);
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    if (!r->started)
-        r->started = pthread_create(&r->thread, NULL, run_rules, r) == 0;
-    if (!r->started)
-        server_log("error", "no rule will be evaluated", "component", "rules", "error",
-                   "no thread can be started", NULL);
+    worker_reload(&r->worker, config, config->n_rules > 0);
 }
 
 void rules_stop(struct rules *r)
 {
-    pthread_mutex_lock(&r->lock);
-    r->stop = true;
-    r->budget.cancelled = true;
-    pthread_cond_broadcast(&r->changed);
-    pthread_mutex_unlock(&r->lock);
-    if (r->started)
-        pthread_join(r->thread, NULL);
-    r->started = false;
+    worker_stop(&r->worker);
 }
 
 void rules_free(struct rules *r)
 {
     if (!r)
         return;
-    server_config_free(r->pending);
     if (r->config)
         free_results(r);
-    pthread_cond_destroy(&r->changed);
-    pthread_mutex_destroy(&r->lock);
+    worker_fini(&r->worker);
     free(r);
 }
 
@@ -504,9 +489,9 @@ void rules_answer(struct call *c)
     struct rules *r = c->server->rules;
     struct out out;
     out_init_memory(&out, SHOWN_MAX);
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&r->worker.lock);
     bool written = write_series(c, r, &out);
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&r->worker.lock);
     if (!written) {
         out_fini(&out);
         call_fail(c, CALL_RESOURCE_EXHAUSTED, 0, "the metrics need too much memory");
@@ -520,9 +505,9 @@ void rules_answer(struct call *c)
 void rules_metrics(struct call *c)
 {
     struct rules *r = c->server->rules;
-    pthread_mutex_lock(&r->lock);
+    pthread_mutex_lock(&r->worker.lock);
     uint64_t evaluated = r->evaluated, failed = r->failed, nanos = r->cpu_nanos;
-    pthread_mutex_unlock(&r->lock);
+    pthread_mutex_unlock(&r->worker.lock);
     out_printf(&c->x->body_out,
                "# HELP kiln_rules_evaluated_total Windows of rules that were evaluated.\n"
                "# TYPE kiln_rules_evaluated_total counter\nkiln_rules_evaluated_total %" PRIu64 "\n"

@@ -13,6 +13,7 @@
 // changes_api.c, annotation_api.c   what src/changes found, and notes that it takes
 // alert*.c      receivers that hear of changes
 // rules.c       functions as metrics
+// worker.c      the threads of alerts and rules
 // debuginfo*.c  debug files, and names for frames that came without
 // config.c      the YAML file
 #pragma once

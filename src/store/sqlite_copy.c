@@ -26,6 +26,20 @@ static void sync_files(const char *directory)
     }
 }
 
+// Leaves out a database that cannot be read, and one that retention has deleted meanwhile: the rest
+// of the backup is worth having.
+static int copy_readable(struct lite *lite, const char *from, const char *to, struct err *e)
+{
+    int code = db_copy(from, to, e);
+    bool is_gone = code && access(from, F_OK) != 0;
+    if (!is_gone && code != STORE_CORRUPT)
+        return code;
+    if (!is_gone)
+        lite_note(lite, "%s; it is not in the backup", e->message);
+    unlink(to);
+    return 0;
+}
+
 int sqlite_backup(void *driver, const char *to, struct err *e)
 {
     struct lite *lite = driver;
@@ -53,20 +67,12 @@ int sqlite_backup(void *driver, const char *to, struct err *e)
         for (size_t j = 0; j < n_days && !code; j++) {
             day_path(lite, tenants[i], days[j], from);
             day_path(&other, tenants[i], days[j], path);
-            code = db_copy(from, path, e);
-            if (code && access(from, F_OK) != 0) { // retention has dropped it in the meantime
-                unlink(path);
-                code = 0;
-            }
-            if (code == STORE_CORRUPT) {
-                lite_note(lite, "%s; it is not in the backup", e->message);
-                code = 0;
-            }
+            code = copy_readable(lite, from, path, e);
         }
         snprintf(from, sizeof from, "%s/tenants/%s/names.db", lite->directory, tenants[i].p);
         snprintf(path, sizeof path, "%s/tenants/%s/names.db", to, tenants[i].p);
         if (!code && access(from, F_OK) == 0)
-            code = db_copy(from, path, e);
+            code = copy_readable(lite, from, path, e);
     }
     sync_files(to);
     arena_free(arena);

@@ -115,6 +115,16 @@ const pill = (page, label) => page.click(`.pills button:has-text('${label}')`);
   check(await page.locator("button:has-text('Load more')").count() === 0, "which is the last one");
   await page.unroute(/api\/v1\/changes\?/);
 
+  await page.route(/api\/v1\/changes\?/, async (route) => {
+    const answer = await route.fetch();
+    const found = await answer.json();
+    for (const change of found.changes) Object.assign(change, { profileTypeID: "wall:wall:nanoseconds:wall:nanoseconds", cost: 3.1e8, costUnit: "nanoseconds/s" });
+    await route.fulfill({ response: answer, json: found });
+  });
+  await page.click("button:has-text('Refresh')");
+  await eventually(() => said(page, "shop"), (text) => text.includes("+310ms/s") && text.includes("of wall time"), "only CPU time is measured in cores");
+  await page.unroute(/api\/v1\/changes\?/);
+
   await page.route(/api\/v1\/changes\?/, (route) => route.fulfill({ status: 503, json: { code: "unavailable", message: "the disk is on fire" } }));
   await page.click("button:has-text('Refresh')");
   await eventually(() => page.textContent("main"), (text) => text.includes("the disk is on fire"), "an error: the server’s sentence");
@@ -125,15 +135,20 @@ const pill = (page, label) => page.click(`.pills button:has-text('${label}')`);
   await close(page, "changes", [...TOKENS, "503"]);
 }
 {
-  // What was noted about a service is on its timeline.
+  // Deploys of a service are on its timeline: one that a label tells, and what somebody noted.
   const page = await enter(`/explore?query=${encodeURIComponent('{service_name="shop"}')}&from=${given.noted - 5 * TEN}&until=${given.noted + TEN}`, "boss");
   await page.waitForSelector(".timeline .marker", { state: "attached" });
-  check(await page.locator(".marker").count() === 1 && /marked: note for shop \(\d\d:\d\d\)$/.test(await page.getAttribute(".timeline", "aria-label")), "a marker on the timeline", await page.locator(".marker").count());
-  const [line, plot] = [await page.locator(".marker").boundingBox(), await page.locator(".timeline .u-over").boundingBox()];
+  const label = await page.getAttribute(".timeline", "aria-label");
+  check(await page.locator(".marker").count() === 2 && /marked: note for shop \(\d\d:\d\d\), version=1\.5 \(\d\d:\d\d\)$/.test(label), "markers on the timeline", label);
+  const [line, deploy, plot] = [await page.locator(".marker").first().boundingBox(), await page.locator(".marker").last().boundingBox(), await page.locator(".timeline .u-over").boundingBox()];
+  check(Math.abs(deploy.x - plot.x - plot.width / 2) < plot.width / 6, "the deploy half an hour ago", JSON.stringify([deploy, plot]));
   check(Math.abs(line.x + line.width / 2 - plot.x - (plot.width * 5) / 6) < plot.width / 20, "where it belongs", JSON.stringify([line, plot]));
   await page.mouse.move(line.x + line.width / 2, line.y + 20);
   await eventually(() => page.textContent(".timeline output"), (text) => /^note for shop \(\d\d:\d\d\)/.test(text), "the pointer shows its text");
   await shot(page, "changes-marker");
+  await page.mouse.move(deploy.x + deploy.width / 2, deploy.y + 20);
+  await eventually(() => page.textContent(".timeline output"), (text) => /^version=1\.5 \(\d\d:\d\d\)/.test(text), "and that of the label");
+  await page.mouse.move(line.x + line.width / 2, line.y + 20);
   await page.mouse.down();
   await page.mouse.move(plot.x + plot.width - 4, line.y + 20, { steps: 4 });
   await page.mouse.up();

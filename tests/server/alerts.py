@@ -1,4 +1,5 @@
 """Alerts about changes: what receivers get and how often, receivers that fail, restarts, reloads; a real Alertmanager."""
+import contextlib
 import datetime
 import hashlib
 import hmac
@@ -352,32 +353,70 @@ def bad_receivers(kiln, folder):
         receiver.stop()
 
 
+def damaged_database(kiln, folder):
+    """The database of a tenant cannot be read: others hear of their changes."""
+    receiver = Receiver()
+    s = Server(kiln, folder, config='multitenant: true\n')
+    for tenant in 'broken', 'whole':
+        make_database(s, **{'X-Scope-OrgID': tenant})
+        open_change(folder, 1, 'of_' + tenant, tenant=tenant)
+    s.stop()
+    with open(f'{folder}/data/changes/broken.db', 'r+b') as file:
+        file.write(b'no database at all' * 100)
+    s.write(f'multitenant: true\nchanges: {{alerts: [{{url: "{receiver.url}/hook", format: webhook, interval: 10s}}]}}\n')
+    s.start()
+    check('another tenant is alerted', until(lambda: receiver.alerts() == [('of_whole', 'firing')], 30), (receiver.alerts(), s.log_text()[-300:]))
+    check('the log names the file', until(lambda: 'broken.db is damaged' in s.log_text()), s.log_text()[-300:])
+    open_change(folder, 2, 'later', service='bank', tenant='whole')
+    s.ask('POST', '/api/v1/changes/state', b'{"id": "77", "state": "open"}', {**JSON, 'X-Scope-OrgID': 'whole'})
+    check('also later', until(lambda: ('later', 'firing') in receiver.alerts(), 30), receiver.alerts())
+    same('it stops', s.stop(), 0)
+    receiver.stop()
+
+
 def ask_manager(port, path):
     with urllib.request.urlopen(f'http://127.0.0.1:{port}{path}', timeout=5) as answer:
         return json.load(answer)
 
 
-def real_alertmanager(kiln, folder):
-    """Both ways: kiln pushes to an Alertmanager, and what its webhook sends is in the form of kiln's."""
-    program = shutil.which('prometheus-alertmanager') or shutil.which('alertmanager')
-    if not program:
-        return skip('no Alertmanager (Debian: prometheus-alertmanager)')
-    hook, own = Receiver(), Receiver()
+def find_alertmanager():
+    return shutil.which('prometheus-alertmanager') or shutil.which('alertmanager')
+
+
+@contextlib.contextmanager
+def alertmanager(program, folder, hook):
+    """Yields the port of an Alertmanager whose webhook has that URL; None if it does not start."""
     with open(folder + '/am.yml', 'w') as file:
         file.write(f'route: {{receiver: hook, group_by: [alertname, service_name, tenant], group_wait: 0s, group_interval: 1s, repeat_interval: 1h}}\n'
-                   f'receivers: [{{name: hook, webhook_configs: [{{url: "{hook.url}/am"}}]}}]\n')
+                   f'receivers: [{{name: hook, webhook_configs: [{{url: "{hook}"}}]}}]\n')
     port = free_port()
     with open(folder + '/am.log', 'wb') as log:
         manager = subprocess.Popen([program, f'--config.file={folder}/am.yml', f'--storage.path={folder}/am', f'--web.listen-address=127.0.0.1:{port}', '--cluster.listen-address='],
                                    stdout=log, stderr=subprocess.STDOUT)
+
+    def ready():
+        try:
+            return ask_manager(port, '/api/v2/status')
+        except OSError:
+            return None
     try:
-        def ready():
-            try:
-                return ask_manager(port, '/api/v2/status')
-            except OSError:
-                return None
-        if not until(ready, 30):
-            return check('Alertmanager starts', False, open(folder + '/am.log').read()[-500:])
+        is_ready = until(ready, 30)
+        check('Alertmanager starts', is_ready, open(folder + '/am.log').read()[-500:])
+        yield port if is_ready else None
+    finally:
+        manager.terminate()
+        manager.wait(20)
+
+
+def real_alertmanager(kiln, folder):
+    """Both ways: kiln pushes to an Alertmanager, and what its webhook sends is in the form of kiln's."""
+    program = find_alertmanager()
+    if not program:
+        return skip('no Alertmanager (Debian: prometheus-alertmanager)')
+    hook, own = Receiver(), Receiver()
+    with alertmanager(program, folder, hook.url + '/am') as port:
+        if not port:
+            return None
         s = Server(kiln, folder, config=f'changes: {{alerts: [{{url: "http://127.0.0.1:{port}/api/v2/alerts", format: alertmanager, name: am}}, '
                                         f'{{url: "{own.url}/own", format: webhook, name: hook}}]}}\n')
         make_database(s)
@@ -402,16 +441,14 @@ def real_alertmanager(kiln, folder):
         check('it is resolved there', until(lambda: sorted(listed()) == ['8']), listed())
         check('and its webhook hears it', until(lambda: ('hot "quoted"\n', 'resolved') in hook.alerts(), 30), hook.alerts())
         s.stop()
-    finally:
-        manager.terminate()
-        manager.wait(20)
-        hook.stop()
-        own.stop()
+    hook.stop()
+    own.stop()
+    return None
 
 
 def main(kiln):
     refusals(kiln)
     example()
-    for part in delivery, restarts, bad_receivers, real_alertmanager:
+    for part in delivery, restarts, bad_receivers, damaged_database, real_alertmanager:
         with temporary() as folder:
             part(kiln, folder)

@@ -186,6 +186,11 @@ def damage(kiln, folder):
         file.write(b'damage!!' * 1536)
     r = run(kiln, 'server', 'check', '--data', os.path.join(folder, 'copy'))
     check('damage is found', r.returncode == 1 and day in r.stdout and 'nothing is wrong' not in r.stdout, r)
+    with open(os.path.join(copy, 'names.db'), 'wb') as file:
+        file.write(b'no database at all' * 100)
+    r = run(kiln, 'server', 'backup', '--data', os.path.join(folder, 'copy'), os.path.join(folder, 'rest'))
+    check('a backup leaves out what cannot be read', r.returncode == 1 and 'names.db is damaged' in r.stdout and 'not in the backup' in r.stdout and not r.stderr, r)
+    same('and has the rest', sorted(os.listdir(os.path.join(folder, 'rest/tenants/anonymous'))), sorted(set(os.listdir(copy)) - {'names.db'}))
     for words, text in [(['check', '--data', folder + '/none'], 'not the data'), (['check', 'x'], 'too much'),
                         (['backup'], 'where to'), (['backup', '--data', folder + '/none', folder + '/x'], 'not the data'),
                         (['delete-service'], 'which service'), (['delete-service', 'a', 'b'], 'too much')]:

@@ -122,6 +122,23 @@ def filters(s, c):
     same('POST', s.ask('POST', '/api/v1/changes', b'{}', {**READ, **JSON}).status, 405)
 
 
+def deploys(s):
+    """Both kinds of markers, of a service and of all."""
+    ask_for = lambda headers=READ, **p: s.ask('GET', '/api/v1/deploys', headers=headers, query=p)
+    listed = lambda headers=READ, **p: json.loads(ask_for(headers, **p).plain)['deploys']
+    label = {'time': (T + STEP * HOUR) * 1000, 'text': 'service_version=1.5'}
+    noted = [{'time': (T + HOUR) * 1000, 'text': '1.6', 'annotation': 3}, {'time': T * 1000, 'text': '1.5 "rc"', 'annotation': 1}]
+    same('deploys by label and annotation', listed(service_name='shop'), [label, *noted])
+    same('of another service', [x['text'] for x in listed(service_name='calm')], ['service_version=1.5'])
+    same('of all services', listed(), [])
+    same('until a time', listed(service_name='shop', to=(T + HOUR) * 1000), noted)
+    same('from a time', listed(service_name='shop', **{'from': (T + HOUR) * 1000 + 1}), [label])
+    same('the last one', listed(service_name='shop', limit=1), [label])
+    same('of another tenant', listed(TWO, service_name='shop'), [])
+    same('refused', [ask_for(service_name='shop', **{name: value}).status for name, value in (('limit', 0), ('limit', 'x'), ('from', '9' * 30))], [400] * 3)
+    same('only with the scope', (ask_for(PUSH).status, ask_for({}).status), (403, 401))
+
+
 def mark(s, body, headers=ADMIN):
     r = s.ask('POST', '/api/v1/changes/state', body if isinstance(body, bytes) else json.dumps(body).encode(), {**headers, **JSON})
     return r.status, json.loads(r.plain)
@@ -246,6 +263,21 @@ def odd_answer(kiln):
         server.shutdown()
 
 
+def damaged(s, kiln, folder):
+    """A database that cannot be read concerns its tenant only, and a backup has everything else."""
+    same('its tenant is told', s.ask('GET', '/api/v1/changes', headers=READ).status, 500)
+    same('other tenants are served', (ask(s, TWO, verdict='any')[0], annotate(s, {'text': 'x'}, TWO)[0]), (200, 200))
+    check('its look fails', until(lambda: metric(s, 'kiln_changes_failed_total') > 0, 60), s.log_text()[-500:])
+    same('profiles are still taken', s.push([({'__name__': 'process_cpu', 'service_name': 'calm'}, cpu_profile({('main',): 1}, NOW))], headers=PUSH).status, 200)
+    same('and shown', s.json('LabelValues', {'name': 'service_name', 'start': T * 1000, 'end': (NOW + HOUR) * 1000}, READ)['names'], ['calm'])
+    backup = subprocess.run([kiln, 'server', 'backup', '--data', f'{folder}/data', f'{folder}/rest'], capture_output=True, text=True)
+    check('a backup reports it', backup.returncode == 1 and 'changes/one.db is damaged' in backup.stdout and 'it is not in the backup' in backup.stdout and not backup.stderr, backup)
+    same('and has the rest', sorted(os.listdir(f'{folder}/rest') + os.listdir(f'{folder}/rest/changes')), ['changes', 'debuginfo', 'tenants', 'two.db'])
+    same('which is whole', subprocess.run([kiln, 'server', 'check', '--data', f'{folder}/rest'], capture_output=True).returncode, 0)
+    os.remove(f'{folder}/data/changes/one.db')
+    same('without it', ask(s), (200, {'changes': [], **WATCH}))
+
+
 def main(kiln):
     with temporary() as folder:
         windows(kiln, folder)
@@ -271,6 +303,7 @@ def main(kiln):
         c = found(s)
         same('nothing in another tenant', ask(s, TWO, verdict='any'), (200, {'changes': [], **WATCH}))
         filters(s, c)
+        deploys(s)
         command(s, kiln)
         marks(s, c)
         began = time.time()
@@ -294,4 +327,5 @@ def main(kiln):
         s.start()
         r = s.ask('POST', '/api/v1/services/delete', b'', {**ADMIN, **JSON}, query={'service_name': 'calm'})
         check('what is deleted then, and what is not', r.status == 500 and b'the profiles are deleted' in r.plain and b'move it away' in r.plain, r.plain)
+        damaged(s, kiln, folder)
         s.stop()

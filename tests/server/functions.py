@@ -1,10 +1,11 @@
 """A function over time: /api/v1/functions/series, SelectSeries with a stack trace selector, kiln query function."""
 import json
 import os
+import pty
 import subprocess
 import time
 
-from harness import CPU, Server, check, cpu_profile, same, temporary
+from harness import CPU, Server, check, cpu_profile, profile, same, temporary
 
 T = int(time.time()) // 3600 * 3600 - 7200  # an hour's beginning
 PATH = '/api/v1/functions/series'
@@ -92,6 +93,20 @@ def command(kiln, s):
     check('a bad step', got.returncode == 2 and 'step' in got.stderr, (got.returncode, got.stderr))
 
 
+def amounts(kiln, s):
+    """In a terminal: only CPU time is a number of cores."""
+    for name, kind, value, want in (('process_cpu', 'cpu', 10**9, '0.1 cores'), ('wall', 'wall', 10**9, '100ms/s'), ('mutex', 'delay', 10**9, '100ms/s')):
+        types, period = ([(kind, 'nanoseconds')], (kind, 'nanoseconds', 1))
+        same(f'push of {kind}', s.push([({'__name__': name, 'service_name': 'amounts'}, profile(types, period, {('main', 'wait'): [value]}, T + 5))]).status, 200)
+        main, terminal = pty.openpty()
+        done = subprocess.run([kiln, 'query', 'function', 'wait', '{service_name="amounts"}', '--type', f'{name}:{kind}:nanoseconds:{kind}:nanoseconds', '--step', '10',
+                               '--server', f'http://127.0.0.1:{s.port}', '--from', str(T), '--until', str(T + 9)], stdout=terminal, stderr=subprocess.PIPE, text=True)
+        os.close(terminal)
+        shown = os.read(main, 65536).decode()
+        os.close(main)
+        check(f'{kind} is shown as {want}', done.returncode == 0 and shown.count(want) == 2, (shown, done.stderr))
+
+
 def damage(s, folder):
     """A day that cannot be read is named, as in every answer."""
     s.stop()
@@ -111,5 +126,6 @@ def main(kiln):
         answers(s, 'fresh')
         refusals(s)
         command(kiln, s)
+        amounts(kiln, s)
         damage(s, folder)
         s.stop()

@@ -71,7 +71,7 @@ def tenants(s):
     calls.append(('GET', f'/api/v1/functions/series?query={CPU}%7B%7D&function=main&groupBy=service_name&{window}', None))
     calls += [('GET', f'/pyroscope/render?query={CPU}%7B%7D&{window}', None), ('GET', f'/label-values?label=service_name&{window}', None),
               ('GET', f'/labels?{window}', None), ('GET', '/api/v1/debuginfo?missing=1', None), ('GET', '/api/v1/targets', None), ('GET', '/api/v1/changes?verdict=any', None),
-              ('GET', '/api/v1/annotations', None)]
+              ('GET', '/api/v1/annotations', None), ('GET', '/api/v1/deploys?service_name=secret-service', None)]
     seen = 0
     for method, path, body in calls:
         ask = lambda token, **more: s.ask(method, path, body, {**JSON, **bearer(token), **more})

@@ -99,6 +99,7 @@ static void list_of_an_alertmanager(void **state)
     assert_member(annotations, "summary", "shop: json_parse costs +0.5 cores");
     assert_member(annotations, "cost", "+0.5 cores");
     assert_member(annotations, "deploy", "version=2");
+    assert_member(annotations, "changes_url", "https://kiln.example.com/x/changes?service=shop");
     assert_member(annotations, "description",
                   "Since 2026-09-21T14:13:20.000Z (95 % interval: 2026-09-21T14:12:20.000Z to "
                   "2026-09-21T14:14:20.000Z) json_parse takes 9% instead of 5% "
@@ -112,6 +113,33 @@ static void list_of_an_alertmanager(void **state)
     assert_int_equal(json_kind(json_get(json_get(item(root, 1), "labels"), "function")),
                      JSON_ABSENT);
     assert_member(item(root, 1), "endsAt", "2026-09-21T15:13:20.000Z");
+    arena_free(arena);
+}
+
+// Only CPU time is measured in cores: a second of waiting is no core.
+static void other_times_are_no_cores(void **state)
+{
+    struct arena *arena = arena_new(0);
+    static const char *const types[] = {"wall:wall:nanoseconds:wall:nanoseconds",
+                                        "mutex:delay:nanoseconds:contentions:count",
+                                        "offcpu:offcpu:nanoseconds:offcpu:nanoseconds"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        struct changes_alert alert = make(7, "shop", STR(""));
+        struct str body;
+        struct err e = {""};
+        alert.entry.type = str_from(types[i]);
+        alert_describe(&sender, &alert, arena);
+        assert_int_equal(alert_write_list(&sender, &alert, 1, arena, &body, &e), 0);
+        struct json annotations = json_get(item(parse(body, arena), 0), "annotations");
+        assert_member(annotations, "cost", "+500ms/s");
+        assert_member(annotations, "description",
+                      arena_printf(arena,
+                                   "Since 2026-09-21T14:13:20.000Z (95 %% interval: "
+                                   "2026-09-21T14:12:20.000Z to 2026-09-21T14:14:20.000Z) the "
+                                   "whole service takes 3s/s instead of 2s/s (%s). Deploy: "
+                                   "version=2.",
+                                   types[i]));
+    }
     arena_free(arena);
 }
 
@@ -135,7 +163,7 @@ static void group_of_a_webhook(void **state)
     assert_int_equal(json_size(json_get(root, "groupLabels")), 3);
     assert_int_equal(json_size(json_get(root, "commonLabels")), 7); // not function, change_id
     assert_member(json_get(root, "commonLabels"), "severity", "warning");
-    assert_int_equal(json_size(json_get(root, "commonAnnotations")), 2);
+    assert_int_equal(json_size(json_get(root, "commonAnnotations")), 3);
     assert_member(item(list, 0), "status", "firing");
     assert_member(item(list, 0), "endsAt", "0001-01-01T00:00:00Z");
     assert_member(item(list, 1), "status", "resolved");
@@ -250,13 +278,10 @@ static void signature(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(list_of_an_alertmanager),
-        cmocka_unit_test(group_of_a_webhook),
-        cmocka_unit_test(odd_names),
-        cmocka_unit_test(labels_of_the_receiver),
-        cmocka_unit_test(clock_that_goes_back),
-        cmocka_unit_test(damaged_texts),
-        cmocka_unit_test(signature),
+        cmocka_unit_test(list_of_an_alertmanager), cmocka_unit_test(other_times_are_no_cores),
+        cmocka_unit_test(group_of_a_webhook),      cmocka_unit_test(odd_names),
+        cmocka_unit_test(labels_of_the_receiver),  cmocka_unit_test(clock_that_goes_back),
+        cmocka_unit_test(damaged_texts),           cmocka_unit_test(signature),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,13 +14,14 @@
 
 enum { PATIENCE_MS = 20000 };
 
-static void put(struct fixture *f, const struct store_label *labels, size_t n, int64_t time)
+static void put_to(struct fixture *f, struct str tenant, const struct store_label *labels, size_t n,
+                   int64_t time)
 {
     const struct profile_shape shape = {3, 3, 4, 3, 0x555500000000};
     struct arena *arena = arena_new(0);
     struct store_label *copy = arena_array(arena, n, sizeof *copy);
     memcpy(copy, labels, n * sizeof *copy);
-    struct store_put one = {.tenant = TENANT,
+    struct store_put one = {.tenant = tenant,
                             .labels = copy,
                             .n_labels = n,
                             .time = time,
@@ -29,6 +30,11 @@ static void put(struct fixture *f, const struct store_label *labels, size_t n, i
     struct err e;
     must(store_put(f->store, &one, 1, &e), &e);
     arena_free(arena);
+}
+
+static void put(struct fixture *f, const struct store_label *labels, size_t n, int64_t time)
+{
+    put_to(f, TENANT, labels, n, time);
 }
 
 static void put_service(struct fixture *f, const char *service, int64_t time)
@@ -239,6 +245,68 @@ static void annotations_with_long_texts(void **state)
     changes_close(c);
 }
 
+// As an earlier version may have left them: annotation_bytes says nothing about these.
+static void fill_annotations(struct fixture *f, int n)
+{
+    char path[200], sql[500];
+    sqlite3 *db;
+    snprintf(path, sizeof path, "%s/changes/anonymous.db", f->dir);
+    snprintf(sql, sizeof sql,
+             "WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)"
+             " INSERT INTO annotation(time, time_end, text, tags, who)"
+             " SELECT n, n, printf('%%.*c', 15000, 'x'), zeroblob(65000), '' FROM i;"
+             "INSERT INTO marker(service, time, text, annotation)"
+             " SELECT '', time, 'x', id FROM annotation WHERE text LIKE 'x%%';"
+             "DELETE FROM number WHERE name = 'annotation_bytes'",
+             n);
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+static int64_t annotate(struct changes *c, int64_t time, struct str text)
+{
+    struct changes_annotation a = {.time = time, .end = time, .text = text};
+    struct err e;
+    must(changes_annotate(c, TENANT, &a, &e), &e);
+    return a.id;
+}
+
+// A tenant's annotations are bounded in bytes: the oldest go, and what is counted is what is there.
+static void annotations_are_bounded_in_bytes(void **state)
+{
+    struct fixture *f = *state;
+    static char text[CHANGES_TEXT_BYTES];
+    static const char sum[] = "SELECT sum(length(text) + length(tags) + length(who))"
+                              " FROM annotation";
+    enum { FILLED = 1000, LATER = 10 }; // of 80,000 bytes
+    struct err e;
+    bool found;
+    memset(text, 'y', sizeof text);
+    struct changes *c = open_job(f, (struct changes_options){0});
+    int64_t first = annotate(c, T0, STR("first"));
+    fill_annotations(f, FILLED);
+    annotate(c, T0, STR("new"));
+    int64_t n = number(f, "SELECT count(*) FROM annotation");
+    assert_true(number(f, sum) <= CHANGES_ANNOTATION_BYTES);
+    assert_true(number(f, sum) > CHANGES_ANNOTATION_BYTES - 100000);
+    assert_int_equal(number(f, "SELECT count(*) FROM marker"), n);
+    // The oldest by their time, whenever they came.
+    assert_int_equal(number(f, "SELECT count(*) FROM annotation WHERE text IN ('first', 'new')"),
+                     2);
+    assert_int_equal(number(f, "SELECT min(time) FROM annotation"), FILLED - (n - 2) + 1);
+    for (int i = 0; i < LATER; i++) {
+        annotate(c, T0 + i, (struct str){text, sizeof text});
+        if (i == LATER / 2)
+            must(changes_remove_annotation(c, TENANT, first, &found, &e), &e);
+        assert_true(number(f, sum) <= CHANGES_ANNOTATION_BYTES);
+    }
+    assert_int_equal(number(f, "SELECT value FROM number WHERE name = 'annotation_bytes'"),
+                     number(f, sum));
+    assert_int_equal(number(f, "SELECT count(*) FROM annotation WHERE text LIKE 'y%'"), LATER);
+    changes_close(c);
+}
+
 // --- services that are deleted ---
 
 struct deleter {
@@ -407,6 +475,97 @@ static void many_tenants(void **state)
     changes_close(c);
 }
 
+// --- tenants take turns ---
+
+// The end of the last look at a tenant that is over; 0: none is.
+static int64_t looked(struct fixture *f, const char *tenant)
+{
+    char path[200];
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    int64_t value = 0;
+    snprintf(path, sizeof path, "%s/changes/%s.db", f->dir, tenant);
+    if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+        sqlite3_prepare_v2(db, "SELECT value FROM number WHERE name = 'looked'", -1, &s, NULL) ==
+            SQLITE_OK) {
+        if (sqlite3_step(s) == SQLITE_ROW)
+            value = sqlite3_column_int64(s, 0);
+        sqlite3_finalize(s);
+    }
+    sqlite3_close(db);
+    return value;
+}
+
+// Of a tenant with many services, whose name comes first, and one with a single service.
+struct first_look {
+    struct fixture *f;
+    int n;
+    int64_t large, small;
+};
+
+static void note_look(void *context)
+{
+    struct first_look *first = context;
+    if (first->n++)
+        return;
+    first->large = looked(first->f, "large");
+    first->small = looked(first->f, "small");
+}
+
+static void put_tenants(struct fixture *f)
+{
+    char service[20];
+    for (int i = 0; i < 5 * LOOK_SERIES; i++) {
+        snprintf(service, sizeof service, "shop%d", i);
+        const struct store_label labels[] = {{STR("__name__"), STR("process_cpu")},
+                                             {STR("service_name"), str_from(service)}};
+        put_to(f, STR("large"), labels, 2, T0);
+        if (!i)
+            put_to(f, STR("small"), labels, 2, T0);
+    }
+}
+
+static void small_tenants_do_not_wait(void **state)
+{
+    struct fixture *f = *state;
+    struct first_look first = {.f = f};
+    put_tenants(f);
+    struct changes *c =
+        open_job(f, (struct changes_options){.changed = note_look, .changed_ctx = &first});
+    look(c, 10);
+    assert_int_equal(first.n, 2);
+    assert_int_equal(first.large, 0);
+    assert_int_equal(first.small, T0 + 10 * HOUR);
+    assert_int_equal(looked(f, "large"), T0 + 10 * HOUR);
+    changes_close(c);
+}
+
+// A look that takes longer than a window: the next one at the other tenants does not wait for it.
+static void small_tenants_do_not_miss_a_window(void **state)
+{
+    struct fixture *f = *state;
+    struct err e;
+    int code;
+    put_tenants(f);
+    struct changes *c = open_job(f, (struct changes_options){0});
+    for (int hour = 10; hour < 12; hour++) {
+        must(turns_begin(c, T0 + hour * HOUR, &e), &e);
+        for (int i = 0; i < 2; i++) {
+            assert_true(turns_next(c, &code, &e));
+            must(code, &e);
+        }
+        assert_int_equal(looked(f, "small"), T0 + hour * HOUR);
+        assert_int_equal(looked(f, "large"), 0);
+    }
+    while (turns_next(c, &code, &e))
+        must(code, &e);
+    assert_int_equal(looked(f, "large"), T0 + 11 * HOUR);
+    struct changes_counters counters;
+    changes_counters(c, &counters);
+    assert_int_equal(counters.looks, 4);
+    changes_close(c);
+}
+
 // Of a pattern: only the tests whose names match it.
 int main(int argc, char **argv)
 {
@@ -415,10 +574,13 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(types_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(functions_without_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(annotations_with_long_texts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(annotations_are_bounded_in_bytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deletions_leave_other_services_alone, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deleted_behind_an_idle_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(pause_gives_memory_back, set_up, tear_down),
         cmocka_unit_test_setup_teardown(many_tenants, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_tenants_do_not_wait, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(small_tenants_do_not_miss_a_window, set_up, tear_down),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

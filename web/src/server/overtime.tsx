@@ -2,8 +2,9 @@
 import { useLoaded } from "../api";
 import { formatPercent } from "../component";
 import { go } from "../url";
-import { type FunctionSeries, functionSeries, type Range, type Series } from "./querier";
+import { deploys, type FunctionSeries, functionSeries, type Range, type Series } from "./querier";
 import type { Selection } from "./selection";
+import { serviceOf } from "./selector";
 import { formatRate, rates, stepOf, Timeline } from "./timeline";
 
 // A point is at the end of its step, as those of the profile's timeline are; steps that the range has a part of only
@@ -18,15 +19,15 @@ function linesOf(series: FunctionSeries[], range: Range, step: number): Series[]
 const add = (values: number[] = []) => values.reduce((sum, v) => sum + v, 0);
 const mean = ({ points }: Series) => add(points.map(({ value }) => value)) / (points.length || 1);
 
-export function OverTime({ name, selection: { type, selector, range, prefix }, theme, filtered }: { name: string; selection: Selection; theme: string; filtered: boolean }) {
+export function OverTime({ name, selection: { type, selector, matchers, range, prefix }, theme, filtered }: { name: string; selection: Selection; theme: string; filtered: boolean }) {
   const key = type && selector ? [type.ID, selector, name, range.start, range.end].join("\n") : null;
   const { data, error, retry } = useLoaded(key, async () => {
     const step = stepOf(range);
-    const series = await functionSeries(type!.ID, selector, name, range, step);
+    const [series, markers] = await Promise.all([functionSeries(type!.ID, selector, name, range, step), deploys(serviceOf(matchers), range).catch(() => [])]);
     // The grid is the steps' own.
     const start = Math.ceil(range.start / step / 1000) * step * 1000;
     const all = add(series[0]?.all);
-    return { name, step, range: { start, end: Math.max(range.end, start) }, lines: rates(linesOf(series, range, step), type!, step), share: all ? add(series[0].total) / all : 0, any: add(series[0]?.total) > 0 };
+    return { name, step, markers, range: { start, end: Math.max(range.end, start) }, lines: rates(linesOf(series, range, step), type!, step), share: all ? add(series[0].total) / all : 0, any: add(series[0]?.total) > 0 };
   });
   if (!type) return null;
   const now = data?.name === name ? data : null;
@@ -42,7 +43,7 @@ export function OverTime({ name, selection: { type, selector, range, prefix }, t
         {error && <><span class="problem">{error}</span><button class="quiet" onClick={retry}>Try again</button></>}
       </p>
       {now?.any && now.lines[0].points.length > 0 && (
-        <Timeline series={now.lines} names={["total", "self"]} range={now.range} step={now.step} type={type} theme={theme} label={`${name}, total and self,`}
+        <Timeline series={now.lines} names={["total", "self"]} range={now.range} step={now.step} type={type} theme={theme} label={`${name}, total and self,`} markers={now.markers}
           onSelect={(start, end) => go({ [prefix + "from"]: String(start), [prefix + "until"]: String(end) })} />
       )}
     </section>

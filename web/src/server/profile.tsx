@@ -6,10 +6,10 @@ import { go, type Params } from "../url";
 import { queryCommand } from "./command";
 import { OverTime } from "./overtime";
 import type { Marker } from "./marker";
-import { annotations, drawStacks, type Drawn, fileOf, isFiltered, type Range, selectSeries, type Series, shapeOf } from "./querier";
+import { deploys, drawStacks, type Drawn, fileOf, isFiltered, type Range, selectSeries, type Series, shapeOf } from "./querier";
 import { Result } from "./result";
 import type { Selection } from "./selection";
-import { formatSelector } from "./selector";
+import { formatSelector, serviceOf } from "./selector";
 import type { Exports, Tools } from "./shell";
 import { rates, span, stepOf, Timeline } from "./timeline";
 
@@ -28,9 +28,8 @@ export function useProfile({ type, selector, matchers, range }: Selection, param
   return useLoaded<Profile>(key, async () => {
     const step = stepOf(range);
     const sides = [{ selector, range }];
-    const service = matchers.find(({ name, op }) => name === "service_name" && op === "=")?.value;
     const [series, drawn, markers] = await Promise.all([selectSeries(type!.ID, selector, range, step), drawStacks(type!, sides, shape),
-      annotations(service, range).catch(() => [])]);
+      deploys(serviceOf(matchers), range).catch(() => [])]);
     return { series: rates(series, type!, step), drawn, range, step, markers, open: (path) => drawStacks(type!, sides, shape, path) };
   });
 }

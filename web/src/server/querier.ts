@@ -51,18 +51,11 @@ export const functionSeries = async (type: string, selector: string, name: strin
   const asked = new URLSearchParams({ query: type + selector, function: name, from: String(range.start), until: String(range.end), step: String(step) });
   return (await ask(`api/v1/functions/series?${asked}`, json<{ series?: FunctionSeries[] }>)).series ?? [];
 };
-// What somebody noted about a service, such as deploys: what tags name it, or no service at all.
-interface Annotation {
-  time: number;
-  text: string;
-  tags: string[];
-}
-export const annotations = async (service: string | undefined, { start, end }: Range) => {
-  const all = await ask(`api/v1/annotations?${new URLSearchParams({ from: String(start), to: String(end), limit: "1000" })}`, json<Annotation[]>);
-  return all.filter(({ tags }) => {
-    const services = tags.flatMap((tag) => /^service_name[:=]([^]*)$/.exec(tag)?.[1] ?? []);
-    return services.length === 0 || services.includes(service ?? "");
-  });
+// Deploys of a service, told by labels or annotations, and annotations of all services.
+const DEPLOYS = 200; // the newest
+export const deploys = async (service: string | undefined, { start, end }: Range) => {
+  const asked = new URLSearchParams({ from: String(start), to: String(end), limit: String(DEPLOYS), ...(service && { service_name: service }) });
+  return (await ask(`api/v1/deploys?${asked}`, json<{ deploys: { time: number; text: string }[] }>)).deploys;
 };
 // Label sets of all series.
 export const series = async (labels: string[], range: Range) =>

@@ -26,6 +26,8 @@ const formatName = (name: string) => (/^[a-zA-Z_]\w*$/.test(name) ? name : JSON.
 export const formatSelector = (matchers: Matcher[]) =>
   `{${matchers.map(({ name, op, value }) => `${formatName(name)}${op}${JSON.stringify(value)}`).join(", ")}}`;
 
+export const serviceOf = (matchers: Matcher[]) => matchers.find(({ name, op }) => name === "service_name" && op === "=")?.value;
+
 const UNITS: Record<string, number> = { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7, w: 6.048e8 };
 
 // "now", "now-15m", or milliseconds since 1970; NaN if it is none of them.

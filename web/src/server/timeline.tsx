@@ -144,7 +144,7 @@ export function Timeline(props: Props) {
       cursor: { y: false, drag: { x: true, y: false, setScale: false } },
       scales: { x: { time: true }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.08 : 1] } },
       axes: [{ ...axis, size: 24, space: 72, values: (_u, ticks) => ticks.map((t) => clock(t, ticks.length > 1 && ticks[1] - ticks[0] < 60 ? 0 : seconds())) },
-        { ...axis, size: 68, values: (_u, ticks) => ticks.map((v) => formatRate(v, type)) }],
+        { ...axis, size: (_u, values) => Math.max(68, 10 + 6.2 * Math.max(...(values ?? []).map((v) => v.length), 0)), values: (_u, ticks) => ticks.map((v) => formatRate(v, type)) }],
       series: [{}, ...lines.map(line)],
       hooks: {
         setSelect: [(u) => {
