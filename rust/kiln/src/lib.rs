@@ -23,7 +23,7 @@
 //! makes of `.eh_frame`, in a signal handler that allocates nothing, takes no lock and calls no
 //! library. No `blocklist`, no frame pointers and no registration of threads are needed. Names, files,
 //! lines and inlined functions come from the program's debug information: set `debug =
-//! "line-tables-only"` for your release profile to have them.
+//! "limited"` in your release profile to have them (`"line-tables-only"` merges unrelated inlined calls).
 //!
 //! The C core is compiled by the build script; a C compiler is all that it needs. Rust 1.77 or newer,
 //! x86-64 or aarch64, glibc.
