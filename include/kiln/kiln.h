@@ -19,7 +19,7 @@
  *   seccomp   filters that are installed through libc's prctl or syscall are asked first, so
  *             that the profiler makes no system call that they kill for.
  *
- * docs/libkiln.md, "What it does to your process", has the details.
+ * docs/host-process.md has the details.
  *
  * This is C89-compatible on purpose: it is read by every FFI there is.
  */
